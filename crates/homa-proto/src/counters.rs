@@ -1,0 +1,103 @@
+//! What an endpoint counted: one documented field per counter, iterable by name.
+
+use crate::event::DropReason;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Monotonic counters of one endpoint.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+            drops: [u64; DropReason::ALL.len()],
+        }
+
+        impl Counters {
+            /// Every counter by name, drops not included.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// RPCs started as client.
+    requests_sent,
+    /// Responses delivered to the client application.
+    responses_delivered,
+    /// Requests delivered to the server application.
+    requests_delivered,
+    /// Responses started as server.
+    responses_sent,
+    /// RPCs that failed at their client.
+    failures,
+    /// RPCs cancelled locally.
+    cancels,
+    /// Server RPCs ended by the client's cancel or silence.
+    server_cancels,
+    /// DATA packets sent for the first time.
+    data_sent,
+    /// Message bytes sent for the first time.
+    data_bytes_sent,
+    /// DATA packets sent again.
+    data_resent,
+    /// DATA packets accepted.
+    data_received,
+    /// Message bytes accepted.
+    data_bytes_received,
+    /// GRANTs sent.
+    grants_sent,
+    /// GRANTs accepted.
+    grants_received,
+    /// RESENDs sent.
+    resends_sent,
+    /// RESENDs accepted.
+    resends_received,
+    /// BUSYs sent.
+    busys_sent,
+    /// BUSYs accepted.
+    busys_received,
+    /// RPC_UNKNOWNs sent.
+    unknowns_sent,
+    /// RPC_UNKNOWNs accepted.
+    unknowns_received,
+    /// CUTOFFS sent.
+    cutoffs_sent,
+    /// CUTOFFS accepted.
+    cutoffs_received,
+    /// NEED_ACKs sent.
+    need_acks_sent,
+    /// NEED_ACKs received.
+    need_acks_received,
+    /// ACK packets sent.
+    acks_sent,
+    /// RPCs acknowledged to us, in ACK packets or piggybacked.
+    acks_received,
+    /// Server RPCs given up for want of an ack.
+    ack_give_ups,
+    /// Requests sent with the incast flag.
+    incast_requests,
+    /// Grants given to the oldest message out of turn.
+    fifo_grants,
+    /// Grants withheld because the memory budget was spent.
+    memory_refusals,
+    /// Times the unscheduled cutoffs changed.
+    cutoff_changes,
+}
+
+impl Counters {
+    /// Counts a drop.
+    pub fn drop_packet(&mut self, reason: DropReason) {
+        self.drops[reason as usize] += 1;
+    }
+
+    /// Packets dropped for `reason`.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// Drops by reason.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&r| (r, self.dropped(r)))
+    }
+}

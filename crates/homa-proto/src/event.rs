@@ -1,0 +1,283 @@
+//! What the environment tells the endpoint to do, and what the endpoint tells it back.
+
+use crate::packet::{MessageId, PeerId, RpcId};
+use crate::units::Time;
+
+/// An RPC as the application names it. Safe to keep: a handle of a finished RPC is refused, never mistaken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RpcHandle {
+    /// Slot in the endpoint's table.
+    pub index: u32,
+    /// Distinguishes successive users of the slot.
+    pub generation: u32,
+}
+
+/// A request by the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submit {
+    /// Start an RPC as its client.
+    Request(Request),
+    /// Answer an RPC as its server.
+    Response {
+        /// The RPC, from [`Event::Delivered`].
+        rpc: RpcHandle,
+        /// Bytes in the response, at least 1.
+        length: u32,
+    },
+    /// A message without response, ack or wire encoding: for the simulator (Homa §5.2 measures these).
+    OneWay {
+        /// To whom.
+        peer: PeerId,
+        /// Bytes in the message, at least 1.
+        length: u32,
+        /// Returned in events about this message.
+        cookie: u64,
+    },
+    /// Give up an RPC: as client (reaches the server where the profile allows) or as server (no answer).
+    Cancel {
+        /// The RPC.
+        rpc: RpcHandle,
+    },
+}
+
+/// The parameters of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// To whom.
+    pub peer: PeerId,
+    /// The caller's Homa port.
+    pub local_port: u16,
+    /// The server's Homa port.
+    pub remote_port: u16,
+    /// Bytes in the request, at least 1.
+    pub length: u32,
+    /// When to fail with [`RpcError::DeadlineExceeded`].
+    pub deadline: Time,
+    /// May be executed again when the server lost its state.
+    pub idempotent: bool,
+    /// Returned in events about this RPC.
+    pub cookie: u64,
+}
+
+/// The names given to an accepted submission. For `Cancel`, and nothing else, `message` is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// The RPC.
+    pub rpc: RpcHandle,
+    /// The outgoing message whose bytes the environment keeps until [`Event::Release`].
+    pub message: Option<MessageId>,
+}
+
+/// Why a submission was refused. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// Zero bytes: Homa cannot express an empty message; send one byte.
+    EmptyMessage,
+    /// Longer than our own or the peer's limit of `max` bytes.
+    MessageTooLong {
+        /// The limit that was exceeded.
+        max: u32,
+    },
+    /// The configured number of RPCs is outstanding: wait for some to finish.
+    TooManyRpcs {
+        /// The configured limit.
+        max: u32,
+    },
+    /// The RPC is finished, cancelled or already answered.
+    UnknownRpc,
+    /// [`crate::Endpoint::open_peer`] was not called for this peer.
+    UnknownPeer,
+}
+
+/// Why an RPC failed at its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// The call's deadline passed.
+    DeadlineExceeded,
+    /// Nothing was heard from the server for the profile's timeout.
+    PeerUnreachable,
+    /// The server no longer knows the RPC and cannot say whether it was executed; not retried, because
+    /// the call did not say that it is idempotent.
+    Indeterminate,
+    /// The request is longer than the server accepts.
+    RequestTooLong {
+        /// The server's limit in bytes.
+        max: u32,
+    },
+    /// The response is longer than this endpoint accepts.
+    ResponseTooLong {
+        /// The length the server announced, in bytes.
+        length: u32,
+    },
+    /// The environment reported that the peer or its port cannot be reached (ICMP).
+    PortUnreachable,
+}
+
+/// What happened; drained with [`crate::Endpoint::event`] after every input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// First bytes of an incoming message; `message` is valid from here to `Delivered` or `Release`.
+    Started {
+        /// The RPC it belongs to.
+        rpc: RpcHandle,
+        /// The message.
+        message: MessageId,
+        /// Announced length in bytes (do not allocate on it: grants are what was agreed to).
+        total: u32,
+    },
+    /// Bytes before `offset` of a long message (more than one packet) are all here.
+    Readable {
+        /// The RPC.
+        rpc: RpcHandle,
+        /// The message.
+        message: MessageId,
+        /// End of the contiguous prefix, in bytes.
+        offset: u32,
+    },
+    /// A whole message arrived; its bytes now belong to the application and `message` may be reused.
+    Delivered(Delivered),
+    /// A client's RPC failed (after which nothing more is heard of it but `Release`).
+    Failed {
+        /// The RPC.
+        rpc: RpcHandle,
+        /// From the request.
+        cookie: u64,
+        /// Why.
+        error: RpcError,
+    },
+    /// A server's RPC ended before its response was delivered: the client cancelled, vanished or forgot.
+    Cancelled {
+        /// The RPC.
+        rpc: RpcHandle,
+    },
+    /// The endpoint will not ask for the bytes of this message again.
+    Release {
+        /// The message.
+        message: MessageId,
+    },
+}
+
+/// A message that arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The RPC. For a request, answer it with [`Submit::Response`] or [`Submit::Cancel`].
+    pub rpc: RpcHandle,
+    /// The message.
+    pub message: MessageId,
+    /// What it is.
+    pub kind: MessageKind,
+    /// From whom.
+    pub peer: PeerId,
+    /// The sender's Homa port.
+    pub remote_port: u16,
+    /// Our Homa port it was addressed to.
+    pub local_port: u16,
+    /// The RPC's number (client's form).
+    pub id: RpcId,
+    /// Bytes.
+    pub length: u32,
+    /// From the request when this is its response; 0 otherwise.
+    pub cookie: u64,
+}
+
+/// The role of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageKind {
+    /// From a client to a server.
+    Request,
+    /// From a server to a client.
+    Response,
+    /// Neither: [`Submit::OneWay`].
+    OneWay,
+}
+
+/// What became of a packet given to `receive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Receipt {
+    /// Copy the payload's `len` bytes to `offset` of `message` (before
+    /// draining events).
+    Place(Place),
+    /// Acted upon; nothing to copy.
+    Consumed,
+    /// Ignored and counted.
+    Dropped(DropReason),
+}
+
+/// Where received bytes belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The incoming message.
+    pub message: MessageId,
+    /// Length of the whole message.
+    pub total: u32,
+    /// First byte within the message.
+    pub offset: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+/// Why a packet was ignored. The codec's reasons ("undecodable") and the endpoint's are counted alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Shorter than its type demands.
+    Truncated,
+    /// A type that does not exist.
+    UnknownType,
+    /// A datagram version that we do not speak (UDP encapsulation).
+    UnknownVersion,
+    /// Encrypted with a key that we do not have.
+    UnknownKey,
+    /// A DATA packet without payload, or of a message without bytes.
+    EmptyData,
+    /// Bytes beyond the message's end, or a length that contradicts the first packet's.
+    BeyondEnd,
+    /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
+    Overlap,
+    /// Bytes that were received before.
+    Duplicate,
+    /// A message longer than our limit.
+    TooLong,
+    /// The RPC is not known (any more).
+    UnknownRpc,
+    /// Does not fit the RPC's state (a GRANT for a message that we are not sending, say).
+    WrongState,
+    /// The peer of the packet is not the RPC's.
+    WrongPeer,
+    /// A configured limit on RPCs or peers is reached.
+    TooManyRpcs,
+    /// The memory budget is spent; the sender will be asked again.
+    NoMemory,
+    /// A request that was executed before.
+    AlreadyExecuted,
+    /// The packet's peer was never opened.
+    UnknownPeer,
+    /// No server listens here.
+    NoServer,
+}
+
+impl DropReason {
+    /// Every reason, in declaration order.
+    pub const ALL: [Self; 17] = [
+        Self::Truncated,
+        Self::UnknownType,
+        Self::UnknownVersion,
+        Self::UnknownKey,
+        Self::EmptyData,
+        Self::BeyondEnd,
+        Self::Overlap,
+        Self::Duplicate,
+        Self::TooLong,
+        Self::UnknownRpc,
+        Self::WrongState,
+        Self::WrongPeer,
+        Self::TooManyRpcs,
+        Self::NoMemory,
+        Self::AlreadyExecuted,
+        Self::UnknownPeer,
+        Self::NoServer,
+    ];
+}

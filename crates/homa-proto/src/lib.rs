@@ -1,0 +1,40 @@
+//! The Homa transport protocol as a pure state machine: time is an argument, randomness is a seed, packets
+//! are values. `no_std`, so that no socket, clock, thread or randomly seeded map can be named at all.
+//!
+//! # The contract
+//! | neighbour | in | out |
+//! |---|---|---|
+//! | application | [`Endpoint::submit`] | [`Endpoint::event`] |
+//! | network | [`Endpoint::receive`] | [`Endpoint::transmit`] (the link pulls) |
+//! | clock | [`Endpoint::expire`] | [`Endpoint::deadline`] |
+//!
+//! After an input: drain `event`, re-read `deadline`, offer `transmit`. `now` never decreases.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+mod counters;
+mod endpoint;
+mod event;
+mod packet;
+mod units;
+pub mod wire;
+
+pub use config::{
+    Completion, Config, ConfigError, FULL_FRAME, GrantWindow, IncastConfig, LEVELS, LossConfig,
+    Overcommitment, PriorityAllocation, Profile, UnknownRpcReply, UnscheduledLimit, ValidConfig,
+};
+pub use counters::Counters;
+pub use endpoint::{Endpoint, PeerInfo};
+pub use event::{
+    Delivered, DropReason, Event, MessageKind, Place, Receipt, Request, RpcError, RpcHandle,
+    Submit, SubmitError, Submitted,
+};
+pub use packet::{
+    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
+};
+pub use units::{Duration, Rate, Time};

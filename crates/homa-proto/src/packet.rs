@@ -1,0 +1,205 @@
+//! Packets as values: what `transmit` yields and `receive` takes.
+//!
+//! Packets carry *spans* (message, offset, length), never bytes: the environment owns the bytes and gathers
+//! them when it writes the frame. The wire module turns these values into the exact layout of the Linux
+//! kernel module and back. Bodies follow Homa §3 Figure 3 plus the types the kernel module added.
+
+use crate::units::Duration;
+
+/// A remote endpoint, numbered by the environment: it alone knows addresses, ports, keys and paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// A message known to the local endpoint: a small dense index, reused after [`crate::Event::Release`] or
+/// after the message was handed over in [`crate::Event::Delivered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u32);
+
+/// An RPC's number on the wire. Clients allocate even numbers; the low bit says who sent the packet
+/// (0 the client, 1 the server).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RpcId(pub u64);
+
+impl RpcId {
+    /// True when a packet with this id was sent by the RPC's server.
+    pub const fn from_server(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// The client's (even) form of this id.
+    pub const fn client(self) -> Self {
+        Self(self.0 & !1)
+    }
+
+    /// The server's (odd) form of this id.
+    pub const fn server(self) -> Self {
+        Self(self.0 | 1)
+    }
+}
+
+/// One Homa packet: to `peer` when it comes from `transmit`, from `peer` when it goes into `receive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The remote endpoint.
+    pub peer: PeerId,
+    /// Priority level 0 (lowest) to 7; on receive, the level the packet arrived with.
+    pub priority: u8,
+    /// The Homa port at this host (source on transmit, destination on receive).
+    pub local_port: u16,
+    /// The Homa port at the peer.
+    pub remote_port: u16,
+    /// The RPC as the *sender* of this packet writes it.
+    pub id: RpcId,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a packet says: one variant per type on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A range of bytes of a message.
+    Data(Data),
+    /// The sender may transmit up to `offset`, at `priority`.
+    Grant {
+        /// All bytes before this offset may be sent.
+        offset: u32,
+        /// Level for the granted bytes.
+        priority: u8,
+    },
+    /// The sender should retransmit a range at `priority`.
+    Resend {
+        /// First missing byte.
+        offset: u32,
+        /// What is missing.
+        length: ResendLength,
+        /// Level for the retransmitted bytes.
+        priority: u8,
+    },
+    /// Answer to a RESEND for an RPC we do not know.
+    RpcUnknown {
+        /// How long the sender has remembered everything it heard from us, without a gap (UDP only):
+        /// longer than the RPC's age means the request was never executed. `None`: not said.
+        remembered: Option<Duration>,
+    },
+    /// A response to RESEND will be delayed; prevents timeouts.
+    Busy,
+    /// New cutoffs for unscheduled priorities.
+    Cutoffs {
+        /// Largest message length for each level 0..=7; 0 means the level is not used for unscheduled bytes.
+        cutoffs: [u32; 8],
+        /// Version to be echoed in DATA.
+        version: u16,
+        /// What the sender is ready to take (UDP only).
+        limits: Option<Limits>,
+    },
+    /// Debugging aid of the kernel module; ignored.
+    Freeze,
+    /// The server asks whether its response arrived.
+    NeedAck,
+    /// The RPC in the header and those listed are complete at the client.
+    Ack(Acks),
+}
+
+/// A range of bytes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Which bytes these are: on transmit the environment gathers them. On receive `span.message` is
+    /// meaningless (set it to 0) and the answer of `receive` names the message.
+    pub span: Span,
+    /// Length of the whole message in bytes.
+    pub message_length: u32,
+    /// Bytes the sender will transmit without a grant (for a retransmission: end of the resent range).
+    pub incoming: u32,
+    /// Another RPC between the two hosts that the sender, its client, has completed.
+    pub ack: Option<AckEntry>,
+    /// Version of the receiver's cutoffs that chose this packet's priority.
+    pub cutoff_version: u16,
+    /// Sent again.
+    pub retransmit: bool,
+    /// Homa §3.6: the client has many RPCs outstanding; at most this many bytes of the response may go
+    /// unscheduled. Never sent under the `linux` profile.
+    pub incast: Option<u16>,
+}
+
+/// A range of bytes of a local message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The message.
+    pub message: MessageId,
+    /// First byte.
+    pub offset: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+/// How much a RESEND asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResendLength {
+    /// This many bytes.
+    Bytes(u32),
+    /// Everything sent so far: the receiver has nothing (length −1 on the wire).
+    All,
+}
+
+/// What a receiver is ready to take, told along with its cutoffs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest message it accepts, in bytes.
+    pub max_message: u32,
+    /// Most unscheduled bytes of one message it wants.
+    pub max_unscheduled: u32,
+}
+
+/// A completed RPC, named to its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckEntry {
+    /// The client's (even) id.
+    pub id: RpcId,
+    /// The server's port.
+    pub server_port: u16,
+}
+
+/// Up to five completed RPCs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acks {
+    entries: [Option<AckEntry>; Acks::CAPACITY],
+    len: u8,
+}
+
+impl Acks {
+    /// Slots in an ACK packet.
+    pub const CAPACITY: usize = 5;
+
+    /// Adds an entry; gives it back when full.
+    pub fn push(&mut self, entry: AckEntry) -> Result<(), AckEntry> {
+        match self.entries.get_mut(self.len as usize) {
+            Some(slot) => {
+                *slot = Some(entry);
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(entry),
+        }
+    }
+
+    /// Removes the entry added last (the kernel module piggybacks in this order).
+    pub fn pop(&mut self) -> Option<AckEntry> {
+        self.len = self.len.checked_sub(1)?;
+        self.entries[self.len as usize].take()
+    }
+
+    /// The entries, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = AckEntry> + '_ {
+        self.entries[..self.len as usize].iter().flatten().copied()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

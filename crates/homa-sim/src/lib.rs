@@ -1,0 +1,1 @@
+//! homa-sim: under construction.

@@ -1,0 +1,1 @@
+//! homa-testbed: under construction.

@@ -1,0 +1,1 @@
+//! homa-workload: under construction.

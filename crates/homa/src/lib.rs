@@ -1,0 +1,1 @@
+//! homa: under construction.
