@@ -1,0 +1,23 @@
+//! Output-queued switch models as state machines: no clock, no socket, no simulator.
+//!
+//! Time comes in with every call, so the same [`Port`] serves the simulator in virtual time and a
+//! software switch in real time. Frames are opaque values; a model reads only what [`Frame`] offers.
+//! Left out: ECN marking, shared memory between ports, pause frames, forwarding.
+
+mod port;
+mod queue;
+
+pub use port::{Departure, Port};
+pub use queue::{Dropped, LevelCounters, QueueCounters, StrictPriorityQueue};
+
+/// Priority levels of a port; level 0 is served last.
+pub const LEVELS: usize = homa_proto::LEVELS;
+
+/// What a switch may know of a frame.
+pub trait Frame {
+    /// Bytes on the wire, preamble and inter-frame gap included.
+    fn bytes(&self) -> u32;
+
+    /// Priority level 0 (lowest) to 7; larger values count as 7.
+    fn priority(&self) -> u8;
+}
