@@ -1,2 +1,50 @@
-//! The program `homa`.
-fn main() {}
+//! The program `homa`: one subcommand per file in `commands/`.
+//!
+//! Contract for scripts: data goes to stdout, progress and logs to stderr; exit 0 when all went well, 1 when
+//! a check failed, 2 for a usage or environment error; every error ends with a `hint:` line.
+//! Left out: everything that decides a number. Protocols, workloads and the rack live in libraries.
+
+mod args;
+mod commands;
+mod failure;
+mod micro;
+mod output;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::Cli;
+use failure::Verdict;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain_usage(&error),
+    };
+    match commands::run(cli.command) {
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::CheckFailed) => ExitCode::from(1),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints what clap has to say; a mistake gets our hint and exit code 2, `--help` and `--version` get 0.
+fn explain_usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe on the other side is no reason to fail differently.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => {
+            let command = std::env::args().nth(1).filter(|a| args::is_command(a));
+            let command = command.map(|c| format!(" {c}")).unwrap_or_default();
+            eprintln!("hint: `homa{command} --help` lists what is accepted, with units and defaults");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The command line: one variant per subcommand, each with its arguments beside its code.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::bench;
+
+/// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
+///
+/// Results go to stdout, progress and logs to stderr. Exit codes: 0 ok, 1 a check failed,
+/// 2 a usage or environment error.
+#[derive(Debug, Parser)]
+#[command(name = "homa", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands, the main job first.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compare Homa with kernel TCP: a rack on this machine, the same RPCs over each, p50 and p99.
+    Bench(Box<bench::Args>),
+}
+
+/// Whether `word` names a subcommand: for the hint after a usage error.
+pub fn is_command(word: &str) -> bool {
+    Cli::command().get_subcommands().any(|command| command.get_name() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn only_subcommands_are_named_in_hints() {
+        assert!(is_command("bench"));
+        assert!(!is_command("--load"));
+    }
+}

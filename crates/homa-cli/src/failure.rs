@@ -1,0 +1,62 @@
+//! How a command ends: a verdict, or a failure that says what to do next.
+
+use std::fmt;
+
+/// The end of a command that did its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit code 0.
+    Passed,
+    /// Exit code 1: the work was done and a check on its result failed.
+    CheckFailed,
+}
+
+/// A usage or environment error: exit code 2.
+#[derive(Debug)]
+pub struct Failure {
+    error: anyhow::Error,
+    hint: String,
+}
+
+/// What every command returns.
+pub type Outcome = Result<Verdict, Failure>;
+
+impl Failure {
+    /// A failure with its remedy.
+    pub fn new(error: impl Into<anyhow::Error>, hint: impl Into<String>) -> Self {
+        Self { error: error.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {:#}\nhint: {}", self.error, self.hint)
+    }
+}
+
+/// Attaches the `hint:` line to an error on its way out.
+pub trait Hint<T> {
+    /// Turns an error into a [`Failure`] that ends with `hint`.
+    fn hint(self, hint: impl Into<String>) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
+    fn hint(self, hint: impl Into<String>) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(error, hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_its_causes_and_ends_with_the_hint() {
+        let error = anyhow::anyhow!("address in use").context("could not bind 127.0.0.1:4000");
+        let failure = Failure::new(error, "choose another port");
+        assert_eq!(
+            failure.to_string(),
+            "error: could not bind 127.0.0.1:4000: address in use\nhint: choose another port"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! What a reader sees: tables and JSON on stdout, progress on stderr.
+//!
+//! A closed stdout (`homa workloads | head -1`) ends the output silently, it is not an error.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::{Failure, Hint};
+
+/// The form of the results on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people.
+    Table,
+    /// One JSON document for programs.
+    Json,
+}
+
+/// Writes one line to stdout.
+pub fn line(text: impl AsRef<str>) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush());
+}
+
+/// Writes one document to stdout.
+pub fn json(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .hint("this is a bug in homa: please report the command line")?;
+    line(text);
+    Ok(())
+}
+
+/// Where a cell's text stands in its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Names.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Columns of fixed width, so that a row can be printed when it is ready and still line up.
+pub struct Table {
+    columns: Vec<(String, Align, usize)>,
+}
+
+impl Table {
+    /// Columns by title, alignment and least width in characters.
+    pub fn new(columns: &[(&str, Align, usize)]) -> Self {
+        let columns = columns
+            .iter()
+            .map(|&(title, align, width)| (title.into(), align, width.max(title.chars().count())))
+            .collect();
+        Self { columns }
+    }
+
+    /// The line of titles.
+    pub fn head(&self) -> String {
+        let titles: Vec<String> = self.columns.iter().map(|(title, ..)| title.clone()).collect();
+        self.row(&titles)
+    }
+
+    /// One line. Missing cells are empty; a cell wider than its column pushes the rest to the right.
+    pub fn row(&self, cells: &[String]) -> String {
+        let mut text = String::new();
+        for (index, (_, align, width)) in self.columns.iter().enumerate() {
+            let cell = cells.get(index).map_or("", String::as_str);
+            if index > 0 {
+                text.push_str("  ");
+            }
+            match align {
+                Align::Left => text.push_str(&format!("{cell:<width$}")),
+                Align::Right => text.push_str(&format!("{cell:>width$}")),
+            }
+        }
+        text.trim_end().into()
+    }
+}
+
+/// Progress on stderr: a bar on a terminal, one line per step where there is none.
+pub struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Progress {
+    /// For a job that takes about `expected` in all. `quiet` shows nothing at all.
+    pub fn new(expected: Duration, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        let bar = ProgressBar::new(expected.as_millis().max(1) as u64);
+        let target =
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        bar.set_draw_target(target);
+        let template = "{spinner} {msg}  [{bar:24}]  about {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| {
+            // The template is a constant: this arm only keeps an edit of it from becoming a panic.
+            ProgressStyle::default_bar()
+        }));
+        Self { bar, quiet: quiet || terminal }
+    }
+
+    /// What is being done now.
+    pub fn step(&self, message: &str) {
+        self.bar.set_message(message.to_string());
+        if !self.quiet {
+            eprintln!("{message}");
+        }
+    }
+
+    /// How much of the expected time has been spent.
+    pub fn spent(&self, time: Duration) {
+        self.bar.set_position(time.as_millis() as u64);
+    }
+
+    /// Prints a line of results without disturbing the bar.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Whether colours may be used on stderr and stdout (`NO_COLOR`, pipes).
+pub fn colours() -> bool {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    wanted && std::io::stdout().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_align_right_and_names_left() {
+        let table = Table::new(&[("name", Align::Left, 6), ("p50", Align::Right, 8)]);
+        assert_eq!(table.head(), "name         p50");
+        assert_eq!(table.row(&["homa".into(), "1.25".into()]), "homa        1.25");
+    }
+
+    #[test]
+    fn a_wide_cell_does_not_lose_characters() {
+        let table = Table::new(&[("a", Align::Left, 1), ("b", Align::Right, 1)]);
+        assert_eq!(table.row(&["longer".into(), "2".into()]), "longer  2");
+    }
+}

@@ -1,0 +1,153 @@
+//! Values on the command line with their units written out: `100Mbps`, `20s`, `128kB`, `0.8`.
+//!
+//! A number without a unit is refused where several units are in use: a link of `100` could be anything.
+
+use std::time::Duration;
+
+/// Splits `12.5ms` into 12.5 and `ms`.
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| format!("`{text}` is not a number"))?;
+    Ok((number, text[end..].trim()))
+}
+
+/// A link rate, in bits per second: `100Mbps`, `2.5Gbps`.
+pub fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "kbps" | "kbit/s" => 1e3,
+        "mbps" | "mbit/s" => 1e6,
+        "gbps" | "gbit/s" => 1e9,
+        _ => return Err("write the rate with its unit, such as 100Mbps or 1Gbps".into()),
+    };
+    let bits = number * factor;
+    if !(1e6..=1e12).contains(&bits) {
+        return Err("a link has between 1Mbps and 1000Gbps".into());
+    }
+    Ok(bits as u64)
+}
+
+/// A length of time: `20s`, `500ms`, `2m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err("write the time with its unit, such as 500ms, 20s or 2m".into()),
+    };
+    let seconds = number * factor;
+    if !(seconds > 0.0 && seconds <= 86_400.0) {
+        return Err("a time is longer than zero and at most a day".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A number of bytes: `131072`, `128kB` (1000 bytes each), `128KiB` (1024 bytes each), `2MB`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "" | "B" => 1.0,
+        "k" | "kB" | "KB" => 1e3,
+        "M" | "MB" => 1e6,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        _ => return Err("write bytes as 131072, 128kB, 128KiB or 2MB".into()),
+    };
+    let bytes = number * factor;
+    if !(1.0..=1e12).contains(&bytes) {
+        return Err("needs at least one byte, at most 1e12".into());
+    }
+    Ok(bytes as u64)
+}
+
+/// A length of a message, in bytes: at least one, because Homa cannot express an empty message.
+pub fn message_bytes(text: &str) -> Result<u32, String> {
+    let limit = 1u64 << 31;
+    match bytes(text)? {
+        n if n < limit => Ok(n as u32),
+        _ => Err(format!("a message has fewer than {limit} bytes")),
+    }
+}
+
+/// Load as a share of a link's capacity.
+pub fn load(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(load) if load > 0.0 && load < 1.0 => Ok(load),
+        _ => Err("load is a share of the link between 0 and 1, such as 0.8".into()),
+    }
+}
+
+/// The probability that a frame is lost or duplicated.
+pub fn probability(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(p) if (0.0..1.0).contains(&p) => Ok(p),
+        _ => Err("a probability is at least 0 and below 1, such as 0.01 for 1 %".into()),
+    }
+}
+
+/// Writes a rate as [`rate`] reads it.
+pub fn show_rate(bits_per_second: u64) -> String {
+    match bits_per_second {
+        b if b % 1_000_000_000 == 0 => format!("{}Gbps", b / 1_000_000_000),
+        b if b % 1_000_000 == 0 => format!("{}Mbps", b / 1_000_000),
+        b => format!("{}kbps", b as f64 / 1e3),
+    }
+}
+
+/// Writes a time as [`duration`] reads it.
+pub fn show_duration(time: Duration) -> String {
+    match time.as_micros() {
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read_as_written() {
+        assert_eq!(rate("100Mbps"), Ok(100_000_000));
+        assert_eq!(rate("2.5 Gbps"), Ok(2_500_000_000));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(bytes("128kB"), Ok(128_000));
+        assert_eq!(bytes("128KiB"), Ok(131_072));
+        assert_eq!(bytes("131072"), Ok(131_072));
+    }
+
+    #[test]
+    fn what_could_mean_two_things_is_refused() {
+        assert!(rate("100").is_err());
+        assert!(rate("100MB").is_err());
+        assert!(duration("20").is_err());
+        assert!(bytes("1.5x").is_err());
+    }
+
+    #[test]
+    fn out_of_range_values_are_refused() {
+        assert!(load("80").is_err());
+        assert!(load("1").is_err());
+        assert!(load("nan").is_err());
+        assert!(probability("1.0").is_err());
+        assert!(bytes("0").is_err());
+        assert!(message_bytes("3000MB").is_err());
+        assert!(rate("0Mbps").is_err());
+        assert!(duration("0s").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_back() {
+        for bits in [100_000_000, 1_000_000_000, 2_500_000] {
+            assert_eq!(rate(&show_rate(bits)), Ok(bits));
+        }
+        for ms in [1, 500, 20_000] {
+            let time = Duration::from_millis(ms);
+            assert_eq!(duration(&show_duration(time)), Ok(time));
+        }
+    }
+}
