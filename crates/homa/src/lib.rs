@@ -1,1 +1,4 @@
-//! homa: under construction.
+//! Homa for everyone.
+pub mod driver;
+mod priority_map;
+pub use priority_map::PriorityMap;

@@ -1,0 +1,297 @@
+//! A network inside one process: for tests and for machines without network namespaces.
+//!
+//! Datagrams hop from queue to queue, with loss and duplication on request, decided by a seed. It models
+//! no time, rate or order but first-in, first-out per receiver: that is the simulator's work.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Driver, DriverCounters, Gather, Outbox, Piece, Received, Unreachable, Waker};
+
+/// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
+const QUEUE_MAX: usize = 4096;
+/// Datagrams fetched at a time.
+const BATCH: usize = 64;
+
+/// Faults of a [`Network`], each per million datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Datagrams lost.
+    pub lost: u32,
+    /// Datagrams delivered twice.
+    pub duplicated: u32,
+}
+
+/// Where datagrams meet. Clones are handles of the same network.
+#[derive(Clone, Debug)]
+pub struct Network(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    queues: HashMap<SocketAddr, Queue>,
+    faults: Faults,
+    random: u64,
+    next_port: u16,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: VecDeque<Datagram>,
+    waker: Arc<Waker>,
+    overflows: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Datagram {
+    from: SocketAddr,
+    tos: u8,
+    bytes: Vec<u8>,
+}
+
+impl Network {
+    /// A network whose faults are decided by `seed`.
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        let state =
+            State { queues: HashMap::new(), faults, random: seed | 1, next_port: 32768 };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// A driver at `at`; port 0 picks a free one.
+    pub fn driver(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
+        let mut driver = MemoryDriver {
+            network: self.clone(),
+            waker: Arc::new(Waker::new()?),
+            local: Vec::new(),
+            inbox: Vec::new(),
+            unreachable: VecDeque::new(),
+            counters: DriverCounters::default(),
+        };
+        driver.bind(at)?;
+        Ok(driver)
+    }
+
+    /// Changes the faults from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// True with a chance of `per_million`.
+    fn chance(&mut self, per_million: u32) -> bool {
+        // A xorshift generator: its quality is ample for dropping packets.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 1_000_000 < u64::from(per_million)
+    }
+
+    /// Delivers one datagram; false when nobody is there.
+    fn deliver(&mut self, to: SocketAddr, datagram: Datagram) -> bool {
+        let copies = match (self.chance(self.faults.lost), self.chance(self.faults.duplicated)) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) => 2,
+        };
+        let Some(queue) = self.queues.get_mut(&to) else { return false };
+        for _ in 0..copies {
+            if queue.waiting.len() >= QUEUE_MAX {
+                queue.overflows += 1;
+                continue;
+            }
+            if queue.waiting.is_empty() {
+                queue.waker.wake();
+            }
+            queue.waiting.push_back(datagram.clone());
+        }
+        true
+    }
+}
+
+/// One host's attachment to a [`Network`].
+#[derive(Debug)]
+pub struct MemoryDriver {
+    network: Network,
+    waker: Arc<Waker>,
+    local: Vec<SocketAddr>,
+    inbox: Vec<(usize, Datagram)>,
+    unreachable: VecDeque<Unreachable>,
+    counters: DriverCounters,
+}
+
+impl Driver for MemoryDriver {
+    fn bind(&mut self, mut at: SocketAddr) -> io::Result<SocketAddr> {
+        let mut state = self.network.state();
+        while at.port() == 0 {
+            let candidate = SocketAddr::new(at.ip(), state.next_port.max(1));
+            state.next_port = state.next_port.wrapping_add(1);
+            if !state.queues.contains_key(&candidate) {
+                at = candidate;
+            }
+        }
+        if state.queues.contains_key(&at) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let waker = self.waker.clone();
+        state.queues.insert(at, Queue { waiting: VecDeque::new(), waker, overflows: 0 });
+        self.local.push(at);
+        Ok(at)
+    }
+
+    fn local(&self) -> &[SocketAddr] {
+        &self.local
+    }
+
+    fn reaches(&self, socket: usize, to: IpAddr) -> bool {
+        self.local.get(socket).is_some_and(|local| local.is_ipv4() == to.is_ipv4())
+    }
+
+    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
+        let mut state = self.network.state();
+        for train in &outbox.trains {
+            let mut bytes = Vec::with_capacity(train.len);
+            for piece in &outbox.pieces[train.pieces.clone()] {
+                match piece {
+                    Piece::Buffered(range) => bytes.extend_from_slice(&outbox.bytes[range.clone()]),
+                    Piece::Message(span) => bytes.extend_from_slice(messages.bytes(*span)),
+                }
+            }
+            let from = self.local[train.socket];
+            for datagram in bytes.chunks(train.datagram.max(1)) {
+                let datagram = Datagram { from, tos: train.tos, bytes: datagram.to_vec() };
+                if !state.deliver(train.to, datagram) {
+                    self.counters.trains_refused += 1;
+                    self.unreachable.push_back(Unreachable { to: train.to, port_only: true });
+                    break;
+                }
+            }
+            self.counters.trains_sent += 1;
+            self.counters.datagrams_sent += train.datagrams() as u64;
+            self.counters.bytes_sent += train.len as u64;
+        }
+        self.counters.send_calls += 1;
+    }
+
+    fn receive(&mut self) -> usize {
+        self.inbox.clear();
+        let mut state = self.network.state();
+        self.counters.receive_overflows = 0;
+        for (socket, local) in self.local.iter().enumerate() {
+            let Some(queue) = state.queues.get_mut(local) else { continue };
+            self.counters.receive_overflows += queue.overflows;
+            let n = queue.waiting.len().min(BATCH);
+            self.inbox.extend(queue.waiting.drain(..n).map(|datagram| (socket, datagram)));
+        }
+        // Level triggered: the waker stays set while anything is left.
+        let left = self.local.iter().any(|l| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
+        if !left {
+            self.waker.reset();
+        }
+        self.counters.receive_calls += 1;
+        self.counters.trains_received += self.inbox.len() as u64;
+        self.counters.datagrams_received += self.inbox.len() as u64;
+        let bytes: usize = self.inbox.iter().map(|(_, d)| d.bytes.len()).sum();
+        self.counters.bytes_received += bytes as u64;
+        self.inbox.len()
+    }
+
+    fn received(&self, index: usize) -> Received<'_> {
+        let (socket, datagram) = &self.inbox[index];
+        Received {
+            from: datagram.from,
+            socket: *socket,
+            tos: datagram.tos,
+            datagram: datagram.bytes.len().max(1),
+            bytes: &datagram.bytes,
+        }
+    }
+
+    fn unreachable(&mut self) -> Option<Unreachable> {
+        self.unreachable.pop_front()
+    }
+
+    fn queued(&self) -> Option<u32> {
+        Some(0)
+    }
+
+    fn handles(&self) -> Vec<RawFd> {
+        vec![self.waker.handle()]
+    }
+
+    fn counters(&self) -> &DriverCounters {
+        &self.counters
+    }
+}
+
+impl Drop for MemoryDriver {
+    fn drop(&mut self) {
+        let mut state = self.network.state();
+        for local in &self.local {
+            state.queues.remove(local);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Train;
+
+    struct Nothing;
+    impl Gather for Nothing {
+        fn bytes(&self, _: homa_proto::Span) -> &[u8] {
+            &[]
+        }
+    }
+
+    fn outbox(to: SocketAddr, bytes: &[u8], datagram: usize) -> Outbox {
+        let len = bytes.len();
+        Outbox {
+            bytes: bytes.to_vec(),
+            pieces: vec![Piece::Buffered(0..len)],
+            trains: vec![Train { to, socket: 0, tos: 0x60, datagram, len, pieces: 0..1 }],
+        }
+    }
+
+    #[test]
+    fn a_train_arrives_as_its_datagrams_with_its_class() {
+        let network = Network::new(1, Faults::default());
+        let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
+        let mut b = network.driver("10.0.0.2:7".parse().unwrap()).unwrap();
+        a.send(&outbox(b.local()[0], b"abcdefgh", 3), &Nothing);
+        assert_eq!(b.receive(), 3);
+        let got = b.received(2);
+        assert_eq!((got.bytes, got.tos, got.from), (&b"gh"[..], 0x60, a.local()[0]));
+        assert_eq!(b.receive(), 0);
+    }
+
+    #[test]
+    fn loss_and_duplication_happen_about_as_often_as_asked() {
+        let network = Network::new(7, Faults { lost: 100_000, duplicated: 50_000 });
+        let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
+        let mut b = network.driver("10.0.0.2:7".parse().unwrap()).unwrap();
+        let mut got = 0;
+        for _ in 0..10_000 {
+            a.send(&outbox(b.local()[0], b"x", 1), &Nothing);
+            got += b.receive();
+        }
+        // 10,000 × 0.9 × 1.05 = 9,450; three standard deviations are about 115.
+        assert!((9_300..9_600).contains(&got), "{got} arrived");
+    }
+
+    #[test]
+    fn an_address_without_driver_is_reported_unreachable() {
+        let network = Network::new(1, Faults::default());
+        let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
+        let to = "10.0.0.9:9".parse().unwrap();
+        a.send(&outbox(to, b"x", 1), &Nothing);
+        assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }));
+    }
+}

@@ -1,0 +1,203 @@
+//! Drivers: batches of frames in and out. A driver knows addresses and bytes, never the protocol.
+//!
+//! A *train* is a run of equal-size datagrams (the last may be shorter) to one destination in one traffic
+//! class: what segmentation offload can send in one pass through the kernel. The engine packs an [`Outbox`]
+//! of trains; long payloads stay where they are and are gathered by the driver.
+//!
+//! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted and
+//! left to the protocol's loss recovery); a received train stays readable until the next `receive`.
+
+pub mod memory;
+pub mod udp;
+mod wait;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use homa_proto::Span;
+
+pub use wait::{Waker, wait};
+
+/// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
+pub const TRAIN_MAX: usize = 65_000;
+
+/// A batch of trains on their way out.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Headers and short payloads.
+    pub bytes: Vec<u8>,
+    /// What the trains consist of, in order.
+    pub pieces: Vec<Piece>,
+    /// The trains.
+    pub trains: Vec<Train>,
+}
+
+impl Outbox {
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+        self.trains.clear();
+    }
+}
+
+/// A run of bytes of a train.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A range of [`Outbox::bytes`].
+    Buffered(Range<usize>),
+    /// A range of a message, fetched through [`Gather`].
+    Message(Span),
+}
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Buffered(range) => range.len(),
+            Self::Message(span) => span.len as usize,
+        }
+    }
+
+    /// True without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Equal-size datagrams to one destination in one traffic class.
+#[derive(Clone, Debug)]
+pub struct Train {
+    /// Destination.
+    pub to: SocketAddr,
+    /// The driver's socket to send from (0 is the first one bound).
+    pub socket: usize,
+    /// Type-of-service byte.
+    pub tos: u8,
+    /// Bytes of every datagram but the last, which may be shorter.
+    pub datagram: usize,
+    /// Bytes of the whole train.
+    pub len: usize,
+    /// Range of [`Outbox::pieces`].
+    pub pieces: Range<usize>,
+}
+
+impl Train {
+    /// Number of datagrams.
+    pub fn datagrams(&self) -> usize {
+        self.len.div_ceil(self.datagram.max(1))
+    }
+}
+
+/// Finds the bytes of outgoing messages.
+pub trait Gather {
+    /// The bytes of `span`, all of them.
+    fn bytes(&self, span: Span) -> &[u8];
+}
+
+/// A train that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The driver's socket it arrived at.
+    pub socket: usize,
+    /// Type-of-service byte.
+    pub tos: u8,
+    /// Bytes of every datagram but the last, which may be shorter.
+    pub datagram: usize,
+    /// The datagrams, one after the other.
+    pub bytes: &'a [u8],
+}
+
+/// An address that the network reported as unreachable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// The destination of the packet that came back.
+    pub to: SocketAddr,
+    /// Only the port: the host answered.
+    pub port_only: bool,
+}
+
+/// A way to exchange datagrams with other hosts.
+pub trait Driver: Send {
+    /// Opens one more local address; sockets are numbered in the order of binding.
+    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
+
+    /// Local addresses by socket number.
+    fn local(&self) -> &[SocketAddr];
+
+    /// True when datagrams from `socket` can carry the destination's kind of address.
+    fn reaches(&self, socket: usize, to: IpAddr) -> bool;
+
+    /// Sends a batch, in order. Trains that the network refuses are counted and lost.
+    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
+
+    /// Fetches trains that have arrived, without waiting; returns how many.
+    fn receive(&mut self) -> usize;
+
+    /// The `index`th train of the last `receive`.
+    fn received(&self, index: usize) -> Received<'_>;
+
+    /// The next address reported as unreachable.
+    fn unreachable(&mut self) -> Option<Unreachable>;
+
+    /// Bytes handed to the layers below that have not left yet, as these count them; `None` when they do
+    /// not tell.
+    fn queued(&self) -> Option<u32>;
+
+    /// File descriptors that become readable when `receive` would find something.
+    fn handles(&self) -> Vec<RawFd>;
+
+    /// What was counted.
+    fn counters(&self) -> &DriverCounters;
+}
+
+/// Monotonic counters of a driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Trains handed to the kernel, refused ones included: one pass through it each.
+    pub trains_sent: u64,
+    /// Bytes in datagrams sent.
+    pub bytes_sent: u64,
+    /// System calls for sending.
+    pub send_calls: u64,
+    /// Trains that the network refused (full queue, no route, unreachable); they count as lost.
+    pub trains_refused: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Trains received.
+    pub trains_received: u64,
+    /// Bytes in datagrams received.
+    pub bytes_received: u64,
+    /// System calls for receiving.
+    pub receive_calls: u64,
+    /// Datagrams that the receive queue had no room for: raise its size or the number of receivers.
+    pub receive_overflows: u64,
+    /// Times segmentation offload was refused and given up for good.
+    pub offload_fallbacks: u64,
+}
+
+impl DriverCounters {
+    /// Every counter by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("datagrams_sent", self.datagrams_sent),
+            ("trains_sent", self.trains_sent),
+            ("bytes_sent", self.bytes_sent),
+            ("send_calls", self.send_calls),
+            ("trains_refused", self.trains_refused),
+            ("datagrams_received", self.datagrams_received),
+            ("trains_received", self.trains_received),
+            ("bytes_received", self.bytes_received),
+            ("receive_calls", self.receive_calls),
+            ("receive_overflows", self.receive_overflows),
+            ("offload_fallbacks", self.offload_fallbacks),
+        ]
+        .into_iter()
+    }
+}

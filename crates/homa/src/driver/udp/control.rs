@@ -1,0 +1,95 @@
+//! Control messages: what travels beside a datagram train to and from the kernel.
+
+use std::mem::size_of;
+
+/// Room for the control messages of one train in either direction: four of at most 24 bytes each, and for
+/// the error queue one of 16 + 16 + 28 bytes.
+const ROOM: usize = 128;
+
+/// A control buffer with the alignment that the kernel's headers need.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct Control {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+const HEADER: usize = size_of::<libc::cmsghdr>();
+
+const fn aligned(len: usize) -> usize {
+    len.next_multiple_of(size_of::<usize>())
+}
+
+impl Control {
+    /// Without messages.
+    pub const fn empty() -> Self {
+        Self { bytes: [0; ROOM], len: 0 }
+    }
+
+    /// Adds a control message.
+    pub fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
+        let start = self.len;
+        let next = start + HEADER + aligned(data.len());
+        assert!(next <= ROOM, "control messages of a train fit their buffer");
+        let len = HEADER + data.len();
+        self.bytes[start..start + size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+        self.bytes[start + 8..start + 12].copy_from_slice(&level.to_ne_bytes());
+        self.bytes[start + 12..start + 16].copy_from_slice(&kind.to_ne_bytes());
+        self.bytes[start + HEADER..start + len].copy_from_slice(data);
+        self.len = next;
+    }
+
+    /// Bytes in use.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Points the kernel at the buffer: to read what was pushed, or to write up to its capacity.
+    pub fn attach(&mut self, header: &mut libc::msghdr, write: bool) {
+        header.msg_control = self.bytes.as_mut_ptr().cast();
+        header.msg_controllen = if write { ROOM } else { self.len };
+    }
+
+    /// The messages in the first `len` bytes, as the kernel left them: level, kind, data.
+    pub fn iter(&self, len: usize) -> impl Iterator<Item = (i32, i32, &[u8])> {
+        let bytes = &self.bytes[..len.min(ROOM)];
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let header = bytes.get(at..at + HEADER)?;
+            let len = usize::from_ne_bytes(header[..8].try_into().ok()?);
+            let level = i32::from_ne_bytes(header[8..12].try_into().ok()?);
+            let kind = i32::from_ne_bytes(header[12..16].try_into().ok()?);
+            let data = bytes.get(at + HEADER..at + len)?;
+            at += aligned(len);
+            Some((level, kind, data))
+        })
+    }
+}
+
+/// A C int at the start of `data`; kernels send some of these as a single byte.
+pub fn int(data: &[u8]) -> i32 {
+    match data.first_chunk::<4>() {
+        Some(bytes) => i32::from_ne_bytes(*bytes),
+        None => data.first().map_or(0, |&b| i32::from(b)),
+    }
+}
+
+// The layout above is that of 64-bit Linux.
+const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_is_read_back_and_a_cut_message_is_not_read() {
+        let mut control = Control::empty();
+        control.push(libc::IPPROTO_IP, libc::IP_TOS, &[0x60]);
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &1400u16.to_ne_bytes());
+        let all: Vec<_> = control.iter(control.len()).collect();
+        assert_eq!(all[0], (libc::IPPROTO_IP, libc::IP_TOS, &[0x60][..]));
+        assert_eq!(all[1], (libc::SOL_UDP, libc::UDP_SEGMENT, &1400u16.to_ne_bytes()[..]));
+        assert_eq!(control.iter(control.len() - 8).count(), 1);
+        assert_eq!(control.iter(7).count(), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! A batch of incoming trains in the shape that `recvmmsg` fills.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::address::Name;
+use super::control::{Control, int};
+use crate::driver::Received;
+
+/// Most trains fetched at a time.
+const TRAINS_MAX: usize = 32;
+/// Room for one train: the largest that the kernel coalesces.
+const ROOM: usize = 65_536;
+
+/// Buffers and arrays of a `recvmmsg` call, kept for their memory.
+pub struct ReceiveBatch {
+    room: Vec<u8>,
+    headers: Vec<libc::mmsghdr>,
+    pieces: Vec<libc::iovec>,
+    names: Vec<Name>,
+    controls: Vec<Control>,
+    trains: Vec<Arrived>,
+    /// Trains to ask for: grows while calls come back full, so that a lone datagram costs one look into
+    /// the queue and a flood costs few calls.
+    appetite: usize,
+    overflows: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Arrived {
+    from: SocketAddr,
+    socket: usize,
+    tos: u8,
+    datagram: usize,
+    slot: usize,
+    len: usize,
+}
+
+// SAFETY: the raw pointers in `headers` and `pieces` point into vectors of the same struct, are rebuilt at the
+// start of every `fetch` and followed only inside it.
+unsafe impl Send for ReceiveBatch {}
+
+impl ReceiveBatch {
+    /// Buffers for a full batch (2 MiB of address space; the kernel provides the pages that are used).
+    pub fn new() -> Self {
+        Self {
+            room: vec![0; TRAINS_MAX * ROOM],
+            headers: Vec::with_capacity(TRAINS_MAX),
+            pieces: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; TRAINS_MAX],
+            names: vec![Name::empty(); TRAINS_MAX],
+            controls: vec![Control::empty(); TRAINS_MAX],
+            trains: Vec::with_capacity(TRAINS_MAX),
+            appetite: 1,
+            overflows: None,
+        }
+    }
+
+    /// Fetches what has arrived at `fd`, without waiting.
+    pub fn fetch(&mut self, fd: RawFd, socket: usize) -> io::Result<usize> {
+        self.trains.clear();
+        self.headers.clear();
+        self.overflows = None;
+        let slots = self.room.chunks_exact_mut(ROOM).take(self.appetite);
+        for (index, slot) in slots.enumerate() {
+            self.pieces[index] =
+                libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            let mut header = libc::msghdr {
+                msg_name: (&raw mut self.names[index]).cast(),
+                msg_namelen: size_of::<Name>() as libc::socklen_t,
+                msg_iov: &raw mut self.pieces[index],
+                msg_iovlen: 1,
+                msg_control: ptr::null_mut(),
+                msg_controllen: 0,
+                msg_flags: 0,
+            };
+            self.controls[index].attach(&mut header, true);
+            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+        }
+        // SAFETY: every header points to a name, one piece and a control buffer of `self`, with their true
+        // lengths, and the piece to a slot of `room`; none of these vectors is touched during the call.
+        let got = unsafe {
+            libc::recvmmsg(
+                fd,
+                self.headers.as_mut_ptr(),
+                self.headers.len() as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        if got < 0 {
+            self.appetite = 1;
+            return Err(io::Error::last_os_error());
+        }
+        let got = got as usize;
+        self.appetite = if got == self.appetite { (2 * got).min(TRAINS_MAX) } else { got.max(1) };
+        for slot in 0..got {
+            self.note(slot, socket);
+        }
+        Ok(self.trains.len())
+    }
+
+    /// Reads what the kernel wrote beside the train in `slot`.
+    fn note(&mut self, slot: usize, socket: usize) {
+        let header = &self.headers[slot];
+        let len = (header.msg_len as usize).min(ROOM);
+        let Some(from) = self.names[slot].get() else { return };
+        let mut train = Arrived { from, socket, tos: 0, datagram: len.max(1), slot, len };
+        for (level, kind, data) in self.controls[slot].iter(header.msg_hdr.msg_controllen) {
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    train.tos = int(data) as u8;
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    train.datagram = usize::try_from(int(data)).unwrap_or(0).clamp(1, len.max(1));
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.overflows = Some(int(data) as u32),
+                _ => {}
+            }
+        }
+        self.trains.push(train);
+    }
+
+    /// A train of the last `fetch`.
+    pub fn get(&self, index: usize) -> Received<'_> {
+        let train = &self.trains[index];
+        let start = train.slot * ROOM;
+        Received {
+            from: train.from,
+            socket: train.socket,
+            tos: train.tos,
+            datagram: train.datagram,
+            bytes: &self.room[start..start + train.len],
+        }
+    }
+
+    /// The socket's count of overflows, when the last `fetch` brought it.
+    pub fn overflows(&self) -> Option<u32> {
+        self.overflows
+    }
+}

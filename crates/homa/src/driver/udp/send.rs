@@ -1,0 +1,172 @@
+//! A batch of outgoing messages in the shape that `sendmmsg` takes.
+//!
+//! Filled from trains and flushed at once: the pointers inside are valid only while the outbox and the
+//! messages that they point into are borrowed, which `fill` … `flush` within one driver call guarantees.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::address::Name;
+use super::control::Control;
+use crate::driver::{Gather, Outbox, Piece, Train};
+
+/// Trains in one system call.
+pub const TRAINS_MAX: usize = 64;
+/// Datagrams of one train when there is no offload: as many as a train can have.
+const HEADERS_MAX: usize = 1024;
+/// Pieces of one message that the kernel accepts (UIO_MAXIOV).
+const PIECES_MAX: usize = 1024;
+
+/// The arrays of a `sendmmsg` call, kept for their memory.
+#[derive(Default)]
+pub struct SendBatch {
+    headers: Vec<libc::mmsghdr>,
+    pieces: Vec<libc::iovec>,
+    entries: Vec<Entry>,
+    /// Entries sent or skipped so far.
+    done: usize,
+}
+
+struct Entry {
+    name: Name,
+    name_len: libc::socklen_t,
+    control: Control,
+    /// Which train of the run.
+    train: usize,
+    /// Start and end in `pieces`.
+    first: usize,
+    last: usize,
+}
+
+// SAFETY: the raw pointers in `headers` and `pieces` are followed only by `flush`, called after `fill` within
+// one `&mut` borrow of the driver; between driver calls they are never dereferenced.
+unsafe impl Send for SendBatch {}
+
+impl SendBatch {
+    /// Lays out `trains`: one entry each with offload, one entry per datagram without.
+    pub fn fill(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+        offload: bool,
+        on_v6: bool,
+    ) {
+        self.headers.clear();
+        self.pieces.clear();
+        self.entries.clear();
+        self.done = 0;
+        for (index, train) in trains.iter().enumerate() {
+            let pieces = &outbox.pieces[train.pieces.clone()];
+            // A gather list the kernel would refuse is cut as if there were no offload.
+            let whole = (offload && pieces.len() <= PIECES_MAX) || train.datagrams() == 1;
+            let step = if whole { train.len } else { train.datagram.max(1) };
+            let mut cursor = Cursor { pieces: pieces.iter(), rest: &[] };
+            let mut left = train.len;
+            while left > 0 {
+                let len = step.min(left);
+                left -= len;
+                let first = self.pieces.len();
+                cursor.take(len, outbox, messages, &mut self.pieces);
+                let (name, name_len) = Name::new(train.to, on_v6);
+                let mut control = Control::empty();
+                match (train.tos, train.to.is_ipv4()) {
+                    (0, _) => {}
+                    (tos, true) => {
+                        control.push(libc::IPPROTO_IP, libc::IP_TOS, &i32::from(tos).to_ne_bytes());
+                    }
+                    (tos, false) => {
+                        let class = i32::from(tos).to_ne_bytes();
+                        control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
+                    }
+                }
+                if len > train.datagram {
+                    let segment = (train.datagram as u16).to_ne_bytes();
+                    control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
+                }
+                let last = self.pieces.len();
+                self.entries.push(Entry { name, name_len, control, train: index, first, last });
+            }
+        }
+    }
+
+    /// True when every entry was sent or skipped.
+    pub fn is_empty(&self) -> bool {
+        self.done >= self.entries.len()
+    }
+
+    /// The train of the first entry not yet sent.
+    pub fn train(&self) -> usize {
+        self.entries.get(self.done).map_or(0, |entry| entry.train)
+    }
+
+    /// Gives up the first entry not yet sent.
+    pub fn skip(&mut self) {
+        self.done += 1;
+    }
+
+    /// Sends what is left, or as much of it as the kernel takes in one call. An error concerns the first
+    /// entry not yet sent.
+    pub fn flush(&mut self, fd: RawFd) -> io::Result<()> {
+        self.headers.clear();
+        for entry in self.entries.iter_mut().skip(self.done).take(HEADERS_MAX) {
+            let mut header = libc::msghdr {
+                msg_name: (&raw mut entry.name).cast(),
+                msg_namelen: entry.name_len,
+                msg_iov: ptr::null_mut(),
+                msg_iovlen: entry.last - entry.first,
+                msg_control: ptr::null_mut(),
+                msg_controllen: 0,
+                msg_flags: 0,
+            };
+            header.msg_iov = self.pieces[entry.first..entry.last].as_mut_ptr();
+            if entry.control.len() > 0 {
+                entry.control.attach(&mut header, false);
+            }
+            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+        }
+        // SAFETY: every header points to a name, a piece array and a control buffer owned by `self`, whose
+        // vectors are not touched until the call returns; the pieces point into the outbox and the messages
+        // that the caller of `fill` and `flush` keeps borrowed. The kernel only reads through them.
+        let sent = unsafe {
+            libc::sendmmsg(fd, self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint, 0)
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.done += sent as usize;
+        Ok(())
+    }
+}
+
+/// Walks the pieces of a train.
+struct Cursor<'a, I> {
+    pieces: I,
+    rest: &'a [u8],
+}
+
+impl<'a, I: Iterator<Item = &'a Piece>> Cursor<'a, I> {
+    /// Appends the next `len` bytes to `into`, as a gather list.
+    fn take(
+        &mut self,
+        mut len: usize,
+        outbox: &'a Outbox,
+        messages: &'a dyn Gather,
+        into: &mut Vec<libc::iovec>,
+    ) {
+        while len > 0 {
+            if self.rest.is_empty() {
+                self.rest = match self.pieces.next() {
+                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    None => return,
+                };
+            }
+            let (now, later) = self.rest.split_at(len.min(self.rest.len()));
+            self.rest = later;
+            len -= now.len();
+            into.push(libc::iovec { iov_base: now.as_ptr().cast_mut().cast(), iov_len: now.len() });
+        }
+    }
+}

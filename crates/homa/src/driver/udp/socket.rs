@@ -1,0 +1,50 @@
+//! Opening a UDP socket with what the transport needs from it.
+
+use std::io;
+use std::mem::size_of;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
+pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(at)?;
+    socket.set_nonblocking(true)?;
+    let fd = socket.as_raw_fd();
+    let size = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
+    // The first needs a privilege, the second is cut to the system's maximum: take what is given.
+    if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
+        set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
+    }
+    // Everything below improves the service and is not needed for it: old kernels may refuse.
+    let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
+    if at.is_ipv6() {
+        let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+        let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
+    }
+    Ok(socket)
+}
+
+fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer is to a C int that outlives the call, and its size is passed.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Bytes sent on the socket that have not left the host (kernel accounting: buffers, not payload).
+pub fn queued(fd: RawFd) -> Option<u32> {
+    let mut queued: libc::c_int = 0;
+    // SAFETY: this request writes one C int through the pointer.
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut queued) };
+    if result < 0 { None } else { u32::try_from(queued).ok() }
+}

@@ -1,0 +1,164 @@
+//! The UDP driver against the real kernel, over loopback.
+
+use std::time::Duration;
+
+use homa_proto::{MessageId, Span};
+
+use super::*;
+use crate::driver::{Piece, Train, wait};
+
+/// One outgoing message.
+struct Message(Vec<u8>);
+
+impl Gather for Message {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.0[span.offset as usize..][..span.len as usize]
+    }
+}
+
+fn pair(ip: &str) -> (UdpDriver, UdpDriver) {
+    let open = || UdpDriver::new(SocketAddr::new(ip.parse().unwrap(), 0), 1 << 20).unwrap();
+    (open(), open())
+}
+
+/// A train of `datagrams` datagrams: each a 4-byte header and `payload` bytes of the message.
+fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, Message, Vec<u8>) {
+    let mut outbox = Outbox::default();
+    let message = Message((0..datagrams * payload).map(|i| i as u8).collect());
+    let mut expected = Vec::new();
+    for index in 0..datagrams {
+        let start = outbox.bytes.len();
+        outbox.bytes.extend_from_slice(&(index as u32).to_be_bytes());
+        let span = Span {
+            message: MessageId(0),
+            offset: (index * payload) as u32,
+            len: payload as u32,
+        };
+        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(Piece::Message(span));
+        expected.extend_from_slice(&outbox.bytes[start..]);
+        expected.extend_from_slice(message.bytes(span));
+    }
+    let pieces = 0..outbox.pieces.len();
+    let len = expected.len();
+    outbox.trains.push(Train { to, socket: 0, tos, datagram: 4 + payload, len, pieces });
+    (outbox, message, expected)
+}
+
+/// Receives until `len` bytes have arrived; also returns the number of trains and the class of the last.
+fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
+    let (mut bytes, mut trains, mut tos) = (Vec::new(), 0, 0);
+    while bytes.len() < len {
+        let n = driver.receive();
+        if n == 0 {
+            wait(&driver.handles(), Some(Duration::from_secs(5))).unwrap();
+        }
+        for index in 0..n {
+            let train = driver.received(index);
+            bytes.extend_from_slice(train.bytes);
+            trains += 1;
+            tos = train.tos;
+        }
+    }
+    (bytes, trains, tos)
+}
+
+#[test]
+fn a_train_keeps_its_bytes_and_its_class_on_both_families() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (mut a, mut b) = pair(ip);
+        let (outbox, message, expected) = train(b.local()[0], 0xa0, 10, 1400);
+        a.send(&outbox, &message);
+        let (bytes, _, tos) = collect(&mut b, expected.len());
+        assert_eq!((bytes == expected, tos), (true, 0xa0), "{ip}");
+        assert_eq!(b.counters().datagrams_received, 10);
+        assert_eq!(a.counters().send_calls, 1, "one system call for the train");
+    }
+}
+
+#[test]
+fn an_offloaded_train_crosses_the_kernel_in_one_piece() {
+    let (mut a, mut b) = pair("127.0.0.1");
+    let (outbox, message, expected) = train(b.local()[0], 0x20, 40, 150);
+    a.send(&outbox, &message);
+    let (bytes, trains, _) = collect(&mut b, expected.len());
+    assert_eq!((bytes == expected, trains), (true, 1));
+    assert_eq!(b.counters().trains_received, 1);
+}
+
+#[test]
+fn without_offload_the_same_datagrams_arrive_one_by_one() {
+    let (a, mut b) = pair("127.0.0.1");
+    let mut a = a.without_offload();
+    let (outbox, message, expected) = train(b.local()[0], 0xe0, 10, 1400);
+    a.send(&outbox, &message);
+    let (bytes, trains, tos) = collect(&mut b, expected.len());
+    assert_eq!((bytes == expected, trains, tos), (true, 10, 0xe0));
+}
+
+#[test]
+fn refused_segmentation_falls_back_to_single_datagrams() {
+    let (mut a, mut b) = pair("127.0.0.1");
+    // More segments than any kernel takes (UDP_MAX_SEGMENTS is 64 or 128): EINVAL.
+    let (outbox, message, expected) = train(b.local()[0], 0, 300, 10);
+    a.send(&outbox, &message);
+    let (bytes, _, _) = collect(&mut b, expected.len());
+    assert!(bytes == expected);
+    assert_eq!(a.counters().offload_fallbacks, 1);
+    assert_eq!(a.counters().datagrams_sent, 300);
+}
+
+#[test]
+fn an_ipv6_socket_speaks_ipv4_and_marks_it() {
+    let mut a = UdpDriver::new("[::]:0".parse().unwrap(), 1 << 16).unwrap();
+    let mut b = UdpDriver::new("127.0.0.1:0".parse().unwrap(), 1 << 16).unwrap();
+    let (outbox, message, expected) = train(b.local()[0], 0x60, 3, 100);
+    a.send(&outbox, &message);
+    let (bytes, _, tos) = collect(&mut b, expected.len());
+    assert_eq!((bytes == expected, tos), (true, 0x60));
+    assert!(b.received(0).from.is_ipv4());
+}
+
+#[test]
+fn a_port_without_socket_is_reported_unreachable() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (mut a, b) = pair(ip);
+        let to = b.local()[0];
+        drop(b);
+        let (outbox, message, _) = train(to, 0, 1, 10);
+        a.send(&outbox, &message);
+        wait(&a.handles(), Some(Duration::from_secs(5))).unwrap();
+        a.receive();
+        assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }), "{ip}");
+        assert_eq!(a.unreachable(), None);
+    }
+}
+
+#[test]
+fn an_overflowing_receive_queue_is_counted() {
+    let (mut a, _) = pair("127.0.0.1");
+    let mut b = UdpDriver::new("127.0.0.1:0".parse().unwrap(), 1 << 12).unwrap();
+    let (outbox, message, _) = train(b.local()[0], 0, 1, 1000);
+    for _ in 0..200 {
+        a.send(&outbox, &message);
+    }
+    // The kernel reports losses beside the next datagrams that fit.
+    while b.receive() > 0 {}
+    a.send(&outbox, &message);
+    wait(&b.handles(), Some(Duration::from_secs(5))).unwrap();
+    b.receive();
+    let counters = b.counters();
+    assert!(counters.receive_overflows > 0, "{counters:?}");
+    assert_eq!(counters.receive_overflows + counters.datagrams_received, 201);
+}
+
+#[test]
+fn one_driver_serves_several_ports_and_refuses_the_same_one_twice() {
+    let (mut a, mut b) = pair("127.0.0.1");
+    let second = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert!(b.bind(SocketAddr::new("::1".parse().unwrap(), second.port())).is_err());
+    let (outbox, message, expected) = train(second, 0, 1, 10);
+    a.send(&outbox, &message);
+    collect(&mut b, expected.len());
+    assert_eq!(b.received(0).socket, 1);
+}

@@ -1,0 +1,89 @@
+//! Sleeping until a driver has something to receive, a timer is due or another thread calls.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Interrupts a thread that sleeps in [`wait`]: an event counter of the kernel.
+#[derive(Debug)]
+pub struct Waker(File);
+
+impl Waker {
+    /// A waker that nobody has used.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: eventfd takes no pointers; its result is checked before it is owned.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+    }
+
+    /// Wakes the sleeper, or prevents its next sleep.
+    pub fn wake(&self) {
+        // A full counter means that a wake-up is pending already.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    /// Forgets earlier wake-ups.
+    pub fn reset(&self) {
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    /// The descriptor to pass to [`wait`].
+    pub fn handle(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Sleeps until one of `handles` is readable or has an error, a signal arrives, or `timeout` has passed.
+pub fn wait(handles: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+    const MOST: usize = 16;
+    let mut inline = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
+    let mut many: Vec<libc::pollfd>;
+    let polled = match inline.get_mut(..handles.len()) {
+        Some(polled) => polled,
+        None => {
+            many = vec![inline[0]; handles.len()];
+            &mut many[..]
+        }
+    };
+    for (slot, &fd) in polled.iter_mut().zip(handles) {
+        slot.fd = fd;
+    }
+    let limit = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), |l| l as *const _);
+    // SAFETY: `polled` is an array of as many entries as announced, `limit` is null or points to a
+    // timespec; both outlive the call. A null signal mask leaves the mask alone.
+    let n = unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null())
+    };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_before_the_sleep_is_not_lost_and_reset_forgets_it() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        waker.wake();
+        wait(&[waker.handle()], None).unwrap();
+        waker.reset();
+        let mut pending = [0; 8];
+        assert!((&waker.0).read(&mut pending).is_err(), "reset took every wake-up");
+    }
+}

@@ -1,0 +1,56 @@
+//! How priority levels travel in the IP header (Homa §4: switches queue by DSCP or 802.1p).
+//!
+//! A level becomes a DSCP class selector: the top three bits of the IPv4 type-of-service byte or of the
+//! IPv6 traffic class. Nothing relies on the network honouring it.
+
+/// The mapping between priority levels and class selectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PriorityMap {
+    /// Eight levels, CS0 to CS7, as the Linux kernel module sends them.
+    Linux,
+    /// Six levels, CS0 to CS5: routing protocols keep CS6 and CS7.
+    #[default]
+    Operator,
+    /// One level: every packet in the default class.
+    Flat,
+}
+
+impl PriorityMap {
+    /// Number of levels that the network is asked to tell apart.
+    pub const fn levels(self) -> u8 {
+        match self {
+            Self::Linux => 8,
+            Self::Operator => 6,
+            Self::Flat => 1,
+        }
+    }
+
+    /// The type-of-service byte of a packet at `level`; levels above the highest share it.
+    pub const fn tos(self, level: u8) -> u8 {
+        let highest = self.levels() - 1;
+        (if level < highest { level } else { highest }) << 5
+    }
+
+    /// The level that a received type-of-service byte stands for.
+    pub const fn level(self, tos: u8) -> u8 {
+        let highest = self.levels() - 1;
+        let selector = tos >> 5;
+        if selector < highest { selector } else { highest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_survives_the_type_of_service_byte() {
+        for map in [PriorityMap::Linux, PriorityMap::Operator, PriorityMap::Flat] {
+            for level in 0..map.levels() {
+                assert_eq!(map.level(map.tos(level)), level);
+            }
+        }
+        assert_eq!(PriorityMap::Linux.tos(7), 0xe0);
+        assert_eq!(PriorityMap::Operator.tos(7), 0xa0, "CS6 and CS7 belong to routing");
+    }
+}
