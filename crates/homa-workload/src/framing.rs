@@ -1,0 +1,141 @@
+//! What a message costs on the wire, header by header.
+//!
+//! Every frame pays Ethernet's 38 bytes (header 14, checksum 4, preamble 8, gap 12) and occupies at
+//! least 84; IP packets are at most 1500 bytes, IPv4 without options. A message starts a packet of
+//! its own.
+//!
+//! | framing | bytes beside the payload of a full frame | payload |
+//! |---|---|---|
+//! | `paper` | 38 + IP 20 + UDP 8 + Homa 30 unscheduled, 16 scheduled | 1442, 1456 |
+//! | `udp` | 38 + IP 20 + UDP 8 + datagram header 16 + Homa DATA 56 | 1400 |
+//! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
+//! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
+//!
+//! Left out, because their number depends on the protocol's choices: control packets of `udp` and
+//! `ip146`, acknowledgements of `tcp`, retransmissions. The authors' simulator sends exactly one
+//! grant per scheduled packet and counts it as load, so `paper` does too.
+
+/// Ethernet header, checksum, preamble and inter-frame gap, bytes.
+pub const ETHERNET: u64 = 38;
+
+/// Least bytes a frame occupies on the wire.
+pub const MIN_FRAME: u64 = 84;
+
+/// Wire bytes of a full frame.
+pub const FULL_FRAME: u64 = 1538;
+
+/// Bytes of one message that the authors' simulator sends unscheduled: 10,000 on the wire.
+const PAPER_UNSCHEDULED: u64 = 9328;
+
+/// How messages become frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// The packet simulator of the Homa paper (§5.2), grants included.
+    Paper,
+    /// Homa in UDP datagrams.
+    Udp,
+    /// Homa as IP protocol 146, as the Linux kernel module sends it.
+    Ip146,
+    /// TCP with timestamps; segments of one message only.
+    Tcp,
+}
+
+/// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
+struct Packets {
+    headers: u64,
+    payload: u64,
+}
+
+impl Packets {
+    /// Wire bytes of `bytes` of payload, cut into as few packets as possible; none for no payload.
+    fn wire_bytes(&self, bytes: u64) -> u64 {
+        let full = bytes / self.payload;
+        let rest = bytes % self.payload;
+        let last = if rest > 0 { self.frame(rest) } else { 0 };
+        full * self.frame(self.payload) + last
+    }
+
+    fn frame(&self, payload: u64) -> u64 {
+        (ETHERNET + self.headers + payload).max(MIN_FRAME)
+    }
+}
+
+impl Framing {
+    /// Most bytes of a message that fit its first packet.
+    pub fn max_payload(self) -> u32 {
+        self.first().payload as u32
+    }
+
+    /// Wire bytes of the data packets of one message.
+    pub fn data_wire_bytes(self, message_bytes: u32) -> u64 {
+        let bytes = u64::from(message_bytes);
+        match self {
+            Self::Paper => {
+                let unscheduled = bytes.min(PAPER_UNSCHEDULED);
+                let scheduled = bytes - unscheduled;
+                self.first().wire_bytes(unscheduled) + Self::PAPER_SCHEDULED.wire_bytes(scheduled)
+            }
+            Self::Udp | Self::Ip146 | Self::Tcp => self.first().wire_bytes(bytes),
+        }
+    }
+
+    /// Wire bytes of the grants of one message, which travel the other way. 0 where their number is
+    /// the receiver's choice.
+    pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
+        match self {
+            Self::Paper => {
+                let scheduled = u64::from(message_bytes).saturating_sub(PAPER_UNSCHEDULED);
+                scheduled.div_ceil(Self::PAPER_SCHEDULED.payload) * MIN_FRAME
+            }
+            Self::Udp | Self::Ip146 | Self::Tcp => 0,
+        }
+    }
+
+    /// Wire bytes that a message adds to the network's load: data and the grants counted above.
+    pub fn wire_bytes(self, message_bytes: u32) -> u64 {
+        self.data_wire_bytes(message_bytes) + self.grant_wire_bytes(message_bytes)
+    }
+
+    const PAPER_SCHEDULED: Packets = Packets { headers: 20 + 8 + 16, payload: 1456 };
+
+    /// The packets a message starts with.
+    fn first(self) -> Packets {
+        let headers = match self {
+            Self::Paper => 20 + 8 + 30,
+            Self::Udp => 20 + 8 + 16 + 56,
+            Self::Ip146 => 20 + 56,
+            Self::Tcp => 20 + 32,
+        };
+        Packets { headers, payload: 1500 - headers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_packet_fills_a_full_frame() {
+        let framings = [Framing::Paper, Framing::Udp, Framing::Ip146, Framing::Tcp];
+        for (framing, payload) in framings.into_iter().zip([1442, 1400, 1424, 1448]) {
+            assert_eq!(framing.max_payload(), payload);
+            assert_eq!(framing.data_wire_bytes(payload), FULL_FRAME, "{framing:?}");
+            assert!(framing.data_wire_bytes(payload + 1) > FULL_FRAME, "{framing:?}");
+        }
+        assert_eq!(Framing::Paper.data_wire_bytes(9328 + 1456), 10_000 + FULL_FRAME);
+    }
+
+    #[test]
+    fn wire_bytes_by_hand() {
+        assert_eq!(Framing::Paper.wire_bytes(1), 97);
+        // Six full unscheduled packets and one of 676 bytes are the 10,000 bytes of RTTbytes.
+        assert_eq!(Framing::Paper.wire_bytes(9328), 10_000);
+        // One byte more is a packet of its own, which an 84-byte grant has to ask for.
+        assert_eq!(Framing::Paper.wire_bytes(9329), 10_000 + 84 + 84);
+        assert_eq!(Framing::Udp.wire_bytes(100), 38 + 100 + 100);
+        assert_eq!(Framing::Udp.wire_bytes(1401), 1538 + 139);
+        assert_eq!(Framing::Ip146.wire_bytes(2848), 2 * 1538);
+        assert_eq!(Framing::Tcp.wire_bytes(1), 91);
+        assert_eq!(Framing::Tcp.wire_bytes(0), 0);
+    }
+}

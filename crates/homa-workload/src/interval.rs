@@ -1,0 +1,217 @@
+//! 95 % confidence intervals of percentiles, free of any assumption about the distribution.
+//!
+//! [`independent`] inverts the binomial law of how many values lie below the true percentile: its
+//! ends are order statistics, it is exact, and it holds only when values say nothing about each
+//! other.
+//!
+//! Latencies in one run do: a busy period delays everybody in it, and thousands of values may hold
+//! no more news than a hundred. [`correlated`] therefore measures how much the share of values
+//! above the percentile wanders between batches of consecutive values, and turns that wandering
+//! into order statistics (the interval of R. Woodruff, JASA 1952, with the variance from batch
+//! means). Its caveat: a batch must be long against the correlation. What lasts longer than a
+//! twentieth of the run, such as a start from empty queues or an overload, is not seen; only
+//! several seeds show that.
+//!
+//! An end that the sample is too small to bound is `None`: p99 has no upper end below 368 values.
+
+use crate::quantile::{Percentile, Sorted, Value};
+
+/// Probability left out on each side.
+const TAIL: f64 = 0.025;
+
+/// Number of batches of [`correlated`].
+pub const BATCHES: usize = 20;
+
+/// Student's t for [`BATCHES`] - 1 degrees of freedom, at 1 - [`TAIL`].
+const STUDENT_T: f64 = 2.093;
+
+/// Where a percentile lies with 95 % confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval<T> {
+    /// Lower end; `None` when the sample is too small to have one.
+    pub low: Option<T>,
+    /// Upper end; `None` when the sample is too small to have one.
+    pub high: Option<T>,
+}
+
+/// The interval for values that are independent of each other.
+pub fn independent<T: Value>(sorted: &Sorted<T>, percentile: Percentile) -> Interval<T> {
+    let (low, high) = binomial_ranks(sorted.len(), percentile.share());
+    ranks_to_values(sorted, low, high)
+}
+
+/// The interval for values in the order of their time, such as latencies by arrival. Never narrower
+/// than the one of [`independent`]; the same with fewer than two values per batch.
+pub fn correlated<T: Value>(in_time_order: &[T], percentile: Percentile) -> Interval<T> {
+    let sorted = Sorted::new(in_time_order.to_vec());
+    let (mut low, mut high) = binomial_ranks(sorted.len(), percentile.share());
+    let n = in_time_order.len();
+    if n >= 2 * BATCHES
+        && let Some(value) = sorted.percentile(percentile)
+    {
+        let half = STUDENT_T * share_standard_error(in_time_order, &value);
+        let count = n as f64;
+        low = low.min((count * (percentile.share() - half)).floor().max(0.0) as usize);
+        high = high.max((count * (percentile.share() + half)).ceil() as usize);
+    }
+    ranks_to_values(&sorted, low, high)
+}
+
+fn ranks_to_values<T: Value>(sorted: &Sorted<T>, low: usize, high: usize) -> Interval<T> {
+    Interval { low: sorted.at_rank(low), high: sorted.at_rank(high) }
+}
+
+/// Standard error of the share of values not above `limit`, from the spread between batches.
+fn share_standard_error<T: Value>(in_time_order: &[T], limit: &T) -> f64 {
+    let n = in_time_order.len();
+    let shares: Vec<f64> = (0..BATCHES)
+        .map(|batch| &in_time_order[batch * n / BATCHES..(batch + 1) * n / BATCHES])
+        .map(|values| {
+            let not_above = values.iter().filter(|v| v.order(limit).is_le()).count();
+            not_above as f64 / values.len() as f64
+        })
+        .collect();
+    let batches = BATCHES as f64;
+    let mean = shares.iter().sum::<f64>() / batches;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    (squares / (batches - 1.0) / batches).sqrt()
+}
+
+/// Ranks, from 1, of the order statistics that enclose the percentile `p` of `n` independent values
+/// with 95 % confidence, at most 2.5 % on each side; 0 and n + 1 mean that there is no such value.
+///
+/// For the median of 100 values: 40 and 61, because at most 39 (or at least 61) of them lie below
+/// the true median with probability 0.0176.
+fn binomial_ranks(n: usize, p: f64) -> (usize, usize) {
+    let (first, weights) = binomial_weights(n, p);
+    let total: f64 = weights.iter().sum();
+    let mut below = 0.0;
+    let mut low = first;
+    for weight in &weights {
+        below += weight / total;
+        if below > TAIL {
+            break;
+        }
+        low += 1;
+    }
+    let mut above = 0.0;
+    let mut high = first + weights.len();
+    for weight in weights.iter().rev() {
+        above += weight / total;
+        if above > TAIL {
+            break;
+        }
+        high -= 1;
+    }
+    (low, high)
+}
+
+/// The binomial law of `n` trials up to a factor, from the first count that matters: 1 at the mode,
+/// and by the ratio of neighbours outward until a weight vanishes beside it. So no factorial ever
+/// overflows.
+fn binomial_weights(n: usize, p: f64) -> (usize, Vec<f64>) {
+    const NEGLIGIBLE: f64 = 1e-18;
+    let odds = p / (1.0 - p);
+    let mode = (((n + 1) as f64 * p) as usize).min(n);
+    let mut down = vec![1.0];
+    let mut first = mode;
+    while first > 0 && down[down.len() - 1] > NEGLIGIBLE {
+        let ratio = first as f64 / ((n - first + 1) as f64 * odds);
+        down.push(down[down.len() - 1] * ratio);
+        first -= 1;
+    }
+    down.reverse();
+    let mut weights = down;
+    let mut last = mode;
+    while last < n && weights[weights.len() - 1] > NEGLIGIBLE {
+        let ratio = (n - last) as f64 * odds / (last + 1) as f64;
+        weights.push(weights[weights.len() - 1] * ratio);
+        last += 1;
+    }
+    (first, weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn binomial_ranks_are_the_tabulated_ones() {
+        // Worked from tables of the binomial law.
+        assert_eq!(binomial_ranks(100, 0.5), (40, 61));
+        assert_eq!(binomial_ranks(10, 0.5), (2, 9));
+        assert_eq!(binomial_ranks(5, 0.5), (0, 6), "five values cannot bound their median");
+        assert_eq!(binomial_ranks(6, 0.5), (1, 6));
+        assert_eq!(binomial_ranks(0, 0.5), (0, 1));
+        // 0.99^368 = 0.0248: the first sample whose maximum bounds p99.
+        assert_eq!(binomial_ranks(367, 0.99).1, 368);
+        assert_eq!(binomial_ranks(368, 0.99).1, 368);
+        // A large sample: n p -/+ 1.96 sqrt(n p (1 - p)) = 9,899,384 and 9,900,616 within two
+        // ranks.
+        let (low, high) = binomial_ranks(10_000_000, 0.99);
+        assert!(low.abs_diff(9_899_384) <= 2 && high.abs_diff(9_900_617) <= 2, "{low} {high}");
+    }
+
+    #[test]
+    fn ends_the_sample_cannot_bound_are_absent() {
+        let sorted = Sorted::new((1..=100u64).collect());
+        let p99 = independent(&sorted, Percentile::P99);
+        assert_eq!((p99.low, p99.high), (Some(97), None));
+        let none = correlated::<u64>(&[], Percentile::P50);
+        assert_eq!((none.low, none.high), (None, None));
+        let one = correlated(&[5u64], Percentile::P50);
+        assert_eq!((one.low, one.high), (None, None));
+    }
+
+    /// Sojourn times of an M/M/1 queue at load `rho`, service mean 1, started in equilibrium: their
+    /// distribution is exponential with mean 1 / (1 - rho), and busy periods tie neighbours
+    /// together.
+    fn sojourn_times(rho: f64, n: usize, rng: &mut Rng) -> Vec<f64> {
+        let mut waiting = if rng.chance(rho) { rng.exponential(1.0 / (1.0 - rho)) } else { 0.0 };
+        (0..n)
+            .map(|_| {
+                let sojourn = waiting + rng.exponential(1.0);
+                waiting = (sojourn - rng.exponential(1.0 / rho)).max(0.0);
+                sojourn
+            })
+            .collect()
+    }
+
+    #[test]
+    fn under_queueing_only_the_correlated_interval_keeps_its_promise() {
+        let mut rng = Rng::stream(11, "coverage");
+        let rho = 0.8;
+        let truth = -libm::log(0.01) / (1.0 - rho);
+        let runs = 200;
+        let (mut exact, mut batched) = (0, 0);
+        for _ in 0..runs {
+            let values = sojourn_times(rho, 40_000, &mut rng);
+            let holds = |i: Interval<f64>| {
+                i.low.is_none_or(|low| low <= truth) && i.high.is_none_or(|high| truth <= high)
+            };
+            batched += u32::from(holds(correlated(&values, Percentile::P99)));
+            exact += u32::from(holds(independent(&Sorted::new(values), Percentile::P99)));
+        }
+        assert!(batched >= 180, "covered {batched} of {runs}");
+        assert!(exact < 120, "neighbours are not correlated enough for this test: {exact}");
+    }
+
+    #[test]
+    fn without_correlation_both_intervals_keep_it() {
+        let mut rng = Rng::stream(12, "coverage");
+        let (mut exact, mut batched) = (0, 0);
+        for _ in 0..400 {
+            let values: Vec<f64> = (0..2000).map(|_| rng.exponential(1.0)).collect();
+            let truth = -libm::log(0.01);
+            let holds = |i: Interval<f64>| i.low <= Some(truth) && Some(truth) <= i.high;
+            let narrow = independent(&Sorted::new(values.clone()), Percentile::P99);
+            let wide = correlated(&values, Percentile::P99);
+            assert!(wide.low <= narrow.low && wide.high.is_none_or(|h| Some(h) >= narrow.high));
+            exact += u32::from(holds(narrow));
+            batched += u32::from(wide.high.is_none() || holds(wide));
+        }
+        // 95 % of 400 is 380; five standard deviations are 22.
+        assert!(exact >= 358 && batched >= exact, "{exact} {batched}");
+    }
+}

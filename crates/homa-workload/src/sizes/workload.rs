@@ -1,0 +1,170 @@
+//! Naming a workload: `w1` to `w5`, the path of a table, or one size in bytes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::{SizeDistribution, TableError};
+
+/// Where message sizes come from, as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Memcached at Facebook: most bytes in messages below 1 kB.
+    W1,
+    /// A search application at Google.
+    W2,
+    /// All applications in one Google datacenter: RPCs.
+    W3,
+    /// Hadoop at Facebook.
+    W4,
+    /// Web search, the DCTCP workload: nearly all bytes in messages above 1 MB.
+    W5,
+    /// A table of the user's own.
+    File(PathBuf),
+    /// Every message has this many bytes (at least 1).
+    Constant(u32),
+}
+
+/// A workload that cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// The name is none of ours and looks like no file and no size.
+    Unknown(String),
+    /// A constant size that no message can have.
+    Size(String),
+    /// The file cannot be read.
+    Read {
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is no size table.
+    Table {
+        /// The path as given.
+        path: PathBuf,
+        /// The line and what was expected there.
+        source: TableError,
+    },
+}
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(
+                f,
+                "unknown workload `{name}`: use w1 to w5, the path of a .csv file, or a size in \
+                 bytes such as 1000"
+            ),
+            Self::Size(text) => {
+                write!(f, "`{text}` is no message size: use 1 to {} bytes", u32::MAX)
+            }
+            Self::Read { path, source } => write!(
+                f,
+                "cannot read the size table {}: {source}; check the path and its permissions",
+                path.display()
+            ),
+            Self::Table { path, source } => write!(f, "{}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for WorkloadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } => Some(source),
+            Self::Table { source, .. } => Some(source),
+            Self::Unknown(_) | Self::Size(_) => None,
+        }
+    }
+}
+
+impl Workload {
+    /// The workloads that are built in.
+    pub const BUILT_IN: [Self; 5] = [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5];
+
+    /// Understands `w3` (in any case), a path that ends in `.csv` or contains `/`, or a size in
+    /// bytes. Files are not opened before [`Workload::sizes`].
+    pub fn parse(text: &str) -> Result<Self, WorkloadError> {
+        let text = text.trim();
+        let name = text.to_ascii_lowercase();
+        if let Some(known) = Self::BUILT_IN.iter().find(|w| w.to_string() == name) {
+            return Ok(known.clone());
+        }
+        if name.ends_with(".csv") || text.contains('/') {
+            return Ok(Self::File(PathBuf::from(text)));
+        }
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            return match text.parse() {
+                Ok(bytes) if bytes > 0 => Ok(Self::Constant(bytes)),
+                _ => Err(WorkloadError::Size(text.to_owned())),
+            };
+        }
+        Err(WorkloadError::Unknown(text.to_owned()))
+    }
+
+    /// What it is, for people.
+    pub fn description(&self) -> &'static str {
+        match self {
+            Self::W1 => "memcached at Facebook (ETC)",
+            Self::W2 => "search application at Google",
+            Self::W3 => "Google RPCs",
+            Self::W4 => "Facebook Hadoop",
+            Self::W5 => "web search (DCTCP)",
+            Self::File(_) => "a table of message sizes",
+            Self::Constant(_) => "one size",
+        }
+    }
+
+    /// The distribution; reads and checks the file of a [`Workload::File`].
+    pub fn sizes(&self) -> Result<SizeDistribution, WorkloadError> {
+        let built_in = match self {
+            Self::W1 => include_str!("../../data/w1.csv"),
+            Self::W2 => include_str!("../../data/w2.csv"),
+            Self::W3 => include_str!("../../data/w3.csv"),
+            Self::W4 => include_str!("../../data/w4.csv"),
+            Self::W5 => include_str!("../../data/w5.csv"),
+            Self::File(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| WorkloadError::Read { path: path.clone(), source })?;
+                return self.table(&text);
+            }
+            Self::Constant(bytes) => {
+                return SizeDistribution::constant(*bytes)
+                    .ok_or_else(|| WorkloadError::Size(bytes.to_string()));
+            }
+        };
+        self.table(built_in)
+    }
+
+    fn table(&self, text: &str) -> Result<SizeDistribution, WorkloadError> {
+        SizeDistribution::from_csv(text).map_err(|source| WorkloadError::Table {
+            path: PathBuf::from(self.to_string()),
+            source,
+        })
+    }
+}
+
+impl FromStr for Workload {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        Self::parse(text)
+    }
+}
+
+/// The name that [`Workload::parse`] understands.
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::W1 => f.write_str("w1"),
+            Self::W2 => f.write_str("w2"),
+            Self::W3 => f.write_str("w3"),
+            Self::W4 => f.write_str("w4"),
+            Self::W5 => f.write_str("w5"),
+            Self::File(path) => path.display().fmt(f),
+            Self::Constant(bytes) => bytes.fmt(f),
+        }
+    }
+}
