@@ -1,1 +1,160 @@
-//! Bytes on the wire.
+//! Packets as bytes: the exact layout of the Linux kernel module, branch main, and the UDP datagrams
+//! that carry it.
+//!
+//! Two encapsulations share the nine packet types. *Native*: a Homa packet is the payload of an IP
+//! packet of protocol 146; use [`encode`] and [`decode`]. *UDP*: one or more Homa packets follow a
+//! datagram header that is this project's own; use [`datagram`], whose specification is
+//! `docs/udp-encapsulation.md`.
+//!
+//! Rules for both directions:
+//! * Sending is strict: only what the kernel module emits, so that it and its tools understand us.
+//! * Receiving is liberal: every layout that its branches of the last years emit is understood, and
+//!   fields that its receivers ignore are ignored.
+//! * Bytes cannot cause a panic or an allocation. What cannot be understood is a [`DropReason`].
+//! * The Homa checksum is written as 0 and never read: no Homa receiver verifies it.
+//!
+//! Not here: what a packet *means* for an RPC, which is the endpoint's; IP and UDP headers.
+
+mod ack;
+mod bare;
+mod cutoffs;
+mod data;
+pub mod datagram;
+mod field;
+mod grant;
+mod header;
+pub mod pretty;
+mod resend;
+
+pub use ack::ACK_LEN;
+pub use cutoffs::CUTOFFS_LEN;
+pub use data::DATA_LEN;
+pub use grant::GRANT_LEN;
+pub use header::{HEADER_LEN, kind};
+pub use resend::RESEND_LEN;
+
+use crate::config::LEVELS;
+use crate::event::DropReason;
+use crate::packet::{Body, Packet, PeerId};
+use core::fmt;
+
+/// A packet read from bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// What the endpoint is told.
+    pub packet: Packet,
+    /// The message's bytes of a DATA packet; empty for every other type.
+    pub payload: &'a [u8],
+}
+
+/// Why a packet was not written. Nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The buffer is too short: offer `needed` bytes, or begin another datagram.
+    BufferTooSmall {
+        /// Bytes that the whole output would take.
+        needed: usize,
+    },
+    /// The packet says other things in the datagram's extensions than one that is already in it:
+    /// begin another datagram.
+    OtherExtensions,
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferTooSmall { needed } => {
+                write!(f, "the buffer is too small: offer {needed} bytes or begin a new datagram")
+            }
+            Self::OtherExtensions => {
+                f.write_str("the datagram's extensions say something else: begin a new datagram")
+            }
+        }
+    }
+}
+
+impl core::error::Error for EncodeError {}
+
+/// Bytes that [`encode`] writes for a packet: its Homa header without the payload.
+#[inline]
+pub fn encoded_len(body: &Body) -> usize {
+    match body {
+        Body::Data(_) => DATA_LEN,
+        Body::Grant { .. } => GRANT_LEN,
+        Body::Resend { .. } => RESEND_LEN,
+        Body::Cutoffs { .. } => CUTOFFS_LEN,
+        Body::Ack(_) => ACK_LEN,
+        Body::RpcUnknown { .. } | Body::Busy | Body::Freeze | Body::NeedAck => HEADER_LEN,
+    }
+}
+
+/// Writes a packet's Homa header to the start of `out` and returns its length; the payload of a DATA
+/// packet belongs right after it. What only UDP can say (limits, `remembered`) is left out.
+#[inline]
+pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
+    match &packet.body {
+        Body::Data(data) => data::encode(packet, data, room(out)?),
+        &Body::Grant { offset, priority } => grant::encode(packet, offset, priority, room(out)?),
+        &Body::Resend { offset, length, priority } => {
+            resend::encode(packet, (offset, length), priority, room(out)?);
+        }
+        Body::RpcUnknown { .. } => bare::encode(packet, kind::RPC_UNKNOWN, room(out)?),
+        Body::Busy => bare::encode(packet, kind::BUSY, room(out)?),
+        Body::Cutoffs { cutoffs, version, .. } => {
+            cutoffs::encode(packet, cutoffs, *version, room(out)?);
+        }
+        Body::Freeze => bare::encode(packet, kind::FREEZE, room(out)?),
+        Body::NeedAck => bare::encode(packet, kind::NEED_ACK, room(out)?),
+        Body::Ack(acks) => ack::encode(packet, acks, room(out)?),
+    }
+    Ok(encoded_len(&packet.body))
+}
+
+/// Reads a whole Homa packet that arrived from `peer` at a priority level (0..=7).
+///
+/// Ports are seen from here: the packet's source is [`Packet::remote_port`].
+#[inline]
+pub fn decode(bytes: &[u8], peer: PeerId, priority: u8) -> Result<Decoded<'_>, DropReason> {
+    let head: &[u8; HEADER_LEN] = fixed(bytes)?;
+    let mut payload: &[u8] = &[];
+    let body = match header::KIND.get(head) {
+        kind::DATA => {
+            let (data, rest) = data::decode(bytes)?;
+            payload = rest;
+            Body::Data(data)
+        }
+        kind::GRANT => grant::decode(bytes)?,
+        kind::RESEND => resend::decode(bytes)?,
+        kind::CUTOFFS => cutoffs::decode(bytes)?,
+        kind::ACK => ack::decode(bytes)?,
+        other => bare::decode(other).ok_or(DropReason::UnknownType)?,
+    };
+    let packet = Packet {
+        peer,
+        priority,
+        local_port: header::DESTINATION.get(head),
+        remote_port: header::SOURCE.get(head),
+        id: header::rpc_id(head),
+        body,
+    };
+    Ok(Decoded { packet, payload })
+}
+
+/// The first `N` bytes of something received.
+#[inline(always)]
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], DropReason> {
+    bytes.first_chunk().ok_or(DropReason::Truncated)
+}
+
+/// The first `N` bytes of a buffer.
+#[inline(always)]
+fn room<const N: usize>(out: &mut [u8]) -> Result<&mut [u8; N], EncodeError> {
+    out.first_chunk_mut().ok_or(EncodeError::BufferTooSmall { needed: N })
+}
+
+/// A priority byte as a level: absurd ones mean the highest.
+#[inline(always)]
+fn level(byte: u8) -> u8 {
+    byte.min(LEVELS as u8 - 1)
+}

@@ -1,0 +1,110 @@
+//! Extensions of the datagram header: type (2 bytes), length of the value (2 bytes), value.
+//!
+//! They say what the kernel module's packets have no room for, about every packet of a datagram that
+//! can carry it. Types not known are skipped; a value shorter than its type demands is an error; a
+//! longer one is read as far as it is understood, so that values can grow. When a type occurs twice,
+//! the first counts.
+
+use crate::event::DropReason;
+use crate::packet::{Body, Limits};
+use crate::units::Duration;
+use crate::wire::field::{Be16, Be64};
+use crate::wire::fixed;
+
+/// Types of extensions.
+pub mod kind {
+    /// What a receiver accepts: longest message (4 bytes), most unscheduled bytes of a message (4 bytes).
+    /// For CUTOFFS.
+    pub const LIMITS: u16 = 1;
+    /// Nanoseconds (8 bytes) for which the sender has remembered all it heard from us. For RPC_UNKNOWN.
+    pub const REMEMBERED: u16 = 2;
+    /// Reserved: how long the client will wait for the response. For DATA of requests.
+    pub const DEADLINE: u16 = 3;
+    /// Reserved: a distributed trace's context. For DATA of requests.
+    pub const TRACE_CONTEXT: u16 = 4;
+}
+
+/// Bytes of an extension before its value.
+const HEAD_LEN: usize = 4;
+/// Bytes of the values known here: one integer, or two halves of one.
+const VALUE_LEN: usize = 8;
+/// Bytes of an extension known here.
+const KNOWN_LEN: usize = HEAD_LEN + VALUE_LEN;
+
+const KIND: Be16<0> = Be16;
+const LENGTH: Be16<2> = Be16;
+const VALUE: Be64<HEAD_LEN> = Be64;
+
+/// What the extensions of a datagram say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extensions {
+    pub(super) limits: Option<Limits>,
+    pub(super) remembered: Option<Duration>,
+}
+
+impl Extensions {
+    /// What a packet has to say in extensions.
+    #[inline(always)]
+    pub(super) fn of(body: &Body) -> Self {
+        match *body {
+            Body::Cutoffs { limits, .. } => Self { limits, remembered: None },
+            Body::RpcUnknown { remembered } => Self { limits: None, remembered },
+            _ => Self::default(),
+        }
+    }
+
+    /// Bytes that [`Self::write`] writes.
+    #[inline(always)]
+    pub(super) fn encoded_len(&self) -> usize {
+        KNOWN_LEN * (usize::from(self.limits.is_some()) + usize::from(self.remembered.is_some()))
+    }
+
+    /// Writes all extensions, as far as they fit; returns their length.
+    pub(super) fn write(&self, out: &mut [u8]) -> usize {
+        let limits = self.limits.map(|limits| {
+            let max_message = u64::from(limits.max_message) << 32;
+            (kind::LIMITS, max_message | u64::from(limits.max_unscheduled))
+        });
+        let remembered = self.remembered.map(|time| (kind::REMEMBERED, time.0));
+        let mut length = 0;
+        let slots = out.as_chunks_mut::<KNOWN_LEN>().0;
+        for (slot, (kind, value)) in
+            slots.iter_mut().zip([limits, remembered].into_iter().flatten())
+        {
+            KIND.set(slot, kind);
+            LENGTH.set(slot, VALUE_LEN as u16);
+            VALUE.set(slot, value);
+            length += KNOWN_LEN;
+        }
+        length
+    }
+
+    /// Reads the extensions of a datagram; also returns how many were skipped.
+    pub(super) fn read(mut bytes: &[u8]) -> Result<(Self, u16), DropReason> {
+        let mut found = Self::default();
+        let mut unknown: u16 = 0;
+        while !bytes.is_empty() {
+            let (head, rest) =
+                bytes.split_first_chunk::<HEAD_LEN>().ok_or(DropReason::Truncated)?;
+            let (value, rest) =
+                rest.split_at_checked(LENGTH.get(head).into()).ok_or(DropReason::Truncated)?;
+            match KIND.get(head) {
+                kind::LIMITS => {
+                    let value = u64::from_be_bytes(*fixed(value)?);
+                    found.limits.get_or_insert(Limits {
+                        max_message: (value >> 32) as u32,
+                        max_unscheduled: value as u32,
+                    });
+                }
+                kind::REMEMBERED => {
+                    let value = u64::from_be_bytes(*fixed(value)?);
+                    found.remembered.get_or_insert(Duration(value));
+                }
+                // At least 4 bytes each in at most 65,535: the count fits.
+                _ => unknown += 1,
+            }
+            bytes = rest;
+        }
+        Ok((found, unknown))
+    }
+}

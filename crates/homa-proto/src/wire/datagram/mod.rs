@@ -1,0 +1,195 @@
+//! Homa over UDP: the datagram header, version 1 (specified in `docs/udp-encapsulation.md`).
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | version, 1 |
+//! | 1 | flags: bit 0 set when every packet is preceded by its length (2 bytes); others 0, ignored |
+//! | 2..4 | length of the extensions in bytes |
+//! | 4..8 | key id, 0 for plaintext |
+//! | 8..16 | packet number |
+//! | 16.. | extensions, then one packet, or several with a length each |
+//!
+//! The kernel module does not speak this. It is versioned because it will change: what is not
+//! understood is dropped (a version, a key) or skipped (an extension, a flag).
+//!
+//! [`encode`] writes the header in front of one packet and leaves the payload to the caller, who may
+//! gather it from elsewhere; [`Writer`] fills one buffer with as many packets as fit; [`decode`] and
+//! [`Datagram::packets`] read both without copying. Reading is bounded by the datagram's length.
+//!
+//! Not here: sockets, encryption (the header has its place), and deciding what shares a datagram.
+
+mod extension;
+mod writer;
+
+pub use extension::kind as extension_kind;
+pub use writer::Writer;
+
+use super::field::{Be16, Be32, Be64, Byte};
+use super::{DATA_LEN, Decoded, EncodeError, fixed};
+use crate::event::DropReason;
+use crate::packet::{Body, Packet, PeerId};
+use extension::Extensions;
+
+/// Bytes in the datagram header.
+pub const HEADER_LEN: usize = 16;
+/// Bytes in front of the payload in a datagram that carries one DATA packet and no extension. At an
+/// MTU of 1500 bytes this leaves 1400 bytes under IPv4 and 1380 under IPv6.
+pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_LEN;
+/// Longest UDP payload: 65,535 bytes less the IPv4 and UDP headers.
+pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
+/// The version spoken here.
+pub const VERSION: u8 = 1;
+/// Flag: every packet is preceded by its length.
+pub const AGGREGATE: u8 = 1;
+
+/// Key id of datagrams that are not encrypted.
+const PLAINTEXT: u32 = 0;
+/// Bytes of a packet's length in an aggregate.
+const LENGTH_LEN: usize = 2;
+
+const VERSION_FIELD: Byte<0> = Byte;
+const FLAGS: Byte<1> = Byte;
+const EXTENSION_LENGTH: Be16<2> = Be16;
+const KEY_ID: Be32<4> = Be32;
+const NUMBER: Be64<8> = Be64;
+
+/// Writes the datagram header, the extensions that the packet calls for, and the packet's Homa header
+/// to the start of `out`; returns their length. The payload of a DATA packet belongs right after.
+#[inline]
+pub fn encode(packet: &Packet, number: u64, out: &mut [u8]) -> Result<usize, EncodeError> {
+    let extensions = Extensions::of(&packet.body);
+    let at = HEADER_LEN + extensions.encoded_len();
+    let needed = at + super::encoded_len(&packet.body);
+    if out.len() < needed {
+        return Err(EncodeError::BufferTooSmall { needed });
+    }
+    write_header(out, number)?;
+    if at > HEADER_LEN {
+        let length = extensions.write(&mut out[HEADER_LEN..]);
+        set_extension_length(out, length)?;
+    }
+    super::encode(packet, &mut out[at..])?;
+    Ok(needed)
+}
+
+#[inline(always)]
+fn write_header(out: &mut [u8], number: u64) -> Result<(), EncodeError> {
+    let header: &mut [u8; HEADER_LEN] = super::room(out)?;
+    *header = [0; HEADER_LEN];
+    VERSION_FIELD.set(header, VERSION);
+    KEY_ID.set(header, PLAINTEXT);
+    NUMBER.set(header, number);
+    Ok(())
+}
+
+fn set_extension_length(out: &mut [u8], length: usize) -> Result<(), EncodeError> {
+    let header: &mut [u8; HEADER_LEN] = super::room(out)?;
+    EXTENSION_LENGTH.set(header, length as u16);
+    Ok(())
+}
+
+/// A datagram whose header and extensions were understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// The sender's number for it.
+    pub number: u64,
+    /// Extensions that were skipped because their type is not known here.
+    pub unknown_extensions: u16,
+    extensions: Extensions,
+    aggregate: bool,
+    packets: &'a [u8],
+}
+
+/// Reads a datagram's header and extensions.
+#[inline]
+pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
+    match bytes.first() {
+        None => return Err(DropReason::Truncated),
+        Some(&VERSION) => {}
+        // Other versions may have any layout, even a shorter header: look at nothing else.
+        Some(_) => return Err(DropReason::UnknownVersion),
+    }
+    let header: &[u8; HEADER_LEN] = fixed(bytes)?;
+    if KEY_ID.get(header) != PLAINTEXT {
+        return Err(DropReason::UnknownKey);
+    }
+    let mut datagram = Datagram {
+        number: NUMBER.get(header),
+        unknown_extensions: 0,
+        extensions: Extensions::default(),
+        aggregate: FLAGS.get(header) & AGGREGATE != 0,
+        packets: &bytes[HEADER_LEN..],
+    };
+    let length = EXTENSION_LENGTH.get(header);
+    if length > 0 {
+        let (extensions, packets) =
+            datagram.packets.split_at_checked(length.into()).ok_or(DropReason::Truncated)?;
+        (datagram.extensions, datagram.unknown_extensions) = Extensions::read(extensions)?;
+        datagram.packets = packets;
+    }
+    Ok(datagram)
+}
+
+impl<'a> Datagram<'a> {
+    /// The packets, which arrived from `peer` at a priority level (0..=7). One that cannot be read does
+    /// not hide those after it, unless it breaks the framing.
+    #[inline]
+    pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
+        Packets { datagram: *self, rest: Some(self.packets), peer, priority }
+    }
+}
+
+/// Iterates over the packets of a datagram.
+#[derive(Clone, Debug)]
+pub struct Packets<'a> {
+    datagram: Datagram<'a>,
+    /// What was not read; `None` at the end.
+    rest: Option<&'a [u8]>,
+    peer: PeerId,
+    priority: u8,
+}
+
+impl<'a> Packets<'a> {
+    /// Takes the length and the bytes of the next packet of an aggregate.
+    fn next_of_aggregate(&mut self, rest: &'a [u8]) -> Option<Result<&'a [u8], DropReason>> {
+        if rest.is_empty() {
+            return None;
+        }
+        let framed = rest
+            .split_first_chunk::<LENGTH_LEN>()
+            .and_then(|(length, rest)| rest.split_at_checked(u16::from_be_bytes(*length).into()));
+        let Some((packet, rest)) = framed else {
+            return Some(Err(DropReason::Truncated));
+        };
+        self.rest = Some(rest);
+        Some(Ok(packet))
+    }
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Result<Decoded<'a>, DropReason>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.take()?;
+        let bytes = if self.datagram.aggregate {
+            match self.next_of_aggregate(rest)? {
+                Ok(packet) => packet,
+                Err(reason) => return Some(Err(reason)),
+            }
+        } else {
+            rest
+        };
+        let mut decoded = super::decode(bytes, self.peer, self.priority);
+        if let Ok(Decoded { packet, .. }) = &mut decoded {
+            match &mut packet.body {
+                Body::RpcUnknown { remembered } => {
+                    *remembered = self.datagram.extensions.remembered
+                }
+                Body::Cutoffs { limits, .. } => *limits = self.datagram.extensions.limits,
+                _ => {}
+            }
+        }
+        Some(decoded)
+    }
+}

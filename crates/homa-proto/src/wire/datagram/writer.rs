@@ -1,0 +1,136 @@
+//! Fills one datagram with packets.
+
+use super::extension::Extensions;
+use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
+use super::{set_extension_length, write_header};
+use crate::packet::{Body, Limits, Packet};
+use crate::units::Duration;
+use crate::wire::{self, EncodeError};
+
+/// Appends packets to a datagram in a buffer.
+///
+/// The buffer's first [`Self::len`] bytes are a well-formed datagram after every call once a packet is in
+/// it. With one packet they are what [`super::encode`] writes; the second packet turns the datagram
+/// into an aggregate.
+///
+/// All packets of a datagram travel at one priority level: append packets of one level only.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut [u8],
+    /// End of the extensions and start of the packets.
+    packets: usize,
+    end: usize,
+    count: u32,
+    /// What the CUTOFFS packets in here say about limits; `None` while there are none.
+    limits: Option<Option<Limits>>,
+    /// What the RPC_UNKNOWN packets in here say; `None` while there are none.
+    remembered: Option<Option<Duration>>,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a datagram that will be at most as long as the buffer.
+    pub fn new(out: &'a mut [u8], number: u64) -> Result<Self, EncodeError> {
+        let max = out.len().min(DATAGRAM_MAX);
+        let out = &mut out[..max];
+        write_header(out, number)?;
+        Ok(Self {
+            out,
+            packets: HEADER_LEN,
+            end: HEADER_LEN,
+            count: 0,
+            limits: None,
+            remembered: None,
+        })
+    }
+
+    /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA). On an
+    /// error the datagram is as it was.
+    pub fn push(&mut self, packet: &Packet) -> Result<&mut [u8], EncodeError> {
+        let extensions = self.extensions_for(&packet.body)?;
+        let payload = match &packet.body {
+            Body::Data(data) => data.span.len as usize,
+            _ => 0,
+        };
+        let framing = match self.count {
+            0 => 0,
+            // The first packet gets its length now, too.
+            1 => 2 * LENGTH_LEN,
+            _ => LENGTH_LEN,
+        };
+        let length = wire::encoded_len(&packet.body).saturating_add(payload);
+        let needed = (self.end + framing + extensions.encoded_len()).saturating_add(length);
+        if needed > self.out.len() {
+            return Err(EncodeError::BufferTooSmall { needed });
+        }
+        self.insert_extensions(&extensions)?;
+        if self.count == 1 {
+            self.become_aggregate();
+        }
+        if self.count > 0 {
+            self.put_length(self.end, length);
+            self.end += LENGTH_LEN;
+        }
+        let payload_at = self.end + wire::encode(packet, &mut self.out[self.end..])?;
+        self.end += length;
+        self.count += 1;
+        match packet.body {
+            Body::Cutoffs { limits, .. } => self.limits = Some(limits),
+            Body::RpcUnknown { remembered } => self.remembered = Some(remembered),
+            _ => {}
+        }
+        Ok(&mut self.out[payload_at..payload_at + payload])
+    }
+
+    /// Bytes in the datagram so far.
+    pub fn len(&self) -> usize {
+        self.end
+    }
+
+    /// True before the first packet.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The extensions that the datagram lacks for a packet. An extension speaks for all packets that can
+    /// carry it, so two of them may not differ, nor one have it and the other not.
+    fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
+        let said = match body {
+            Body::Cutoffs { limits, .. } => self.limits.map(|said| said == *limits),
+            Body::RpcUnknown { remembered } => self.remembered.map(|said| said == *remembered),
+            _ => None,
+        };
+        match said {
+            None => Ok(Extensions::of(body)),
+            Some(true) => Ok(Extensions::default()),
+            Some(false) => Err(EncodeError::OtherExtensions),
+        }
+    }
+
+    /// Moves the packets back and puts extensions in front of them.
+    fn insert_extensions(&mut self, extensions: &Extensions) -> Result<(), EncodeError> {
+        let length = extensions.encoded_len();
+        if length > 0 {
+            self.out.copy_within(self.packets..self.end, self.packets + length);
+            extensions.write(&mut self.out[self.packets..self.packets + length]);
+            self.packets += length;
+            self.end += length;
+            set_extension_length(self.out, self.packets - HEADER_LEN)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the length of the only packet in front of it.
+    fn become_aggregate(&mut self) {
+        self.out.copy_within(self.packets..self.end, self.packets + LENGTH_LEN);
+        self.put_length(self.packets, self.end - self.packets);
+        self.end += LENGTH_LEN;
+        if let Some(header) = self.out.first_chunk_mut::<HEADER_LEN>() {
+            FLAGS.set(header, AGGREGATE);
+        }
+    }
+
+    /// Writes a packet's length, which a buffer of at most [`DATAGRAM_MAX`] bytes keeps within 16 bits.
+    fn put_length(&mut self, at: usize, length: usize) {
+        self.out[at..at + LENGTH_LEN].copy_from_slice(&(length as u16).to_be_bytes());
+    }
+}

@@ -1,0 +1,98 @@
+//! One line per packet, for transcripts, captures and logs.
+//!
+//! Fields keep the kernel module's names. Numbers are decimal but ids, which are hexadecimal because
+//! their halves (random epoch, counter) are easier to see so.
+
+use crate::packet::{Acks, Body, Data, Packet, ResendLength};
+use core::fmt;
+
+/// A packet that we send: `SOURCE > DESTINATION`, level, id, body.
+pub fn sent(packet: &Packet) -> Line<'_> {
+    Line { packet, source: packet.local_port, destination: packet.remote_port }
+}
+
+/// A packet that we received, in the same form as [`sent`].
+pub fn received(packet: &Packet) -> Line<'_> {
+    Line { packet, source: packet.remote_port, destination: packet.local_port }
+}
+
+/// What a packet says, without ports, level and id.
+pub fn body(body: &Body) -> Pretty<'_> {
+    Pretty(body)
+}
+
+/// Displays a packet in one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    packet: &'a Packet,
+    source: u16,
+    destination: u16,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packet, source, destination } = self;
+        let Packet { priority, id, body, .. } = packet;
+        write!(f, "{source} > {destination} P{priority} {:#x} {}", id.0, Pretty(body))
+    }
+}
+
+/// Displays a packet's body.
+#[derive(Clone, Copy, Debug)]
+pub struct Pretty<'a>(&'a Body);
+
+impl fmt::Display for Pretty<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Body::Data(data) => write_data(f, data),
+            Body::Grant { offset, priority } => write!(f, "GRANT to {offset} at P{priority}"),
+            Body::Resend { offset, length: ResendLength::All, priority } => {
+                write!(f, "RESEND {offset}..all at P{priority}")
+            }
+            Body::Resend { offset, length: ResendLength::Bytes(length), priority } => {
+                let end = u64::from(*offset) + u64::from(*length);
+                write!(f, "RESEND {offset}..{end} at P{priority}")
+            }
+            Body::RpcUnknown { remembered: None } => f.write_str("RPC_UNKNOWN"),
+            Body::RpcUnknown { remembered: Some(time) } => {
+                write!(f, "RPC_UNKNOWN remembered {} us", time.0 / 1_000)
+            }
+            Body::Busy => f.write_str("BUSY"),
+            Body::Cutoffs { cutoffs, version, limits } => {
+                write!(f, "CUTOFFS {version} {cutoffs:?}")?;
+                if let Some(limits) = limits {
+                    write!(f, " max_message {}", limits.max_message)?;
+                    write!(f, " max_unscheduled {}", limits.max_unscheduled)?;
+                }
+                Ok(())
+            }
+            Body::Freeze => f.write_str("FREEZE"),
+            Body::NeedAck => f.write_str("NEED_ACK"),
+            Body::Ack(acks) => write_acks(f, acks),
+        }
+    }
+}
+
+fn write_data(f: &mut fmt::Formatter<'_>, data: &Data) -> fmt::Result {
+    let end = u64::from(data.span.offset) + u64::from(data.span.len);
+    write!(f, "DATA {}..{end} of {}", data.span.offset, data.message_length)?;
+    write!(f, " incoming {} cutoffs {}", data.incoming, data.cutoff_version)?;
+    if data.retransmit {
+        f.write_str(" retransmit")?;
+    }
+    if let Some(ack) = data.ack {
+        write!(f, " ack {:#x}@{}", ack.id.0, ack.server_port)?;
+    }
+    if let Some(limit) = data.incast {
+        write!(f, " incast {limit}")?;
+    }
+    Ok(())
+}
+
+fn write_acks(f: &mut fmt::Formatter<'_>, acks: &Acks) -> fmt::Result {
+    f.write_str("ACK")?;
+    for entry in acks.iter() {
+        write!(f, " {:#x}@{}", entry.id.0, entry.server_port)?;
+    }
+    Ok(())
+}
