@@ -3,7 +3,7 @@
 //!
 //! | module | what it decides |
 //! |---|---|
-//! | [`sizes`] | size distributions W1-W5 of the Homa paper (Figure 1), of a file, or one constant size |
+//! | [`sizes`] | size distributions: W1-W5 of the Homa paper (Figure 1), a file, one constant |
 //! | [`rng`] | named streams of random numbers from one seed |
 //! | [`framing`] | what a message costs on the wire |
 //! | [`load`] | from a load to RPCs per second and back |

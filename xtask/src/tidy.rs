@@ -1,0 +1,119 @@
+//! Style and structure, checked by reading the repository: what rustfmt and clippy cannot know.
+//!
+//! Each finding names a file, a line and what to do. The checks judge lines, not syntax trees;
+//! where that is too coarse, an exception with its reason stands in the list of the check.
+//!
+//! Left out: everything a compiler, rustfmt or clippy reports.
+
+mod crates;
+mod source;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files without which a reader, a packager or a lawyer is lost.
+const REQUIRED: [&str; 6] =
+    ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", ".ci/run"];
+
+/// Largest file that is no text, bytes.
+const MAX_BINARY: usize = 400_000;
+
+/// Folders nobody wrote.
+const SKIPPED_FOLDERS: [&str; 2] = [".git", "target"];
+
+/// Something to be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Path from the root of the repository, with `/`.
+    path: String,
+    /// Line, from 1; 0 when it concerns the whole file.
+    line: usize,
+    /// What is wrong and what to do.
+    advice: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.advice),
+            line => write!(f, "{}:{line}: {}", self.path, self.advice),
+        }
+    }
+}
+
+/// Collects the findings in one file.
+struct Findings<'a> {
+    path: &'a str,
+    list: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn add(&mut self, line: usize, advice: impl Into<String>) {
+        self.list.push(Finding { path: self.path.to_owned(), line, advice: advice.into() });
+    }
+}
+
+/// All findings in the repository at `root`, in the order of their files.
+pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
+    let mut paths = Vec::new();
+    collect_files(root, root, &mut paths)?;
+    paths.sort();
+    let mut findings = Vec::new();
+    for path in &paths {
+        findings.extend(check_file(path, &std::fs::read(root.join(path))?));
+    }
+    for required in REQUIRED {
+        if !paths.iter().any(|path| path == required) {
+            findings.push(Finding {
+                path: required.to_owned(),
+                line: 0,
+                advice: "is missing: write it".to_owned(),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Everything that is wrong with one file, named by its path from the root.
+fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
+    let mut findings = Findings { path, list: Vec::new() };
+    match std::str::from_utf8(content) {
+        Ok(text) => {
+            source::check_text(text, &mut findings);
+            if path.ends_with(".rs") {
+                source::check_rust(text, &mut findings);
+            }
+            if path.ends_with("Cargo.toml") {
+                crates::check_manifest(text, &mut findings);
+            }
+        }
+        Err(_) if content.len() > MAX_BINARY => findings.add(
+            0,
+            format!("{} bytes of no text: generate it, or keep it elsewhere", content.len()),
+        ),
+        Err(_) => {}
+    }
+    findings.list
+}
+
+fn collect_files(root: &Path, folder: &Path, paths: &mut Vec<String>) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path: PathBuf = entry.path();
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+            collect_files(root, &path, paths)?;
+        } else if kind.is_file()
+            && let Ok(relative) = path.strip_prefix(root)
+        {
+            let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+            paths.push(parts.join("/"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
