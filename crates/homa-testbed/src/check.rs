@@ -1,0 +1,155 @@
+//! The rack checks itself: a result counts only when the network, not the machine, was the bottleneck.
+//!
+//! Before a run, [`probe`] sends known frames and compares when they arrive with when they must: on idle
+//! links (wire timing) and behind a full load of lower priority (strict priority). After a run, [`judge`]
+//! looks at what the run itself showed: processor headroom, lateness of the switch, frames it missed.
+
+mod probe;
+
+use std::fmt;
+use std::fs;
+
+pub use probe::{Probes, probe};
+
+use crate::{RackConfig, SwitchInterval};
+
+/// Share of all processors that must have been idle.
+const HEADROOM: f64 = 0.10;
+/// Share of frames the switch may notice too late to keep their exact order.
+const LATE_ARRIVALS: f64 = 0.01;
+
+/// One thing that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was checked, in a few words.
+    pub name: &'static str,
+    /// What was found, with numbers and the bound.
+    pub detail: String,
+    /// Whether it is within the bound.
+    pub ok: bool,
+}
+
+/// All that was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// In the order of checking.
+    pub findings: Vec<Finding>,
+}
+
+impl Verdict {
+    /// True when everything was within its bound.
+    pub fn valid(&self) -> bool {
+        self.findings.iter().all(|finding| finding.ok)
+    }
+
+    /// Adds another verdict's findings.
+    pub fn extend(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+    }
+
+    fn add(&mut self, name: &'static str, ok: bool, detail: String) {
+        self.findings.push(Finding { name, detail, ok });
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, finding) in self.findings.iter().enumerate() {
+            let separator = if i == 0 { "" } else { " | " };
+            let verdict = if finding.ok { "ok" } else { "NOT OK" };
+            write!(f, "{separator}{} {} {verdict}", finding.name, finding.detail)?;
+        }
+        f.write_str(if self.valid() { " => VALID" } else { " => INVALID" })
+    }
+}
+
+/// How late the switch may be: a quarter of a full frame, but not less than a wake-up costs (15 us).
+pub fn lateness_bound_us(rack: &RackConfig) -> u64 {
+    (rack.full_frame_ns() / 4_000).max(15)
+}
+
+/// Judges a run by what the switch and the processors did meanwhile.
+pub fn judge(rack: &RackConfig, seen: &SwitchInterval, idle: Option<f64>) -> Verdict {
+    let mut verdict = Verdict::default();
+    if let Some(idle) = idle {
+        let detail = format!("{:.0} % (at least {:.0} %)", idle * 100.0, HEADROOM * 100.0);
+        verdict.add("CPU headroom", idle >= HEADROOM, detail);
+    }
+    let (p99, bound) = (seen.lateness.quantile_us(0.99), lateness_bound_us(rack));
+    let detail = format!(
+        "p50 {} us, p99 {p99} us (at most {bound} us), max {} us",
+        seen.lateness.quantile_us(0.5),
+        seen.lateness.max_us()
+    );
+    verdict.add("switch lateness", p99 <= bound, detail);
+    let frames = seen.delivered.max(1) as f64;
+    let missed = seen.overflow + seen.undeliverable;
+    let late = seen.late_arrivals as f64 / frames;
+    let detail = format!(
+        "{missed} frames missed (none allowed), {:.2} % noticed late (at most {:.0} %)",
+        late * 100.0,
+        LATE_ARRIVALS * 100.0
+    );
+    verdict.add("switch backlog", missed == 0 && late <= LATE_ARRIVALS, detail);
+    verdict
+}
+
+/// Processor time of the whole machine so far, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessorTime {
+    idle: u64,
+    all: u64,
+}
+
+impl ProcessorTime {
+    /// Reads it; `None` where /proc/stat is not what we know.
+    pub(crate) fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|t| t.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time is already part of user.
+        let all = ticks.get(0..8)?.iter().sum();
+        Some(Self { idle: ticks[3] + ticks[4], all })
+    }
+
+    /// Share of the time since `earlier` that all processors together were idle.
+    pub(crate) fn idle_since(self, earlier: Self) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|&all| all > 0)?;
+        Some(self.idle.checked_sub(earlier.idle)? as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_share_comes_from_the_first_line_of_proc_stat() {
+        let before = ProcessorTime::parse("cpu  10 0 10 70 10 0 0 0 5 5\ncpu0 1 2\n").unwrap();
+        let after = ProcessorTime::parse("cpu  20 0 20 100 20 5 5 30 9 9\n").unwrap();
+        assert_eq!(after.idle_since(before), Some(0.4));
+        assert!(after.idle_since(after).is_none());
+        assert!(ProcessorTime::parse("cpu 1 2 3").is_none());
+        assert!(ProcessorTime::parse("").is_none());
+    }
+
+    #[test]
+    fn a_run_is_invalid_for_each_reason_alone() {
+        let rack = RackConfig::default();
+        let good = SwitchInterval { delivered: 1_000, ..SwitchInterval::default() };
+        assert!(judge(&rack, &good, Some(0.5)).valid());
+        assert!(!judge(&rack, &good, Some(0.05)).valid());
+        assert!(!judge(&rack, &SwitchInterval { overflow: 1, ..good.clone() }, None).valid());
+        assert!(!judge(&rack, &SwitchInterval { undeliverable: 1, ..good.clone() }, None).valid());
+        assert!(!judge(&rack, &SwitchInterval { late_arrivals: 11, ..good.clone() }, None).valid());
+        let mut late = good;
+        late.lateness.record(1_000_000);
+        let verdict = judge(&rack, &late, None);
+        assert!(!verdict.valid());
+        assert!(verdict.to_string().ends_with("=> INVALID"));
+        assert!(verdict.to_string().contains("switch lateness p50 1001 us"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Links of the rack: veth pairs, their addresses, and the queue every host has in front of its link.
+//!
+//! Why veth and not TAP: a TAP's ring takes frames off the sending socket's account and drops what does
+//! not fit, so a host never feels its own queue; and /dev/net/tun is often missing or closed to users.
+//! Here a token bucket at the link's rate, with the kernel's three-band priority queue inside, keeps
+//! waiting frames charged to their socket: `SIOCOUTQ` falls frame by frame, TCP's small-queue limit works
+//! as on a real card, and a socket with `SO_PRIORITY` 6 overtakes the host's own bulk data.
+//!
+//! The bucket holds one full frame and what 20 us of timer lateness may cost, so at most one frame is
+//! below the queue: the one whose serialisation the switch models.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use homa_proto::Rate;
+
+use crate::sys::netlink::{Netlink, Request, disable_offloads, interface_index};
+use crate::{Isolation, Namespace, TestbedError};
+
+/// Name of a host's only interface.
+const HOST_INTERFACE: &str = "eth0";
+/// Bytes of a full Ethernet frame as the host counts them, header included, checksum not.
+const FULL_FRAME: u32 = 1514;
+/// Checksum 4, preamble 8, gap 12: what a frame costs on the wire beyond what the host counts.
+pub(crate) const FRAME_OVERHEAD: u32 = 24;
+/// The shortest frame on the wire, overhead included.
+pub(crate) const SHORTEST_FRAME: u32 = 84;
+
+const VETH_PEER: u16 = 1;
+const TBF_PARAMETERS: u16 = 1;
+const TBF_BURST: u16 = 6;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+
+/// The hardware address of a host; the switch forwards by its last two bytes.
+pub(crate) fn mac(host: usize) -> [u8; 6] {
+    let [high, low] = (host as u16 + 1).to_be_bytes();
+    [0x02, 0, 0, 0, high, low]
+}
+
+/// The host a hardware address belongs to, when it is one of ours.
+pub(crate) fn host_of(mac: &[u8]) -> Option<usize> {
+    match mac {
+        [0x02, 0, 0, 0, high, low] => {
+            usize::from(u16::from_be_bytes([*high, *low])).checked_sub(1)
+        }
+        _ => None,
+    }
+}
+
+/// The address of a host: 10.77.0.1 is host 0.
+pub fn address(host: usize) -> Ipv4Addr {
+    let [high, low] = (host as u16 + 1).to_be_bytes();
+    Ipv4Addr::new(10, 77, high, low)
+}
+
+/// Makes the link of `host`: returns the switch's interface index for it.
+pub(crate) fn connect_host(
+    namespace: &Namespace,
+    host: usize,
+    hosts: usize,
+    rate: Rate,
+) -> Result<u32, TestbedError> {
+    let port = format!("port{host}");
+    let failed = |what: &'static str| {
+        move |e: io::Error| TestbedError::setup(format!("{what} of host {host}"), e)
+    };
+    quiet_ipv6();
+    let netlink = Netlink::open().map_err(failed("open a netlink socket for the link"))?;
+    let pair = veth_request(&port, HOST_INTERFACE, Some(mac(host)), namespace);
+    netlink.call(pair).map_err(failed("make the link (veth)"))?;
+    let index = interface_index(&port).map_err(failed("find the switch port"))?;
+    disable_offloads(&port).map_err(failed("turn off offloads at the switch port"))?;
+    netlink.call(up_request(index)).map_err(failed("start the switch port"))?;
+    namespace.run(|| {
+        quiet_ipv6();
+        // A connection that was idle keeps its window, as an operator of a datacenter sets it; where
+        // /proc/sys is read-only the default stays, and warmed connections are only a little slower.
+        let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
+        let netlink = Netlink::open().map_err(failed("open a netlink socket for the address"))?;
+        let interface = interface_index(HOST_INTERFACE).map_err(failed("find the interface"))?;
+        disable_offloads(HOST_INTERFACE).map_err(failed("turn off offloads"))?;
+        let loopback = interface_index("lo").map_err(failed("find the loopback"))?;
+        netlink.call(up_request(loopback)).map_err(failed("start the loopback"))?;
+        let own = address_request(interface, address(host), 16);
+        netlink.call(own).map_err(failed("set the address"))?;
+        netlink.call(up_request(interface)).map_err(failed("start the interface"))?;
+        for peer in (0..hosts).filter(|&peer| peer != host) {
+            let entry = neighbour_request(interface, address(peer), mac(peer));
+            netlink.call(entry).map_err(failed("add the neighbours"))?;
+        }
+        let shaper = shaper_request(interface, rate);
+        netlink.call(shaper).map_err(failed("set the queue discipline tbf"))?;
+        let bands = bands_request(interface);
+        netlink.call(bands).map_err(failed("set the queue discipline pfifo_fast"))
+    })?;
+    Ok(index)
+}
+
+/// Two hosts joined by one veth pair without a switch, offloads as the kernel sets them: what a
+/// benchmark of software alone wants. Addresses are [`VethPair::ADDRESSES`].
+#[derive(Debug)]
+pub struct VethPair {
+    /// The two ends.
+    pub ends: [Namespace; 2],
+}
+
+impl VethPair {
+    /// The addresses of the two ends.
+    pub const ADDRESSES: [Ipv4Addr; 2] =
+        [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+
+    /// Makes the pair.
+    pub fn new(inside: &Isolation) -> Result<Self, TestbedError> {
+        let ends = [Namespace::new(inside)?, Namespace::new(inside)?];
+        let failed = |what: &'static str| move |e: io::Error| TestbedError::setup(what, e);
+        ends[0].run(|| {
+            quiet_ipv6();
+            let pair = veth_request(HOST_INTERFACE, HOST_INTERFACE, None, &ends[1]);
+            let netlink = Netlink::open().map_err(failed("open a netlink socket"))?;
+            netlink.call(pair).map_err(failed("make a veth pair"))
+        })?;
+        for (end, own) in ends.iter().zip(Self::ADDRESSES) {
+            end.run(|| {
+                quiet_ipv6();
+                let netlink = Netlink::open().map_err(failed("open a netlink socket"))?;
+                let loopback = interface_index("lo").map_err(failed("find the loopback"))?;
+                let interface =
+                    interface_index(HOST_INTERFACE).map_err(failed("find the interface"))?;
+                let address = address_request(interface, own, 24);
+                netlink.call(address).map_err(failed("set the address of a veth"))?;
+                netlink.call(up_request(loopback)).map_err(failed("start the loopback"))?;
+                netlink.call(up_request(interface)).map_err(failed("start a veth"))
+            })?;
+        }
+        Ok(Self { ends })
+    }
+}
+
+/// No router solicitations or duplicate-address probes on our links, where the kernel lets us say so.
+fn quiet_ipv6() {
+    for scope in ["all", "default"] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
+    }
+}
+
+fn interface_message(index: u32, flags: u32) -> [u8; 16] {
+    let mut message = [0; 16];
+    message[4..8].copy_from_slice(&index.to_ne_bytes());
+    message[8..12].copy_from_slice(&flags.to_ne_bytes());
+    message[12..16].copy_from_slice(&flags.to_ne_bytes());
+    message
+}
+
+fn veth_request(near: &str, far: &str, far_mac: Option<[u8; 6]>, into: &Namespace) -> Request {
+    let descriptor = into.as_fd().as_raw_fd() as u32;
+    let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+        .fixed(&interface_message(0, 0))
+        .text(libc::IFLA_IFNAME, near);
+    let (request, information) = request.begin(libc::IFLA_LINKINFO);
+    let (request, data) = request.text(libc::IFLA_INFO_KIND, "veth").begin(libc::IFLA_INFO_DATA);
+    let (request, peer) = request.begin(VETH_PEER);
+    let mut request = request
+        .fixed(&interface_message(0, 0))
+        .text(libc::IFLA_IFNAME, far)
+        .attribute(libc::IFLA_NET_NS_FD, &descriptor.to_ne_bytes());
+    if let Some(mac) = far_mac {
+        request = request.attribute(libc::IFLA_ADDRESS, &mac);
+    }
+    request.end(peer).end(data).end(information)
+}
+
+fn up_request(index: u32) -> Request {
+    Request::new(libc::RTM_NEWLINK, 0).fixed(&interface_message(index, libc::IFF_UP as u32))
+}
+
+fn address_request(index: u32, address: Ipv4Addr, prefix: u8) -> Request {
+    let mut message = [libc::AF_INET as u8, prefix, 0, 0, 0, 0, 0, 0];
+    message[4..8].copy_from_slice(&index.to_ne_bytes());
+    Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+        .fixed(&message)
+        .attribute(libc::IFA_LOCAL, &address.octets())
+        .attribute(libc::IFA_ADDRESS, &address.octets())
+}
+
+fn neighbour_request(index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Request {
+    let mut message = [0; 12];
+    message[0] = libc::AF_INET as u8;
+    message[4..8].copy_from_slice(&index.to_ne_bytes());
+    message[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
+    Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
+        .fixed(&message)
+        .attribute(libc::NDA_DST, &address.octets())
+        .attribute(libc::NDA_LLADDR, &mac)
+}
+
+fn queue_message(index: u32, handle: u32, parent: u32) -> [u8; 20] {
+    let mut message = [0; 20];
+    message[4..8].copy_from_slice(&index.to_ne_bytes());
+    message[8..12].copy_from_slice(&handle.to_ne_bytes());
+    message[12..16].copy_from_slice(&parent.to_ne_bytes());
+    message
+}
+
+/// A token bucket at the link's rate that counts the same wire bytes as the switch.
+fn shaper_request(index: u32, rate: Rate) -> Request {
+    const ROOT: u32 = 0xffff_ffff;
+    const ETHERNET: u8 = 1;
+    let lateness_bytes = (rate.0 / 8 / 50_000) as u32;
+    let mut parameters = [0; 36];
+    parameters[1] = ETHERNET;
+    parameters[2..4].copy_from_slice(&(FRAME_OVERHEAD as u16).to_ne_bytes());
+    parameters[6..8].copy_from_slice(&(SHORTEST_FRAME as u16).to_ne_bytes());
+    let bytes_per_second = u32::try_from(rate.0 / 8).unwrap_or(u32::MAX);
+    parameters[8..12].copy_from_slice(&bytes_per_second.to_ne_bytes());
+    // The limit makes the kernel create an inner queue, which `bands_request` replaces.
+    parameters[24..28].copy_from_slice(&1_000_000_u32.to_ne_bytes());
+    let (request, options) =
+        queue_request(index, 0x1_0000, ROOT, "tbf").begin(TCA_OPTIONS);
+    request
+        .attribute(TBF_PARAMETERS, &parameters)
+        .attribute(TBF_BURST, &(FULL_FRAME + lateness_bytes).to_ne_bytes())
+        .end(options)
+}
+
+/// Three strict-priority bands inside the bucket: what a card's driver has by default.
+fn bands_request(index: u32) -> Request {
+    queue_request(index, 0x2_0000, 0x1_0001, "pfifo_fast")
+}
+
+fn queue_request(index: u32, handle: u32, parent: u32, kind: &str) -> Request {
+    Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
+        .fixed(&queue_message(index, handle, parent))
+        .text(TCA_KIND, kind)
+}

@@ -1,0 +1,190 @@
+//! A rack of hosts behind one switch, inside this process.
+
+use std::net::Ipv4Addr;
+use std::thread;
+
+use homa_proto::Rate;
+
+use crate::link::{address, connect_host};
+use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
+use crate::{Isolation, Namespace, TestbedError};
+
+/// What the rack is made of; the same for every transport that is compared on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RackConfig {
+    /// Hosts, 2 to 250. Default 5: more need more than two cores.
+    pub hosts: usize,
+    /// Rate of every link. Default 100 Mbit/s: slow enough that two cores keep up with five hosts.
+    pub link: Rate,
+    /// Buffer of every switch port, wire bytes, shared by all priorities. Default 131,072.
+    pub buffer_bytes: u64,
+    /// What the switch does wrong on request. Default nothing.
+    pub faults: Faults,
+}
+
+impl Default for RackConfig {
+    fn default() -> Self {
+        Self {
+            hosts: 5,
+            link: Rate::mbps(100),
+            buffer_bytes: 131_072,
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl RackConfig {
+    /// Refuses what cannot be built.
+    pub fn validate(&self) -> Result<(), TestbedError> {
+        let refuse = |text: &str| Err(TestbedError::Config(text.into()));
+        if !(2..=250).contains(&self.hosts) {
+            return refuse("a rack has 2 to 250 hosts: choose --hosts in that range");
+        }
+        if !(1_000_000..=10_000_000_000).contains(&self.link.0) {
+            return refuse("a link has 1 Mbit/s to 10 Gbit/s: choose --link in that range");
+        }
+        if self.buffer_bytes < 1538 {
+            return refuse("a port's buffer must hold one full frame: at least 1538 bytes");
+        }
+        let probability = |p: f64| (0.0..1.0).contains(&p);
+        if !probability(self.faults.loss) || !probability(self.faults.duplication) {
+            return refuse("a probability is at least 0 and below 1");
+        }
+        Ok(())
+    }
+
+    /// Wire time of a full frame, nanoseconds.
+    pub fn full_frame_ns(&self) -> u64 {
+        self.link.time_for(1538).0
+    }
+}
+
+/// One host: where it stands and how to reach the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Its index.
+    pub index: usize,
+    /// What it is part of.
+    pub rack: &'a RackConfig,
+}
+
+impl Host<'_> {
+    /// Its own address.
+    pub fn address(&self) -> Ipv4Addr {
+        address(self.index)
+    }
+
+    /// The address of another host.
+    pub fn address_of(&self, host: usize) -> Ipv4Addr {
+        address(host)
+    }
+
+    /// Indices of the other hosts.
+    pub fn peers(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.index;
+        (0..self.rack.hosts).filter(move |&peer| peer != own)
+    }
+}
+
+/// A running rack. Dropping it ends the switch and, with the last socket, the hosts' networks.
+pub struct Rack {
+    config: RackConfig,
+    // Before the hosts: the switch stops before its ports go.
+    switch: Switch,
+    hosts: Vec<Namespace>,
+}
+
+impl Rack {
+    /// Builds the rack: namespaces, links, switch.
+    pub fn build(config: RackConfig, inside: &Isolation) -> Result<Self, TestbedError> {
+        config.validate()?;
+        // Links live in a namespace of their own, so that two racks can follow each other.
+        let core = Namespace::new(inside)?;
+        let (switch, hosts) = core.run(|| {
+            let mut hosts = Vec::new();
+            let mut interfaces = Vec::new();
+            for index in 0..config.hosts {
+                let namespace = Namespace::new(inside)?;
+                interfaces.push(connect_host(&namespace, index, config.hosts, config.link)?);
+                hosts.push(namespace);
+            }
+            let config = SwitchConfig {
+                rate: config.link,
+                buffer_bytes: config.buffer_bytes,
+                faults: config.faults,
+            };
+            Ok((Switch::start(config, interfaces)?, hosts))
+        })?;
+        Ok(Self { config, switch, hosts })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &RackConfig {
+        &self.config
+    }
+
+    /// True when the switch's thread has a real-time priority.
+    pub fn switch_is_real_time(&self) -> bool {
+        self.switch.real_time()
+    }
+
+    /// What the switch saw since the last call.
+    pub fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
+        self.switch.take_interval()
+    }
+
+    /// Runs `job` on every host at once, each on its own thread in its own network, and returns what
+    /// they return in the order of hosts; the first error wins.
+    pub fn on_every_host<T: Send>(
+        &self,
+        job: impl Fn(Host<'_>) -> Result<T, TestbedError> + Sync,
+    ) -> Result<Vec<T>, TestbedError> {
+        let job = &job;
+        thread::scope(|scope| {
+            let workers: Vec<_> = self
+                .hosts
+                .iter()
+                .enumerate()
+                .map(|(index, namespace)| {
+                    let host = Host { index, rack: &self.config };
+                    let thread = thread::Builder::new().name(format!("host{index}"));
+                    thread.spawn_scoped(scope, move || {
+                        namespace.enter()?;
+                        job(host)
+                    })
+                })
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| {
+                    let worker = worker.map_err(|e| TestbedError::setup("start a host", e))?;
+                    worker.join().map_err(|_| TestbedError::Panicked("host"))?
+                })
+                .collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_rack_is_buildable_and_absurd_ones_are_refused() {
+        assert!(RackConfig::default().validate().is_ok());
+        assert_eq!(RackConfig::default().full_frame_ns(), 123_040);
+        let absurd = [
+            RackConfig { hosts: 1, ..RackConfig::default() },
+            RackConfig { hosts: 251, ..RackConfig::default() },
+            RackConfig { link: Rate(0), ..RackConfig::default() },
+            RackConfig { buffer_bytes: 100, ..RackConfig::default() },
+            RackConfig {
+                faults: Faults { loss: f64::NAN, ..Faults::default() },
+                ..RackConfig::default()
+            },
+        ];
+        for config in absurd {
+            assert!(config.validate().is_err(), "{config:?}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The rack's switch: homa-sim's output-queued strict-priority ports, driven in real time by one thread.
+//!
+//! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is delivered,
+//! and sends it to its host at that moment. Between events it sleeps, and spins for the last few
+//! microseconds. It measures how late it was: a rack whose switch is late proves nothing, and says so.
+
+mod fabric;
+mod frame;
+mod lateness;
+mod packet_socket;
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use homa_proto::Rate;
+use homa_sim::{LinkRate, SimTime};
+
+pub use fabric::Faults;
+pub use lateness::Lateness;
+pub(crate) use frame::wire_bytes;
+
+use fabric::{Delivery, Fabric, FabricCounters};
+use frame::WireFrame;
+use packet_socket::PacketSocket;
+
+use crate::TestbedError;
+use crate::link::host_of;
+use crate::sys;
+
+/// Events closer than this are waited for without sleeping: a wake-up costs about as much.
+const SPIN_NS: u64 = 4_000;
+/// Longest sleep, so that a request to stop or to report is answered soon.
+const LONGEST_SLEEP_NS: u64 = 2_000_000;
+
+/// What the switch saw between two looks.
+#[derive(Clone, Debug, Default)]
+pub struct SwitchInterval {
+    /// Lateness of deliveries.
+    pub lateness: Lateness,
+    /// Frames delivered.
+    pub delivered: u64,
+    /// Frames dropped for want of buffer, all ports.
+    pub dropped: u64,
+    /// Frames lost on request.
+    pub lost: u64,
+    /// Frames duplicated on request.
+    pub duplicated: u64,
+    /// Frames the switch noticed after they should have reached their output port.
+    pub late_arrivals: u64,
+    /// Frames that never reached the switch because it was not reading (must be zero).
+    pub overflow: u64,
+    /// Frames a host's interface would not take (must be zero).
+    pub undeliverable: u64,
+    /// Frames for hosts that do not exist.
+    pub unknown_destination: u64,
+    /// CPU time of the switch's thread, which includes the receive side of the hosts' protocol stacks.
+    pub cpu: Duration,
+    /// Wall-clock time.
+    pub elapsed: Duration,
+}
+
+/// What a switch is asked to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwitchConfig {
+    /// Rate of every link.
+    pub(crate) rate: Rate,
+    /// Buffer of every output port, wire bytes.
+    pub(crate) buffer_bytes: u64,
+    /// Faults on request.
+    pub(crate) faults: Faults,
+}
+
+/// The running thread. Dropping it stops the switch.
+pub(crate) struct Switch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    real_time: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Looks asked for and looks answered.
+    asked: AtomicU64,
+    answered: AtomicU64,
+    interval: Mutex<SwitchInterval>,
+}
+
+impl Switch {
+    /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling thread's
+    /// network namespace.
+    pub(crate) fn start(config: SwitchConfig, interfaces: Vec<u32>) -> Result<Self, TestbedError> {
+        let socket = PacketSocket::open()
+            .map_err(|e| TestbedError::setup("open the switch's packet socket", e))?;
+        let shared = Arc::new(Shared::default());
+        let (told, hears) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new().name("switch".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                sys::exact_timers();
+                // The starter waits for this answer, so the other end is there.
+                let _ = told.send(sys::run_promptly());
+                Engine::new(config, interfaces, socket, shared).run()
+            }
+        });
+        let thread = thread.map_err(|e| TestbedError::setup("start the switch's thread", e))?;
+        let real_time = hears.recv().map_err(|_| TestbedError::Panicked("switch"))?;
+        Ok(Self { shared, thread: Some(thread), real_time })
+    }
+
+    /// True when the thread has a real-time priority.
+    pub(crate) fn real_time(&self) -> bool {
+        self.real_time
+    }
+
+    /// What happened since the last call; starts the next interval.
+    pub(crate) fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
+        let mine = self.shared.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let patience = Instant::now() + Duration::from_secs(5);
+        while self.shared.answered.load(Ordering::SeqCst) < mine {
+            if Instant::now() > patience {
+                return Err(TestbedError::Panicked("switch"));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut interval =
+            self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *interval))
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A failed switch was already reported by `take_interval`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's state.
+struct Engine {
+    fabric: Fabric<WireFrame>,
+    interfaces: Vec<u32>,
+    socket: PacketSocket,
+    shared: Arc<Shared>,
+    current: SwitchInterval,
+    before: FabricCounters,
+    since: (Instant, Duration),
+}
+
+impl Engine {
+    fn new(
+        config: SwitchConfig,
+        interfaces: Vec<u32>,
+        socket: PacketSocket,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let rate = LinkRate::new(config.rate);
+        Self {
+            fabric: Fabric::new(interfaces.len(), rate, config.buffer_bytes, config.faults),
+            interfaces,
+            socket,
+            shared,
+            current: SwitchInterval::default(),
+            before: FabricCounters::default(),
+            since: (Instant::now(), sys::thread_cpu()),
+        }
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        // Picoseconds in 64 bits last 213 days, counted from here.
+        let epoch = sys::monotonic_ns();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.take_frames(epoch)?;
+            let now = sys::monotonic_ns();
+            self.deliver(epoch, now);
+            if self.shared.asked.load(Ordering::SeqCst)
+                != self.shared.answered.load(Ordering::SeqCst)
+            {
+                self.publish();
+            }
+            let next = self.fabric.next_event().map(|at| epoch + at.0.div_ceil(1_000));
+            let wait = next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(sys::monotonic_ns()));
+            if wait > SPIN_NS {
+                let sleep = wait.min(LONGEST_SLEEP_NS) - SPIN_NS / 2;
+                let mut wanted = [libc::pollfd {
+                    fd: self.socket.fd().as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                }];
+                sys::ppoll(&mut wanted, sleep)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the frames that wait and puts each on its uplink at the time its host handed it over.
+    fn take_frames(&mut self, epoch: u64) -> io::Result<()> {
+        let Self { fabric, interfaces, socket, current, .. } = self;
+        // One batch at a time: a flood must not keep the switch from delivering.
+        socket.receive(|frame| {
+            let from = interfaces.iter().position(|&index| index == frame.interface);
+            // The loopback of the switch's own namespace is no port.
+            let Some(from) = from else { return };
+            let to = frame.bytes.get(0..6).and_then(host_of);
+            let Some(to) = to.filter(|&host| host < interfaces.len()) else {
+                current.unknown_destination += 1;
+                return;
+            };
+            let at = SimTime(frame.at_ns.saturating_sub(epoch).saturating_mul(1_000));
+            fabric.send(at, from, to, WireFrame::new(frame.bytes));
+        })?;
+        Ok(())
+    }
+
+    /// Sends every frame that is due, and notes how late it was.
+    fn deliver(&mut self, epoch: u64, now_ns: u64) {
+        let now = SimTime((now_ns - epoch) * 1_000);
+        let Self { fabric, interfaces, socket, current, .. } = self;
+        fabric.advance(now, |Delivery { port, frame, at }| {
+            let ideal_ns = epoch + at.0 / 1_000;
+            current.lateness.record(sys::monotonic_ns().saturating_sub(ideal_ns));
+            if socket.send(interfaces[port], frame.contents()) {
+                current.delivered += 1;
+            } else {
+                current.undeliverable += 1;
+            }
+        });
+    }
+
+    /// Hands over what was counted since the last time.
+    fn publish(&mut self) {
+        let counters = self.fabric.counters();
+        let (since, cpu) = (Instant::now(), sys::thread_cpu());
+        self.current.dropped = counters.dropped - self.before.dropped;
+        self.current.lost = counters.lost - self.before.lost;
+        self.current.duplicated = counters.duplicated - self.before.duplicated;
+        self.current.late_arrivals = counters.late - self.before.late;
+        self.current.overflow = self.socket.take_overflow();
+        self.current.elapsed = since - self.since.0;
+        self.current.cpu = cpu - self.since.1;
+        self.before = counters;
+        self.since = (since, cpu);
+        let finished = std::mem::take(&mut self.current);
+        *self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner) = finished;
+        let asked = self.shared.asked.load(Ordering::SeqCst);
+        self.shared.answered.store(asked, Ordering::SeqCst);
+    }
+}
