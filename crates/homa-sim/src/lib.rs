@@ -5,7 +5,16 @@
 //! the same ones in real time.
 #![forbid(unsafe_code)]
 
+pub mod checker;
+pub mod engine;
+mod framing;
+pub mod network;
+#[cfg(test)]
+mod stop_and_wait;
 pub mod switch;
 mod time;
+mod transport;
 
+pub use framing::Framing;
 pub use time::{LinkRate, SimDuration, SimTime};
+pub use transport::Transport;

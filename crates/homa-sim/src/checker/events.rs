@@ -1,0 +1,320 @@
+//! Judging submissions and events: names are valid, endings are justified, requests run as promised.
+
+use homa_proto::{
+    Delivered, Event, MessageId, MessageKind, Request, RpcError, RpcHandle, Submit, SubmitError,
+    Submitted,
+};
+
+use crate::network::HostId;
+use crate::time::SimTime;
+
+use super::Checker;
+use super::record::{Call, Ending, Message, Outgoing, Rpc, name};
+
+/// When and where.
+type At = (SimTime, HostId);
+
+impl Checker {
+    pub(super) fn on_submit(
+        &mut self,
+        at: At,
+        what: &Submit,
+        result: &Result<Submitted, SubmitError>,
+    ) {
+        match (what, result) {
+            (_, Err(error)) => self.on_refusal(at, what, error),
+            (Submit::Request(request), Ok(submitted)) => self.on_request(at, request, submitted),
+            (Submit::Response { rpc, length }, Ok(submitted)) => {
+                self.on_response(at, (*rpc, *length), submitted);
+            }
+            (Submit::Cancel { rpc }, Ok(_)) => self.on_cancel(at, *rpc),
+            (Submit::OneWay { .. }, Ok(_)) => {}
+        }
+    }
+
+    fn on_request(&mut self, at: At, request: &Request, submitted: &Submitted) {
+        let call = Call {
+            client: at.1,
+            server: HostId(request.peer.0),
+            request_bytes: request.length,
+            response_bytes: None,
+            idempotent: request.idempotent,
+            deadline: request.deadline,
+            submitted: at.0,
+            ended: SimTime::ZERO,
+            ending: Ending::Open,
+            executions: 0,
+            executions_remembered: 0,
+            server_forgot: false,
+            heard: at.0,
+        };
+        let cookie = request.cookie;
+        self.calls.insert(cookie, call);
+        self.open_rpc(at, submitted.rpc, Rpc::Client { cookie });
+        let message = Outgoing {
+            rpc: submitted.rpc,
+            cookie,
+            length: request.length,
+            to: request.peer,
+            id: None,
+            allowed: 0,
+        };
+        self.open_outgoing(at, submitted.message, message);
+        let (clients, max) = (self.host(at.1).counts().0, self.promises.max_rpcs as usize);
+        self.require(clients <= max, at, "RPCs stay in their limit", || format!("{clients}"));
+    }
+
+    fn on_response(&mut self, at: At, (rpc, length): (RpcHandle, u32), submitted: &Submitted) {
+        let (peer, id) = match self.host(at.1).rpcs.get_mut(&name(rpc)) {
+            Some(Rpc::Server { peer, id, executing: true, answered }) if !*answered => {
+                *answered = true;
+                (*peer, *id)
+            }
+            other => {
+                let detail = format!("{rpc:?} is {other:?}");
+                return self.violation(at.0, Some(at.1), "only open requests are answered", detail);
+            }
+        };
+        let cookie = self.call_of(peer, id).unwrap_or(u64::MAX);
+        if let Some(call) = self.calls.get_mut(&cookie) {
+            call.response_bytes = Some(length);
+        }
+        let id = Some(id.server());
+        let message = Outgoing { rpc, cookie, length, to: peer, id, allowed: 0 };
+        self.open_outgoing(at, submitted.message, message);
+    }
+
+    fn on_cancel(&mut self, at: At, handle: RpcHandle) {
+        match self.host(at.1).rpcs.remove(&name(handle)) {
+            Some(Rpc::Client { cookie }) => self.end_call(at, cookie, Ending::Cancelled),
+            Some(Rpc::Server { peer, id, .. }) => self.server_forgets(peer, id),
+            None => {
+                let detail = format!("{handle:?}");
+                self.violation(at.0, Some(at.1), "only open RPCs are cancelled", detail);
+            }
+        }
+    }
+
+    fn on_refusal(&mut self, at: At, what: &Submit, error: &SubmitError) {
+        let (max_message, max_rpcs) = (self.promises.max_message, self.promises.max_rpcs as usize);
+        let record = self.host(at.1);
+        let justified = match (error, what) {
+            (SubmitError::EmptyMessage, Submit::Request(request)) => request.length == 0,
+            (SubmitError::EmptyMessage, Submit::Response { length, .. }) => *length == 0,
+            (SubmitError::MessageTooLong { .. }, Submit::Request(request)) => {
+                request.length > max_message
+            }
+            (SubmitError::MessageTooLong { .. }, Submit::Response { length, .. }) => {
+                *length > max_message
+            }
+            (SubmitError::TooManyRpcs { .. }, Submit::Request(_)) => record.counts().0 >= max_rpcs,
+            (SubmitError::UnknownRpc, Submit::Response { rpc, .. }) => {
+                !matches!(record.rpcs.get(&name(*rpc)), Some(Rpc::Server { answered: false, .. }))
+            }
+            (SubmitError::UnknownRpc, Submit::Cancel { rpc }) => {
+                !record.rpcs.contains_key(&name(*rpc))
+            }
+            _ => false,
+        };
+        self.require(justified, at, "refusals are justified", || format!("{error:?} for {what:?}"));
+    }
+
+    fn open_rpc(&mut self, at: At, handle: RpcHandle, rpc: Rpc) {
+        let record = self.host(at.1);
+        let fresh = record.used.insert(name(handle));
+        record.rpcs.insert(name(handle), rpc);
+        self.require(fresh, at, "RPC handles are never used twice", || format!("{handle:?}"));
+    }
+
+    fn open_outgoing(&mut self, at: At, id: Option<MessageId>, message: Outgoing) {
+        let Some(id) = id else {
+            let detail = format!("{message:?}");
+            return self.violation(at.0, Some(at.1), "messages are named", detail);
+        };
+        let old = self.host(at.1).messages.insert(id, Message::Outgoing(message));
+        self.require(old.is_none(), at, "message names are reused only when free", || {
+            format!("{id:?} still names {old:?}")
+        });
+    }
+
+    pub(super) fn on_event(&mut self, at: At, event: &Event) {
+        match event {
+            Event::Started { rpc, message, total } => self.on_started(at, *rpc, *message, *total),
+            Event::Readable { message, offset, .. } => {
+                let here = match self.host(at.1).messages.get(message) {
+                    Some(Message::Incoming(message)) => message.here.contains(0, *offset),
+                    _ => false,
+                };
+                self.require(here, at, "readable bytes are here", || format!("{event:?}"));
+            }
+            Event::Delivered(delivered) => self.on_delivered(at, delivered),
+            Event::Failed { rpc, cookie, error } => self.on_failed(at, *rpc, (*cookie, *error)),
+            Event::Cancelled { rpc } => match self.host(at.1).rpcs.remove(&name(*rpc)) {
+                Some(Rpc::Server { peer, id, .. }) => self.server_forgets(peer, id),
+                other => {
+                    let detail = format!("{rpc:?} is {other:?}");
+                    self.violation(at.0, Some(at.1), "only server RPCs are cancelled", detail);
+                }
+            },
+            Event::Release { message } => self.on_release(at, *message),
+        }
+    }
+
+    fn on_started(&mut self, at: At, rpc: RpcHandle, id: MessageId, total: u32) {
+        let record = self.host(at.1);
+        let (from, wire, sane) = match record.messages.get_mut(&id) {
+            Some(Message::Incoming(message)) => {
+                let sane = message.rpc.is_none() && message.total == total;
+                message.rpc = Some(rpc);
+                (message.from, message.id, sane)
+            }
+            other => {
+                let detail = format!("{id:?} is {other:?}");
+                return self.violation(at.0, Some(at.1), "started messages have bytes", detail);
+            }
+        };
+        self.require(sane, at, "a message starts once", || format!("{id:?} of {rpc:?}"));
+        let known = self.host(at.1).rpcs.contains_key(&name(rpc));
+        self.require(known == wire.from_server(), at, "requests open RPCs", || {
+            format!("{rpc:?} {wire:?} known: {known}")
+        });
+        if !known {
+            let server = Rpc::Server { peer: from, id: wire, executing: false, answered: false };
+            self.open_rpc(at, rpc, server);
+        }
+        let (servers, max) = (self.host(at.1).counts().1, self.promises.max_rpcs as usize);
+        self.require(servers <= max, at, "RPCs stay in their limit", || format!("{servers}"));
+    }
+
+    fn on_delivered(&mut self, at: At, delivered: &Delivered) {
+        let Some(message) = self.give_up_incoming(at.1, delivered.message) else {
+            let detail = format!("{delivered:?}");
+            return self.violation(at.0, Some(at.1), "delivered messages are incoming", detail);
+        };
+        let whole = message.here.contains(0, message.total) && delivered.length == message.total;
+        self.require(whole, at, "a delivered message is whole", || {
+            format!("{delivered:?} from {message:?}")
+        });
+        let named = message.rpc == Some(delivered.rpc)
+            && (message.from, message.id.client()) == (delivered.peer, delivered.id)
+            && message.id.from_server() == (delivered.kind == MessageKind::Response);
+        self.require(named, at, "a delivered message is its RPC's", || {
+            format!("{delivered:?} from {message:?}")
+        });
+        match delivered.kind {
+            MessageKind::Request => self.on_execution(at, delivered),
+            MessageKind::Response => self.on_answer(at, delivered),
+            MessageKind::OneWay => {}
+        }
+    }
+
+    fn on_execution(&mut self, at: At, delivered: &Delivered) {
+        let fresh = match self.host(at.1).rpcs.get_mut(&name(delivered.rpc)) {
+            Some(Rpc::Server { executing, .. }) => !std::mem::replace(executing, true),
+            _ => false,
+        };
+        self.require(fresh, at, "a request is delivered once", || format!("{delivered:?}"));
+        let Some(cookie) = self.call_of(delivered.peer, delivered.id) else {
+            let detail = format!("{delivered:?}");
+            return self.violation(at.0, Some(at.1), "no request from nowhere", detail);
+        };
+        let may_repeat = self.promises.may_repeat;
+        let Some(call) = self.calls.get_mut(&cookie) else { return };
+        call.executions += 1;
+        call.executions_remembered += 1;
+        let call = call.clone();
+        let asked = call.server == at.1 && call.request_bytes == delivered.length;
+        self.require(asked, at, "the request is what was asked", || {
+            format!("{delivered:?} for {call:?}")
+        });
+        let times = if call.idempotent { call.executions_remembered } else { call.executions };
+        self.require(may_repeat || times <= 1, at, "a request runs at most once", || {
+            format!("call {cookie}: {call:?}")
+        });
+    }
+
+    fn on_answer(&mut self, at: At, delivered: &Delivered) {
+        let cookie = match self.host(at.1).rpcs.remove(&name(delivered.rpc)) {
+            Some(Rpc::Client { cookie }) => cookie,
+            other => {
+                let detail = format!("{delivered:?} for {other:?}");
+                return self.violation(at.0, Some(at.1), "responses belong to open calls", detail);
+            }
+        };
+        let Some(call) = self.calls.get(&cookie).cloned() else { return };
+        let right = cookie == delivered.cookie
+            && call.executions > 0
+            && call.response_bytes == Some(delivered.length)
+            && call.server == HostId(delivered.peer.0);
+        self.require(right, at, "the response is what was answered", || {
+            format!("{delivered:?} for call {cookie}: {call:?}")
+        });
+        self.end_call(at, cookie, Ending::Answered);
+    }
+
+    fn on_failed(&mut self, at: At, rpc: RpcHandle, (cookie, error): (u64, RpcError)) {
+        let named = match self.host(at.1).rpcs.remove(&name(rpc)) {
+            Some(Rpc::Client { cookie: own }) => own == cookie,
+            _ => false,
+        };
+        self.require(named, at, "only open calls fail", || format!("{rpc:?} cookie {cookie}"));
+        self.end_call(at, cookie, Ending::Failed(error));
+        let Some(call) = self.calls.get(&cookie).cloned() else { return };
+        let max_message = self.promises.max_message;
+        let justified = match error {
+            RpcError::DeadlineExceeded => at.0.protocol() >= call.deadline,
+            RpcError::PeerUnreachable => self
+                .promises
+                .unreachable_after
+                .is_some_and(|silence| at.0.protocol().since(call.heard.protocol()) >= silence),
+            RpcError::Indeterminate => {
+                self.promises.indeterminate && !call.idempotent && call.server_forgot
+            }
+            RpcError::RequestTooLong { max } => call.request_bytes > max,
+            RpcError::ResponseTooLong { length } => length > max_message,
+            _ => false,
+        };
+        self.require(justified, at, "failures are justified", || {
+            format!("{error:?} of call {cookie}: {call:?}")
+        });
+    }
+
+    fn on_release(&mut self, at: At, id: MessageId) {
+        let record = self.host(at.1);
+        match record.messages.get(&id) {
+            Some(Message::Outgoing(message)) => {
+                let rpc = message.rpc;
+                record.messages.remove(&id);
+                // A server's RPC ends with its response.
+                if let Some(Rpc::Server { peer, id, answered: true, .. }) =
+                    record.rpcs.get(&name(rpc))
+                {
+                    let (peer, id) = (*peer, *id);
+                    record.rpcs.remove(&name(rpc));
+                    self.server_forgets(peer, id);
+                }
+            }
+            Some(Message::Incoming(message)) => {
+                let rpc = message.rpc;
+                let open = rpc.is_some_and(|rpc| record.rpcs.contains_key(&name(rpc)));
+                self.give_up_incoming(at.1, id);
+                self.require(!open, at, "incoming messages of open RPCs stay", || {
+                    format!("{id:?} of {rpc:?}")
+                });
+            }
+            None => {
+                let detail = format!("{id:?}");
+                self.violation(at.0, Some(at.1), "a message is released once", detail);
+            }
+        }
+    }
+
+    /// The server's state of an RPC is gone, rightly or not.
+    fn server_forgets(&mut self, peer: homa_proto::PeerId, id: homa_proto::RpcId) {
+        let cookie = self.call_of(peer, id);
+        if let Some(call) = cookie.and_then(|cookie| self.calls.get_mut(&cookie)) {
+            call.server_forgot = true;
+            call.executions_remembered = 0;
+        }
+    }
+}

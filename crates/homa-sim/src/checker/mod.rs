@@ -1,0 +1,249 @@
+//! The independent judge: watches a run from outside and says where a promise was broken.
+//!
+//! It knows what applications asked for, what packets went by and what transports reported, and nothing
+//! of how a transport works. It checks that
+//! * an incoming message's bytes all came from its sender, for its RPC, each to its own place, and are
+//!   all there when it is delivered (messages carry no bytes here, so this stands for "bytes in place");
+//! * every call ends once, in its response or in an error that the circumstances justify, in time;
+//! * requests run as often as the profile promises ([`Promises`]);
+//! * names (RPC handles, messages) are used only while they are valid, and all are given back;
+//! * memory for incoming messages stays in its budget.
+//!
+//! Left out: performance; order of grants; anything about a transport's inside, which the swarm asks the
+//! endpoint itself.
+
+mod events;
+mod intervals;
+mod packets;
+mod record;
+
+use std::collections::BTreeMap;
+
+use homa_proto::{Duration, RpcId};
+
+use crate::network::{HostId, Observed, Probe};
+use crate::time::{SimDuration, SimTime};
+
+pub use record::{Call, Ending};
+use record::{HostRecord, Message, Rpc, name};
+
+/// What a profile owes its users in the circumstances of a run.
+#[derive(Clone, Debug)]
+pub struct Promises {
+    /// A request may run again although its call did not say that it is idempotent.
+    pub may_repeat: bool,
+    /// The shortest silence after which a peer may be called unreachable; `None`: never.
+    pub unreachable_after: Option<Duration>,
+    /// A call may end in "indeterminate" when its server lost or forgot its state.
+    pub indeterminate: bool,
+    /// How long after its deadline a call may end (pauses of its host, say).
+    pub deadline_slack: SimDuration,
+    /// Largest message, bytes.
+    pub max_message: u32,
+    /// Message bytes per packet by which a sender may exceed what it may send.
+    pub max_payload: u32,
+    /// Most unscheduled bytes of a message.
+    pub max_unscheduled: u32,
+    /// Bytes of undelivered incoming messages a host may hold.
+    pub memory_budget: u64,
+    /// Most RPCs as client and as server each.
+    pub max_rpcs: u32,
+    /// Servers keep the response for a client that is gone for good.
+    pub waits_forever_for_acks: bool,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: SimTime,
+    /// Where; `None`: at no particular host.
+    pub host: Option<HostId>,
+    /// Which promise.
+    pub rule: &'static str,
+    /// The circumstances.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.3} us", self.at.0 as f64 / 1e6)?;
+        if let Some(host) = self.host {
+            write!(f, ", host {}", host.0)?;
+        }
+        write!(f, ": {}: {}", self.rule, self.detail)
+    }
+}
+
+/// Violations kept; one bug breaks many promises.
+const MAX_VIOLATIONS: usize = 20;
+
+/// See the module's description. Give it to [`crate::network::Network`] as its probe.
+pub struct Checker {
+    promises: Promises,
+    hosts: Vec<HostRecord>,
+    /// By the cookie of the request; the applications never use a cookie twice.
+    calls: BTreeMap<u64, Call>,
+    /// The call that a client's id on the wire stands for.
+    by_id: BTreeMap<(HostId, RpcId), u64>,
+    violations: Vec<Violation>,
+    quiet_from: SimTime,
+    packets: u64,
+}
+
+impl Checker {
+    /// A judge of `hosts` hosts.
+    pub fn new(hosts: u32, promises: Promises) -> Self {
+        Self {
+            promises,
+            hosts: (0..hosts).map(|_| HostRecord::default()).collect(),
+            calls: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            violations: Vec::new(),
+            quiet_from: SimTime::MAX,
+            packets: 0,
+        }
+    }
+
+    /// From here on no host may send anything.
+    pub fn expect_quiet(&mut self, from: SimTime) {
+        self.quiet_from = from;
+    }
+
+    /// What was broken so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Adds a finding of somebody who could look inside a host.
+    pub fn report(&mut self, at: SimTime, host: HostId, rule: &'static str, detail: String) {
+        self.violation(at, Some(host), rule, detail);
+    }
+
+    /// The calls, by cookie.
+    pub fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
+        self.calls.iter().map(|(&cookie, call)| (cookie, call))
+    }
+
+    /// Packets transmitted.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Every call has ended.
+    pub fn all_ended(&self) -> bool {
+        self.calls.values().all(|call| call.ending != Ending::Open)
+    }
+
+    /// Judges the end of a run: the network healed, everything had time to drain.
+    pub fn finish(&mut self, now: SimTime) {
+        let open: Vec<u64> =
+            self.calls().filter(|(_, call)| call.ending == Ending::Open).map(|(c, _)| c).collect();
+        for cookie in open {
+            let call = &self.calls[&cookie];
+            let (host, detail) = (call.client, format!("call {cookie}: {call:?}"));
+            self.violation(now, Some(host), "every call ends", detail);
+        }
+        for index in 0..self.hosts.len() {
+            let host = HostId(index as u32);
+            let record = &self.hosts[index];
+            if !record.down {
+                let rpcs: Vec<String> = record
+                    .rpcs
+                    .iter()
+                    .filter(|(_, rpc)| !self.excused(rpc))
+                    .map(|(handle, rpc)| format!("{handle:?} {rpc:?}"))
+                    .collect();
+                let messages: Vec<String> = record
+                    .messages
+                    .iter()
+                    .filter(|(_, message)| !self.excused_message(record, message))
+                    .map(|(id, message)| format!("{id:?} {message:?}"))
+                    .collect();
+                self.leftovers(now, host, "no RPC is left over", rpcs);
+                self.leftovers(now, host, "no message is left over", messages);
+            }
+        }
+    }
+
+    fn leftovers(&mut self, now: SimTime, host: HostId, rule: &'static str, left: Vec<String>) {
+        if let Some(first) = left.first() {
+            let detail = format!("{} left, the first is {first}", left.len());
+            self.violation(now, Some(host), rule, detail);
+        }
+    }
+
+    /// A response whose client is gone may stay where the profile never gives up.
+    fn excused(&self, rpc: &Rpc) -> bool {
+        match rpc {
+            Rpc::Server { peer, .. } => {
+                self.promises.waits_forever_for_acks && self.hosts[peer.0 as usize].down
+            }
+            Rpc::Client { .. } => false,
+        }
+    }
+
+    fn excused_message(&self, record: &HostRecord, message: &Message) -> bool {
+        let rpc = match message {
+            Message::Outgoing(message) => record.rpcs.get(&name(message.rpc)),
+            Message::Incoming(message) => message.rpc.and_then(|rpc| record.rpcs.get(&name(rpc))),
+        };
+        rpc.is_some_and(|rpc| self.excused(rpc))
+    }
+
+    fn violation(&mut self, at: SimTime, host: Option<HostId>, rule: &'static str, detail: String) {
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(Violation { at, host, rule, detail });
+        }
+    }
+
+    /// Records a violation unless `holds`.
+    fn require(
+        &mut self,
+        holds: bool,
+        (at, host): (SimTime, HostId),
+        rule: &'static str,
+        detail: impl FnOnce() -> String,
+    ) -> bool {
+        if !holds {
+            self.violation(at, Some(host), rule, detail());
+        }
+        holds
+    }
+
+    fn host(&mut self, host: HostId) -> &mut HostRecord {
+        &mut self.hosts[host.0 as usize]
+    }
+
+    fn crashed(&mut self, host: HostId) {
+        *self.host(host) = HostRecord { down: true, ..HostRecord::default() };
+        for call in self.calls.values_mut() {
+            if call.client == host && call.ending == Ending::Open {
+                call.ending = Ending::ClientCrashed;
+            }
+            if call.server == host {
+                call.server_forgot = true;
+                call.executions_remembered = 0;
+            }
+        }
+    }
+}
+
+impl Probe for Checker {
+    fn observe(&mut self, now: SimTime, what: Observed<'_>) {
+        match what {
+            Observed::Submitted { host, what, result } => self.on_submit((now, host), what, result),
+            Observed::Event { host, event } => self.on_event((now, host), event),
+            Observed::Transmitted { host, packet } => self.on_transmit((now, host), packet),
+            Observed::Received { host, packet, receipt } => {
+                self.on_receive((now, host), packet, receipt);
+            }
+            Observed::Lost { .. } => {}
+            Observed::Crashed { host } => self.crashed(host),
+            Observed::Restarted { host } => self.host(host).down = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

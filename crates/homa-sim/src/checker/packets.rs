@@ -1,0 +1,201 @@
+//! Judging packets: only live messages are sent, only what may be sent, and bytes land in their place.
+
+use homa_proto::{
+    Body, Data, DropReason, MessageId, Packet, PeerId, Place, Receipt, ResendLength, RpcId,
+};
+
+use crate::network::HostId;
+use crate::time::SimTime;
+
+use super::Checker;
+use super::intervals::Intervals;
+use super::record::{Ending, Incoming, Message, Outgoing};
+
+impl Checker {
+    pub(super) fn on_transmit(&mut self, at: (SimTime, HostId), packet: &Packet) {
+        self.packets += 1;
+        let quiet = self.quiet_from;
+        self.require(at.0 < quiet, at, "silence after the last call", || format!("{packet:?}"));
+        let known = (packet.peer.0 as usize) < self.hosts.len() && packet.peer.0 != at.1.0;
+        self.require(known, at, "packets go to known peers", || format!("{packet:?}"));
+        if let Body::Data(data) = &packet.body {
+            self.on_transmit_data(at, packet, data);
+        }
+    }
+
+    fn on_transmit_data(&mut self, at: (SimTime, HostId), packet: &Packet, data: &Data) {
+        let (max_payload, max_unscheduled) =
+            (self.promises.max_payload, self.promises.max_unscheduled);
+        let record = &mut self.hosts[at.1.0 as usize];
+        let Some(Message::Outgoing(message)) = record.messages.get_mut(&data.span.message) else {
+            let detail = format!("{packet:?}");
+            return self.violation(at.0, Some(at.1), "only live messages are sent", detail);
+        };
+        let end = data.span.offset.saturating_add(data.span.len);
+        let whole = data.span.len > 0
+            && data.span.len <= max_payload
+            && end <= message.length
+            && data.message_length == message.length
+            && packet.peer == message.to
+            && *message.id.get_or_insert(packet.id) == packet.id;
+        if !data.retransmit {
+            message.allowed = message.allowed.max(data.incoming.min(max_unscheduled));
+        }
+        // A packet that begins within the limit may be sent whole.
+        let permitted = data.span.offset < message.allowed || data.retransmit;
+        let (cookie, allowed) = (message.cookie, message.allowed);
+        self.require(whole, at, "DATA describes its message", || format!("{packet:?}"));
+        self.require(permitted, at, "no byte is sent without permission", || {
+            format!("{allowed} bytes allowed, {packet:?}")
+        });
+        if !packet.id.from_server() {
+            let other = *self.by_id.entry((at.1, packet.id)).or_insert(cookie);
+            self.require(other == cookie, at, "RPC ids are unique", || {
+                format!("{:?} stands for calls {other} and {cookie}", packet.id)
+            });
+        }
+    }
+
+    pub(super) fn on_receive(&mut self, at: (SimTime, HostId), packet: &Packet, receipt: &Receipt) {
+        match (receipt, &packet.body) {
+            (Receipt::Place(place), Body::Data(data)) => self.on_place(at, packet, data, *place),
+            (Receipt::Place(_), _) => {
+                let detail = format!("{packet:?}");
+                self.violation(at.0, Some(at.1), "only DATA has bytes to place", detail);
+            }
+            (Receipt::Dropped(reason), _) => {
+                let possible = possible_here(*reason);
+                self.require(possible, at, "correct packets are not refused", || {
+                    format!("{reason:?} for {packet:?}")
+                });
+            }
+            (Receipt::Consumed, _) => {}
+        }
+        match packet.body {
+            Body::Grant { offset, .. } => self.permit(at, packet, offset),
+            Body::Resend { offset, length: ResendLength::Bytes(length), .. } => {
+                self.permit(at, packet, offset.saturating_add(length));
+            }
+            _ => {}
+        }
+        let alive = match packet.body {
+            Body::Data(_) => matches!(receipt, Receipt::Place(_)),
+            Body::Grant { .. } | Body::Busy => matches!(receipt, Receipt::Consumed),
+            _ => false,
+        };
+        if alive && packet.id.from_server() {
+            let cookie = self.by_id.get(&(at.1, packet.id.client())).copied();
+            if let Some(call) = cookie.and_then(|cookie| self.calls.get_mut(&cookie)) {
+                call.heard = at.0;
+            }
+        }
+    }
+
+    /// The receiver of one of our messages lets us send up to `end`.
+    fn permit(&mut self, at: (SimTime, HostId), packet: &Packet, end: u32) {
+        // We send with the id's other form.
+        let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
+        let concerns = |m: &Outgoing| m.id == Some(id) && m.to == packet.peer;
+        for message in self.host(at.1).messages.values_mut() {
+            if let Message::Outgoing(message) = message
+                && concerns(message)
+            {
+                message.allowed = message.allowed.max(end.min(message.length));
+            }
+        }
+    }
+
+    fn on_place(&mut self, at: (SimTime, HostId), packet: &Packet, data: &Data, place: Place) {
+        let faithful = place.offset == data.span.offset
+            && place.len == data.span.len
+            && place.total == data.message_length
+            && place.offset.saturating_add(place.len) <= place.total;
+        self.require(faithful, at, "bytes go where the packet says", || {
+            format!("{place:?} for {packet:?}")
+        });
+        let record = self.host(at.1);
+        let new = || Message::Incoming(incoming(packet, place));
+        let held = match record.messages.entry(place.message).or_insert_with(new) {
+            Message::Incoming(message)
+                if (message.from, message.id, message.total)
+                    == (packet.peer, packet.id, place.total) =>
+            {
+                let new = message.here.add(place.offset, place.offset.saturating_add(place.len));
+                record.held_bytes += u64::from(new);
+                record.held_bytes
+            }
+            other => {
+                let detail = format!("{packet:?} placed in {:?}, {other:?}", place.message);
+                return self.violation(at.0, Some(at.1), "bytes of one RPC stay apart", detail);
+            }
+        };
+        let budget = self.promises.memory_budget;
+        self.require(held <= budget, at, "memory stays in its budget", || {
+            format!("{held} bytes held, {budget} allowed")
+        });
+    }
+
+    /// The bytes of an incoming message are no longer held by the transport.
+    pub(super) fn give_up_incoming(&mut self, host: HostId, id: MessageId) -> Option<Incoming> {
+        let record = self.host(host);
+        match record.messages.remove(&id) {
+            Some(Message::Incoming(message)) => {
+                record.held_bytes -= u64::from(message.here.bytes());
+                Some(message)
+            }
+            Some(other) => {
+                record.messages.insert(id, other);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// The call that the client `peer` means by `id`.
+    pub(super) fn call_of(&self, peer: PeerId, id: RpcId) -> Option<u64> {
+        self.by_id.get(&(HostId(peer.0), id.client())).copied()
+    }
+
+    /// Ends a call once.
+    pub(super) fn end_call(&mut self, at: (SimTime, HostId), cookie: u64, ending: Ending) {
+        let slack = self.promises.deadline_slack;
+        let Some(call) = self.calls.get_mut(&cookie) else {
+            let detail = format!("{ending:?} for cookie {cookie}, which no call has");
+            return self.violation(at.0, Some(at.1), "events name their call", detail);
+        };
+        let first = call.ending == Ending::Open && call.client == at.1;
+        if first {
+            call.ending = ending;
+            call.ended = at.0;
+        }
+        let late = at.0 > SimTime::from_protocol(call.deadline) + slack;
+        let call = call.clone();
+        self.require(first, at, "a call ends once", || format!("{ending:?} after {call:?}"));
+        self.require(!late, at, "a call ends in time", || format!("{call:?}"));
+    }
+}
+
+fn incoming(packet: &Packet, place: Place) -> Incoming {
+    Incoming {
+        rpc: None,
+        from: packet.peer,
+        id: packet.id,
+        total: place.total,
+        here: Intervals::default(),
+    }
+}
+
+/// Whether a packet of an honest peer can be dropped for this reason in a simulated network.
+fn possible_here(reason: DropReason) -> bool {
+    matches!(
+        reason,
+        DropReason::Overlap
+            | DropReason::Duplicate
+            | DropReason::UnknownRpc
+            | DropReason::WrongState
+            | DropReason::TooLong
+            | DropReason::TooManyRpcs
+            | DropReason::NoMemory
+            | DropReason::AlreadyExecuted
+    )
+}

@@ -1,0 +1,126 @@
+//! A correct transport is acquitted, and each broken promise is noticed.
+
+use super::*;
+use crate::framing::Framing;
+use crate::network::{Application, Context, Network, NetworkConfig, RandomFaults};
+use crate::stop_and_wait::{Sabotage, StopAndWait};
+use crate::time::LinkRate;
+use homa_proto::{Event, MessageKind, PeerId, Rate, Request, Submit, Time};
+use homa_workload::rng::Rng;
+
+struct Echo;
+
+impl Application<StopAndWait> for Echo {
+    fn on_event<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, event: &Event) {
+        if let Event::Delivered(message) = event
+            && message.kind == MessageKind::Request
+        {
+            let _ = host.submit(Submit::Response { rpc: message.rpc, length: 300 });
+        }
+    }
+
+    fn on_wake<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, token: u64) {
+        let request = Request {
+            peer: PeerId(1 - host.host().0),
+            local_port: 1,
+            remote_port: 2,
+            length: 500,
+            deadline: Time(host.now().protocol().0 + 5_000_000),
+            idempotent: true,
+            cookie: token,
+        };
+        let _ = host.submit(Submit::Request(request));
+    }
+}
+
+fn promises() -> Promises {
+    Promises {
+        may_repeat: false,
+        unreachable_after: None,
+        indeterminate: false,
+        deadline_slack: SimDuration::micros(1),
+        max_message: 1_000,
+        max_payload: 1_000,
+        max_unscheduled: 1_000,
+        memory_budget: 10_000,
+        max_rpcs: 100,
+        waits_forever_for_acks: false,
+    }
+}
+
+/// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which a
+/// request may run again, as its call allows.
+fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
+    let physics = NetworkConfig {
+        rate: LinkRate::new(Rate::gbps(10)),
+        propagation: SimDuration::nanos(50),
+        software_delay: SimDuration::nanos(500),
+        buffer_bytes: 100_000,
+        framing: Framing::Ip146,
+    };
+    let rates = if faults { 200_000 } else { 0 };
+    let random = RandomFaults {
+        rng: Rng::stream(1, "faults"),
+        loss_ppm: rates,
+        duplicate_ppm: rates,
+        delay_ppm: rates,
+        max_delay_ns: 50_000,
+        heals_at: SimTime(50_000_000_000),
+    };
+    let make = Box::new(move |_, life| StopAndWait::new(life, sabotage));
+    let checker = Checker::new(2, promises());
+    let mut network = Network::new(physics, 2, make, (Echo, random, checker));
+    for token in 0..40 {
+        network.wake(HostId(token % 2), SimTime(u64::from(token) * 100_000_000), token.into());
+    }
+    if faults {
+        network.crash(HostId(1), SimTime(2_000_000_000), Some(SimDuration::millis(1)));
+    }
+    assert!(network.run_until(SimTime(200_000_000_000), 1_000_000));
+    let now = network.now();
+    network.probe_mut().finish(now);
+    network.probe().violations().iter().map(|violation| violation.rule).collect()
+}
+
+#[test]
+fn a_correct_transport_is_acquitted_without_and_with_faults() {
+    assert_eq!(broken(None, false), Vec::<&str>::new());
+    assert_eq!(broken(None, true), Vec::<&str>::new());
+}
+
+#[test]
+fn every_broken_promise_is_noticed() {
+    use Sabotage::*;
+    let cases = [
+        (ExecutesDuplicates, "a request runs at most once"),
+        (ForgetsToRelease, "no message is left over"),
+        (ReleasesTwice, "a message is released once"),
+        (FailsEarly, "failures are justified"),
+        (FailsLate, "a call ends in time"),
+        (KeepsSilent, "every call ends"),
+        (DeliversHalf, "a delivered message is whole"),
+        (PlacesElsewhere, "bytes go where the packet says"),
+        (CallsUnreachable, "failures are justified"),
+        (SendsReleased, "only live messages are sent"),
+        (ReusesIds, "RPC ids are unique"),
+    ];
+    for (sabotage, rule) in cases {
+        let rules = broken(Some(sabotage), true);
+        assert!(rules.contains(&rule), "{sabotage:?} broke {rules:?}");
+    }
+}
+
+#[test]
+fn silence_is_demanded_when_asked_for() {
+    let mut checker = Checker::new(2, promises());
+    checker.expect_quiet(SimTime(10));
+    let body = homa_proto::Body::Busy;
+    let id = RpcId(2);
+    let peer = PeerId(1);
+    let packet = homa_proto::Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };
+    let sent = Observed::Transmitted { host: HostId(0), packet: &packet };
+    checker.observe(SimTime(9), sent);
+    assert_eq!(checker.violations(), []);
+    checker.observe(SimTime(10), sent);
+    assert_eq!(checker.violations()[0].rule, "silence after the last call");
+}

@@ -1,0 +1,88 @@
+//! What a packet costs on the wire: the environment's business, not the protocol's.
+//!
+//! Sizes are those of the kernel module's packet layout behind the chosen headers, on Ethernet with an
+//! MTU of 1500 bytes, preamble (8), frame check (4) and inter-frame gap (12) included.
+
+use homa_proto::{Body, Packet};
+
+/// Ethernet header, frame check sequence, preamble and inter-frame gap.
+const ETHERNET: u32 = 14 + 4 + 8 + 12;
+/// The shortest frame (64 bytes) with preamble and gap.
+const SHORTEST: u32 = 64 + 20;
+const MTU: u32 = 1500;
+const IPV4: u32 = 20;
+/// UDP's own header and the datagram header in front of the Homa packet.
+const UDP: u32 = 8 + 16;
+const DATA_HEADER: u32 = 56;
+
+/// The headers around a Homa packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Directly in IPv4, protocol 146.
+    Ip146,
+    /// In UDP over IPv4.
+    Udp,
+}
+
+impl Framing {
+    /// Message bytes that fit in one DATA packet.
+    pub const fn max_payload(self) -> u32 {
+        MTU - self.headers() - DATA_HEADER
+    }
+
+    /// Bytes that the packet occupies on the wire.
+    pub const fn wire_bytes(self, packet: &Packet) -> u32 {
+        let bytes = ETHERNET + self.headers() + packet_bytes(&packet.body);
+        if bytes < SHORTEST { SHORTEST } else { bytes }
+    }
+
+    const fn headers(self) -> u32 {
+        match self {
+            Self::Ip146 => IPV4,
+            Self::Udp => IPV4 + UDP,
+        }
+    }
+}
+
+const fn packet_bytes(body: &Body) -> u32 {
+    match body {
+        Body::Data(data) => DATA_HEADER + data.span.len,
+        Body::Grant { .. } => 33,
+        Body::Resend { .. } => 37,
+        Body::RpcUnknown { .. } | Body::Busy | Body::Freeze | Body::NeedAck => 28,
+        Body::Cutoffs { .. } => 62,
+        Body::Ack(_) => 80,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use homa_proto::{Data, FULL_FRAME, MessageId, PeerId, RpcId, Span};
+
+    fn packet(body: Body) -> Packet {
+        let peer = PeerId(0);
+        Packet { peer, priority: 7, local_port: 1, remote_port: 2, id: RpcId(2), body }
+    }
+
+    #[test]
+    fn a_full_data_packet_is_a_full_frame_and_a_grant_a_shortest_or_little_more() {
+        for (framing, grant) in [(Framing::Ip146, 91), (Framing::Udp, 115)] {
+            let len = framing.max_payload();
+            let span = Span { message: MessageId(0), offset: 0, len };
+            let data = Data {
+                span,
+                message_length: len,
+                incoming: len,
+                ack: None,
+                cutoff_version: 0,
+                retransmit: false,
+                incast: None,
+            };
+            assert_eq!(framing.wire_bytes(&packet(Body::Data(data))), FULL_FRAME);
+            let body = Body::Grant { offset: 1, priority: 0 };
+            assert_eq!(framing.wire_bytes(&packet(body)), grant);
+        }
+        assert_eq!(Framing::Ip146.wire_bytes(&packet(Body::Busy)), 86);
+    }
+}
