@@ -54,8 +54,7 @@ struct Datagram {
 impl Network {
     /// A network whose faults are decided by `seed`.
     pub fn new(seed: u64, faults: Faults) -> Self {
-        let state =
-            State { queues: HashMap::new(), faults, random: seed | 1, next_port: 32768 };
+        let state = State { queues: HashMap::new(), faults, random: seed | 1, next_port: 32768 };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -190,7 +189,8 @@ impl Driver for MemoryDriver {
             self.inbox.extend(queue.waiting.drain(..n).map(|datagram| (socket, datagram)));
         }
         // Level triggered: the waker stays set while anything is left.
-        let left = self.local.iter().any(|l| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
+        let left =
+            self.local.iter().any(|l| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
         if !left {
             self.waker.reset();
         }

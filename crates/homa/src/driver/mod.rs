@@ -35,9 +35,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Empties the batch and keeps its memory.
+    /// Forgets the trains and keeps `bytes` as room for the next ones.
     pub fn clear(&mut self) {
-        self.bytes.clear();
         self.pieces.clear();
         self.trains.clear();
     }

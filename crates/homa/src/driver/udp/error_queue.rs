@@ -27,9 +27,8 @@ pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
     control.attach(&mut header, true);
     // SAFETY: the header points to a name, an empty piece and a control buffer that outlive the call, with
     // their true lengths.
-    let got = unsafe {
-        libc::recvmsg(fd, &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
-    };
+    let got =
+        unsafe { libc::recvmsg(fd, &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if got < 0 {
         return None;
     }
@@ -41,8 +40,7 @@ pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
         // struct sock_extended_err: errno, then origin.
         let errno = u32::from_ne_bytes(*data.first_chunk::<4>()?) as i32;
         let origin = *data.get(4)?;
-        let from_network =
-            origin == libc::SO_EE_ORIGIN_ICMP || origin == libc::SO_EE_ORIGIN_ICMP6;
+        let from_network = origin == libc::SO_EE_ORIGIN_ICMP || origin == libc::SO_EE_ORIGIN_ICMP6;
         (ours && from_network).then_some(errno)
     });
     let to = name.get();

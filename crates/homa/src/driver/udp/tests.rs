@@ -29,11 +29,8 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
     for index in 0..datagrams {
         let start = outbox.bytes.len();
         outbox.bytes.extend_from_slice(&(index as u32).to_be_bytes());
-        let span = Span {
-            message: MessageId(0),
-            offset: (index * payload) as u32,
-            len: payload as u32,
-        };
+        let span =
+            Span { message: MessageId(0), offset: (index * payload) as u32, len: payload as u32 };
         outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
         outbox.pieces.push(Piece::Message(span));
         expected.extend_from_slice(&outbox.bytes[start..]);

@@ -1,0 +1,95 @@
+//! What an engine can be told: limits, pacing, priorities, and the protocol's own parameters.
+
+use std::time::Duration;
+
+use homa_proto::{Rate, ValidConfig};
+
+use crate::PriorityMap;
+use crate::error::OpenError;
+
+/// Parameters of an engine. Start from [`Config::default`] and change fields.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The protocol's parameters. `levels` follows `priority_map` and `seed` is drawn at random when the
+    /// engine opens, unless `seed` below is set. Default: [`homa_proto::Config::for_users`] at 10 Gbit/s.
+    pub protocol: homa_proto::Config,
+    /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
+    pub priority_map: PriorityMap,
+    /// Rate of the link below, for the pacer. `None` (default): ask the kernel what is still queued.
+    /// Set it where the kernel cannot know, as on a tunnel or TAP device.
+    pub link_rate: Option<Rate>,
+    /// Largest IP packet to send, bytes; at least 576. Default 1500.
+    pub mtu: u16,
+    /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
+    /// `net.core.rmem_max`.
+    pub receive_buffer: usize,
+    /// Bytes of outgoing messages held at a time (kept until acknowledged); calls and replies beyond
+    /// are refused. Default 1 GiB.
+    pub send_memory: u64,
+    /// Most peers remembered at a time; idle ones make room. Default 65,536.
+    pub max_peers: u32,
+    /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers from
+    /// the same address and port one after the other must not share a seed.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            protocol: homa_proto::Config::for_users(Rate::gbps(10)),
+            priority_map: PriorityMap::default(),
+            link_rate: None,
+            mtu: 1500,
+            receive_buffer: 4 << 20,
+            send_memory: 1 << 30,
+            max_peers: 65_536,
+            seed: None,
+        }
+    }
+}
+
+impl Config {
+    /// Completes and checks the protocol's part.
+    pub(crate) fn protocol(&self) -> Result<ValidConfig, OpenError> {
+        if self.mtu < 576 {
+            return Err(OpenError::Mtu { mtu: self.mtu });
+        }
+        let mut protocol = self.protocol.clone();
+        protocol.levels = protocol.levels.min(self.priority_map.levels());
+        protocol.seed = self.seed.unwrap_or_else(random);
+        Ok(protocol.validate()?)
+    }
+}
+
+/// A random number from the system's entropy, by way of the keys of the standard hash tables.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Parameters of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallOptions {
+    /// How long the caller will wait. Default 10 s.
+    pub deadline: Duration,
+    /// The request may be executed twice: then a call survives a server that lost its memory.
+    pub idempotent: bool,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(10), idempotent: false }
+    }
+}
+
+impl CallOptions {
+    /// The default options with another deadline.
+    pub fn deadline(deadline: Duration) -> Self {
+        Self { deadline, ..Self::default() }
+    }
+
+    /// Says that the request may be executed twice.
+    pub fn idempotent(self) -> Self {
+        Self { idempotent: true, ..self }
+    }
+}

@@ -1,0 +1,226 @@
+//! An engine driven by the caller's own thread: no other thread, no lock, no hop.
+//!
+//! The shape is that of an event loop: submit calls and replies, [`Engine::poll`], take what is ready.
+//! Submitting only queues; packets leave in `poll`, so that what was submitted together travels together.
+//! Whoever stops polling stops the transport: grants, retransmissions and acknowledgements included.
+//!
+//! ```
+//! use homa::inline::{Completion, Engine, Wait};
+//! use homa::{CallOptions, Config};
+//!
+//! let mut server = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
+//! let mut client = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
+//! server.listen();
+//! client.call(server.local_addr(), "ping", 7, &CallOptions::default())?;
+//! let response = loop {
+//!     client.poll(Wait::No)?;
+//!     server.poll(Wait::No)?;
+//!     while let Some(Completion::Request { id, bytes, .. }) = server.next() {
+//!         server.reply(id, bytes)?;
+//!     }
+//!     if let Some(Completion::Response { cookie: 7, result, .. }) = client.next() {
+//!         break result?;
+//!     }
+//! };
+//! assert_eq!(response, *b"ping");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use homa_proto::RpcHandle;
+
+use super::{Core, Ready};
+use crate::config::{CallOptions, Config};
+use crate::driver::udp::UdpDriver;
+use crate::driver::{Driver, wait};
+use crate::error::{CallError, OpenError, ReplyError};
+use crate::message::Message;
+use crate::metrics::Metrics;
+
+/// A call in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId(RpcHandle);
+
+/// A request to be answered. Forgetting it leaves the client waiting until its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(RpcHandle);
+
+/// How long [`Engine::poll`] may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Return at once: for threads that spin.
+    No,
+    /// Sleep until something is ready, or this long.
+    For(Duration),
+    /// Sleep until something is ready.
+    Forever,
+}
+
+/// What [`Engine::next`] yields.
+#[derive(Debug)]
+pub enum Completion {
+    /// A call ended.
+    Response {
+        /// The call.
+        id: CallId,
+        /// The number given with it.
+        cookie: u64,
+        /// Its response.
+        result: Result<Message, CallError>,
+    },
+    /// A request arrived: answer with [`Engine::reply`] or [`Engine::refuse`].
+    Request {
+        /// The request.
+        id: RequestId,
+        /// The client.
+        from: SocketAddr,
+        /// The local port that it was sent to.
+        port: u16,
+        /// Its bytes.
+        bytes: Message,
+    },
+    /// A client gave up a request before it was answered.
+    Cancelled {
+        /// The request.
+        id: RequestId,
+    },
+}
+
+/// See the module's documentation.
+pub struct Engine {
+    core: Core,
+    handles: Vec<RawFd>,
+}
+
+impl Engine {
+    /// An engine over UDP at a local address (port 0: any).
+    pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::new(at, config.receive_buffer)
+            .map_err(|source| OpenError::Bind { at, source })?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// An engine over any driver, which has at least one local address.
+    pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let handles = driver.handles();
+        Ok(Self { core: Core::new(driver, config)?, handles })
+    }
+
+    /// The first local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.core.driver().local()[0]
+    }
+
+    /// Accepts requests at the first local address.
+    pub fn listen(&mut self) {
+        let port = self.local_addr().port();
+        self.core.listen(port);
+    }
+
+    /// Opens one more local address and accepts requests there.
+    pub fn listen_also(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
+        let bound = self.core.bind(at)?;
+        self.core.listen(bound.port());
+        self.handles = self.core.driver().handles();
+        Ok(bound)
+    }
+
+    /// Refuses new requests at a local port; those in progress go on.
+    pub fn unlisten(&mut self, port: u16) {
+        self.core.unlisten(port);
+    }
+
+    /// Starts a call; its end is reported with the same `cookie`.
+    pub fn call(
+        &mut self,
+        to: SocketAddr,
+        request: impl Into<Vec<u8>>,
+        cookie: u64,
+        options: &CallOptions,
+    ) -> Result<CallId, CallError> {
+        self.core.call(0, to, request.into(), options, cookie).map(CallId)
+    }
+
+    /// Gives up a call: nothing more is heard of it here, and the server is told. False when it had ended.
+    pub fn cancel(&mut self, call: CallId) -> bool {
+        self.core.cancel(call.0)
+    }
+
+    /// Answers a request.
+    pub fn reply(
+        &mut self,
+        request: RequestId,
+        response: impl Into<Vec<u8>>,
+    ) -> Result<(), ReplyError> {
+        self.core.reply(request.0, response.into())
+    }
+
+    /// Gives up a request without an answer.
+    pub fn refuse(&mut self, request: RequestId) -> bool {
+        self.core.cancel(request.0)
+    }
+
+    /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
+    /// [`Self::next`] has something.
+    pub fn poll(&mut self, how_long: Wait) -> io::Result<bool> {
+        self.core.turn();
+        if self.core.has_ready() || how_long == Wait::No {
+            return Ok(self.core.has_ready());
+        }
+        let until = match how_long {
+            Wait::For(time) => Instant::now().checked_add(time),
+            Wait::Forever | Wait::No => None,
+        };
+        while !self.core.has_ready() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let timeout = [self.core.idle(), left].into_iter().flatten().min();
+            if timeout.is_none_or(|timeout| !timeout.is_zero()) {
+                wait(&self.handles, timeout)?;
+            }
+            self.core.turn();
+        }
+        Ok(self.core.has_ready())
+    }
+
+    /// The next thing that is ready.
+    #[allow(clippy::should_implement_trait)] // Not an iterator: it resumes after `poll`.
+    pub fn next(&mut self) -> Option<Completion> {
+        Some(match self.core.next()? {
+            Ready::Response { rpc, cookie, result } => {
+                Completion::Response { id: CallId(rpc), cookie, result }
+            }
+            Ready::Request { rpc, from, port, bytes } => {
+                Completion::Request { id: RequestId(rpc), from, port, bytes }
+            }
+            Ready::Cancelled { rpc } => Completion::Cancelled { id: RequestId(rpc) },
+        })
+    }
+
+    /// Calls and requests in progress, those waiting for an acknowledgement included.
+    pub fn in_progress(&self) -> (usize, usize) {
+        self.core.rpcs()
+    }
+
+    /// File descriptors that become readable when `poll` would find something: for an outer event loop,
+    /// together with [`Self::timeout`].
+    pub fn handles(&self) -> &[RawFd] {
+        &self.handles
+    }
+
+    /// When `poll` wants to be called again even if nothing arrives.
+    pub fn timeout(&mut self) -> Option<Duration> {
+        self.core.idle()
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> Metrics {
+        self.core.metrics()
+    }
+}

@@ -1,0 +1,150 @@
+//! The bytes of messages in progress: ours until acknowledged, theirs while they arrive.
+//!
+//! Memory for an incoming message grows with what arrived, never on its announced length: a peer has to
+//! send a quarter of what it makes us allocate. In-order bytes are copied once and never zeroed.
+
+use homa_proto::{MessageId, Place, Span};
+
+use crate::driver::Gather;
+
+/// Smallest allocation for a message longer than one packet.
+const FIRST_ALLOCATION: usize = 4096;
+/// How much faster than the bytes the memory may grow.
+const GROWTH: usize = 4;
+
+#[derive(Debug, Default)]
+enum Slot {
+    #[default]
+    Free,
+    Outgoing(Vec<u8>),
+    Incoming(Vec<u8>),
+}
+
+/// Bytes by message.
+#[derive(Debug, Default)]
+pub struct Messages {
+    slots: Vec<Slot>,
+    outgoing_bytes: u64,
+}
+
+impl Messages {
+    fn slot(&mut self, id: MessageId) -> &mut Slot {
+        let index = id.0 as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        &mut self.slots[index]
+    }
+
+    /// Keeps the bytes of an outgoing message.
+    pub fn insert(&mut self, id: MessageId, bytes: Vec<u8>) {
+        self.outgoing_bytes += bytes.len() as u64;
+        *self.slot(id) = Slot::Outgoing(bytes);
+    }
+
+    /// Bytes of outgoing messages held.
+    pub fn outgoing_bytes(&self) -> u64 {
+        self.outgoing_bytes
+    }
+
+    /// The bytes of a span of an outgoing message, when they are all there.
+    pub fn get(&self, span: Span) -> Option<&[u8]> {
+        match self.slots.get(span.message.0 as usize) {
+            Some(Slot::Outgoing(bytes)) => {
+                let start = span.offset as usize;
+                bytes.get(start..start + span.len as usize)
+            }
+            _ => None,
+        }
+    }
+
+    /// Copies received bytes to where they belong.
+    pub fn place(&mut self, place: Place, payload: &[u8]) {
+        let slot = self.slot(place.message);
+        if !matches!(slot, Slot::Incoming(_)) {
+            *slot = Slot::Incoming(Vec::new());
+        }
+        let Slot::Incoming(bytes) = slot else { return };
+        let (offset, total) = (place.offset as usize, place.total as usize);
+        let payload = &payload[..payload.len().min(place.len as usize)];
+        let end = offset + payload.len();
+        if end > bytes.capacity() {
+            let target = (GROWTH * end).max(FIRST_ALLOCATION).min(total).max(end);
+            bytes.reserve_exact(target - bytes.len());
+        }
+        if offset > bytes.len() {
+            bytes.resize(offset, 0);
+        }
+        let known = payload.len().min(bytes.len() - offset);
+        bytes[offset..offset + known].copy_from_slice(&payload[..known]);
+        bytes.extend_from_slice(&payload[known..]);
+    }
+
+    /// Hands over a message that arrived whole.
+    pub fn take(&mut self, id: MessageId) -> Vec<u8> {
+        match std::mem::take(self.slot(id)) {
+            Slot::Incoming(bytes) => bytes,
+            other => {
+                *self.slot(id) = other;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Forgets a message.
+    pub fn release(&mut self, id: MessageId) {
+        if let Slot::Outgoing(bytes) = std::mem::take(self.slot(id)) {
+            self.outgoing_bytes -= bytes.len() as u64;
+        }
+    }
+}
+
+impl Gather for Messages {
+    fn bytes(&self, span: Span) -> &[u8] {
+        self.get(span).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: u32, len: u32, total: u32) -> Place {
+        Place { message: MessageId(3), total, offset, len }
+    }
+
+    #[test]
+    fn pieces_in_any_order_become_the_message() {
+        let message: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
+        for stride in [1usize, 7, 33, 69] {
+            let mut messages = Messages::default();
+            // 100 pieces; every stride is coprime to 100.
+            for step in 0..100 {
+                let offset = step * stride % 100 * 1000;
+                let piece = &message[offset..offset + 1000];
+                messages.place(place(offset as u32, 1000, 100_000), piece);
+            }
+            assert!(messages.take(MessageId(3)) == message, "stride {stride}");
+        }
+    }
+
+    #[test]
+    fn an_announced_length_alone_allocates_nothing() {
+        let mut messages = Messages::default();
+        messages.place(place(0, 1400, 16 << 20), &[1; 1400]);
+        let Slot::Incoming(bytes) = &messages.slots[3] else { panic!("not incoming") };
+        assert!(bytes.capacity() <= GROWTH * 1400, "{} bytes", bytes.capacity());
+    }
+
+    #[test]
+    fn outgoing_memory_is_counted_until_released() {
+        let mut messages = Messages::default();
+        messages.insert(MessageId(0), vec![5; 1000]);
+        let span = Span { message: MessageId(0), offset: 999, len: 1 };
+        assert_eq!(messages.get(span), Some(&[5][..]));
+        assert_eq!(messages.get(Span { len: 2, ..span }), None);
+        messages.release(MessageId(0));
+        messages.release(MessageId(0));
+        assert_eq!(messages.outgoing_bytes(), 0);
+    }
+}

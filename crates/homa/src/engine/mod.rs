@@ -1,0 +1,450 @@
+//! The engine: the protocol machine joined to a driver, a clock and the bytes of messages.
+//!
+//! [`Core`] does the work and is the same for both ways of driving it: by the caller's own thread
+//! ([`inline`]) or by whoever happens to wait ([`shared`]). It follows the contract of the protocol:
+//! after every packet, place its bytes, then drain events; before sleeping, ask for the deadline.
+//!
+//! Invariants: whatever a peer sends is counted and ignored or acted upon, never an error of the
+//! application; message bytes live from submission to release.
+
+mod clock;
+pub mod inline;
+mod messages;
+mod pack;
+mod peers;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use homa_proto::wire::datagram;
+use homa_proto::{
+    Delivered, DropReason, Endpoint, Event, MessageKind, Receipt, Request, RpcHandle, Submit, Time,
+};
+
+use crate::config::{CallOptions, Config};
+use crate::driver::{Driver, Received};
+use crate::error::{CallError, OpenError, ReplyError};
+use crate::message::Message;
+use crate::metrics::{EngineCounters, Metrics};
+use crate::pacer::Pacer;
+use clock::Clock;
+use messages::Messages;
+use pack::{Packer, Sources};
+use peers::Peers;
+
+/// Wire bytes sent in one turn before looking for arrivals again.
+const TURN_MAX: u32 = 128 * 1024;
+
+/// Something for the application.
+#[derive(Debug)]
+pub enum Ready {
+    /// A call ended.
+    Response {
+        /// The call.
+        rpc: RpcHandle,
+        /// From the call.
+        cookie: u64,
+        /// Its response.
+        result: Result<Message, CallError>,
+    },
+    /// A request arrived.
+    Request {
+        /// Where to reply.
+        rpc: RpcHandle,
+        /// The client.
+        from: SocketAddr,
+        /// The local port it was sent to.
+        port: u16,
+        /// Its bytes.
+        bytes: Message,
+    },
+    /// A client gave up a request that was not answered.
+    Cancelled {
+        /// The request.
+        rpc: RpcHandle,
+    },
+}
+
+/// An engine without a thread.
+pub struct Core {
+    driver: Box<dyn Driver>,
+    state: State,
+    packer: Packer,
+    pacer: Pacer,
+    clock: Clock,
+    now: Time,
+    /// `now` was read since the last sleep or turn.
+    fresh: bool,
+}
+
+/// What a received packet can touch.
+struct State {
+    endpoint: Endpoint,
+    messages: Messages,
+    peers: Peers,
+    ready: VecDeque<Ready>,
+    /// Bytes in `ready`.
+    waiting: u64,
+    /// What `waiting` was when the protocol's memory limit was set last.
+    limited_at: u64,
+    config: Config,
+    counters: EngineCounters,
+}
+
+impl Core {
+    /// Joins a protocol machine to `driver`.
+    pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let endpoint = Endpoint::new(config.protocol()?);
+        let mut packer = Packer::new(config.priority_map);
+        packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
+        let state = State {
+            endpoint,
+            messages: Messages::default(),
+            peers: Peers::new(config.max_peers, config.mtu),
+            ready: VecDeque::new(),
+            waiting: 0,
+            limited_at: 0,
+            config,
+            counters: EngineCounters::default(),
+        };
+        let pacer = Pacer::new(state.config.link_rate);
+        let clock = Clock::start();
+        Ok(Self { driver, state, packer, pacer, clock, now: Time::ZERO, fresh: false })
+    }
+
+    /// The driver below.
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.driver
+    }
+
+    /// Opens one more local address.
+    pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
+        let bound = self.driver.bind(at).map_err(|source| OpenError::Bind { at, source })?;
+        self.packer.set_ports(self.driver.local().iter().map(SocketAddr::port).collect());
+        Ok(bound)
+    }
+
+    /// Accepts requests at a local port.
+    pub fn listen(&mut self, port: u16) {
+        self.state.endpoint.listen(port);
+    }
+
+    /// Refuses new requests at a local port.
+    pub fn unlisten(&mut self, port: u16) {
+        self.state.endpoint.unlisten(port);
+    }
+
+    /// The time of this batch.
+    fn tick(&mut self) -> Time {
+        if !self.fresh {
+            self.now = self.clock.now().max(self.now);
+            self.fresh = true;
+        }
+        self.now
+    }
+
+    /// Starts a call from the socket numbered `socket`.
+    pub fn call(
+        &mut self,
+        socket: usize,
+        to: SocketAddr,
+        request: Vec<u8>,
+        options: &CallOptions,
+        cookie: u64,
+    ) -> Result<RpcHandle, CallError> {
+        let now = self.tick();
+        let result = self.try_call(now, socket, to, request, options, cookie);
+        if result.is_err() {
+            self.state.counters.calls_refused += 1;
+        }
+        result
+    }
+
+    fn try_call(
+        &mut self,
+        now: Time,
+        socket: usize,
+        to: SocketAddr,
+        request: Vec<u8>,
+        options: &CallOptions,
+        cookie: u64,
+    ) -> Result<RpcHandle, CallError> {
+        let local = self.driver.local()[socket];
+        if !self.driver.reaches(socket, to.ip()) {
+            return Err(CallError::AddressFamily { to, local });
+        }
+        let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
+        let held = self.state.messages.outgoing_bytes();
+        if held + u64::from(length) > self.state.config.send_memory && length > 0 {
+            return Err(CallError::SendMemoryFull { held });
+        }
+        let state = &mut self.state;
+        let max_peers = state.config.max_peers;
+        let peer = state
+            .peers
+            .find(canonical(to), &mut state.endpoint)
+            .ok_or(CallError::TooManyPeers { max: max_peers })?;
+        let submit = Submit::Request(Request {
+            peer,
+            local_port: local.port(),
+            remote_port: to.port(),
+            length,
+            deadline: now + clock::proto(options.deadline),
+            idempotent: options.idempotent,
+            cookie,
+        });
+        let submitted = state
+            .endpoint
+            .submit(now, submit)
+            .map_err(|error| CallError::refused(error, request.len(), max_peers))?;
+        if let Some(message) = submitted.message {
+            state.messages.insert(message, request);
+        }
+        state.drain_events();
+        Ok(submitted.rpc)
+    }
+
+    /// Answers a request.
+    pub fn reply(&mut self, rpc: RpcHandle, response: Vec<u8>) -> Result<(), ReplyError> {
+        let now = self.tick();
+        let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
+        let held = self.state.messages.outgoing_bytes();
+        if held + u64::from(length) > self.state.config.send_memory {
+            return Err(ReplyError::SendMemoryFull { held });
+        }
+        let submitted = self
+            .state
+            .endpoint
+            .submit(now, Submit::Response { rpc, length })
+            .map_err(|error| ReplyError::refused(error, response.len()))?;
+        if let Some(message) = submitted.message {
+            self.state.messages.insert(message, response);
+        }
+        self.state.drain_events();
+        Ok(())
+    }
+
+    /// Gives up a call or a request; false when it ended before.
+    pub fn cancel(&mut self, rpc: RpcHandle) -> bool {
+        let now = self.tick();
+        let result = self.state.endpoint.submit(now, Submit::Cancel { rpc });
+        self.state.drain_events();
+        result.is_ok()
+    }
+
+    /// One turn without waiting: sends what may leave, takes in what arrived, acts on timers, and sends
+    /// what that caused.
+    pub fn turn(&mut self) {
+        self.tick();
+        self.transmit();
+        if self.receive() > 0 {
+            self.transmit();
+        }
+        self.expire();
+        self.fresh = false;
+    }
+
+    /// Sends what may leave now.
+    pub fn transmit(&mut self) {
+        if !self.state.endpoint.has_packet() {
+            return;
+        }
+        let now = self.tick();
+        let mut turn = 0;
+        while turn < TURN_MAX && self.state.endpoint.has_packet() {
+            let room = self.pacer.room(now, || self.driver.queued());
+            if room == 0 {
+                self.state.counters.pacer_waits += 1;
+                return;
+            }
+            let state = &mut self.state;
+            let mut sources = Sources {
+                endpoint: &mut state.endpoint,
+                messages: &state.messages,
+                peers: &state.peers,
+            };
+            let wire = self.packer.pack(now, room, &mut sources);
+            if wire == 0 {
+                break;
+            }
+            self.driver.send(self.packer.outbox(), &state.messages);
+            self.pacer.sent(now, wire, || self.driver.queued());
+            turn += wire;
+        }
+        self.state.drain_events();
+    }
+
+    /// Takes in what arrived; returns the number of trains.
+    fn receive(&mut self) -> usize {
+        let trains = self.driver.receive();
+        for index in 0..trains {
+            let train = self.driver.received(index);
+            let port = self.driver.local()[train.socket].port();
+            self.state.receive(self.now, &train, port);
+        }
+        while let Some(report) = self.driver.unreachable() {
+            if let Some(peer) = self.state.peers.known(report.to) {
+                let port = report.port_only.then_some(report.to.port());
+                self.state.endpoint.unreachable(self.now, peer, port);
+                self.state.drain_events();
+            }
+        }
+        trains
+    }
+
+    fn expire(&mut self) {
+        if self.state.endpoint.deadline().is_some_and(|deadline| deadline <= self.now) {
+            self.state.endpoint.expire(self.now);
+            self.state.drain_events();
+            self.transmit();
+        }
+    }
+
+    /// How long a thread may sleep unless something arrives: zero when there is work now.
+    pub fn idle(&mut self) -> Option<std::time::Duration> {
+        let state = &self.state;
+        let send = match state.endpoint.has_packet() {
+            true => Some(self.pacer.wake().unwrap_or(self.now)),
+            false => None,
+        };
+        let wake = [send, state.endpoint.deadline()].into_iter().flatten().min()?;
+        if wake <= self.now {
+            return Some(std::time::Duration::ZERO);
+        }
+        self.now = self.clock.now().max(self.now);
+        Some(clock::std(wake.since(self.now)))
+    }
+
+    /// The next thing for the application.
+    pub fn next(&mut self) -> Option<Ready> {
+        let ready = self.state.ready.pop_front()?;
+        let bytes = match &ready {
+            Ready::Request { bytes, .. } | Ready::Response { result: Ok(bytes), .. } => bytes.len(),
+            _ => 0,
+        };
+        self.state.waiting -= bytes as u64;
+        self.state.limit_memory(self.now);
+        Some(ready)
+    }
+
+    /// True when [`Self::next`] would yield something.
+    pub fn has_ready(&self) -> bool {
+        !self.state.ready.is_empty()
+    }
+
+    /// RPCs in progress as client and as server.
+    pub fn rpcs(&self) -> (usize, usize) {
+        self.state.endpoint.rpcs()
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> Metrics {
+        let mut engine = self.state.counters;
+        let (peers, evicted) = self.state.peers.count();
+        engine.peers = peers as u64;
+        engine.peers_evicted = evicted;
+        engine.send_memory_bytes = self.state.messages.outgoing_bytes();
+        let (calls, requests) = self.rpcs();
+        engine.calls_in_progress = calls as u64;
+        engine.requests_in_progress = requests as u64;
+        Metrics {
+            protocol: self.state.endpoint.counters().clone(),
+            driver: *self.driver.counters(),
+            engine,
+        }
+    }
+}
+
+impl State {
+    fn receive(&mut self, now: Time, train: &Received<'_>, port: u16) {
+        let level = self.config.priority_map.level(train.tos);
+        let mut peer = None;
+        for bytes in train.bytes.chunks(train.datagram) {
+            let datagram = match datagram::decode(bytes) {
+                Ok(datagram) => datagram,
+                Err(reason) => {
+                    self.endpoint.counters_mut().drop_packet(reason);
+                    continue;
+                }
+            };
+            // Only a well-formed datagram is worth an entry in the table.
+            peer = peer.or_else(|| self.peers.find(train.from, &mut self.endpoint));
+            let Some(peer) = peer else {
+                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
+                continue;
+            };
+            for decoded in datagram.packets(peer, level) {
+                let mut decoded = match decoded {
+                    Ok(decoded) => decoded,
+                    Err(reason) => {
+                        self.endpoint.counters_mut().drop_packet(reason);
+                        continue;
+                    }
+                };
+                // Homa's ports repeat UDP's: what the kernel says counts.
+                decoded.packet.local_port = port;
+                decoded.packet.remote_port = train.from.port();
+                match self.endpoint.receive(now, &decoded.packet) {
+                    Receipt::Place(place) => self.messages.place(place, decoded.payload),
+                    Receipt::Consumed | Receipt::Dropped(_) => {}
+                }
+                self.drain_events();
+            }
+        }
+        self.limit_memory(now);
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.endpoint.event() {
+            match event {
+                Event::Started { .. } | Event::Readable { .. } => {}
+                Event::Delivered(delivered) => self.deliver(&delivered),
+                Event::Failed { rpc, cookie, error } => {
+                    let result = Err(CallError::from(error));
+                    self.ready.push_back(Ready::Response { rpc, cookie, result });
+                }
+                Event::Cancelled { rpc } => self.ready.push_back(Ready::Cancelled { rpc }),
+                Event::Release { message } => self.messages.release(message),
+            }
+        }
+    }
+
+    fn deliver(&mut self, delivered: &Delivered) {
+        let bytes = Message::from(self.messages.take(delivered.message));
+        self.waiting += bytes.len() as u64;
+        let rpc = delivered.rpc;
+        match delivered.kind {
+            MessageKind::Request => {
+                let Some(peer) = self.peers.get(delivered.peer) else { return };
+                let (from, port) = (peer.address, delivered.local_port);
+                self.ready.push_back(Ready::Request { rpc, from, port, bytes });
+            }
+            MessageKind::Response => {
+                let cookie = delivered.cookie;
+                self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
+            }
+            // No wire encoding exists for these.
+            MessageKind::OneWay => {}
+        }
+    }
+
+    /// Messages that the application has not taken yet count against the memory for incoming ones.
+    fn limit_memory(&mut self, now: Time) {
+        let budget = self.config.protocol.memory_budget;
+        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
+            self.limited_at = self.waiting;
+            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
+        }
+    }
+}
+
+/// One form per address: IPv4 as itself, IPv6 without flow label.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => address,
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => std::net::SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
+        },
+    }
+}

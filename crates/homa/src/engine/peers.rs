@@ -1,0 +1,201 @@
+//! Addresses and the numbers that the protocol knows peers by.
+//!
+//! A peer is an IP address and a UDP port: one engine, in its own process. Peers appear when first needed
+//! and are forgotten, longest unused first as far as cheaply known, when the table is full.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use homa_proto::wire::datagram::DATA_OVERHEAD;
+use homa_proto::{Endpoint, PeerId, PeerInfo};
+
+/// IPv4 and UDP headers, bytes.
+const HEADERS_V4: u16 = 20 + 8;
+/// IPv6 and UDP headers, bytes.
+const HEADERS_V6: u16 = 40 + 8;
+/// Entries examined when room is needed.
+const EXAMINED: usize = 64;
+
+/// What is known about a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Bytes in a datagram to it.
+    pub datagram: usize,
+    /// Used since the clock hand last passed.
+    used: bool,
+    open: bool,
+}
+
+/// The table of peers.
+#[derive(Debug)]
+pub struct Peers {
+    by_address: HashMap<SocketAddr, u32>,
+    hosts: HashMap<IpAddr, Host>,
+    peers: Vec<Peer>,
+    free: Vec<u32>,
+    next_host: u32,
+    last: Option<(SocketAddr, u32)>,
+    hand: usize,
+    max: usize,
+    mtu: u16,
+    evicted: u64,
+}
+
+#[derive(Debug)]
+struct Host {
+    number: u32,
+    peers: u32,
+}
+
+impl Peers {
+    /// A table of at most `max` peers behind links of the given MTU.
+    pub fn new(max: u32, mtu: u16) -> Self {
+        Self {
+            by_address: HashMap::new(),
+            hosts: HashMap::new(),
+            peers: Vec::new(),
+            free: Vec::new(),
+            next_host: 0,
+            last: None,
+            hand: 0,
+            max: max.max(1) as usize,
+            mtu,
+            evicted: 0,
+        }
+    }
+
+    /// The peer with a number that the protocol returned.
+    pub fn get(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(id.0 as usize)
+    }
+
+    /// Peers in the table and peers forgotten so far.
+    pub fn count(&self) -> (usize, u64) {
+        (self.by_address.len(), self.evicted)
+    }
+
+    /// The number of a known address.
+    pub fn known(&self, address: SocketAddr) -> Option<PeerId> {
+        self.by_address.get(&address).map(|&index| PeerId(index))
+    }
+
+    /// The number of an address, new if need be; `None` when the table is full of busy peers.
+    pub fn find(&mut self, address: SocketAddr, endpoint: &mut Endpoint) -> Option<PeerId> {
+        if let Some((last, index)) = self.last
+            && last == address
+        {
+            return Some(PeerId(index));
+        }
+        let index = match self.by_address.get(&address) {
+            Some(&index) => index,
+            None => self.open(address, endpoint)?,
+        };
+        self.peers[index as usize].used = true;
+        self.last = Some((address, index));
+        Some(PeerId(index))
+    }
+
+    fn open(&mut self, address: SocketAddr, endpoint: &mut Endpoint) -> Option<u32> {
+        if self.by_address.len() >= self.max {
+            self.evict(endpoint);
+        }
+        if self.by_address.len() >= self.max {
+            return None;
+        }
+        let headers = if address.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
+        let datagram = usize::from(self.mtu - headers);
+        let peer = Peer { address, datagram, used: true, open: true };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.peers[index as usize] = peer;
+                index
+            }
+            None => {
+                self.peers.push(peer);
+                self.peers.len() as u32 - 1
+            }
+        };
+        let next_host = &mut self.next_host;
+        let host = self.hosts.entry(address.ip()).or_insert_with(|| {
+            *next_host = next_host.wrapping_add(1);
+            Host { number: *next_host, peers: 0 }
+        });
+        host.peers += 1;
+        let max_payload = (datagram - DATA_OVERHEAD) as u32;
+        endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
+        self.by_address.insert(address, index);
+        Some(index)
+    }
+
+    /// Forgets some peers without RPCs that were not used since the hand last came by.
+    fn evict(&mut self, endpoint: &mut Endpoint) {
+        // Two looks at every entry at most: the first may only clear its mark.
+        let looks = EXAMINED.max(self.peers.len().min(2 * EXAMINED));
+        for _ in 0..looks {
+            if self.peers.is_empty() {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.peers.len();
+            let peer = &mut self.peers[self.hand];
+            if std::mem::replace(&mut peer.used, false) || !peer.open {
+                continue;
+            }
+            if endpoint.close_peer(PeerId(self.hand as u32)) {
+                peer.open = false;
+                let address = peer.address;
+                self.forget(address, self.hand as u32);
+            }
+        }
+    }
+
+    fn forget(&mut self, address: SocketAddr, index: u32) {
+        self.by_address.remove(&address);
+        self.free.push(index);
+        self.last = None;
+        self.evicted += 1;
+        if let Some(host) = self.hosts.get_mut(&address.ip()) {
+            host.peers -= 1;
+            if host.peers == 0 {
+                self.hosts.remove(&address.ip());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(n: u32) -> SocketAddr {
+        SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1000))
+    }
+
+    #[test]
+    fn a_flood_of_addresses_stays_within_the_table() {
+        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        let mut peers = Peers::new(100, 1500);
+        let mut served = 0;
+        for n in 0..10_000 {
+            served += usize::from(peers.find(address(n), &mut endpoint).is_some());
+        }
+        let (count, evicted) = peers.count();
+        assert!(count <= 100 && peers.peers.len() <= 100, "{count} peers");
+        assert_eq!(served as u64, count as u64 + evicted);
+        assert!(served > 9_000, "idle peers make room: {served}");
+        assert!(peers.hosts.len() <= 100);
+    }
+
+    #[test]
+    fn a_datagram_leaves_room_for_the_headers_of_its_family() {
+        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        let mut peers = Peers::new(100, 1500);
+        let v4 = peers.find(address(1), &mut endpoint).unwrap();
+        let v6 = peers.find("[2001:db8::1]:5".parse().unwrap(), &mut endpoint).unwrap();
+        assert_eq!(peers.get(v4).unwrap().datagram - DATA_OVERHEAD, 1400);
+        assert_eq!(peers.get(v6).unwrap().datagram - DATA_OVERHEAD, 1380);
+    }
+}

@@ -1,0 +1,179 @@
+//! What can go wrong, by who has to act: each message says what to do next.
+
+use std::io;
+use std::net::SocketAddr;
+
+use homa_proto::{ConfigError, RpcError, SubmitError};
+
+/// An engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The local address is not available.
+    #[error("cannot bind {at}: {source}; choose another address, or port 0 for any free port")]
+    Bind {
+        /// The address asked for.
+        at: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A parameter of the protocol is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The MTU is too small to carry the headers.
+    #[error("an MTU of {mtu} bytes leaves no room for payload: set at least 576")]
+    Mtu {
+        /// Bytes asked for.
+        mtu: u16,
+    },
+    /// The system refused a thread or a descriptor.
+    #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
+    Resources(#[source] io::Error),
+}
+
+/// A call that brought no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The request has no bytes.
+    #[error("a message needs at least one byte: send a one-byte request instead of an empty one")]
+    EmptyMessage,
+    /// The request is too long for us or, as far as known, for the server.
+    #[error(
+        "the request has {length} bytes and the limit is {max}: split it or raise `max_message`"
+    )]
+    MessageTooLong {
+        /// Bytes in the request.
+        length: usize,
+        /// The smaller of both sides' limits, bytes.
+        max: u32,
+    },
+    /// Back-pressure: as many calls as configured are in progress.
+    #[error("{max} calls are in progress: wait for some to finish or raise `max_rpcs`")]
+    TooManyCalls {
+        /// The configured limit.
+        max: u32,
+    },
+    /// Back-pressure: outgoing messages hold all the memory they may.
+    #[error(
+        "outgoing messages hold {held} bytes: wait for acknowledgements or raise `send_memory`"
+    )]
+    SendMemoryFull {
+        /// Bytes held.
+        held: u64,
+    },
+    /// Every peer that may be remembered is busy.
+    #[error("{max} peers are in use: wait for calls to finish or raise `max_peers`")]
+    TooManyPeers {
+        /// The configured limit.
+        max: u32,
+    },
+    /// The engine's socket is of the other address family.
+    #[error("{to} cannot be reached from {local}: bind an address of the same family")]
+    AddressFamily {
+        /// The server.
+        to: SocketAddr,
+        /// The engine's address.
+        local: SocketAddr,
+    },
+    /// No response within the call's deadline.
+    #[error("no response before the deadline: retry with a longer one if the call may run twice")]
+    DeadlineExceeded,
+    /// Nothing was heard from the server.
+    #[error("the server cannot be reached: check its address and that it runs")]
+    Unreachable,
+    /// The server's host answered that nothing listens at the port.
+    #[error("nothing listens at the server's port: check the port and that the server runs")]
+    PortUnreachable,
+    /// The server lost its memory of the call, which may or may not have been executed.
+    #[error("the server restarted and may have executed the call: check, or mark it idempotent")]
+    Indeterminate,
+    /// The server said that the request is longer than it accepts.
+    #[error("the server accepts requests of at most {max} bytes: split the request")]
+    RequestTooLong {
+        /// The server's limit in bytes.
+        max: u32,
+    },
+    /// The response is longer than this side accepts.
+    #[error("the response has {length} bytes: raise `max_message` or ask for less")]
+    ResponseTooLong {
+        /// Bytes announced.
+        length: u32,
+    },
+    /// The engine is draining or gone.
+    #[error("the engine is shutting down: use another engine for new calls")]
+    ShuttingDown,
+}
+
+impl From<RpcError> for CallError {
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::DeadlineExceeded => Self::DeadlineExceeded,
+            RpcError::Indeterminate => Self::Indeterminate,
+            RpcError::RequestTooLong { max } => Self::RequestTooLong { max },
+            RpcError::ResponseTooLong { length } => Self::ResponseTooLong { length },
+            RpcError::PortUnreachable => Self::PortUnreachable,
+            // Reasons that later versions may add also mean that no answer will come.
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+impl CallError {
+    /// What a refused submission means to the caller.
+    pub(crate) fn refused(error: SubmitError, length: usize, max_peers: u32) -> Self {
+        match error {
+            SubmitError::EmptyMessage => Self::EmptyMessage,
+            SubmitError::MessageTooLong { max } => Self::MessageTooLong { length, max },
+            SubmitError::TooManyRpcs { max } => Self::TooManyCalls { max },
+            _ => Self::TooManyPeers { max: max_peers },
+        }
+    }
+}
+
+/// A reply that could not be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// The response has no bytes.
+    #[error("a message needs at least one byte: send a one-byte reply instead of an empty one")]
+    EmptyMessage,
+    /// The response is too long for us or, as far as known, for the client.
+    #[error("the reply has {length} bytes and the limit is {max}: split it or raise `max_message`")]
+    MessageTooLong {
+        /// Bytes in the response.
+        length: usize,
+        /// The smaller of both sides' limits, bytes.
+        max: u32,
+    },
+    /// Back-pressure: outgoing messages hold all the memory they may.
+    #[error("outgoing messages hold {held} bytes: shed load or raise `send_memory`")]
+    SendMemoryFull {
+        /// Bytes held.
+        held: u64,
+    },
+    /// The client cancelled or vanished, or the request was answered before.
+    #[error("the client no longer waits for this reply: drop the work")]
+    Gone,
+}
+
+impl ReplyError {
+    /// What a refused submission means to the server.
+    pub(crate) fn refused(error: SubmitError, length: usize) -> Self {
+        match error {
+            SubmitError::EmptyMessage => Self::EmptyMessage,
+            SubmitError::MessageTooLong { max } => Self::MessageTooLong { length, max },
+            _ => Self::Gone,
+        }
+    }
+}
+
+/// Not everything finished before a drain's timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{calls} calls and {requests} requests are unfinished: drain longer or drop the engine")]
+pub struct DrainTimeout {
+    /// Calls of ours without response.
+    pub calls: usize,
+    /// Requests of others without acknowledged reply.
+    pub requests: usize,
+}

@@ -1,0 +1,61 @@
+//! A message as the application sees it.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// The bytes of a message that arrived. Reads as a slice; gives up its memory without copying.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// The bytes, owned.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Message {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Message> for Vec<u8> {
+    fn from(message: Message) -> Self {
+        message.0
+    }
+}
+
+impl<const N: usize> PartialEq<[u8; N]> for Message {
+    fn eq(&self, other: &[u8; N]) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<[u8]> for Message {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.0 == other
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 32;
+        let head = &self.0[..self.0.len().min(SHOWN)];
+        let more = if self.0.len() > SHOWN { "…" } else { "" };
+        write!(f, "Message({} bytes: \"{}{more}\")", self.0.len(), head.escape_ascii())
+    }
+}

@@ -1,0 +1,114 @@
+//! What an engine counted, as a struct and as OpenMetrics text.
+
+use std::fmt::Write;
+
+use homa_proto::Counters;
+
+use crate::driver::DriverCounters;
+
+/// Counters of the engine itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounters {
+    /// Calls refused at submission (back-pressure, limits, addresses).
+    pub calls_refused: u64,
+    /// Times the pacer held back packets because enough were queued below.
+    pub pacer_waits: u64,
+    /// Peers forgotten to make room.
+    pub peers_evicted: u64,
+    /// Peers known now (a gauge).
+    pub peers: u64,
+    /// Bytes of outgoing messages held now (a gauge).
+    pub send_memory_bytes: u64,
+    /// Calls in progress now (a gauge).
+    pub calls_in_progress: u64,
+    /// Requests in progress now, unacknowledged replies included (a gauge).
+    pub requests_in_progress: u64,
+}
+
+/// A snapshot of everything counted since the engine was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// The protocol's counters.
+    pub protocol: Counters,
+    /// The driver's counters.
+    pub driver: DriverCounters,
+    /// The engine's counters and gauges.
+    pub engine: EngineCounters,
+}
+
+impl Metrics {
+    /// Counters by name: `protocol_`, `driver_` and `engine_` followed by the field.
+    pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
+        let protocol = self.protocol.iter().map(|(name, n)| (format!("protocol_{name}"), n));
+        let driver = self.driver.iter().map(|(name, n)| (format!("driver_{name}"), n));
+        let e = &self.engine;
+        let engine = [
+            ("engine_calls_refused", e.calls_refused),
+            ("engine_pacer_waits", e.pacer_waits),
+            ("engine_peers_evicted", e.peers_evicted),
+        ];
+        protocol.chain(driver).chain(engine.map(|(name, n)| (name.to_string(), n)))
+    }
+
+    /// Gauges by name.
+    pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let e = &self.engine;
+        [
+            ("engine_peers", e.peers),
+            ("engine_send_memory_bytes", e.send_memory_bytes),
+            ("engine_calls_in_progress", e.calls_in_progress),
+            ("engine_requests_in_progress", e.requests_in_progress),
+        ]
+        .into_iter()
+    }
+
+    /// The snapshot in the OpenMetrics text format, ready to be served to Prometheus.
+    pub fn to_openmetrics(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in self.counters() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "# TYPE homa_{name} counter\nhoma_{name}_total {value}");
+        }
+        for (name, value) in self.gauges() {
+            let _ = writeln!(text, "# TYPE homa_{name} gauge\nhoma_{name} {value}");
+        }
+        text.push_str("# TYPE homa_protocol_drops counter\n");
+        for (reason, value) in self.protocol.drops() {
+            let reason = snake(&format!("{reason:?}"));
+            let _ = writeln!(text, "homa_protocol_drops_total{{reason=\"{reason}\"}} {value}");
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+}
+
+/// `SeveralWords` as `several_words`.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_every_metric_once_and_ends_as_openmetrics_demands() {
+        let mut metrics = Metrics::default();
+        metrics.protocol.drop_packet(homa_proto::DropReason::UnknownVersion);
+        let text = metrics.to_openmetrics();
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("homa_protocol_drops_total{reason=\"unknown_version\"} 1\n"));
+        let mut types: Vec<_> = text.lines().filter(|l| l.starts_with("# TYPE")).collect();
+        let all = types.len();
+        types.sort_unstable();
+        types.dedup();
+        assert_eq!(types.len(), all);
+    }
+}

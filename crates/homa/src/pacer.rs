@@ -1,0 +1,231 @@
+//! Keeps the queue below us short: at most two full packets (Homa §4).
+//!
+//! Packets that already left cannot be overtaken, so the order of sending is decided as late as possible:
+//! the pacer says how many bytes may be pulled now. Two sources, by configuration:
+//! * *rate*: an estimate of when the link will be idle, from its configured rate;
+//! * *kernel*: what the kernel says is still queued. A question is a system call, so it is asked once per
+//!   two full packets or per batch, whichever is longer. A link that has swallowed every batch by the
+//!   time the question is asked is faster than we are; the batch grows until it pays for itself.
+//!
+//! Sizes are wire bytes: with IP, Ethernet, preamble and gap.
+
+use homa_proto::{Duration, FULL_FRAME, Rate, Time};
+
+/// The limit of Homa §4: two full packets.
+const QUEUE_MAX: u32 = 2 * FULL_FRAME;
+/// Largest batch on a link that is faster than we are.
+const BATCH_MAX: u32 = 96 * 1024;
+/// On a fast link, two packets last no time: what the link sends in this time may be queued as well.
+const QUANTUM: Duration = Duration::micros(8);
+/// The kernel charges buffers, not payload: a full packet counts as this much.
+const PACKET_BUFFER: u32 = 2304;
+/// Between questions, when nothing is known about the rate yet.
+const FIRST_RETRY: Duration = Duration::micros(100);
+/// Bounds of the time between questions.
+const RETRY_MIN: Duration = Duration::micros(5);
+const RETRY_MAX: Duration = Duration::millis(1);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Pacer {
+    source: Source,
+    wake: Option<Time>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Rate { rate: Rate, idle_at: Time },
+    Kernel(Kernel),
+}
+
+#[derive(Debug)]
+struct Kernel {
+    /// Sent since the last answer.
+    unchecked: u32,
+    /// What may be sent at once when nothing is queued.
+    batch: u32,
+    /// The last answer that was not 0.
+    backlog: Option<(Time, u32)>,
+    /// Time between questions while blocked.
+    retry: Duration,
+}
+
+impl Pacer {
+    /// A pacer for a link of the given rate, or one that asks the kernel.
+    pub fn new(rate: Option<Rate>) -> Self {
+        let source = match rate {
+            Some(rate) => Source::Rate { rate, idle_at: Time::ZERO },
+            None => Source::Kernel(Kernel {
+                unchecked: 0,
+                batch: QUEUE_MAX,
+                backlog: None,
+                retry: FIRST_RETRY,
+            }),
+        };
+        Self { source, wake: None }
+    }
+
+    /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` asks the kernel.
+    pub fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
+        if self.wake.is_some_and(|wake| now < wake) {
+            return 0;
+        }
+        let (room, retry) = match &mut self.source {
+            Source::Rate { rate, idle_at } => {
+                let limit = u64::from(QUEUE_MAX).max(rate.bytes_in(QUANTUM));
+                let backlog = rate.bytes_in(idle_at.since(now));
+                let room = limit.saturating_sub(backlog) as u32;
+                let until = rate.time_for(u64::from(FULL_FRAME));
+                (room, until.max(Duration(1)))
+            }
+            Source::Kernel(kernel) => (kernel.room(now, queued), kernel.retry),
+        };
+        // Two packets are outstanding at most when there is room for one more.
+        if room >= FULL_FRAME {
+            self.wake = None;
+            return room;
+        }
+        self.wake = Some(match &self.source {
+            Source::Rate { rate, idle_at } => {
+                let limit = u64::from(QUEUE_MAX).max(rate.bytes_in(QUANTUM));
+                let ahead = rate.time_for(limit - u64::from(FULL_FRAME));
+                Time(idle_at.0.saturating_sub(ahead.0)).max(now + Duration(1))
+            }
+            Source::Kernel(_) => now + retry,
+        });
+        0
+    }
+
+    /// Notes what was handed down.
+    pub fn sent(&mut self, now: Time, bytes: u32, queued: impl FnOnce() -> Option<u32>) {
+        match &mut self.source {
+            Source::Rate { rate, idle_at } => {
+                *idle_at = (*idle_at).max(now) + rate.time_for(u64::from(bytes));
+            }
+            Source::Kernel(kernel) => kernel.sent(now, bytes, queued),
+        }
+    }
+
+    /// When there will be room again; `None` when there is room now.
+    pub fn wake(&self) -> Option<Time> {
+        self.wake
+    }
+}
+
+impl Kernel {
+    fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
+        if self.backlog.is_some() || self.unchecked >= QUEUE_MAX {
+            self.ask(now, queued);
+        }
+        match self.backlog {
+            None => self.batch,
+            Some((_, queued)) => {
+                let packets = queued.div_ceil(PACKET_BUFFER);
+                QUEUE_MAX.saturating_sub(packets.saturating_mul(FULL_FRAME))
+            }
+        }
+    }
+
+    fn sent(&mut self, now: Time, bytes: u32, queued: impl FnOnce() -> Option<u32>) {
+        self.unchecked = self.unchecked.saturating_add(bytes);
+        if bytes >= QUEUE_MAX - FULL_FRAME {
+            self.ask(now, queued);
+            // All of it left while we were sending it: more may go at once.
+            if self.backlog.is_none() && bytes >= self.batch / 2 {
+                self.batch = (2 * self.batch).min(BATCH_MAX);
+            }
+        }
+    }
+
+    /// Asks, and learns from two answers in a row how fast the queue drains.
+    fn ask(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) {
+        self.unchecked = 0;
+        match queued().unwrap_or(0) {
+            0 => {
+                self.backlog = None;
+                self.retry = FIRST_RETRY;
+            }
+            queued => {
+                if let Some((then, before)) = self.backlog
+                    && before > queued
+                    && now > then
+                {
+                    let per_packet = u64::from(PACKET_BUFFER) * now.since(then).0;
+                    let drained = Duration(per_packet / u64::from(before - queued));
+                    self.retry = Duration(drained.0.clamp(RETRY_MIN.0, RETRY_MAX.0));
+                }
+                self.backlog = Some((now, queued));
+                self.batch = QUEUE_MAX;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_link_never_has_more_than_two_full_packets_queued() {
+        let rate = Rate::mbps(100);
+        let mut pacer = Pacer::new(Some(rate));
+        let (mut now, mut idle_at, mut sent) = (Time::ZERO, Time::ZERO, 0u64);
+        while now < Time(100_000_000) {
+            let mut room = pacer.room(now, || None);
+            while room >= FULL_FRAME {
+                pacer.sent(now, FULL_FRAME, || None);
+                idle_at = idle_at.max(now) + rate.time_for(u64::from(FULL_FRAME));
+                assert!(rate.bytes_in(idle_at.since(now)) <= u64::from(QUEUE_MAX));
+                room -= FULL_FRAME;
+                sent += u64::from(FULL_FRAME);
+            }
+            pacer.room(now, || None);
+            now = pacer.wake().expect("the queue is full now");
+        }
+        let possible = rate.bytes_in(Duration::millis(100));
+        assert!(sent > possible * 99 / 100, "the link was kept busy: {sent} of {possible} bytes");
+    }
+
+    #[test]
+    fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
+        let mut pacer = Pacer::new(None);
+        let (mut asked, mut sent) = (0, 0);
+        for i in 0..100 {
+            let now = Time(i * 1000);
+            let room = pacer.room(now, || panic!("an idle link was asked about before sending"));
+            pacer.sent(now, room, || {
+                asked += 1;
+                Some(0)
+            });
+            sent += room;
+        }
+        assert_eq!(asked, 100);
+        assert!(sent > 90 * BATCH_MAX, "batches grew: {sent}");
+    }
+
+    #[test]
+    fn what_the_kernel_still_holds_stops_the_pulling_until_it_left() {
+        let mut pacer = Pacer::new(None);
+        assert_eq!(pacer.room(Time(0), || None), QUEUE_MAX);
+        pacer.sent(Time(0), QUEUE_MAX, || Some(2 * PACKET_BUFFER));
+        assert_eq!(pacer.room(Time(1), || Some(2 * PACKET_BUFFER)), 0);
+        let wake = pacer.wake().unwrap();
+        assert_eq!(pacer.room(Time(wake.0 - 1), || panic!("asked too early")), 0);
+        assert_eq!(pacer.room(wake, || Some(PACKET_BUFFER)), FULL_FRAME);
+        assert_eq!(pacer.room(wake, || Some(0)), QUEUE_MAX);
+    }
+
+    #[test]
+    fn many_small_sends_are_asked_about_once_per_two_full_packets() {
+        let mut pacer = Pacer::new(None);
+        let mut asked = 0;
+        for i in 0..1000 {
+            pacer.room(Time(i), || {
+                asked += 1;
+                Some(0)
+            });
+            pacer.sent(Time(i), 240, || panic!("a small send is not asked about"));
+        }
+        assert_eq!(asked, 1000 * 240 / 3120, "3120 is the first multiple above two full packets");
+    }
+}
