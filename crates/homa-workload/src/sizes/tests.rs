@@ -105,6 +105,10 @@ fn truncation_keeps_the_messages_and_cuts_their_bytes() {
     assert_eq!(cut.share_of_messages(999_999), d.share_of_messages(999_999));
     let expected = d.mean_of(|b| f64::from(b.min(1_000_000)));
     near(cut.mean_bytes(), expected, 1e-6);
+    // A cap that is a size of the table gives that size one step, not two.
+    let at_row = d.truncated(d.steps()[100].bytes);
+    assert_eq!(at_row.steps().len(), 101);
+    assert_eq!(at_row.quantile(1.0), d.steps()[100].bytes);
     assert_eq!(d.truncated(u32::MAX), d);
     assert_eq!(sizes("1000").truncated(0), SizeDistribution::constant(1).unwrap());
 }
