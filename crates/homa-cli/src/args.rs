@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::bench;
+use crate::commands::{bench, doctor, workloads};
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
 ///
@@ -21,6 +21,10 @@ pub struct Cli {
 pub enum Command {
     /// Compare Homa with kernel TCP: a rack on this machine, the same RPCs over each, p50 and p99.
     Bench(Box<bench::Args>),
+    /// List the message-size workloads W1-W5 with their key figures.
+    Workloads(workloads::Args),
+    /// Report what this machine and its loopback path can do, what follows, and the remedy.
+    Doctor(doctor::Args),
 }
 
 /// Whether `word` names a subcommand: for the hint after a usage error.

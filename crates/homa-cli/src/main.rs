@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod cores;
 mod failure;
 mod micro;
 mod output;
@@ -43,7 +44,9 @@ fn explain_usage(error: &clap::Error) -> ExitCode {
         _ => {
             let command = std::env::args().nth(1).filter(|a| args::is_command(a));
             let command = command.map(|c| format!(" {c}")).unwrap_or_default();
-            eprintln!("hint: `homa{command} --help` lists what is accepted, with units and defaults");
+            eprintln!(
+                "hint: `homa{command} --help` lists what is accepted, with units and defaults"
+            );
             ExitCode::from(2)
         }
     }

@@ -77,7 +77,13 @@ pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
                 .map(|(index, stream)| {
                     // Each connection starts elsewhere in the sizes, so they do not move in step.
                     let first = index * load.sizes.len() / load.peers;
-                    tokio::spawn(ask(stream, load.outstanding, Arc::clone(&load.sizes), first, window))
+                    tokio::spawn(ask(
+                        stream,
+                        load.outstanding,
+                        Arc::clone(&load.sizes),
+                        first,
+                        window,
+                    ))
                 })
                 .collect();
             let mut completed = 0;

@@ -1,0 +1,186 @@
+//! Probes of the machine: cores, clock, timers, wake-ups, namespaces.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use homa_testbed::VethPair;
+use nix::sys::prctl::{get_timerslack, set_timerslack};
+
+use crate::cores;
+
+use super::{Check, Status, setting};
+
+/// Cores that this process may use.
+pub fn cores() -> Check {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let found = format!("{cores} for this process");
+    match cores {
+        1 => Check::new(
+            "cores",
+            Status::Limited,
+            found,
+            "client and server share a core: `bench` runs, its latencies mean little",
+        )
+        .remedy("use a machine, or a container limit, with two cores or more"),
+        _ => Check::new(
+            "cores",
+            Status::Ok,
+            found,
+            "`bench` has a core for each side; its rack of 5 hosts fits two cores at 100 Mbit/s",
+        ),
+    }
+}
+
+/// The clock behind every time stamp.
+pub fn clock() -> Check {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = setting(path).unwrap_or_else(|| "unknown".into());
+    let calls = 20_000u32;
+    let start = Instant::now();
+    for _ in 0..calls {
+        std::hint::black_box(Instant::now());
+    }
+    let each = start.elapsed().as_nanos() / u128::from(calls);
+    let found = format!("{source}, {each} ns per reading");
+    match each {
+        0..200 => Check::new("clock", Status::Ok, found, "reading the time costs next to nothing"),
+        _ => Check::new(
+            "clock",
+            Status::Limited,
+            found,
+            "reading the time is a system call: small RPCs get slower",
+        )
+        .remedy("boot with clocksource=tsc where the machine's TSC is reliable"),
+    }
+}
+
+/// How late a sleep of 50 us ends.
+pub fn timers() -> Check {
+    let slack = get_timerslack().unwrap_or(50_000);
+    let usual = overshoot();
+    let _ = set_timerslack(1);
+    let tight = overshoot();
+    let _ = set_timerslack(slack.unsigned_abs().into());
+    let found = format!(
+        "sleeps end {:.0} us late (median), {:.0} us with the timer slack of 1 ns that Homa sets",
+        usual.as_nanos() as f64 / 1e3,
+        tight.as_nanos() as f64 / 1e3
+    );
+    let consequence = "a paced packet waits that long more when its thread sleeps before it";
+    match tight.as_micros() {
+        0..100 => Check::new("timers", Status::Ok, found, consequence),
+        _ => Check::new("timers", Status::Limited, found, consequence)
+            .remedy("use an inline engine that polls, or a kernel with high-resolution timers"),
+    }
+}
+
+/// The median excess over a sleep of 50 us.
+fn overshoot() -> Duration {
+    let wanted = Duration::from_micros(50);
+    let mut late: Vec<Duration> = (0..200)
+        .map(|_| {
+            let start = Instant::now();
+            std::thread::sleep(wanted);
+            start.elapsed().saturating_sub(wanted)
+        })
+        .collect();
+    late.sort_unstable();
+    late[late.len() / 2]
+}
+
+/// How long a thread that sleeps in the kernel needs to be woken from another core.
+pub fn wake_up() -> Check {
+    let us = match wake_up_time() {
+        Ok(median) => median.as_nanos() as f64 / 1e3,
+        Err(error) => {
+            return Check::new("wake-up", Status::Limited, error.to_string(), "not measured")
+                .remedy("allow Unix sockets and threads in the sandbox");
+        }
+    };
+    let found = format!("{us:.0} us from a thread to one that sleeps on another core (median)");
+    let consequence = "a blocking call pays this at the server and again at the client";
+    match us {
+        0.0..25.0 => Check::new("wake-up", Status::Ok, found, consequence),
+        _ => Check::new("wake-up", Status::Limited, found, consequence).remedy(
+            "idle cores are slow to return: use an inline engine that polls, or boot with \
+             idle=poll (bare metal: limit C-states)",
+        ),
+    }
+}
+
+/// Half the median time of an echo between two threads that block.
+fn wake_up_time() -> io::Result<Duration> {
+    let [own, other] = cores::two();
+    let (mut here, mut there) = UnixStream::pair()?;
+    let echo = std::thread::spawn(move || -> io::Result<()> {
+        cores::stay_on(other)?;
+        let mut byte = [0];
+        while there.read(&mut byte)? > 0 {
+            there.write_all(&byte)?;
+        }
+        Ok(())
+    });
+    let asking = std::thread::spawn(move || -> io::Result<Vec<Duration>> {
+        cores::stay_on(own)?;
+        let mut times = Vec::new();
+        for _ in 0..500 {
+            let start = Instant::now();
+            here.write_all(&[1])?;
+            here.read_exact(&mut [0])?;
+            times.push(start.elapsed() / 2);
+        }
+        Ok(times)
+    });
+    let died = || io::Error::other("a thread died");
+    let mut times = asking.join().map_err(|_| died())??;
+    echo.join().map_err(|_| died())??;
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// Networks of one's own, which `bench` builds its rack in. Moves the process into one.
+pub fn namespaces() -> Vec<Check> {
+    let name = "namespaces";
+    let inside = match homa_testbed::isolate() {
+        Ok(inside) => inside,
+        Err(error) => {
+            let consequence =
+                "`bench` runs Homa alone over its in-memory network, without TCP beside it";
+            return vec![
+                Check::new(name, Status::Missing, "refused by the kernel", consequence)
+                    .remedy(error.to_string()),
+            ];
+        }
+    };
+    let found = match inside.by_user_namespace() {
+        true => "granted to an ordinary user",
+        false => "granted to root",
+    };
+    let consequence = "`bench` can build hosts with real kernel TCP inside this machine";
+    let mut checks = vec![Check::new(name, Status::Ok, found, consequence)];
+    checks.push(match VethPair::new(&inside) {
+        Ok(_) => Check::new("veth", Status::Ok, "made a pair", "`bench --micro` can run"),
+        Err(error) => Check::new("veth", Status::Missing, "no pair", "`bench --micro` cannot run")
+            .remedy(error.to_string()),
+    });
+    checks.push(tun());
+    checks
+}
+
+/// The device through which our software switch sees the hosts' frames.
+fn tun() -> Check {
+    let path = "/dev/net/tun";
+    match std::fs::OpenOptions::new().read(true).write(true).open(path) {
+        Ok(_) => {
+            Check::new("tun", Status::Ok, path, "the rack's switch can exchange frames with hosts")
+        }
+        Err(error) => Check::new(
+            "tun",
+            Status::Missing,
+            format!("{path}: {error}"),
+            "the rack of `bench` cannot be built; Homa runs alone over its in-memory network",
+        )
+        .remedy("modprobe tun; in a container add --device /dev/net/tun"),
+    }
+}

@@ -1,0 +1,121 @@
+//! `homa doctor`: what this machine and its loopback path can do, what follows, and the remedy.
+//!
+//! Everything is tried, nothing is guessed from version numbers. Invariant: nothing outside this process
+//! changes; namespaces and sockets made here end with it. Left out: the path to another machine
+//! (`homa ping` times it).
+
+mod machine;
+mod sockets;
+
+use serde::Serialize;
+
+use crate::failure::{Outcome, Verdict};
+use crate::output::{Align, Format, Table, json, line};
+
+/// Arguments of `homa doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// As good as Homa can use.
+    Ok,
+    /// Works, with a disadvantage.
+    Limited,
+    /// Not there; something else is done instead.
+    Missing,
+    /// Not there and nothing works without it.
+    Fatal,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Limited => "limited",
+            Self::Missing => "missing",
+            Self::Fatal => "FATAL",
+        }
+    }
+}
+
+/// One probe's result.
+#[derive(Clone, Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    status: Status,
+    /// What was found, with units.
+    found: String,
+    /// What follows for Homa.
+    consequence: String,
+    /// What to change; absent when there is nothing to gain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn new(
+        name: &'static str,
+        status: Status,
+        found: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self { name, status, found: found.into(), consequence: consequence.into(), remedy: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    checks: Vec<Check>,
+}
+
+/// Runs the command; the verdict fails only when Homa cannot run here at all.
+pub fn run(args: &Args) -> Outcome {
+    let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
+    checks.extend(sockets::all());
+    // Last: it moves the process into a network of its own, where the path is another.
+    checks.extend(machine::namespaces());
+    checks.push(machine::wake_up());
+    let report = Report { checks };
+    match args.format {
+        Format::Json => json(&report)?,
+        Format::Table => print(&report),
+    }
+    match report.checks.iter().any(|check| check.status == Status::Fatal) {
+        true => Ok(Verdict::CheckFailed),
+        false => Ok(Verdict::Passed),
+    }
+}
+
+fn print(report: &Report) {
+    let table = Table::new(&[
+        ("check", Align::Left, 20),
+        ("status", Align::Left, 8),
+        ("found", Align::Left, 1),
+    ]);
+    line(table.head());
+    for check in &report.checks {
+        let cells = [check.name.into(), check.status.word().into(), check.found.clone()];
+        line(table.row(&cells));
+        line(table.row(&[String::new(), String::new(), format!("=> {}", check.consequence)]));
+        if let Some(remedy) = &check.remedy {
+            line(table.row(&[String::new(), String::new(), format!("remedy: {remedy}")]));
+        }
+    }
+}
+
+/// A setting of the kernel as it stands in /proc or /sys.
+fn setting(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+}
