@@ -41,6 +41,9 @@ pub struct Config {
     pub measure_rtt_bytes: bool,
     /// Most RTTbytes may become, and the cap advertised to senders, bytes.
     pub rtt_bytes_max: u32,
+    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): all senders'
+    /// unscheduled bytes together should fit, so each is told its share.
+    pub receive_buffer: u32,
     /// How many bytes of a message go unscheduled.
     pub unscheduled: UnscheduledLimit,
     /// How far grants run ahead of data (Homa §3.3).
@@ -236,6 +239,7 @@ impl Config {
             window: GrantWindow::Shared { max_incoming: 400_000 },
             overcommitment: Overcommitment::Fixed(8),
             one_message_per_sender: false,
+            fifo_increment: 50_000,
             priorities: PriorityAllocation::Fixed {
                 cutoffs: [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200],
             },
@@ -269,12 +273,13 @@ impl Config {
             rtt_bytes: 10_000,
             measure_rtt_bytes: true,
             rtt_bytes_max: 60_000,
+            receive_buffer: 4 << 20,
             unscheduled: UnscheduledLimit::RttBytes,
             window: GrantWindow::RttBytesShared { max_incoming: 400_000 },
             overcommitment: Overcommitment::ScheduledLevels,
             one_message_per_sender: true,
             fifo_permille: 50,
-            fifo_increment: 50_000,
+            fifo_increment: 10_000,
             levels: 8,
             priorities: PriorityAllocation::Measured,
             loss: LossConfig {

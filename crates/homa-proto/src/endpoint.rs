@@ -1,90 +1,311 @@
 //! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives here.
 
-use crate::config::ValidConfig;
+use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
-use crate::event::{Event, Receipt, Submit, SubmitError, Submitted};
-use crate::packet::{Packet, PeerId};
+use crate::coverage::{Coverage, Input};
+use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
+use crate::grant::IncomingTotals;
+use crate::overcommitment::Scheduler;
+use crate::packet::{Body, Packet, PeerId};
+use crate::peer::Peer;
+use crate::priority::Levels;
+use crate::rpc::Rpc;
+use crate::rpc::id::RpcIds;
+use crate::sender::Sender;
+use crate::table::{IdMap, Keyed, Ref, SplitMix, Table};
+use crate::timer::Wheel;
 use crate::units::Time;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 /// What the environment knows about a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
     /// Peers on one host share this number (overcommitment counts sender hosts, Homa §3.5).
     pub host: u32,
-    /// Message bytes that fit in one DATA packet to this peer.
+    /// Message bytes that fit in one DATA packet to this peer, at least 1.
     pub max_payload: u32,
 }
 
+/// A control packet that waits for the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    /// The latest grant of a message, read when it leaves.
+    Grant(Ref),
+    Packet(Packet),
+}
+
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
+#[derive(Debug)]
 pub struct Endpoint {
-    config: ValidConfig,
-    counters: Counters,
+    pub(crate) config: ValidConfig,
+    pub(crate) counters: Counters,
+    pub(crate) coverage: Coverage,
+    pub(crate) ids: RpcIds,
+    pub(crate) rpcs: Table<Rpc>,
+    pub(crate) client_rpcs: IdMap<u64>,
+    pub(crate) server_rpcs: IdMap<(u32, u64)>,
+    pub(crate) peers: Vec<Option<Peer>>,
+    open_peers: u32,
+    pub(crate) listening: BTreeSet<u16>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) control: VecDeque<Control>,
+    pub(crate) sender: Sender,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) incoming: IncomingTotals,
+    pub(crate) levels: Levels,
+    pub(crate) timers: Wheel,
+    pub(crate) last_local_port: u16,
+    due: Vec<(u64, Ref)>,
+    /// Since when nothing that peers did was forgotten.
+    remembers_since: Option<Time>,
 }
 
 impl Endpoint {
     /// An endpoint without peers.
     pub fn new(config: ValidConfig) -> Self {
-        Self { config, counters: Counters::default() }
+        let mut random = SplitMix(config.seed);
+        let hash = Keyed::new(random.next() | 1);
+        let levels = Levels::new(&config);
+        let incoming = IncomingTotals::new(config.memory_budget);
+        let mut endpoint = Self {
+            counters: Counters::default(),
+            coverage: Coverage::default(),
+            ids: RpcIds::new(random.next()),
+            rpcs: Table::new(),
+            client_rpcs: IdMap::with_hasher(hash),
+            server_rpcs: IdMap::with_hasher(hash),
+            peers: Vec::new(),
+            open_peers: 0,
+            listening: BTreeSet::new(),
+            events: VecDeque::new(),
+            control: VecDeque::new(),
+            sender: Sender::default(),
+            scheduler: Scheduler::new(1, config.one_message_per_sender),
+            incoming,
+            levels,
+            timers: Wheel::new(),
+            last_local_port: 0,
+            due: Vec::new(),
+            remembers_since: None,
+            config,
+        };
+        endpoint.scheduler.set_degree(endpoint.degree());
+        endpoint
     }
 
-    /// Introduces a peer before its number appears in any other call.
-    pub fn open_peer(&mut self, _peer: PeerId, _info: PeerInfo) {}
-
-    /// Forgets a peer; false while RPCs with it are in progress.
-    pub fn close_peer(&mut self, _peer: PeerId) -> bool {
-        true
+    /// Introduces a peer before its number appears in any other call. The environment numbers peers
+    /// densely and may reuse the number of a closed one.
+    pub fn open_peer(&mut self, peer: PeerId, info: PeerInfo) {
+        let index = peer.0 as usize;
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        if self.peers[index].is_none() {
+            self.open_peers += 1;
+            let since = self.remembers_since.unwrap_or(Time::MAX);
+            let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
+            self.peers[index] = Some(Peer::new(&self.config, info, since));
+        }
     }
 
-    /// Accepts requests addressed to a Homa port.
-    pub fn listen(&mut self, _port: u16) {}
+    /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten too,
+    /// which later answers to it will admit.
+    pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
+        let Some(slot) = self.peers.get_mut(peer.0 as usize) else { return true };
+        match slot {
+            Some(p) if p.rpcs > 0 => false,
+            Some(p) => {
+                if !p.executed.is_empty() {
+                    self.remembers_since = Some(now);
+                }
+                *slot = None;
+                self.open_peers -= 1;
+                self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Accepts requests addressed to a Homa port (not 0).
+    pub fn listen(&mut self, port: u16) {
+        self.listening.insert(port);
+    }
 
     /// Refuses new requests to a Homa port; those in progress go on.
-    pub fn unlisten(&mut self, _port: u16) {}
+    pub fn unlisten(&mut self, port: u16) {
+        self.listening.remove(&port);
+    }
 
     /// Application in: see [`Submit`].
-    pub fn submit(&mut self, _now: Time, _what: Submit) -> Result<Submitted, SubmitError> {
-        Err(SubmitError::UnknownPeer)
+    pub fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
+        self.begin(now);
+        match what {
+            Submit::Request(request) => self.submit_request(now, &request),
+            Submit::Response { rpc, length } => {
+                self.cover(Some(rpc.into()), Input::Response);
+                self.submit_response(now, rpc.into(), length)
+            }
+            Submit::OneWay { peer, length, cookie } => {
+                self.submit_one_way(now, peer, length, cookie)
+            }
+            Submit::Cancel { rpc } => {
+                self.cover(Some(rpc.into()), Input::Cancel);
+                self.cancel(rpc.into())
+            }
+        }
     }
 
     /// Network in. After [`Receipt::Place`], copy the bytes before draining events.
-    pub fn receive(&mut self, _now: Time, _packet: &Packet) -> Receipt {
-        Receipt::Consumed
+    pub fn receive(&mut self, now: Time, packet: &Packet) -> Receipt {
+        self.begin(now);
+        let Some(peer) = self.peer_mut(packet.peer) else {
+            return self.dropped(DropReason::UnknownPeer);
+        };
+        peer.resend_until = Time::ZERO;
+        let handled = match &packet.body {
+            Body::Data(data) => {
+                self.cover(self.find(packet), Input::Data);
+                return match self.on_data(now, packet, data) {
+                    Ok(place) => Receipt::Place(place),
+                    Err(reason) => self.dropped(reason),
+                };
+            }
+            _ => self.on_control(now, packet),
+        };
+        match handled {
+            Ok(()) => Receipt::Consumed,
+            Err(reason) => self.dropped(reason),
+        }
     }
 
-    /// Clock in: acts on everything due at `now`. Idempotent; stale wake-ups are legal.
-    pub fn expire(&mut self, _now: Time) {}
+    fn on_control(&mut self, now: Time, packet: &Packet) -> Result<(), DropReason> {
+        self.levels.record_control();
+        let who = self.find(packet);
+        self.cover(who, Input::of(&packet.body));
+        let known = || who.ok_or_else(|| self.unknown_or_foreign(packet));
+        match packet.body {
+            Body::Data(_) | Body::Freeze => {}
+            Body::Grant { offset, priority } => {
+                let who = known()?;
+                if !self.on_grant(now, who, offset, priority) {
+                    return Err(DropReason::WrongState);
+                }
+            }
+            Body::Resend { offset, length, priority } => match who {
+                Some(who) => self.on_resend(now, who, (offset, length), priority),
+                None => self.on_resend_unknown(now, packet),
+            },
+            Body::RpcUnknown { remembered } => {
+                let who = known()?;
+                self.counters.unknowns_received += 1;
+                if packet.id.from_server() {
+                    self.on_unknown_at_client(now, who, remembered);
+                } else {
+                    self.end_server_rpc(who);
+                }
+            }
+            Body::Busy => {
+                let who = known()?;
+                self.on_busy(now, who);
+            }
+            Body::Cutoffs { cutoffs, version, limits } => {
+                self.on_cutoffs(packet.peer, cutoffs, version, limits);
+            }
+            Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),
+            Body::NeedAck => return Err(DropReason::WrongState),
+            Body::Ack(acks) if !packet.id.from_server() => {
+                self.on_ack(packet.peer, packet.id, &acks);
+            }
+            Body::Ack(_) => return Err(DropReason::WrongState),
+        }
+        Ok(())
+    }
+
+    /// Clock in: acts on everything due at `now`. Idempotent; stale wake-ups are legal. Call it once when the
+    /// endpoint is made, too: from its first input on it vouches for what was executed.
+    pub fn expire(&mut self, now: Time) {
+        self.begin(now);
+        let mut due = core::mem::take(&mut self.due);
+        while self.timers.fire(now, &mut due) {
+            for &(tick, who) in &due {
+                if self.rpcs.get(who).is_some_and(|r| r.tick == tick) {
+                    self.cover(Some(who), Input::Timer);
+                    self.check(now, who);
+                }
+            }
+        }
+        self.due = due;
+    }
 
     /// Clock out: when to call `expire` next.
     pub fn deadline(&self) -> Option<Time> {
-        None
+        self.timers.deadline()
     }
 
     /// Network out: the next packet, chosen now. Call when the link can take one; `None` when nothing
-    /// may be sent.
-    pub fn transmit(&mut self, _now: Time) -> Option<Packet> {
-        None
+    /// may be sent. Control packets go first (Homa §3.2).
+    pub fn transmit(&mut self, now: Time) -> Option<Packet> {
+        while let Some(control) = self.control.pop_front() {
+            match control {
+                Control::Packet(packet) => return Some(packet),
+                Control::Grant(who) => {
+                    if let Some(packet) = self.grant_packet(now, who) {
+                        return Some(packet);
+                    }
+                }
+            }
+        }
+        self.next_data(now)
     }
 
-    /// True when `transmit` would yield a packet.
+    /// False when `transmit` would yield nothing (true may still mean nothing: a message just ended).
     pub fn has_packet(&self) -> bool {
-        false
+        !self.control.is_empty() || self.sender.has_packet()
     }
 
     /// Application out: the next event.
     pub fn event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 
     /// Environment in: bytes of incoming messages (received or granted, not delivered) that may be held.
     /// Lowering it withholds grants and drops unscheduled data, to be asked for again later.
-    pub fn limit_memory(&mut self, _now: Time, _bytes: u64) {}
+    pub fn limit_memory(&mut self, now: Time, bytes: u64) {
+        self.begin(now);
+        self.set_memory_budget(bytes);
+    }
 
     /// Environment in: the network says the peer (or only its `port`) cannot be reached (ICMP).
-    pub fn unreachable(&mut self, _now: Time, _peer: PeerId, _port: Option<u16>) {}
+    pub fn unreachable(&mut self, now: Time, peer: PeerId, port: Option<u16>) {
+        self.begin(now);
+        self.fail_unreachable(peer, port);
+    }
+
+    /// Tells servers at once which RPCs completed, instead of with the next DATA: before a shutdown.
+    pub fn flush_acks(&mut self) {
+        self.flush_pending_acks();
+    }
 
     /// RPCs in progress as client and as server.
     pub fn rpcs(&self) -> (usize, usize) {
-        (0, 0)
+        (self.client_rpcs.len(), self.server_rpcs.len())
+    }
+
+    /// Bytes of incomplete incoming messages that count against the memory budget.
+    pub fn memory(&self) -> u64 {
+        self.incoming.memory
+    }
+
+    /// RTTbytes of a peer as estimated now.
+    pub fn rtt_bytes(&self, peer: PeerId) -> Option<u32> {
+        self.peer(peer).map(|p| p.rtt.bytes())
+    }
+
+    /// The cutoffs (largest message per level) that we ask senders to use, and their version.
+    pub fn cutoffs(&self) -> ([u32; crate::LEVELS], u16) {
+        self.levels.cutoffs()
     }
 
     /// What was counted.
@@ -97,8 +318,79 @@ impl Endpoint {
         &mut self.counters
     }
 
+    /// How often each input met each state.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
     /// The configuration.
-    pub fn config(&self) -> &ValidConfig {
+    pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    fn begin(&mut self, now: Time) {
+        if self.remembers_since.is_none() {
+            self.remembers_since = Some(now);
+            for peer in self.peers.iter_mut().flatten() {
+                peer.executed.since = now;
+            }
+        }
+        if self.events.is_empty() {
+            self.rpcs.reclaim();
+        }
+    }
+
+    fn dropped(&mut self, reason: DropReason) -> Receipt {
+        self.counters.drop_packet(reason);
+        Receipt::Dropped(reason)
+    }
+
+    fn cover(&mut self, who: Option<Ref>, input: Input) {
+        self.coverage.mark(who.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
+    }
+
+    /// The RPC a packet belongs to.
+    pub(crate) fn find(&self, packet: &Packet) -> Option<Ref> {
+        if packet.id.from_server() {
+            self.find_client(packet.peer, packet.id)
+        } else {
+            self.find_server(packet.peer, packet)
+        }
+    }
+
+    /// Why `find` found nothing.
+    pub(crate) fn unknown_or_foreign(&self, packet: &Packet) -> DropReason {
+        let foreign =
+            packet.id.from_server() && self.client_rpcs.contains_key(&packet.id.client().0);
+        if foreign { DropReason::WrongPeer } else { DropReason::UnknownRpc }
+    }
+
+    pub(crate) fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        self.peers.get(peer.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn peer_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
+        self.peers.get_mut(peer.0 as usize)?.as_mut()
+    }
+
+    pub(crate) fn peer_of(&self, who: Ref) -> Option<&Peer> {
+        self.peer(self.rpcs.get(who)?.peer)
+    }
+
+    /// A control packet about an RPC to its peer.
+    pub(crate) fn control_packet(&self, who: Ref, body: Body) -> Option<Packet> {
+        self.rpcs.get(who).map(|r| r.control(self.levels.top(), body))
+    }
+
+    pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {
+        if let Some(packet) = self.control_packet(who, body) {
+            self.control.push_back(Control::Packet(packet));
+        }
+    }
+
+    /// Most unscheduled bytes of one message we want from one sender.
+    pub(crate) fn unscheduled_cap(&self) -> u32 {
+        let share = self.config.receive_buffer / self.open_peers.max(1);
+        share.min(self.config.rtt_bytes_max)
     }
 }

@@ -118,7 +118,8 @@ pub enum RpcError {
 /// What happened; drained with [`crate::Endpoint::event`] after every input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// First bytes of an incoming message; `message` is valid from here to `Delivered` or `Release`.
+    /// First bytes of an incoming message that did not arrive whole in one packet; `message` is valid from
+    /// here to `Delivered` or `Release`.
     Started {
         /// The RPC it belongs to.
         rpc: RpcHandle,
@@ -281,3 +282,47 @@ impl DropReason {
         Self::NoServer,
     ];
 }
+
+impl From<crate::table::Ref> for RpcHandle {
+    fn from(r: crate::table::Ref) -> Self {
+        Self { index: r.index, generation: r.generation }
+    }
+}
+
+impl From<RpcHandle> for crate::table::Ref {
+    fn from(h: RpcHandle) -> Self {
+        Self { index: h.index, generation: h.generation }
+    }
+}
+
+macro_rules! explain {
+    ($type:ty { $($pattern:pat => $($text:expr),+;)* }) => {
+        impl core::fmt::Display for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match *self {
+                    $($pattern => write!(f, $($text),+),)*
+                }
+            }
+        }
+
+        impl core::error::Error for $type {}
+    };
+}
+
+explain!(SubmitError {
+    Self::EmptyMessage => "a message needs at least one byte";
+    Self::MessageTooLong { max } => "the message is longer than {} bytes: split it or raise the limit", max;
+    Self::TooManyRpcs { max } => "{} RPCs are in progress: wait for some to finish", max;
+    Self::UnknownRpc => "the RPC is finished, cancelled or already answered";
+    Self::UnknownPeer => "the peer was not opened";
+});
+
+explain!(RpcError {
+    Self::DeadlineExceeded => "the deadline passed";
+    Self::PeerUnreachable => "the server does not answer: check its address and that it runs";
+    Self::Indeterminate => "the server lost the call; whether it was executed is unknown: \
+        mark calls idempotent to have them retried";
+    Self::RequestTooLong { max } => "the server accepts requests of at most {} bytes", max;
+    Self::ResponseTooLong { length } => "the response of {} bytes exceeds our limit", length;
+    Self::PortUnreachable => "nothing listens at the server's address";
+});

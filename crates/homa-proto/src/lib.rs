@@ -16,11 +16,27 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod completion;
 mod config;
 mod counters;
+mod coverage;
 mod endpoint;
 mod event;
+mod executed;
+mod grant;
+mod incast;
+mod loss;
+mod overcommitment;
 mod packet;
+mod peer;
+mod priority;
+mod reassembly;
+mod receiver;
+mod rpc;
+mod rtt;
+mod sender;
+mod table;
+mod timer;
 mod units;
 pub mod wire;
 
@@ -29,6 +45,7 @@ pub use config::{
     Overcommitment, PriorityAllocation, Profile, UnknownRpcReply, UnscheduledLimit, ValidConfig,
 };
 pub use counters::Counters;
+pub use coverage::Coverage;
 pub use endpoint::{Endpoint, PeerInfo};
 pub use event::{
     Delivered, DropReason, Event, MessageKind, Place, Receipt, Request, RpcError, RpcHandle,

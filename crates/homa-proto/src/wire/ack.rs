@@ -4,7 +4,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 28..30 | number of entries used |
-//! | 30..80 | five entries of 10 bytes: the client's RPC id, the server's port; zero when not used |
+//! | 30..80 | five entries of 10 bytes: a client's RPC id, the server's port; zero when not used |
 //!
 //! The RPC in the common header is acknowledged too, so a packet completes up to six RPCs. The
 //! packet has its full length whatever the number of entries: shorter ones are dropped by the

@@ -2,14 +2,14 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 28..60 | eight lengths of 4 bytes: the longest message of levels 0 to 7, 0 for a level not used |
+//! | 28..60 | longest message of levels 0 to 7, 4 bytes each; 0 for a level not used |
 //! | 60..62 | version, to be echoed in DATA |
 
 use super::field::Be16;
 use super::{fixed, header};
 use crate::config::LEVELS;
 use crate::event::DropReason;
-use crate::packet::{Body, Packet};
+use crate::packet::{Body, Limits, Packet};
 
 /// Bytes in a CUTOFFS packet.
 pub const CUTOFFS_LEN: usize = 62;
@@ -35,11 +35,11 @@ pub(super) fn encode(
 }
 
 #[inline(always)]
-pub(super) fn decode(bytes: &[u8]) -> Result<Body, DropReason> {
+pub(super) fn decode(bytes: &[u8], limits: Option<Limits>) -> Result<Body, DropReason> {
     let packet: &[u8; CUTOFFS_LEN] = fixed(bytes)?;
     let mut cutoffs = [0; LEVELS];
     for (cutoff, field) in cutoffs.iter_mut().zip(packet[LENGTHS].as_chunks().0) {
         *cutoff = u32::from_be_bytes(*field);
     }
-    Ok(Body::Cutoffs { cutoffs, version: VERSION.get(packet), limits: None })
+    Ok(Body::Cutoffs { cutoffs, version: VERSION.get(packet), limits })
 }

@@ -18,7 +18,8 @@
 //! unless it is −1. We write the true offset in both places, because some kernel receive paths
 //! look only at the segment offset.
 //!
-//! Invariant of what [`decode`] returns: there is at least one byte, and all lie within the message.
+//! Invariant of what [`decode`] returns: there is at least one byte, and all lie within the
+//! message.
 
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{fixed, header};

@@ -19,7 +19,7 @@
 //! garbage there, newer ones fill the checksum), so nothing here is validated but the type.
 
 use super::field::{Be16, Be32, Be64, Byte};
-use crate::packet::{Packet, RpcId};
+use crate::packet::Packet;
 
 /// Bytes in the common header.
 pub const HEADER_LEN: usize = 28;
@@ -33,29 +33,31 @@ const FLAGS: Byte<13> = Byte;
 const URGENT: Be16<18> = Be16;
 pub(super) const RPC_ID: Be64<20> = Be64;
 
-/// Packet types: byte 11 of the common header.
+/// Packet types: byte 11 of the common header. RPC_UNKNOWN, BUSY, FREEZE and NEED_ACK are their
+/// common header and nothing more; the others have a module each.
 pub mod kind {
-    /// Bytes of a message.
+    /// Bytes of a message (Homa §3.2).
     pub const DATA: u8 = 0x10;
-    /// Permission to send.
+    /// Permission to send more of a message (Homa §3.3).
     pub const GRANT: u8 = 0x11;
-    /// Request to send again.
+    /// Request to send bytes again (Homa §3.7).
     pub const RESEND: u8 = 0x12;
-    /// The RPC of a RESEND is not known.
+    /// Answer to a RESEND: its RPC is not known here (Linux; the paper answers with RESEND).
     pub const RPC_UNKNOWN: u8 = 0x13;
-    /// A RESEND will be answered later.
+    /// Answer to a RESEND: the bytes will come later (Homa §3.7).
     pub const BUSY: u8 = 0x14;
-    /// Cutoffs of unscheduled priorities.
+    /// Priorities for unscheduled bytes (Homa §3.4).
     pub const CUTOFFS: u8 = 0x15;
-    /// Debugging aid of the kernel module.
+    /// Stops the kernel module's tracing; decoded so that it is not counted as an error.
     pub const FREEZE: u8 = 0x16;
-    /// Request for an ACK.
+    /// Asks the client whether a response arrived, so that the server may forget it (Linux).
     pub const NEED_ACK: u8 = 0x17;
-    /// Completed RPCs.
+    /// Completed RPCs (Linux).
     pub const ACK: u8 = 0x18;
 }
 
-/// SYN and RST together mark a packet that may travel in disguise as TCP; the module always sets them.
+/// SYN and RST together mark a packet that may travel in disguise as TCP; the module always sets
+/// them.
 const SYN_RST: u8 = 0x06;
 /// The second mark of that disguise.
 const HOMA_URGENT: u16 = 0xb97d;
@@ -79,10 +81,4 @@ pub(super) fn write_data<const N: usize>(out: &mut [u8; N], packet: &Packet, off
     write(out, packet, kind::DATA);
     SEQUENCE.set(out, offset);
     DATA_OFFSET.set(out, 14 << 4);
-}
-
-/// The RPC id of a received packet.
-#[inline(always)]
-pub(super) fn rpc_id(header: &[u8; HEADER_LEN]) -> RpcId {
-    RpcId(RPC_ID.get(header))
 }

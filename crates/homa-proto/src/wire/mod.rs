@@ -1,5 +1,5 @@
-//! Packets as bytes: the exact layout of the Linux kernel module, branch main, and the UDP datagrams
-//! that carry it.
+//! Packets as bytes: the exact layout of the Linux kernel module, branch main, and the UDP
+//! datagrams that carry it.
 //!
 //! Two encapsulations share the nine packet types. *Native*: a Homa packet is the payload of an IP
 //! packet of protocol 146; use [`encode`] and [`decode`]. *UDP*: one or more Homa packets follow a
@@ -16,7 +16,6 @@
 //! Not here: what a packet *means* for an RPC, which is the endpoint's; IP and UDP headers.
 
 mod ack;
-mod bare;
 mod cutoffs;
 mod data;
 pub mod datagram;
@@ -35,8 +34,9 @@ pub use resend::RESEND_LEN;
 
 use crate::config::LEVELS;
 use crate::event::DropReason;
-use crate::packet::{Body, Packet, PeerId};
+use crate::packet::{Body, Packet, PeerId, RpcId};
 use core::fmt;
+use datagram::Extensions;
 
 /// A packet read from bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub fn encoded_len(body: &Body) -> usize {
     }
 }
 
-/// Writes a packet's Homa header to the start of `out` and returns its length; the payload of a DATA
-/// packet belongs right after it. What only UDP can say (limits, `remembered`) is left out.
+/// Writes a packet's Homa header to the start of `out` and returns its length; the payload of a
+/// DATA packet belongs right after it. What only UDP can say (limits, `remembered`) is left out.
 #[inline]
 pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
     match &packet.body {
@@ -99,13 +99,15 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
         &Body::Resend { offset, length, priority } => {
             resend::encode(packet, (offset, length), priority, room(out)?);
         }
-        Body::RpcUnknown { .. } => bare::encode(packet, kind::RPC_UNKNOWN, room(out)?),
-        Body::Busy => bare::encode(packet, kind::BUSY, room(out)?),
+        Body::RpcUnknown { .. } => {
+            header::write(room::<HEADER_LEN>(out)?, packet, kind::RPC_UNKNOWN)
+        }
+        Body::Busy => header::write(room::<HEADER_LEN>(out)?, packet, kind::BUSY),
         Body::Cutoffs { cutoffs, version, .. } => {
             cutoffs::encode(packet, cutoffs, *version, room(out)?);
         }
-        Body::Freeze => bare::encode(packet, kind::FREEZE, room(out)?),
-        Body::NeedAck => bare::encode(packet, kind::NEED_ACK, room(out)?),
+        Body::Freeze => header::write(room::<HEADER_LEN>(out)?, packet, kind::FREEZE),
+        Body::NeedAck => header::write(room::<HEADER_LEN>(out)?, packet, kind::NEED_ACK),
         Body::Ack(acks) => ack::encode(packet, acks, room(out)?),
     }
     Ok(encoded_len(&packet.body))
@@ -116,29 +118,43 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
 /// Ports are seen from here: the packet's source is [`Packet::remote_port`].
 #[inline]
 pub fn decode(bytes: &[u8], peer: PeerId, priority: u8) -> Result<Decoded<'_>, DropReason> {
+    read(bytes, peer, priority, &Extensions::default())
+}
+
+/// Reads a packet, with what the extensions of its datagram add.
+#[inline(always)]
+fn read<'a>(
+    bytes: &'a [u8],
+    peer: PeerId,
+    priority: u8,
+    extensions: &Extensions,
+) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
-    let mut payload: &[u8] = &[];
-    let body = match header::KIND.get(head) {
-        kind::DATA => {
-            let (data, rest) = data::decode(bytes)?;
-            payload = rest;
-            Body::Data(data)
-        }
-        kind::GRANT => grant::decode(bytes)?,
-        kind::RESEND => resend::decode(bytes)?,
-        kind::CUTOFFS => cutoffs::decode(bytes)?,
-        kind::ACK => ack::decode(bytes)?,
-        other => bare::decode(other).ok_or(DropReason::UnknownType)?,
+    // Each type builds the whole answer in place: a body common to all would be copied.
+    let decoded = |body, payload| Decoded {
+        packet: Packet {
+            peer,
+            priority,
+            local_port: header::DESTINATION.get(head),
+            remote_port: header::SOURCE.get(head),
+            id: RpcId(header::RPC_ID.get(head)),
+            body,
+        },
+        payload,
     };
-    let packet = Packet {
-        peer,
-        priority,
-        local_port: header::DESTINATION.get(head),
-        remote_port: header::SOURCE.get(head),
-        id: header::rpc_id(head),
-        body,
-    };
-    Ok(Decoded { packet, payload })
+    let control = |body| decoded(body, &[]);
+    match header::KIND.get(head) {
+        kind::DATA => data::decode(bytes).map(|(data, payload)| decoded(Body::Data(data), payload)),
+        kind::GRANT => grant::decode(bytes).map(control),
+        kind::RESEND => resend::decode(bytes).map(control),
+        kind::RPC_UNKNOWN => Ok(control(Body::RpcUnknown { remembered: extensions.remembered })),
+        kind::BUSY => Ok(control(Body::Busy)),
+        kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
+        kind::FREEZE => Ok(control(Body::Freeze)),
+        kind::NEED_ACK => Ok(control(Body::NeedAck)),
+        kind::ACK => ack::decode(bytes).map(control),
+        _ => Err(DropReason::UnknownType),
+    }
 }
 
 /// The first `N` bytes of something received.

@@ -1,7 +1,7 @@
 //! One line per packet, for transcripts, captures and logs.
 //!
-//! Fields keep the kernel module's names. Numbers are decimal but ids, which are hexadecimal because
-//! their halves (random epoch, counter) are easier to see so.
+//! Fields keep the kernel module's names. Numbers are decimal but ids, which are hexadecimal
+//! because their halves (random epoch, counter) are easier to see so.
 
 use crate::packet::{Acks, Body, Data, Packet, ResendLength};
 use core::fmt;

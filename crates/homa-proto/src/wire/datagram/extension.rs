@@ -1,9 +1,9 @@
 //! Extensions of the datagram header: type (2 bytes), length of the value (2 bytes), value.
 //!
-//! They say what the kernel module's packets have no room for, about every packet of a datagram that
-//! can carry it. Types not known are skipped; a value shorter than its type demands is an error; a
-//! longer one is read as far as it is understood, so that values can grow. When a type occurs twice,
-//! the first counts.
+//! They say what the kernel module's packets have no room for, about every packet of a datagram
+//! that can carry it. Types not known are skipped; a value shorter than its type demands is an
+//! error; a longer one is read as far as it is understood, so that values can grow. When a type
+//! occurs twice, the first counts.
 
 use crate::event::DropReason;
 use crate::packet::{Body, Limits};
@@ -13,10 +13,11 @@ use crate::wire::fixed;
 
 /// Types of extensions.
 pub mod kind {
-    /// What a receiver accepts: longest message (4 bytes), most unscheduled bytes of a message (4 bytes).
-    /// For CUTOFFS.
+    /// What a receiver accepts: longest message (4 bytes), most unscheduled bytes of a message (4
+    /// bytes). For CUTOFFS.
     pub const LIMITS: u16 = 1;
-    /// Nanoseconds (8 bytes) for which the sender has remembered all it heard from us. For RPC_UNKNOWN.
+    /// Nanoseconds (8 bytes) for which the sender has remembered all it heard from us. For
+    /// RPC_UNKNOWN.
     pub const REMEMBERED: u16 = 2;
     /// Reserved: how long the client will wait for the response. For DATA of requests.
     pub const DEADLINE: u16 = 3;
@@ -37,9 +38,9 @@ const VALUE: Be64<HEAD_LEN> = Be64;
 
 /// What the extensions of a datagram say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extensions {
-    pub(super) limits: Option<Limits>,
-    pub(super) remembered: Option<Duration>,
+pub(in crate::wire) struct Extensions {
+    pub(in crate::wire) limits: Option<Limits>,
+    pub(in crate::wire) remembered: Option<Duration>,
 }
 
 impl Extensions {

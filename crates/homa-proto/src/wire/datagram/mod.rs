@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | flags: bit 0 set when every packet is preceded by its length (2 bytes); others 0, ignored |
+//! | 1 | flags: bit 0 set when a length (2 bytes) precedes every packet; others 0, ignored |
 //! | 2..4 | length of the extensions in bytes |
 //! | 4..8 | key id, 0 for plaintext |
 //! | 8..16 | packet number |
@@ -12,9 +12,10 @@
 //! The kernel module does not speak this. It is versioned because it will change: what is not
 //! understood is dropped (a version, a key) or skipped (an extension, a flag).
 //!
-//! [`encode`] writes the header in front of one packet and leaves the payload to the caller, who may
-//! gather it from elsewhere; [`Writer`] fills one buffer with as many packets as fit; [`decode`] and
-//! [`Datagram::packets`] read both without copying. Reading is bounded by the datagram's length.
+//! [`encode`] writes the header in front of one packet and leaves the payload to the caller, who
+//! may gather it from elsewhere; [`Writer`] fills one buffer with as many packets as fit;
+//! [`decode`] and [`Datagram::packets`] read both without copying. Reading is bounded by the
+//! datagram's length.
 //!
 //! Not here: sockets, encryption (the header has its place), and deciding what shares a datagram.
 
@@ -27,8 +28,8 @@ pub use writer::Writer;
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::DropReason;
-use crate::packet::{Body, Packet, PeerId};
-use extension::Extensions;
+use crate::packet::{Packet, PeerId};
+pub(super) use extension::Extensions;
 
 /// Bytes in the datagram header.
 pub const HEADER_LEN: usize = 16;
@@ -53,8 +54,9 @@ const EXTENSION_LENGTH: Be16<2> = Be16;
 const KEY_ID: Be32<4> = Be32;
 const NUMBER: Be64<8> = Be64;
 
-/// Writes the datagram header, the extensions that the packet calls for, and the packet's Homa header
-/// to the start of `out`; returns their length. The payload of a DATA packet belongs right after.
+/// Writes the datagram header, the extensions that the packet calls for, and the packet's Homa
+/// header to the start of `out`; returns their length. The payload of a DATA packet belongs right
+/// after.
 #[inline]
 pub fn encode(packet: &Packet, number: u64, out: &mut [u8]) -> Result<usize, EncodeError> {
     let extensions = Extensions::of(&packet.body);
@@ -131,8 +133,8 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
 }
 
 impl<'a> Datagram<'a> {
-    /// The packets, which arrived from `peer` at a priority level (0..=7). One that cannot be read does
-    /// not hide those after it, unless it breaks the framing.
+    /// The packets, which arrived from `peer` at a priority level (0..=7). One that cannot be read
+    /// does not hide those after it, unless it breaks the framing.
     #[inline]
     pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
         Packets { datagram: *self, rest: Some(self.packets), peer, priority }
@@ -180,16 +182,6 @@ impl<'a> Iterator for Packets<'a> {
         } else {
             rest
         };
-        let mut decoded = super::decode(bytes, self.peer, self.priority);
-        if let Ok(Decoded { packet, .. }) = &mut decoded {
-            match &mut packet.body {
-                Body::RpcUnknown { remembered } => {
-                    *remembered = self.datagram.extensions.remembered
-                }
-                Body::Cutoffs { limits, .. } => *limits = self.datagram.extensions.limits,
-                _ => {}
-            }
-        }
-        Some(decoded)
+        Some(super::read(bytes, self.peer, self.priority, &self.datagram.extensions))
     }
 }

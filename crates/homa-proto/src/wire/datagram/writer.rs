@@ -9,9 +9,9 @@ use crate::wire::{self, EncodeError};
 
 /// Appends packets to a datagram in a buffer.
 ///
-/// The buffer's first [`Self::len`] bytes are a well-formed datagram after every call once a packet is in
-/// it. With one packet they are what [`super::encode`] writes; the second packet turns the datagram
-/// into an aggregate.
+/// The buffer's first [`Self::len`] bytes are a well-formed datagram after every call once a packet
+/// is in it. With one packet they are what [`super::encode`] writes; the second packet turns the
+/// datagram into an aggregate.
 ///
 /// All packets of a datagram travel at one priority level: append packets of one level only.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA). On an
-    /// error the datagram is as it was.
+    /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA).
+    /// On an error the datagram is as it was.
     pub fn push(&mut self, packet: &Packet) -> Result<&mut [u8], EncodeError> {
         let extensions = self.extensions_for(&packet.body)?;
         let payload = match &packet.body {
@@ -91,8 +91,8 @@ impl<'a> Writer<'a> {
         self.count == 0
     }
 
-    /// The extensions that the datagram lacks for a packet. An extension speaks for all packets that can
-    /// carry it, so two of them may not differ, nor one have it and the other not.
+    /// The extensions that the datagram lacks for a packet. An extension speaks for all packets
+    /// that can carry it, so two of them may not differ, nor one have it and the other not.
     fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
         let said = match body {
             Body::Cutoffs { limits, .. } => self.limits.map(|said| said == *limits),
@@ -129,7 +129,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a packet's length, which a buffer of at most [`DATAGRAM_MAX`] bytes keeps within 16 bits.
+    /// Writes a packet's length, which a buffer of at most [`DATAGRAM_MAX`] bytes keeps within 16
+    /// bits.
     fn put_length(&mut self, at: usize, length: usize) {
         self.out[at..at + LENGTH_LEN].copy_from_slice(&(length as u16).to_be_bytes());
     }

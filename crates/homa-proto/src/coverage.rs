@@ -1,0 +1,85 @@
+//! Which inputs met which states: the state × event table that tests print and the swarm reports.
+
+use crate::packet::Body;
+use crate::rpc::State;
+
+/// An input as the table names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Input {
+    Data,
+    Grant,
+    Resend,
+    RpcUnknown,
+    Busy,
+    Cutoffs,
+    NeedAck,
+    Ack,
+    Timer,
+    Response,
+    Cancel,
+}
+
+const STATES: [&str; 9] = [
+    "(no RPC)",
+    "client outgoing",
+    "client incoming",
+    "server incoming",
+    "server in service",
+    "server outgoing",
+    "server sent",
+    "one-way outgoing",
+    "one-way incoming",
+];
+
+const INPUTS: [&str; 11] = [
+    "DATA", "GRANT", "RESEND", "UNKNOWN", "BUSY", "CUTOFFS", "NEED_ACK", "ACK", "timer",
+    "response", "cancel",
+];
+
+impl Input {
+    pub(crate) const fn of(body: &Body) -> Self {
+        match body {
+            Body::Data(_) => Self::Data,
+            Body::Grant { .. } => Self::Grant,
+            Body::Resend { .. } => Self::Resend,
+            Body::RpcUnknown { .. } => Self::RpcUnknown,
+            Body::Busy => Self::Busy,
+            Body::Cutoffs { .. } | Body::Freeze => Self::Cutoffs,
+            Body::NeedAck => Self::NeedAck,
+            Body::Ack(_) => Self::Ack,
+        }
+    }
+}
+
+/// Counts per state and input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    cells: [[u64; INPUTS.len()]; STATES.len()],
+}
+
+impl Coverage {
+    pub(crate) fn mark(&mut self, state: Option<State>, input: Input) {
+        let row = state.map_or(0, |s| s as usize + 1);
+        self.cells[row][input as usize] += 1;
+    }
+
+    /// Adds the counts of another endpoint.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.cells.iter_mut().flatten().zip(other.cells.iter().flatten()) {
+            *mine += theirs;
+        }
+    }
+
+    /// Every cell: (state, input, count).
+    pub fn cells(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+        self.cells.iter().zip(STATES).flat_map(|(row, state)| {
+            row.iter().zip(INPUTS).map(move |(&count, input)| (state, input, count))
+        })
+    }
+
+    /// Number of cells reached.
+    pub fn reached(&self) -> usize {
+        self.cells.iter().flatten().filter(|&&c| c > 0).count()
+    }
+}

@@ -1,0 +1,305 @@
+//! Flow control (Homa §3.3): which bytes of incoming messages may be sent now.
+//!
+//! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs` chooses
+//! which are active). Invariants: grants only grow; the bytes granted and not received stay below
+//! `max_incoming` where the profile has one; memory for granted bytes is within the budget, and a
+//! grant withheld for want of either is given as soon as there is room.
+
+use crate::config::{GrantWindow, Overcommitment, Profile};
+use crate::endpoint::{Control, Endpoint};
+use crate::overcommitment::Key;
+use crate::packet::{Body, Packet, PeerId};
+use crate::reassembly::Reassembly;
+use crate::rpc::{Incoming, State};
+use crate::table::Ref;
+use crate::units::Time;
+
+/// Most active messages of any configuration.
+const MAX_ACTIVE: usize = 8;
+
+/// Bytes that are on their way to us.
+#[derive(Debug, Default)]
+pub(crate) struct IncomingTotals {
+    /// Granted or unscheduled and not received, over all incomplete messages.
+    pub(crate) expected: u64,
+    /// The same over messages that needed grants: what `max_incoming` bounds.
+    pub(crate) granted: u64,
+    /// Held for incomplete messages, of `budget`.
+    pub(crate) memory: u64,
+    pub(crate) budget: u64,
+    /// A grant was withheld for want of window or memory.
+    starved: bool,
+    /// Bytes granted since the last FIFO grant, in thousandths of its increment.
+    fifo_credit: u64,
+}
+
+impl IncomingTotals {
+    pub(crate) fn new(budget: u64) -> Self {
+        Self { budget, ..Self::default() }
+    }
+}
+
+impl Endpoint {
+    /// The degree of overcommitment now.
+    pub(crate) fn degree(&self) -> usize {
+        match self.config.overcommitment {
+            Overcommitment::ScheduledLevels => usize::from(self.levels.scheduled_levels()),
+            Overcommitment::Fixed(k) => usize::from(k),
+        }
+    }
+
+    /// SRPT's measure: bytes to grant (Homa §3.4), or to receive (Linux §2.4).
+    fn remaining(profile: Profile, inc: &Incoming) -> u32 {
+        match profile {
+            Profile::Linux => inc.bytes.length() - inc.bytes.received(),
+            Profile::Sigcomm18 | Profile::Default => inc.bytes.length().saturating_sub(inc.granted),
+        }
+    }
+
+    fn key(profile: Profile, who: Ref, inc: &Incoming) -> Key {
+        Key { remaining: Self::remaining(profile, inc), age: inc.age, who }
+    }
+
+    fn host(&self, peer: PeerId) -> u32 {
+        self.peer(peer).map_or(peer.0, |p| p.info.host)
+    }
+
+    /// Room for `bytes` more of incoming messages?
+    pub(crate) fn has_memory(&self, bytes: u32) -> bool {
+        self.incoming.memory + u64::from(bytes) <= self.incoming.budget
+    }
+
+    /// The first packet of a message arrived: `incoming` bytes come without a grant.
+    pub(crate) fn begin_incoming(&mut self, who: Ref, length: u32, incoming: u32) {
+        let age = self.sender.age();
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.inc = Incoming {
+            bytes: Reassembly::new(length),
+            granted: incoming.min(length),
+            reserved: incoming.min(length),
+            grant_sent: incoming.min(length),
+            age,
+            ..Incoming::default()
+        };
+        let granted = rpc.inc.granted;
+        self.incoming.expected += u64::from(granted);
+        self.incoming.memory += u64::from(granted);
+        if granted < length {
+            rpc.inc.scheduled = true;
+            self.incoming.granted += u64::from(granted);
+            rpc.inc.window_counted = true;
+            let key = Self::key(self.config.profile, who, &rpc.inc);
+            let peer = rpc.peer;
+            self.scheduler.insert(key, self.host(peer));
+        }
+    }
+
+    /// Bytes up to `end` of an incomplete message were accepted; `before` is its state just before.
+    pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), end: u32) {
+        let (outstanding, received) = before;
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let inc = &mut rpc.inc;
+        let arrived = u64::from(outstanding - inc.outstanding());
+        self.incoming.expected -= arrived;
+        if inc.window_counted {
+            self.incoming.granted -= arrived;
+        }
+        if end > inc.reserved {
+            self.incoming.memory += u64::from(end - inc.reserved);
+            inc.reserved = end;
+        }
+        if inc.scheduled && self.config.profile == Profile::Linux {
+            let new = Self::key(Profile::Linux, who, inc);
+            let old = Key { remaining: inc.bytes.length() - received, ..new };
+            let peer = rpc.peer;
+            self.scheduler.update(old, new.remaining, self.host(peer));
+        }
+    }
+
+    /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
+    pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: &Incoming) {
+        if inc.scheduled {
+            let key = Self::key(self.config.profile, who, inc);
+            self.scheduler.remove(key, self.host(peer));
+        }
+        let outstanding = u64::from(inc.outstanding());
+        self.incoming.expected -= outstanding;
+        if inc.window_counted {
+            self.incoming.granted -= outstanding;
+        }
+        self.incoming.memory -= u64::from(inc.reserved);
+    }
+
+    /// Gives every grant that may be given now; `arrived` is the message that received data.
+    pub(crate) fn grant(&mut self, arrived: Option<Ref>) {
+        let all = self.scheduler.take_changed() || self.incoming.starved;
+        if !all {
+            if let Some(who) = arrived {
+                self.grant_message(who);
+            }
+            if !self.scheduler.take_changed() {
+                return;
+            }
+        }
+        loop {
+            self.incoming.starved = false;
+            let mut active = [None; MAX_ACTIVE];
+            active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
+            active.into_iter().flatten().for_each(|who| self.grant_message(who));
+            if !self.scheduler.take_changed() {
+                return;
+            }
+        }
+    }
+
+    /// Extends the grant of an active message as far as its window allows.
+    fn grant_message(&mut self, who: Ref) {
+        let Some(rank) = self.scheduler.rank(who) else { return };
+        let active = self.scheduler.active_len();
+        let priority = self.levels.scheduled_priority(rank, active);
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let window = match self.config.window {
+            GrantWindow::Shared { max_incoming } => max_incoming / (active as u32 + 1),
+            GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
+                self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes())
+            }
+        };
+        let inc = &rpc.inc;
+        let target = inc.bytes.received().saturating_add(window).min(inc.bytes.length());
+        let wanted = target.saturating_sub(inc.granted);
+        if wanted == 0 {
+            return;
+        }
+        let extra = u64::from(wanted).min(self.window_left());
+        if extra < u64::from(wanted) {
+            self.incoming.starved = true;
+        }
+        self.extend_grant(who, extra as u32, priority);
+        self.fifo_grant();
+    }
+
+    fn window_left(&self) -> u64 {
+        match self.config.window {
+            GrantWindow::RttBytes => u64::MAX,
+            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
+                u64::from(max_incoming).saturating_sub(self.incoming.granted)
+            }
+        }
+    }
+
+    /// Grants `extra` more bytes, or as many as memory allows.
+    fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) {
+        let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
+        let profile = self.config.profile;
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let inc = &mut rpc.inc;
+        let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
+        let extra = if u64::from(extra) > memory + spare {
+            self.incoming.starved = true;
+            self.counters.memory_refusals += 1;
+            (memory + spare) as u32
+        } else {
+            extra
+        };
+        if extra == 0 {
+            return;
+        }
+        let old = Self::key(profile, who, inc);
+        let before = inc.outstanding();
+        inc.granted += extra;
+        let more = u64::from(inc.outstanding() - before);
+        self.incoming.expected += more;
+        self.incoming.granted += more;
+        if inc.granted > inc.reserved {
+            self.incoming.memory += u64::from(inc.granted - inc.reserved);
+            inc.reserved = inc.granted;
+        }
+        inc.priority = priority;
+        if !inc.grant_queued {
+            inc.grant_queued = true;
+            self.control.push_back(Control::Grant(who));
+        }
+        self.incoming.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
+        let full = inc.granted == inc.bytes.length();
+        let remaining = Self::remaining(profile, inc);
+        inc.scheduled = !full;
+        let peer = rpc.peer;
+        let host = self.host(peer);
+        if full {
+            self.scheduler.remove(old, host);
+        } else {
+            self.scheduler.update(old, remaining, host);
+        }
+    }
+
+    /// The FIFO share (Linux §2.4): now and then the oldest message is granted out of turn.
+    fn fifo_grant(&mut self) {
+        let increment = self.config.fifo_increment;
+        let due = u64::from(increment) * 1000;
+        if self.config.fifo_permille == 0 || self.incoming.fifo_credit < due {
+            return;
+        }
+        self.incoming.fifo_credit -= due;
+        let Some(who) = self.scheduler.oldest() else { return };
+        if self.scheduler.rank(who) == Some(0) {
+            return;
+        }
+        let priority = match self.config.profile {
+            Profile::Linux => self.levels.top().saturating_sub(1),
+            Profile::Sigcomm18 | Profile::Default => self.levels.scheduled_top(),
+        };
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let inc = &rpc.inc;
+        let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes());
+        if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
+            return;
+        }
+        let extra = increment.min(inc.bytes.length() - inc.granted);
+        self.counters.fifo_grants += 1;
+        self.extend_grant(who, extra, priority);
+    }
+
+    /// The GRANT packet of a message, if it still needs one; starts an RTT probe.
+    pub(crate) fn grant_packet(&mut self, now: Time, who: Ref) -> Option<Packet> {
+        let rpc = self.rpcs.get_mut(who)?;
+        let inc = &mut rpc.inc;
+        if !core::mem::take(&mut inc.grant_queued) {
+            return None;
+        }
+        if inc.probe.is_none() && inc.granted > inc.grant_sent {
+            inc.probe = Some((inc.grant_sent, now));
+        }
+        inc.grant_sent = inc.granted;
+        self.counters.grants_sent += 1;
+        let body = Body::Grant { offset: inc.granted, priority: inc.priority };
+        self.control_packet(who, body)
+    }
+
+    /// Homa §3.3, GRANT at the sender: more may be sent, at another level.
+    pub(crate) fn on_grant(&mut self, now: Time, who: Ref, offset: u32, priority: u8) -> bool {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return false };
+        let sending = matches!(
+            rpc.state,
+            State::ClientOutgoing | State::ServerOutgoing | State::OneWayOutgoing
+        );
+        if !sending || !rpc.out.exists() {
+            return false;
+        }
+        rpc.heard = now;
+        rpc.rounds = 0;
+        let out = &mut rpc.out;
+        out.scheduled_priority = priority.min(self.levels.top());
+        out.granted = out.granted.max(offset.min(out.length));
+        self.sender.wake(who, out);
+        self.counters.grants_received += 1;
+        true
+    }
+
+    /// See [`Endpoint::limit_memory`].
+    pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
+        self.incoming.budget = bytes;
+        if self.incoming.starved {
+            self.grant(None);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Lost packets (Homa §3.7): receivers notice silence and ask again; senders that are not ready say BUSY.
+//!
+//! All timers of an RPC are one lazily re-armed entry in the wheel: [`Endpoint::check`] does what is due and
+//! yields the time of the next check. Silence is time without DATA, GRANT or BUSY for that RPC, and does
+//! not count while nothing is owed to us (everything granted arrived, or we have bytes to send).
+
+use crate::config::{Profile, UnknownRpcReply};
+use crate::endpoint::{Control, Endpoint};
+use crate::event::RpcError;
+use crate::packet::{Body, Packet, ResendLength};
+use crate::rpc::{Rpc, State};
+use crate::table::Ref;
+use crate::units::{Duration, Time};
+
+/// RESENDs for the gaps of one message at a time.
+const MAX_RESENDS: usize = 16;
+/// Most doublings of the interval between RESENDs that are answered by BUSY.
+const MAX_BACKOFF: u32 = 3;
+/// A response that waits this long for grants belongs to a client that is gone.
+const RESPONSE_SILENCE: Duration = Duration::secs(10);
+/// Nothing is due for an RPC in service; look again now and then.
+const IDLE_CHECK: Duration = Duration::millis(200);
+
+impl Endpoint {
+    /// Silence that calls for a RESEND.
+    fn patience(&self, rpc: &Rpc) -> Duration {
+        let loss = &self.config.loss;
+        let base = if self.config.profile == Profile::Default {
+            Duration(loss.resend_after.0 << rpc.rounds.min(MAX_BACKOFF))
+        } else {
+            loss.resend_after
+        };
+        if loss.scale_with_bytes {
+            base + self.config.link_rate.time_for(self.incoming.expected)
+        } else {
+            base
+        }
+    }
+
+    /// Acts on everything due for one RPC.
+    pub(crate) fn check(&mut self, now: Time, who: Ref) {
+        let Some(state) = self.rpcs.get(who).map(|r| r.state) else { return };
+        let next = match state {
+            State::ClientOutgoing | State::ClientIncoming => self.check_client(now, who),
+            State::ServerIncoming | State::OneWayIncoming => self.check_receiving(now, who),
+            State::ServerInService => Some(now + IDLE_CHECK),
+            State::ServerOutgoing => self.check_responding(now, who),
+            State::ServerSent => self.check_sent(now, who),
+            State::OneWayOutgoing => Some(now + IDLE_CHECK),
+        };
+        if let (Some(next), Some(rpc)) = (next, self.rpcs.get_mut(who)) {
+            rpc.tick = self.timers.arm(now, next, who);
+        }
+    }
+
+    fn check_client(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(who)?;
+        let deadline = rpc.deadline;
+        if now >= deadline {
+            self.fail(who, RpcError::DeadlineExceeded);
+            return None;
+        }
+        if rpc.state == State::ClientOutgoing && rpc.out.has_bytes_to_send() {
+            rpc.heard = now;
+        }
+        if self.config.loss.timeout.is_some_and(|limit| now.since(rpc.heard) >= limit) {
+            self.fail(who, RpcError::PeerUnreachable);
+            return None;
+        }
+        Some(self.ask_again(now, who)?.min(deadline))
+    }
+
+    fn check_receiving(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let rpc = self.rpcs.get(who)?;
+        if now.since(rpc.heard) >= self.config.loss.server_silence {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(who);
+            return None;
+        }
+        self.ask_again(now, who)
+    }
+
+    fn check_responding(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(who)?;
+        if rpc.out.has_bytes_to_send() {
+            rpc.heard = now;
+        } else if now.since(rpc.heard) >= RESPONSE_SILENCE {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(who);
+            return None;
+        }
+        Some(now + IDLE_CHECK)
+    }
+
+    /// Sends RESENDs when the silence has lasted; yields the next check.
+    fn ask_again(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let rpc = self.rpcs.get(who)?;
+        let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
+        if now < due {
+            return Some(due);
+        }
+        let held_back = self.config.loss.one_resend_per_peer;
+        let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
+        if held_back && now < until {
+            return Some(until);
+        }
+        self.request_missing(now, who);
+        let rpc = self.rpcs.get(who)?;
+        Some(rpc.heard.max(rpc.asked) + self.patience(rpc))
+    }
+
+    /// Sends a RESEND for each missing range of what was granted.
+    pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
+        let priority = self.levels.top();
+        let ranges = if self.config.profile == Profile::Sigcomm18 { 1 } else { MAX_RESENDS };
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let mut asked = false;
+        if rpc.inc.exists() {
+            for (start, end) in rpc.inc.bytes.missing_before(rpc.inc.granted).take(ranges) {
+                asked = true;
+                let length = ResendLength::Bytes(end - start);
+                let body = Body::Resend { offset: start, length, priority };
+                self.control.push_back(Control::Packet(rpc.control(priority, body)));
+                self.counters.resends_sent += 1;
+            }
+            rpc.inc.probe = None;
+        } else if rpc.state == State::ClientOutgoing {
+            asked = true;
+            let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
+            self.control.push_back(Control::Packet(rpc.control(priority, body)));
+            self.counters.resends_sent += 1;
+        }
+        if !asked {
+            rpc.heard = now;
+            return;
+        }
+        rpc.asked = now;
+        rpc.rounds += 1;
+        let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.resend_until = until;
+        }
+    }
+
+    /// RESEND at the sender of the bytes: retransmit, or say BUSY.
+    pub(crate) fn on_resend(
+        &mut self,
+        now: Time,
+        who: Ref,
+        range: (u32, ResendLength),
+        priority: u8,
+    ) {
+        self.counters.resends_received += 1;
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let out = &mut rpc.out;
+        if !out.exists() {
+            self.busy(who);
+            return;
+        }
+        let (start, end) = match range {
+            (_, ResendLength::All) => (0, out.sent),
+            (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
+        };
+        let again = out.resend(start, end, priority.min(self.levels.top()));
+        if end > out.granted {
+            out.granted = end;
+        }
+        if rpc.state == State::ServerOutgoing {
+            rpc.heard = now;
+        }
+        self.sender.wake(who, out);
+        if !again {
+            self.busy(who);
+        }
+    }
+
+    fn busy(&mut self, who: Ref) {
+        self.counters.busys_sent += 1;
+        self.queue_control(who, Body::Busy);
+    }
+
+    /// RESEND for an RPC we do not know (Homa §3.7; Linux §2.5).
+    pub(crate) fn on_resend_unknown(&mut self, now: Time, packet: &Packet) {
+        self.counters.resends_received += 1;
+        let top = self.levels.top();
+        let reply = |id, body| Packet {
+            peer: packet.peer,
+            priority: top,
+            local_port: packet.local_port,
+            remote_port: packet.remote_port,
+            id,
+            body,
+        };
+        let for_server = !packet.id.from_server();
+        let answer = match self.config.loss.unknown {
+            UnknownRpcReply::ResendRequest if for_server => {
+                self.counters.resends_sent += 1;
+                let length = ResendLength::Bytes(self.config.rtt_bytes);
+                reply(packet.id.server(), Body::Resend { offset: 0, length, priority: top })
+            }
+            UnknownRpcReply::ResendRequest => return,
+            UnknownRpcReply::RpcUnknown => {
+                self.counters.unknowns_sent += 1;
+                let remembered = self.memory_reaches(now, packet);
+                let id = if for_server { packet.id.server() } else { packet.id.client() };
+                reply(id, Body::RpcUnknown { remembered })
+            }
+        };
+        self.control.push_back(Control::Packet(answer));
+    }
+
+    /// How far back we can say that this peer's RPC was never executed.
+    fn memory_reaches(&self, now: Time, packet: &Packet) -> Option<Duration> {
+        if self.config.profile != Profile::Default || packet.id.from_server() {
+            return None;
+        }
+        let executed = &self.peer(packet.peer)?.executed;
+        let known = executed.contains(packet.id);
+        Some(if known { Duration::ZERO } else { now.since(executed.since) })
+    }
+
+    /// BUSY: the sender is alive and will get to it.
+    pub(crate) fn on_busy(&mut self, now: Time, who: Ref) {
+        self.counters.busys_received += 1;
+        if let Some(rpc) = self.rpcs.get_mut(who) {
+            rpc.heard = now;
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Overcommitment (Homa §3.5): which incoming messages are granted now.
+//!
+//! At most `degree` messages are *active*; the others wait. Shortest first, ties to the older; one active
+//! message per sender host (`exclusive`), or only a preference for hosts with fewer active messages (Linux
+//! §2.4). Invariants: no waiting message that may be active is better than the worst active one, and
+//! every tracked message is in exactly one of the two sets.
+
+use crate::table::Ref;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// The order of messages: fewest bytes to go, then oldest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) remaining: u32,
+    pub(crate) age: u64,
+    pub(crate) who: Ref,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Active {
+    key: Key,
+    host: u32,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    waiting: BTreeSet<Key>,
+    active: u32,
+}
+
+/// The messages that need grants.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    degree: usize,
+    exclusive: bool,
+    /// In order of `Key`.
+    active: Vec<Active>,
+    hosts: BTreeMap<u32, Host>,
+    /// Best waiting message of each host, behind the number of its active messages.
+    heads: BTreeSet<(u32, Key, u32)>,
+    /// All tracked messages by age, for the FIFO share.
+    ages: BTreeMap<u64, Ref>,
+    /// A message became active since the last `take_changed`.
+    changed: bool,
+}
+
+impl Scheduler {
+    pub(crate) fn new(degree: usize, exclusive: bool) -> Self {
+        Self {
+            degree,
+            exclusive,
+            active: Vec::with_capacity(degree + 1),
+            hosts: BTreeMap::new(),
+            heads: BTreeSet::new(),
+            ages: BTreeMap::new(),
+            changed: false,
+        }
+    }
+
+    /// True once after messages became active.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn set_degree(&mut self, degree: usize) {
+        self.degree = degree;
+        while self.active.len() > degree {
+            self.demote(self.active.len() - 1);
+        }
+        self.rebalance();
+    }
+
+    /// Active messages, best first.
+    pub(crate) fn active(&self) -> impl Iterator<Item = Ref> + '_ {
+        self.active.iter().map(|a| a.key.who)
+    }
+
+    pub(crate) fn active_len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Place of a message among the active ones, 0 the best.
+    pub(crate) fn rank(&self, who: Ref) -> Option<usize> {
+        self.active.iter().position(|a| a.key.who == who)
+    }
+
+    /// The oldest message that needs grants.
+    pub(crate) fn oldest(&self) -> Option<Ref> {
+        self.ages.first_key_value().map(|(_, &who)| who)
+    }
+
+    pub(crate) fn insert(&mut self, key: Key, host: u32) {
+        self.ages.insert(key.age, key.who);
+        self.wait(key, host);
+        self.rebalance();
+    }
+
+    pub(crate) fn remove(&mut self, old: Key, host: u32) {
+        self.ages.remove(&old.age);
+        match self.active.iter().position(|a| a.key.who == old.who) {
+            Some(at) => {
+                self.active.remove(at);
+                self.change_host(host, |h| h.active -= 1);
+            }
+            None => self.change_host(host, |h| {
+                h.waiting.remove(&old);
+            }),
+        }
+        self.rebalance();
+    }
+
+    /// The message has other bytes to go now.
+    pub(crate) fn update(&mut self, old: Key, remaining: u32, host: u32) {
+        let new = Key { remaining, ..old };
+        match self.active.iter().position(|a| a.key.who == old.who) {
+            Some(mut at) => {
+                self.active[at].key = new;
+                while at > 0 && self.active[at - 1].key > new {
+                    self.active.swap(at - 1, at);
+                    at -= 1;
+                }
+                while at + 1 < self.active.len() && self.active[at + 1].key < new {
+                    self.active.swap(at + 1, at);
+                    at += 1;
+                }
+                if remaining <= old.remaining {
+                    return;
+                }
+            }
+            None => self.change_host(host, |h| {
+                h.waiting.remove(&old);
+                h.waiting.insert(new);
+            }),
+        }
+        self.rebalance();
+    }
+
+    fn head(&self, host: u32) -> Option<(u32, Key, u32)> {
+        let h = self.hosts.get(&host)?;
+        let allowed = h.active == 0 || !self.exclusive;
+        h.waiting.first().filter(|_| allowed).map(|&key| (h.active, key, host))
+    }
+
+    /// Changes a host's record and keeps `heads` in step.
+    fn change_host(&mut self, host: u32, change: impl FnOnce(&mut Host)) {
+        if let Some(head) = self.head(host) {
+            self.heads.remove(&head);
+        }
+        let h = self.hosts.entry(host).or_default();
+        change(h);
+        if h.active == 0 && h.waiting.is_empty() {
+            self.hosts.remove(&host);
+        } else if let Some(head) = self.head(host) {
+            self.heads.insert(head);
+        }
+    }
+
+    fn wait(&mut self, key: Key, host: u32) {
+        self.change_host(host, |h| {
+            h.waiting.insert(key);
+        });
+    }
+
+    fn demote(&mut self, at: usize) {
+        let Active { key, host } = self.active.remove(at);
+        self.change_host(host, |h| {
+            h.active -= 1;
+            h.waiting.insert(key);
+        });
+    }
+
+    fn promote(&mut self, key: Key, host: u32) {
+        self.change_host(host, |h| {
+            h.waiting.remove(&key);
+            h.active += 1;
+        });
+        let at = self.active.partition_point(|a| a.key < key);
+        self.active.insert(at, Active { key, host });
+        self.changed = true;
+    }
+
+    fn rebalance(&mut self) {
+        self.swap_within_hosts();
+        while let Some(&(count, key, host)) = self.heads.first() {
+            if self.active.len() < self.degree {
+                self.promote(key, host);
+                continue;
+            }
+            let worst = self.active.iter().enumerate().map(|(at, a)| {
+                let others = self.hosts.get(&a.host).map_or(0, |h| h.active - 1);
+                ((others, a.key), at)
+            });
+            match worst.max() {
+                Some((rank, at)) if (count, key) < rank => self.demote(at),
+                _ => return,
+            }
+        }
+    }
+
+    /// A host's active message gives way to a better one of the same host.
+    fn swap_within_hosts(&mut self) {
+        for at in (0..self.active.len()).rev() {
+            let Active { key, host } = self.active[at];
+            let better =
+                self.hosts.get(&host).and_then(|h| h.waiting.first()).is_some_and(|w| *w < key);
+            if better {
+                let next = self.hosts.get(&host).and_then(|h| h.waiting.first()).copied();
+                self.demote(at);
+                if let Some(next) = next {
+                    self.promote(next, host);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    fn key(remaining: u32, index: u32) -> Key {
+        Key { remaining, age: u64::from(index), who: Ref { index, generation: 0 } }
+    }
+
+    fn active(s: &Scheduler) -> Vec<u32> {
+        s.active().map(|r| r.index).collect()
+    }
+
+    #[test]
+    fn grants_the_shortest_message_of_each_of_the_best_hosts() {
+        let mut s = Scheduler::new(2, true);
+        s.insert(key(900, 1), 10);
+        s.insert(key(500, 2), 10);
+        s.insert(key(700, 3), 11);
+        s.insert(key(600, 4), 12);
+        assert_eq!(active(&s), vec![2, 4]);
+        s.remove(key(500, 2), 10);
+        assert_eq!(active(&s), vec![4, 3]);
+    }
+
+    #[test]
+    fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
+        let mut s = Scheduler::new(3, false);
+        s.insert(key(1, 1), 10);
+        s.insert(key(2, 2), 10);
+        s.insert(key(900, 3), 11);
+        s.insert(key(3, 4), 10);
+        assert_eq!(active(&s), vec![1, 2, 3]);
+    }
+
+    #[test]
+    fn the_active_set_matches_a_brute_force_choice() {
+        arbtest::arbtest(|u| {
+            let degree = u.int_in_range(1..=4usize)?;
+            let mut s = Scheduler::new(degree, true);
+            let mut all: Vec<(Key, u32)> = Vec::new();
+            for i in 0..u.int_in_range(0..=60u32)? {
+                match u.int_in_range(0..=3u8)? {
+                    0 if !all.is_empty() => {
+                        let (k, host) = all.swap_remove(u.choose_index(all.len())?);
+                        s.remove(k, host);
+                    }
+                    1 if !all.is_empty() => {
+                        let at = u.choose_index(all.len())?;
+                        let (old, host) = all[at];
+                        let remaining = u.int_in_range(0..=old.remaining)?;
+                        s.update(old, remaining, host);
+                        all[at].0.remaining = remaining;
+                    }
+                    _ => {
+                        let k = key(u.int_in_range(0..=50)?, i);
+                        let host = u.int_in_range(0..=4)?;
+                        s.insert(k, host);
+                        all.push((k, host));
+                    }
+                }
+                let mut best: BTreeMap<u32, Key> = BTreeMap::new();
+                for &(k, host) in &all {
+                    best.entry(host).and_modify(|b| *b = (*b).min(k)).or_insert(k);
+                }
+                let mut want: Vec<Key> = best.into_values().collect();
+                want.sort();
+                want.truncate(degree);
+                let want: Vec<u32> = want.iter().map(|k| k.who.index).collect();
+                assert_eq!(active(&s), want);
+                assert_eq!(s.oldest(), all.iter().min_by_key(|a| a.0.age).map(|a| a.0.who));
+            }
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! Measurement of incoming traffic (Homa §3.4): which fraction of bytes is unscheduled, and how unscheduled
+//! bytes distribute over message lengths. From these follow the split of levels and the cutoffs that give
+//! each unscheduled level the same number of bytes (Homa Figure 4).
+//!
+//! Counts bytes as on the wire; control packets, which travel unscheduled at the highest level, count as
+//! unscheduled bytes. Old traffic fades: counts are halved at each evaluation.
+
+use super::NO_LIMIT;
+use crate::config::LEVELS;
+use alloc::boxed::Box;
+
+/// Buckets per doubling of the message length.
+const STEPS: u32 = 16;
+const BUCKETS: usize = (STEPS * 29) as usize;
+/// Messages before the first evaluation and between later ones.
+const FIRST: u32 = 256;
+const PERIOD: u32 = 4096;
+/// A control packet on the wire.
+const CONTROL_BYTES: u64 = 84;
+
+#[derive(Debug)]
+pub(crate) struct Estimator {
+    /// Unscheduled wire bytes by message length.
+    unscheduled: Box<[u64; BUCKETS]>,
+    unscheduled_total: u64,
+    total: u64,
+    until_due: u32,
+}
+
+/// Lengths below 16 have a bucket each; above, a doubling has 16.
+fn bucket(length: u32) -> usize {
+    if length < STEPS {
+        return length as usize;
+    }
+    let doubling = length.ilog2() - 4;
+    (STEPS * (doubling + 1) + (length >> doubling) - STEPS) as usize
+}
+
+/// The largest length of a bucket.
+fn upper(bucket: usize) -> u32 {
+    let b = bucket as u32;
+    if b < STEPS {
+        return b;
+    }
+    let doubling = b / STEPS - 1;
+    ((((b % STEPS) + STEPS + 1) << doubling) - 1).min(NO_LIMIT)
+}
+
+impl Estimator {
+    pub(crate) fn new() -> Self {
+        Self {
+            unscheduled: Box::new([0; BUCKETS]),
+            unscheduled_total: 0,
+            total: 0,
+            until_due: FIRST,
+        }
+    }
+
+    /// An incoming message of `length` bytes, of which `unscheduled` come without a grant, `payload` bytes
+    /// to a packet, each packet with `overhead` bytes more on the wire.
+    pub(crate) fn record(&mut self, length: u32, unscheduled: u32, payload: u32, overhead: u32) {
+        let wire = |bytes: u32| {
+            u64::from(bytes) + u64::from(bytes.div_ceil(payload)) * u64::from(overhead)
+        };
+        let first = wire(unscheduled.min(length));
+        self.unscheduled[bucket(length)] += first;
+        self.unscheduled_total += first;
+        self.total += wire(length);
+        self.until_due = self.until_due.saturating_sub(1);
+    }
+
+    pub(crate) fn record_control(&mut self) {
+        self.unscheduled_total += CONTROL_BYTES;
+        self.total += CONTROL_BYTES;
+    }
+
+    pub(crate) const fn is_due(&self) -> bool {
+        self.until_due == 0
+    }
+
+    /// The cutoffs for `levels` levels by what was recorded; begins another period.
+    pub(crate) fn allocate(&mut self, levels: u8) -> [u32; LEVELS] {
+        let unscheduled = self.unscheduled_levels(levels);
+        let in_messages: u64 = self.unscheduled.iter().sum();
+        let mut cutoffs = [0; LEVELS];
+        let mut level = usize::from(levels) - 1;
+        let lowest = usize::from(levels - unscheduled);
+        let mut seen = 0;
+        for (b, &bytes) in self.unscheduled.iter().enumerate() {
+            seen += bytes;
+            while level > lowest
+                && seen * u64::from(unscheduled)
+                    >= in_messages * (usize::from(levels) - level) as u64
+            {
+                cutoffs[level] = upper(b);
+                level -= 1;
+            }
+        }
+        cutoffs[lowest] = NO_LIMIT;
+        self.fade();
+        cutoffs
+    }
+
+    /// The levels' share for unscheduled bytes, rounded to the nearest; at least one of each kind.
+    fn unscheduled_levels(&self, levels: u8) -> u8 {
+        let share = self.unscheduled_total * u64::from(levels) * 2 + self.total;
+        let rounded = share / (self.total * 2).max(1);
+        (rounded as u8).clamp(1, levels.saturating_sub(1).max(1))
+    }
+
+    fn fade(&mut self) {
+        self.unscheduled.iter_mut().for_each(|b| *b /= 2);
+        self.unscheduled_total /= 2;
+        self.total /= 2;
+        self.until_due = PERIOD;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_lies_in_its_bucket() {
+        for length in (0..5000).chain([65_535, 65_536, 16 << 20, NO_LIMIT]) {
+            let b = bucket(length);
+            assert!(length <= upper(b), "{length}");
+            assert!(b == 0 || length > upper(b - 1), "{length}");
+        }
+        assert!(bucket(NO_LIMIT) < BUCKETS);
+    }
+
+    #[test]
+    fn unscheduled_levels_carry_equal_bytes() {
+        let mut e = Estimator::new();
+        for length in 1..=4000 {
+            e.record(length, 10_000, 1400, 0);
+        }
+        let cutoffs = e.allocate(8);
+        assert_eq!(cutoffs[0], 0);
+        // Bytes up to length x grow as its square: level k of 7 ends at 4000 * sqrt(k / 7).
+        for (level, want) in [(7, 1512.0), (6, 2138.0), (5, 2619.0), (4, 3024.0), (3, 3381.0)] {
+            let got = f64::from(cutoffs[level]);
+            assert!((got / want - 1.0).abs() < 0.07, "level {level}: {got}, not {want}");
+        }
+        assert_eq!(cutoffs[1], NO_LIMIT);
+    }
+}

@@ -1,0 +1,81 @@
+//! Packet priorities (Homa §3.4): the split of levels between unscheduled and scheduled bytes, our cutoffs
+//! for senders, and the level of a packet.
+//!
+//! Levels run from 0 (lowest) to `levels - 1`; control packets use the highest. The highest levels carry
+//! unscheduled bytes, the lower ones scheduled bytes.
+
+mod estimator;
+mod scheduled;
+mod unscheduled;
+
+pub(crate) use estimator::Estimator;
+
+use crate::config::{Config, LEVELS, PriorityAllocation, Profile};
+
+/// Largest length a cutoff can name: the kernel module reads cutoffs as signed.
+pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
+
+/// The allocation of one receiver's downlink.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    levels: u8,
+    /// As in CUTOFFS: largest message per level; 0 for scheduled levels.
+    cutoffs: [u32; LEVELS],
+    version: u16,
+    /// `None` when the allocation is fixed.
+    estimator: Option<Estimator>,
+}
+
+impl Levels {
+    pub(crate) fn new(config: &Config) -> Self {
+        let (cutoffs, estimator) = match config.priorities {
+            PriorityAllocation::Fixed { cutoffs } => (cutoffs, None),
+            PriorityAllocation::Measured => {
+                (unscheduled::initial(config.levels), Some(Estimator::new()))
+            }
+        };
+        // Version 0 means "never told": the paper's profile has no CUTOFFS until it measured something.
+        let version = u16::from(config.profile != Profile::Sigcomm18 || estimator.is_none());
+        Self { levels: config.levels, cutoffs, version, estimator }
+    }
+
+    /// The highest level.
+    pub(crate) const fn top(&self) -> u8 {
+        self.levels - 1
+    }
+
+    pub(crate) const fn cutoffs(&self) -> ([u32; LEVELS], u16) {
+        (self.cutoffs, self.version)
+    }
+
+    /// Accounts for an incoming message; true when the allocation changed.
+    pub(crate) fn record_message(
+        &mut self,
+        length: u32,
+        unscheduled: u32,
+        payload: u32,
+        overhead: u32,
+    ) -> bool {
+        let Some(estimator) = &mut self.estimator else {
+            return false;
+        };
+        estimator.record(length, unscheduled, payload, overhead);
+        if !estimator.is_due() {
+            return false;
+        }
+        let next = estimator.allocate(self.levels);
+        if !unscheduled::differs(&self.cutoffs, &next, self.levels) {
+            return false;
+        }
+        self.cutoffs = next;
+        self.version = self.version.checked_add(1).unwrap_or(1);
+        true
+    }
+
+    /// Accounts for an incoming control packet.
+    pub(crate) fn record_control(&mut self) {
+        if let Some(estimator) = &mut self.estimator {
+            estimator.record_control();
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Levels of scheduled bytes (Homa §3.4): a level per active message, fewest remaining bytes highest, and
+//! the *lowest* free levels first, so that a newcomer finds a higher one free (no preemption lag, Figure 5).
+
+use super::Levels;
+
+impl Levels {
+    /// How many levels carry scheduled bytes, at least 1.
+    pub(crate) fn scheduled_levels(&self) -> u8 {
+        let cutoffs = self.cutoffs().0;
+        let free = cutoffs.iter().take(usize::from(self.top()) + 1).take_while(|&&c| c == 0);
+        (free.count() as u8).max(1)
+    }
+
+    /// The level of the message at `rank` (0 the best) of `active` messages. More messages than levels
+    /// share the lowest.
+    pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
+        let used = active.min(usize::from(self.scheduled_levels()));
+        used.saturating_sub(1 + rank) as u8
+    }
+
+    /// The highest level for scheduled bytes.
+    pub(crate) fn scheduled_top(&self) -> u8 {
+        self.scheduled_levels() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, PriorityAllocation};
+    use crate::units::Rate;
+
+    #[test]
+    fn a_lone_message_takes_the_lowest_level_and_newcomers_rise_above_it() {
+        let mut config = Config::for_users(Rate::gbps(10));
+        config.priorities =
+            PriorityAllocation::Fixed { cutoffs: [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200] };
+        let levels = Levels::new(&config);
+        assert_eq!(levels.scheduled_levels(), 4);
+        assert_eq!(levels.scheduled_priority(0, 1), 0);
+        assert_eq!([0, 1].map(|r| levels.scheduled_priority(r, 2)), [1, 0]);
+        let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|r| levels.scheduled_priority(r, 8));
+        assert_eq!(eight, [3, 2, 1, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Levels of unscheduled bytes (Homa §3.4): chosen in advance by the receiver as cutoffs on message length,
+//! applied by the sender.
+
+use super::{Levels, NO_LIMIT};
+use crate::config::LEVELS;
+
+/// Until traffic was measured: half the levels, lengths as the kernel module's boot-time cutoffs.
+pub(super) fn initial(levels: u8) -> [u32; LEVELS] {
+    const LENGTHS: [u32; 4] = [200, 2_800, 15_000, NO_LIMIT];
+    let mut cutoffs = [0; LEVELS];
+    let unscheduled = (usize::from(levels) / 2).max(1);
+    for (i, level) in (0..usize::from(levels)).rev().take(unscheduled).enumerate() {
+        cutoffs[level] = LENGTHS[i];
+    }
+    cutoffs[usize::from(levels) - unscheduled] = NO_LIMIT;
+    cutoffs
+}
+
+/// True when senders should hear of the change: another split, or a cutoff that moved by a quarter.
+pub(super) fn differs(old: &[u32; LEVELS], new: &[u32; LEVELS], levels: u8) -> bool {
+    old.iter()
+        .zip(new)
+        .take(usize::from(levels))
+        .any(|(&a, &b)| (a == 0) != (b == 0) || a.abs_diff(b) > a.min(b) / 4)
+}
+
+impl Levels {
+    /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs` (Linux §2.2: the highest
+    /// level whose cutoff is not below the length; before the first CUTOFFS the second highest level).
+    pub(crate) fn unscheduled_priority(&self, cutoffs: Option<&[u32; LEVELS]>, length: u32) -> u8 {
+        let top = self.top();
+        let Some(cutoffs) = cutoffs else {
+            return if top >= 2 { top - 1 } else { top };
+        };
+        (1..=top).rev().find(|&level| cutoffs[usize::from(level)] >= length).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn shorter_messages_use_higher_levels() {
+        let levels = Levels::new(&Config::linux());
+        let (cutoffs, version) = levels.cutoffs();
+        assert_eq!(version, 1);
+        let at = |length| levels.unscheduled_priority(Some(&cutoffs), length);
+        assert_eq!([at(200), at(201), at(15_000), at(15_001)], [7, 6, 5, 4]);
+        assert_eq!(levels.unscheduled_priority(None, 1), 6);
+    }
+
+    #[test]
+    fn few_levels_still_leave_one_for_each_kind() {
+        assert_eq!(initial(1)[0], NO_LIMIT);
+        assert_eq!(initial(2)[..2], [0, NO_LIMIT]);
+        assert_eq!(initial(3)[..3], [0, 0, NO_LIMIT]);
+        assert_eq!(initial(8), [0, 0, 0, 0, NO_LIMIT, 15_000, 2_800, 200]);
+    }
+}

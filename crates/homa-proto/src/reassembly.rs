@@ -1,0 +1,144 @@
+//! Received ranges of one message (Homa §3.3: DATA may arrive in any order; collated by offset).
+//!
+//! The rules are the kernel module's (Linux §2.3): a packet appends, opens a gap, or lies entirely inside
+//! one gap; what partly overlaps received bytes is discarded whole. So `received` counts each byte once.
+
+use crate::event::DropReason;
+use alloc::vec::Vec;
+
+/// Gaps tracked per message before packets that would open another are refused: bounds a hostile sender.
+const MAX_GAPS: usize = 1024;
+
+/// Which bytes of a message have arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reassembly {
+    length: u32,
+    end: u32,
+    missing: u32,
+    gaps: Vec<(u32, u32)>,
+}
+
+impl Reassembly {
+    pub(crate) const fn new(length: u32) -> Self {
+        Self { length, end: 0, missing: 0, gaps: Vec::new() }
+    }
+
+    /// Length of the message in bytes.
+    pub(crate) const fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// Bytes received.
+    pub(crate) const fn received(&self) -> u32 {
+        self.end - self.missing
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.received() == self.length
+    }
+
+    /// End of the prefix without gaps.
+    pub(crate) fn contiguous(&self) -> u32 {
+        self.gaps.first().map_or(self.end, |g| g.0)
+    }
+
+    /// Adds bytes `[start, end)`, or says why they are of no use.
+    pub(crate) fn insert(&mut self, start: u32, end: u32) -> Result<(), DropReason> {
+        if start >= end {
+            return Err(DropReason::EmptyData);
+        }
+        if end > self.length {
+            return Err(DropReason::BeyondEnd);
+        }
+        if start == self.end {
+            self.end = end;
+            return Ok(());
+        }
+        if start > self.end {
+            if self.gaps.len() >= MAX_GAPS {
+                return Err(DropReason::Overlap);
+            }
+            self.gaps.push((self.end, start));
+            self.missing += start - self.end;
+            self.end = end;
+            return Ok(());
+        }
+        self.fill(start, end)
+    }
+
+    fn fill(&mut self, start: u32, end: u32) -> Result<(), DropReason> {
+        let at = self.gaps.partition_point(|g| g.1 <= start);
+        let Some(gap) = self.gaps.get_mut(at).filter(|g| g.0 < end) else {
+            let known = end <= self.end;
+            return Err(if known { DropReason::Duplicate } else { DropReason::Overlap });
+        };
+        if start < gap.0 || end > gap.1 {
+            return Err(DropReason::Overlap);
+        }
+        self.missing -= end - start;
+        match (start == gap.0, end == gap.1) {
+            (true, true) => {
+                self.gaps.remove(at);
+            }
+            (true, false) => gap.0 = end,
+            (false, true) => gap.1 = start,
+            (false, false) => {
+                let rest = (end, gap.1);
+                gap.1 = start;
+                self.gaps.insert(at + 1, rest);
+            }
+        }
+        Ok(())
+    }
+
+    /// The missing ranges before `limit`, in order; the last one reaches to `limit`.
+    pub(crate) fn missing_before(&self, limit: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let tail = (self.end < limit).then_some((self.end, limit));
+        self.gaps.iter().copied().filter(move |g| g.0 < limit).chain(tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn agrees_with_a_bitmap_model_for_any_arrival_order() {
+        arbtest::arbtest(|u| {
+            let length = u.int_in_range(1..=60u32)?;
+            let mut ours = Reassembly::new(length);
+            let mut model = vec![false; length as usize];
+            for _ in 0..u.int_in_range(0..=40)? {
+                let start = u.int_in_range(0..=length + 2)?;
+                let end = u.int_in_range(0..=length + 4)?;
+                let inside = start < end && end <= length;
+                let fresh = inside && !model[start as usize..end as usize].contains(&true);
+                assert_eq!(ours.insert(start, end).is_ok(), fresh, "{ours:?} {start}..{end}");
+                if fresh {
+                    model[start as usize..end as usize].fill(true);
+                }
+                let received = model.iter().filter(|&&b| b).count() as u32;
+                let prefix = model.iter().take_while(|&&b| b).count() as u32;
+                assert_eq!((ours.received(), ours.contiguous()), (received, prefix));
+                let mut holes = vec![false; length as usize];
+                for (a, b) in ours.missing_before(length) {
+                    holes[a as usize..b as usize].fill(true);
+                }
+                assert!(holes.iter().zip(&model).all(|(hole, got)| hole != got));
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_packet_that_straddles_received_bytes_is_discarded_whole() {
+        let mut m = Reassembly::new(3000);
+        m.insert(0, 1000).unwrap();
+        m.insert(2000, 3000).unwrap();
+        assert_eq!(m.insert(900, 1100), Err(DropReason::Overlap));
+        assert_eq!(m.insert(0, 1000), Err(DropReason::Duplicate));
+        assert_eq!(m.insert(2000, 3001), Err(DropReason::BeyondEnd));
+        assert_eq!(m.received(), 2000);
+    }
+}

@@ -1,0 +1,185 @@
+//! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
+//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided elsewhere.
+
+use crate::config::FULL_FRAME;
+use crate::endpoint::Endpoint;
+use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
+use crate::packet::{Data, Packet};
+use crate::rpc::{State, incoming_message};
+use crate::table::Ref;
+use crate::units::Time;
+
+impl Endpoint {
+    /// Yields where the bytes belong.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+    ) -> Result<Place, DropReason> {
+        if let Some(ack) = data.ack {
+            self.on_acked(packet.peer, ack.id.client());
+        }
+        if data.message_length == 0 || data.span.len == 0 {
+            return Err(DropReason::EmptyData);
+        }
+        let end = data.span.offset.checked_add(data.span.len).ok_or(DropReason::BeyondEnd)?;
+        if end > data.message_length {
+            return Err(DropReason::BeyondEnd);
+        }
+        self.refresh_cutoffs(now, packet, data.cutoff_version);
+        let who = self.rpc_of_data(now, packet, data)?;
+        let place = self.accept(now, who, data, end)?;
+        self.counters.data_received += 1;
+        self.counters.data_bytes_received += u64::from(data.span.len);
+        Ok(place)
+    }
+
+    fn rpc_of_data(&mut self, now: Time, packet: &Packet, data: &Data) -> Result<Ref, DropReason> {
+        let found = self.find(packet);
+        let whole_or_known =
+            found.is_some_and(|r| self.rpcs.get(r).is_some_and(|r| r.inc.exists()));
+        let first = data.incoming.min(data.message_length).max(data.span.len);
+        if !whole_or_known && !self.has_memory(first) {
+            return Err(DropReason::NoMemory);
+        }
+        match found {
+            Some(who) => Ok(who),
+            None if packet.id.from_server() => Err(self.unknown_or_foreign(packet)),
+            None => self.create_server_rpc(now, packet, data),
+        }
+    }
+
+    fn accept(&mut self, now: Time, who: Ref, data: &Data, end: u32) -> Result<Place, DropReason> {
+        let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
+        match rpc.state {
+            State::ClientOutgoing | State::ClientIncoming => {}
+            State::ServerIncoming | State::OneWayIncoming => {}
+            State::ServerInService | State::ServerOutgoing | State::ServerSent => {
+                return Err(DropReason::Duplicate);
+            }
+            State::OneWayOutgoing => return Err(DropReason::WrongState),
+        }
+        rpc.heard = now;
+        rpc.rounds = 0;
+        if !rpc.inc.exists() {
+            self.first_packet(who, data)?;
+        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
+        let length = if rpc.inc.exists() { rpc.inc.bytes.length() } else { data.message_length };
+        let place = Place {
+            message: incoming_message(who),
+            total: length,
+            offset: data.span.offset,
+            len: data.span.len,
+        };
+        if !rpc.inc.exists() {
+            self.deliver(now, who, length);
+            return Ok(place);
+        }
+        let before = (rpc.inc.outstanding(), rpc.inc.bytes.received());
+        rpc.inc.bytes.insert(data.span.offset, end)?;
+        let complete = rpc.inc.bytes.is_complete();
+        self.sample_rtt(now, who, data.span.offset);
+        self.account_received(who, before, end);
+        if complete {
+            self.deliver(now, who, length);
+        } else {
+            self.announce_prefix(who);
+        }
+        self.grant(Some(who));
+        Ok(place)
+    }
+
+    /// The first packet of a message: its length is known now. A message that is whole in one packet
+    /// needs no state.
+    fn first_packet(&mut self, who: Ref, data: &Data) -> Result<(), DropReason> {
+        let length = data.message_length;
+        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
+        if length > self.config.max_message {
+            self.fail(who, RpcError::ResponseTooLong { length });
+            return Err(DropReason::TooLong);
+        }
+        if rpc.state == State::ClientOutgoing {
+            rpc.state = State::ClientIncoming;
+        }
+        let payload = self.peer_of(who).map_or(FULL_FRAME, |p| p.info.max_payload);
+        let overhead = FULL_FRAME.saturating_sub(payload);
+        if self.levels.record_message(length, data.incoming, payload, overhead) {
+            self.counters.cutoff_changes += 1;
+            self.scheduler.set_degree(self.degree());
+        }
+        if data.span.len == length {
+            return Ok(());
+        }
+        self.begin_incoming(who, length, data.incoming);
+        self.events.push_back(Event::Started {
+            rpc: who.into(),
+            message: incoming_message(who),
+            total: length,
+        });
+        Ok(())
+    }
+
+    fn announce_prefix(&mut self, who: Ref) {
+        if !self.config.readable_events {
+            return;
+        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let offset = rpc.inc.bytes.contiguous();
+        if offset > rpc.inc.readable {
+            rpc.inc.readable = offset;
+            let message = incoming_message(who);
+            self.events.push_back(Event::Readable { rpc: who.into(), message, offset });
+        }
+    }
+
+    /// A message is whole: its bytes go to the application.
+    fn deliver(&mut self, now: Time, who: Ref, length: u32) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let inc = core::mem::take(&mut rpc.inc);
+        let (state, peer) = (rpc.state, rpc.peer);
+        let kind = match state {
+            State::ClientOutgoing | State::ClientIncoming => MessageKind::Response,
+            State::OneWayIncoming => MessageKind::OneWay,
+            _ => MessageKind::Request,
+        };
+        self.events.push_back(Event::Delivered(Delivered {
+            rpc: who.into(),
+            message: incoming_message(who),
+            kind,
+            peer,
+            remote_port: rpc.remote_port,
+            local_port: rpc.local_port,
+            id: rpc.id,
+            length,
+            cookie: rpc.cookie,
+        }));
+        if inc.exists() {
+            self.end_incoming(who, peer, &inc);
+        }
+        match kind {
+            MessageKind::Response => self.complete_client(who),
+            MessageKind::Request => self.begin_service(now, who),
+            MessageKind::OneWay => {
+                self.forget(who);
+            }
+        }
+    }
+
+    /// RTTbytes: the first bytes that a GRANT allowed are here.
+    fn sample_rtt(&mut self, now: Time, who: Ref, offset: u32) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some((from, sent)) = rpc.inc.probe.filter(|p| offset >= p.0) else { return };
+        debug_assert!(offset >= from);
+        rpc.inc.probe = None;
+        let peer = rpc.peer;
+        if !self.config.measure_rtt_bytes {
+            return;
+        }
+        let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.rtt.sample(now, now.since(sent), rate, max);
+        }
+    }
+}

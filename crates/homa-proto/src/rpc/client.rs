@@ -1,0 +1,253 @@
+//! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and cancelling it,
+//! and the answer to RPC_UNKNOWN.
+
+use super::{Incoming, Rpc, State, incoming_message, outgoing_message};
+use crate::config::{LEVELS, Profile};
+use crate::endpoint::Endpoint;
+use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
+use crate::incast;
+use crate::packet::{Limits, PeerId, RpcId};
+use crate::sender::unscheduled_limit;
+use crate::table::Ref;
+use crate::units::{Duration, Time};
+
+impl Endpoint {
+    /// Checks a message's length against our limit and the peer's; yields (unscheduled limit, payload).
+    pub(crate) fn check_length(
+        &self,
+        peer: PeerId,
+        length: u32,
+    ) -> Result<(u32, u32), SubmitError> {
+        let peer = self.peer(peer).ok_or(SubmitError::UnknownPeer)?;
+        if length == 0 {
+            return Err(SubmitError::EmptyMessage);
+        }
+        let theirs = peer.limits.map_or(u32::MAX, |l| l.max_message);
+        let max = self.config.max_message.min(theirs);
+        if length > max {
+            return Err(SubmitError::MessageTooLong { max });
+        }
+        Ok((unscheduled_limit(&self.config, peer), peer.info.max_payload))
+    }
+
+    pub(crate) fn submit_request(
+        &mut self,
+        now: Time,
+        request: &Request,
+    ) -> Result<Submitted, SubmitError> {
+        let (unscheduled, payload) = self.check_length(request.peer, request.length)?;
+        if self.client_rpcs.len() >= self.config.max_rpcs as usize {
+            return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
+        }
+        let outstanding = self.client_rpcs.len() + 1;
+        let response_limit = incast::response_limit(self.config.incast.as_ref(), outstanding);
+        self.counters.incast_requests += u64::from(response_limit.is_some());
+        self.counters.requests_sent += 1;
+        self.last_local_port = request.local_port;
+        let rpc = Rpc {
+            state: State::ClientOutgoing,
+            id: self.ids.next(),
+            peer: request.peer,
+            local_port: request.local_port,
+            remote_port: request.remote_port,
+            idempotent: request.idempotent,
+            response_limit,
+            cookie: request.cookie,
+            started: now,
+            deadline: request.deadline,
+            heard: now,
+            asked: now,
+            rounds: 0,
+            tick: 0,
+            out: self.outgoing(request.length, unscheduled, payload),
+            inc: Incoming::default(),
+        };
+        let first_check = (now + self.config.loss.resend_after).min(request.deadline);
+        Ok(self.start(now, rpc, first_check))
+    }
+
+    pub(crate) fn submit_one_way(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        length: u32,
+        cookie: u64,
+    ) -> Result<Submitted, SubmitError> {
+        let (unscheduled, payload) = self.check_length(peer, length)?;
+        let rpc = Rpc {
+            state: State::OneWayOutgoing,
+            id: self.ids.next(),
+            peer,
+            local_port: 0,
+            remote_port: 0,
+            idempotent: true,
+            response_limit: None,
+            cookie,
+            started: now,
+            deadline: Time::MAX,
+            heard: now,
+            asked: now,
+            rounds: 0,
+            tick: 0,
+            out: self.outgoing(length, unscheduled, payload),
+            inc: Incoming::default(),
+        };
+        Ok(self.start(now, rpc, now + Duration::secs(1)))
+    }
+
+    fn start(&mut self, now: Time, rpc: Rpc, first_check: Time) -> Submitted {
+        let (id, peer) = (rpc.id, rpc.peer);
+        let who = self.rpcs.insert(rpc);
+        self.client_rpcs.insert(id.0, who);
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.rpcs += 1;
+        }
+        let tick = self.timers.arm(now, first_check, who);
+        if let Some(rpc) = self.rpcs.get_mut(who) {
+            rpc.tick = tick;
+            self.sender.wake(who, &mut rpc.out);
+        }
+        Submitted { rpc: who.into(), message: Some(outgoing_message(who)) }
+    }
+
+    /// Cancels an RPC for the application; the other side hears of it where the profile allows.
+    pub(crate) fn cancel(&mut self, who: Ref) -> Result<Submitted, SubmitError> {
+        let rpc = self.rpcs.get(who).ok_or(SubmitError::UnknownRpc)?;
+        let (state, peer) = (rpc.state, rpc.peer);
+        let (ports, id) = ((rpc.local_port, rpc.remote_port), rpc.id);
+        self.counters.cancels += 1;
+        self.forget(who);
+        if matches!(state, State::ClientOutgoing | State::ClientIncoming) {
+            self.tell_cancelled(peer, ports, id);
+        }
+        Ok(Submitted { rpc: who.into(), message: None })
+    }
+
+    /// Ends an RPC with an error.
+    pub(crate) fn fail(&mut self, who: Ref, error: RpcError) {
+        let Some(rpc) = self.forget(who) else { return };
+        if rpc.state == State::OneWayOutgoing {
+            return;
+        }
+        self.counters.failures += 1;
+        self.events.push_back(Event::Failed { rpc: who.into(), cookie: rpc.cookie, error });
+        self.tell_cancelled(rpc.peer, (rpc.local_port, rpc.remote_port), rpc.id);
+    }
+
+    /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC.
+    ///
+    /// The kernel's rule is to send everything again while nothing of the response arrived. The user
+    /// profile does so only if the server's memory covers the RPC's whole life (so the request was never
+    /// executed), or the call is idempotent; otherwise nobody can tell, and the call fails as such.
+    pub(crate) fn on_unknown_at_client(
+        &mut self,
+        now: Time,
+        who: Ref,
+        remembered: Option<Duration>,
+    ) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let waiting = rpc.state == State::ClientOutgoing;
+        let retry = match self.config.profile {
+            Profile::Sigcomm18 | Profile::Linux => waiting,
+            Profile::Default => {
+                let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
+                rpc.idempotent || (waiting && never_executed)
+            }
+        };
+        if !retry {
+            if self.config.profile == Profile::Default {
+                self.fail(who, RpcError::Indeterminate);
+            }
+            return;
+        }
+        if !waiting {
+            rpc.state = State::ClientOutgoing;
+            if rpc.inc.exists() {
+                let inc = core::mem::take(&mut rpc.inc);
+                let peer = rpc.peer;
+                self.events.push_back(Event::Release { message: incoming_message(who) });
+                self.end_incoming(who, peer, &inc);
+            }
+        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.out.restart();
+        if self.config.profile == Profile::Default {
+            rpc.heard = now;
+        }
+        self.sender.wake(who, &mut rpc.out);
+    }
+
+    /// The response of an RPC arrived whole.
+    pub(crate) fn complete_client(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let (peer, id) = (rpc.peer, rpc.id);
+        let ports = (rpc.local_port, rpc.remote_port);
+        self.counters.responses_delivered += 1;
+        self.forget(who);
+        self.acknowledge(peer, ports, id);
+    }
+
+    /// RPCs with `peer` (and its `port`) fail: the network says it is not there.
+    pub(crate) fn fail_unreachable(&mut self, peer: PeerId, port: Option<u16>) {
+        let hit: alloc::vec::Vec<Ref> = self
+            .rpcs
+            .refs()
+            .filter(|&r| {
+                self.rpcs.get(r).is_some_and(|rpc| {
+                    rpc.peer == peer && port.is_none_or(|p| p == rpc.remote_port)
+                })
+            })
+            .collect();
+        for who in hit {
+            if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
+                self.fail(who, RpcError::PortUnreachable);
+            } else {
+                self.end_server_rpc(who);
+            }
+        }
+    }
+
+    /// Requests longer than the peer says it accepts fail.
+    pub(crate) fn fail_too_long(&mut self, peer: PeerId, max: u32) {
+        let too_long: alloc::vec::Vec<Ref> = self
+            .rpcs
+            .refs()
+            .filter(|&r| {
+                self.rpcs.get(r).is_some_and(|rpc| {
+                    rpc.peer == peer && rpc.state.is_client() && rpc.out.length > max
+                })
+            })
+            .collect();
+        too_long.into_iter().for_each(|who| self.fail(who, RpcError::RequestTooLong { max }));
+    }
+
+    /// The id of a client RPC, if it is in progress with this peer.
+    pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
+        let who = *self.client_rpcs.get(&id.client().0)?;
+        self.rpcs.get(who).filter(|r| r.peer == peer).map(|_| who)
+    }
+}
+
+impl Endpoint {
+    /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux §2.2).
+    pub(crate) fn on_cutoffs(
+        &mut self,
+        from: PeerId,
+        cutoffs: [u32; LEVELS],
+        version: u16,
+        limits: Option<Limits>,
+    ) {
+        self.counters.cutoffs_received += 1;
+        let Some(peer) = self.peer_mut(from) else { return };
+        peer.cutoffs = Some(cutoffs);
+        peer.cutoff_version = version;
+        let old = peer.limits;
+        if limits.is_some() && limits != old {
+            peer.limits = limits;
+            let max = limits.map_or(u32::MAX, |l| l.max_message);
+            if max < old.map_or(u32::MAX, |l| l.max_message) {
+                self.fail_too_long(from, max);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! RPCs, not connections (Homa §3.1): one [`Rpc`] ties a request message to its response message, and
+//! state exists only while the RPC is in progress.
+//!
+//! ```text
+//! client   Outgoing ──first response byte──▶ Incoming ──whole response──▶ (forgotten)
+//! server   Incoming ──whole request──▶ InService ──reply──▶ Outgoing ──last byte──▶ Sent ──ack──▶ (forgotten)
+//! ```
+//! The unit of sending, granting, priority and loss is the message; this module only ties two together.
+
+pub(crate) mod client;
+pub(crate) mod id;
+pub(crate) mod server;
+
+use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
+use crate::reassembly::Reassembly;
+use crate::sender::Outgoing;
+use crate::table::Ref;
+use crate::units::Time;
+
+/// Where an RPC stands. The names are the kernel module's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Client: sending the request or waiting for the first response byte.
+    ClientOutgoing,
+    /// Client: receiving the response.
+    ClientIncoming,
+    /// Server: receiving the request.
+    ServerIncoming,
+    /// Server: the application computes.
+    ServerInService,
+    /// Server: sending the response.
+    ServerOutgoing,
+    /// Server: response sent, not acknowledged.
+    ServerSent,
+    /// Sending a one-way message.
+    OneWayOutgoing,
+    /// Receiving a one-way message.
+    OneWayIncoming,
+}
+
+impl State {
+    pub(crate) const fn is_client(self) -> bool {
+        matches!(self, Self::ClientOutgoing | Self::ClientIncoming | Self::OneWayOutgoing)
+    }
+}
+
+/// One RPC in progress.
+#[derive(Debug)]
+pub(crate) struct Rpc {
+    pub(crate) state: State,
+    /// Client's form.
+    pub(crate) id: RpcId,
+    pub(crate) peer: PeerId,
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) idempotent: bool,
+    /// The request carried the incast flag: most unscheduled bytes of the response (Homa §3.6).
+    pub(crate) response_limit: Option<u16>,
+    pub(crate) cookie: u64,
+    pub(crate) started: Time,
+    pub(crate) deadline: Time,
+    /// Last time the peer gave a sign of life for this RPC (DATA, GRANT or BUSY).
+    pub(crate) heard: Time,
+    /// When the last RESEND or NEED_ACK was sent since then.
+    pub(crate) asked: Time,
+    /// RESENDs or NEED_ACKs since DATA or GRANT last arrived; for back-off.
+    pub(crate) rounds: u32,
+    /// The valid entry in the timing wheel.
+    pub(crate) tick: u64,
+    pub(crate) out: Outgoing,
+    pub(crate) inc: Incoming,
+}
+
+/// An incoming message.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    pub(crate) bytes: Reassembly,
+    /// All bytes before this were sent unscheduled or granted.
+    pub(crate) granted: u32,
+    /// Bytes counted against the memory budget.
+    pub(crate) reserved: u32,
+    pub(crate) priority: u8,
+    /// Age: order of arrival.
+    pub(crate) age: u64,
+    /// The scheduler tracks this message (it needs grants).
+    pub(crate) scheduled: bool,
+    /// It needed grants, so its outstanding bytes count against `max_incoming`.
+    pub(crate) window_counted: bool,
+    /// A GRANT waits to be transmitted.
+    pub(crate) grant_queued: bool,
+    /// All bytes before this were allowed by packets that left.
+    pub(crate) grant_sent: u32,
+    /// Prefix already announced as readable.
+    pub(crate) readable: u32,
+    /// RTT probe: bytes from this offset answer a GRANT sent at that time.
+    pub(crate) probe: Option<(u32, Time)>,
+}
+
+impl Incoming {
+    /// Bytes agreed to and not here yet.
+    pub(crate) const fn outstanding(&self) -> u32 {
+        self.granted.saturating_sub(self.bytes.received())
+    }
+
+    /// True once the first packet arrived.
+    pub(crate) const fn exists(&self) -> bool {
+        self.bytes.length() > 0
+    }
+}
+
+/// The message that RPC `r` sends.
+pub(crate) const fn outgoing_message(r: Ref) -> MessageId {
+    MessageId(r.index * 2)
+}
+
+/// The message that RPC `r` receives.
+pub(crate) const fn incoming_message(r: Ref) -> MessageId {
+    MessageId(r.index * 2 + 1)
+}
+
+impl Rpc {
+    /// A control packet about this RPC to its peer.
+    pub(crate) const fn control(&self, priority: u8, body: Body) -> Packet {
+        Packet {
+            peer: self.peer,
+            priority,
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+            id: self.wire_id(),
+            body,
+        }
+    }
+
+    /// The id as this host writes it in packets.
+    pub(crate) const fn wire_id(&self) -> RpcId {
+        if self.state.is_client() { self.id } else { self.id.server() }
+    }
+}

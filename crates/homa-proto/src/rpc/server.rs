@@ -1,0 +1,141 @@
+//! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers, and the
+//! response is sent like any other message.
+
+use super::{Incoming, Rpc, State, outgoing_message};
+use crate::config::{Completion, Profile};
+use crate::endpoint::{Control, Endpoint};
+use crate::event::{DropReason, SubmitError, Submitted};
+use crate::packet::{Body, Data, Limits, Packet, PeerId};
+use crate::table::Ref;
+use crate::units::{Duration, Time};
+
+/// CUTOFFS to one peer are at least this far apart (Linux §2.4: one per jiffy).
+const CUTOFFS_INTERVAL: Duration = Duration::millis(1);
+
+impl Endpoint {
+    /// The first packet of a request (or one-way message): creates the RPC.
+    pub(crate) fn create_server_rpc(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+    ) -> Result<Ref, DropReason> {
+        let one_way = packet.local_port == 0;
+        if !one_way && !self.listening.contains(&packet.local_port) {
+            return Err(DropReason::NoServer);
+        }
+        if data.message_length > self.config.max_message {
+            self.send_cutoffs(now, packet);
+            return Err(DropReason::TooLong);
+        }
+        let known = self.peer(packet.peer).is_some_and(|p| p.executed.contains(packet.id));
+        if known && self.suppresses_duplicates() {
+            return Err(DropReason::AlreadyExecuted);
+        }
+        if self.server_rpcs.len() >= self.config.max_rpcs as usize {
+            return Err(DropReason::TooManyRpcs);
+        }
+        let rpc = Rpc {
+            state: if one_way { State::OneWayIncoming } else { State::ServerIncoming },
+            id: packet.id.client(),
+            peer: packet.peer,
+            local_port: packet.local_port,
+            remote_port: packet.remote_port,
+            idempotent: false,
+            response_limit: data.incast,
+            cookie: 0,
+            started: now,
+            deadline: Time::MAX,
+            heard: now,
+            asked: now,
+            rounds: 0,
+            tick: 0,
+            out: crate::sender::Outgoing::default(),
+            inc: Incoming::default(),
+        };
+        let who = self.rpcs.insert(rpc);
+        self.server_rpcs.insert((packet.peer.0, packet.id.client().0), who);
+        if let Some(peer) = self.peer_mut(packet.peer) {
+            peer.rpcs += 1;
+        }
+        let tick = self.timers.arm(now, now + self.config.loss.resend_after, who);
+        if let Some(rpc) = self.rpcs.get_mut(who) {
+            rpc.tick = tick;
+        }
+        Ok(who)
+    }
+
+    fn suppresses_duplicates(&self) -> bool {
+        matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
+    }
+
+    /// The whole request arrived: the application serves it.
+    pub(crate) fn begin_service(&mut self, now: Time, who: Ref) {
+        let remember = self.suppresses_duplicates();
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.state = State::ServerInService;
+        let (peer, id) = (rpc.peer, rpc.id);
+        self.counters.requests_delivered += 1;
+        if remember && let Some(peer) = self.peer_mut(peer) {
+            peer.executed.insert(now, id);
+        }
+    }
+
+    pub(crate) fn submit_response(
+        &mut self,
+        now: Time,
+        who: Ref,
+        length: u32,
+    ) -> Result<Submitted, SubmitError> {
+        let rpc = self.rpcs.get(who).filter(|r| r.state == State::ServerInService);
+        let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
+        let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
+        let (unscheduled, payload) = self.check_length(rpc.peer, length)?;
+        let out = self.outgoing(length, unscheduled.min(limit), payload);
+        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(SubmitError::UnknownRpc) };
+        rpc.out = out;
+        rpc.state = State::ServerOutgoing;
+        rpc.heard = now;
+        rpc.asked = now;
+        rpc.rounds = 0;
+        self.sender.wake(who, &mut rpc.out);
+        self.counters.responses_sent += 1;
+        Ok(Submitted { rpc: who.into(), message: Some(outgoing_message(who)) })
+    }
+
+    /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
+    pub(crate) fn refresh_cutoffs(&mut self, now: Time, packet: &Packet, version: u16) {
+        if version != self.levels.cutoffs().1 && packet.local_port != 0 {
+            self.send_cutoffs(now, packet);
+        }
+    }
+
+    fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
+        let (cutoffs, version) = self.levels.cutoffs();
+        let limits = (self.config.profile == Profile::Default).then(|| Limits {
+            max_message: self.config.max_message,
+            max_unscheduled: self.unscheduled_cap(),
+        });
+        let Some(peer) = self.peer_mut(packet.peer) else { return };
+        if peer.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
+            return;
+        }
+        peer.cutoffs_sent = Some(now);
+        self.counters.cutoffs_sent += 1;
+        // The direction bit must fit the receiver's role (Linux trap 15).
+        let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
+        self.control.push_back(Control::Packet(Packet {
+            peer: packet.peer,
+            priority: self.levels.top(),
+            local_port: packet.local_port,
+            remote_port: packet.remote_port,
+            id,
+            body: Body::Cutoffs { cutoffs, version, limits },
+        }));
+    }
+
+    /// The server RPC of a peer, if it is in progress.
+    pub(crate) fn find_server(&self, peer: PeerId, packet: &Packet) -> Option<Ref> {
+        self.server_rpcs.get(&(peer.0, packet.id.client().0)).copied()
+    }
+}

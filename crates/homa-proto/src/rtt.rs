@@ -1,0 +1,92 @@
+//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the data it
+//! allowed, as the smallest sample of the recent past (queues only ever add).
+//!
+//! A link that is kept busy hides the true delay behind the window itself: samples then equal the window's
+//! own drain time. The estimate therefore steps down a sixteenth (a frame at least) per period while it is what limits.
+
+use crate::config::FULL_FRAME;
+use crate::units::{Duration, Rate, Time};
+
+/// RTTbytes never fall below this: six full frames.
+pub(crate) const RTT_BYTES_MIN: u32 = 6 * FULL_FRAME;
+const PERIOD: Duration = Duration::millis(100);
+const SAMPLES: u32 = 32;
+
+#[derive(Clone, Debug)]
+pub(crate) struct RttBytes {
+    bytes: u32,
+    least: Duration,
+    samples: u32,
+    period_started: Time,
+}
+
+impl RttBytes {
+    pub(crate) const fn new(bytes: u32) -> Self {
+        Self { bytes, least: Duration::MAX, samples: 0, period_started: Time::ZERO }
+    }
+
+    /// The present estimate.
+    pub(crate) const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Takes a sample; `max` is the configured cap.
+    pub(crate) fn sample(&mut self, now: Time, delay: Duration, rate: Rate, max: u32) {
+        if self.samples == 0 {
+            self.period_started = now;
+            self.least = delay;
+        }
+        self.least = self.least.min(delay);
+        self.samples += 1;
+        if self.samples < SAMPLES || now.since(self.period_started) < PERIOD {
+            return;
+        }
+        self.samples = 0;
+        let measured = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        let drains = measured.saturating_add(FULL_FRAME) >= self.bytes && measured <= self.bytes;
+        let next = if drains {
+            self.bytes - (self.bytes / 16).max(FULL_FRAME).min(self.bytes)
+        } else {
+            measured
+        };
+        self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle(start: u32, base: Duration, rate: Rate) -> u32 {
+        let mut rtt = RttBytes::new(start);
+        let mut now = Time::ZERO;
+        for _ in 0..20_000 {
+            now += Duration::micros(200);
+            // A saturated window delays its own grants: the true delay shows only when it is longer.
+            let delay = base.max(rate.time_for(u64::from(rtt.bytes())));
+            rtt.sample(now, delay, rate, 1_000_000);
+        }
+        rtt.bytes()
+    }
+
+    #[test]
+    fn settles_within_two_frames_of_the_true_product_from_either_side() {
+        let rate = Rate::gbps(10);
+        let base = Duration::micros(24);
+        for start in [10_000, 200_000] {
+            let bytes = settle(start, base, rate);
+            assert!(bytes.abs_diff(30_000) <= 2 * FULL_FRAME, "{start} settles at {bytes}");
+        }
+    }
+
+    #[test]
+    fn never_below_six_frames_nor_above_the_cap() {
+        assert_eq!(settle(50_000, Duration::nanos(100), Rate::mbps(100)), RTT_BYTES_MIN);
+        let mut rtt = RttBytes::new(10_000);
+        for i in 0..100 {
+            let now = Time(i * 10_000_000);
+            rtt.sample(now, Duration::secs(1), Rate::gbps(10), 60_000);
+        }
+        assert_eq!(rtt.bytes(), 60_000);
+    }
+}

@@ -1,0 +1,310 @@
+//! Basic sender behaviour (Homa §3.2): unscheduled bytes at once, scheduled bytes as granted, SRPT over all
+//! messages that may send, control packets before all data (in `endpoint.rs`).
+//!
+//! Invariants: packet boundaries are a function of the message alone, so a retransmission repeats the
+//! original packets (Linux §2.3); the queue holds at most one valid entry per message. A share of the
+//! transmitted packets can go to the oldest message (Linux `pacer_fifo_fraction`).
+
+use crate::config::{Config, Profile, UnscheduledLimit};
+use crate::endpoint::Endpoint;
+use crate::packet::{AckEntry, Body, Data, Packet, Span};
+use crate::peer::Peer;
+use crate::rpc::{Rpc, State, outgoing_message};
+use crate::table::{Ref, Table};
+use crate::units::Time;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Ranges kept for retransmission per message; more are merged into one.
+const MAX_RESEND_RANGES: usize = 32;
+
+/// An outgoing message.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) length: u32,
+    /// Bytes before this go without a grant.
+    pub(crate) unscheduled: u32,
+    /// All bytes before this may be sent.
+    pub(crate) granted: u32,
+    /// All bytes before this were sent at least once.
+    pub(crate) sent: u32,
+    /// Message bytes per packet.
+    pub(crate) payload: u32,
+    /// Level of scheduled bytes, from the last GRANT.
+    pub(crate) scheduled_priority: u8,
+    /// Level of retransmitted bytes, from the last RESEND.
+    pub(crate) resend_priority: u8,
+    /// Order of submission.
+    pub(crate) age: u64,
+    resend: Vec<(u32, u32)>,
+    /// Key of the valid entry in the SRPT queue.
+    queued: Option<u32>,
+    in_fifo: bool,
+}
+
+impl Outgoing {
+    /// True once a message was submitted.
+    pub(crate) const fn exists(&self) -> bool {
+        self.length > 0
+    }
+
+    pub(crate) fn fully_sent(&self) -> bool {
+        self.sent >= self.length && self.resend.is_empty()
+    }
+
+    /// True while bytes may be sent that were not.
+    pub(crate) fn has_bytes_to_send(&self) -> bool {
+        (self.sent < self.granted && self.sent < self.length) || !self.resend.is_empty()
+    }
+
+    /// Bytes left: what SRPT orders by.
+    fn remaining(&self) -> u32 {
+        let again: u32 = self.resend.iter().map(|r| r.1 - r.0).sum();
+        self.length - self.sent + again
+    }
+
+    /// The original packet that holds `offset`. A boundary is forced at the unscheduled limit.
+    fn packet_at(&self, offset: u32) -> (u32, u32) {
+        let (base, limit) = if offset < self.unscheduled {
+            (0, self.unscheduled)
+        } else {
+            (self.unscheduled, self.length)
+        };
+        let start = base + (offset - base) / self.payload * self.payload;
+        (start, start.saturating_add(self.payload).min(limit).min(self.length))
+    }
+
+    /// Schedules `[start, end)` of what was sent for sending again, on packet boundaries; false when
+    /// nothing of it was sent yet.
+    pub(crate) fn resend(&mut self, start: u32, end: u32, priority: u8) -> bool {
+        let end = end.min(self.sent);
+        if start >= end {
+            return false;
+        }
+        let range = (self.packet_at(start).0, self.packet_at(end - 1).1.min(self.sent));
+        self.resend_priority = priority;
+        self.resend.push(range);
+        self.resend.sort_unstable();
+        self.resend.dedup_by(|next, kept| {
+            let touches = next.0 <= kept.1;
+            if touches {
+                kept.1 = kept.1.max(next.1);
+            }
+            touches
+        });
+        if self.resend.len() > MAX_RESEND_RANGES {
+            let hull = (self.resend[0].0, self.resend[self.resend.len() - 1].1);
+            self.resend.clear();
+            self.resend.push(hull);
+        }
+        true
+    }
+
+    /// Forgets that anything was sent: the server says it never saw the request.
+    pub(crate) fn restart(&mut self) {
+        self.resend.clear();
+        self.sent = 0;
+        self.granted = self.unscheduled;
+    }
+
+    /// Takes the next packet: (start, end, is a retransmission).
+    fn take(&mut self) -> (u32, u32, bool) {
+        if let Some(&(start, limit)) = self.resend.first() {
+            let end = self.packet_at(start).1.min(limit);
+            if end == limit {
+                self.resend.remove(0);
+            } else {
+                self.resend[0].0 = end;
+            }
+            return (start, end, true);
+        }
+        let (start, end) = self.packet_at(self.sent);
+        self.sent = end;
+        (start, end, false)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    remaining: u32,
+    age: u64,
+    who: Ref,
+}
+
+/// The messages that may send, shortest first.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    srpt: BinaryHeap<Reverse<Entry>>,
+    fifo: BinaryHeap<Reverse<(u64, Ref)>>,
+    /// Messages with a valid entry.
+    count: usize,
+    next_age: u64,
+    fifo_credit: u32,
+}
+
+impl Sender {
+    /// The age of the next message: order of submission.
+    pub(crate) fn age(&mut self) -> u64 {
+        self.next_age += 1;
+        self.next_age
+    }
+
+    /// True when some message may send.
+    pub(crate) const fn has_packet(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Queues a message that may have become able to send.
+    pub(crate) fn wake(&mut self, who: Ref, out: &mut Outgoing) {
+        if !out.has_bytes_to_send() || out.queued.is_some() {
+            return;
+        }
+        let remaining = out.remaining();
+        out.queued = Some(remaining);
+        self.count += 1;
+        self.srpt.push(Reverse(Entry { remaining, age: out.age, who }));
+        if out.length > out.payload && !out.in_fifo {
+            out.in_fifo = true;
+            self.fifo.push(Reverse((out.age, who)));
+        }
+    }
+
+    /// The message of `out` ends.
+    pub(crate) fn forget(&mut self, out: &mut Outgoing) {
+        if out.queued.take().is_some() {
+            self.count -= 1;
+        }
+    }
+
+    /// The next message to send: shortest remaining first, and the oldest for its share.
+    fn pick(&mut self, rpcs: &mut Table<Rpc>) -> Option<Ref> {
+        if self.fifo_credit >= 1000
+            && let Some(oldest) = self.oldest(rpcs)
+        {
+            self.fifo_credit -= 1000;
+            return Some(oldest);
+        }
+        loop {
+            let Reverse(entry) = self.srpt.peek()?;
+            let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == Some(entry.remaining));
+            if valid {
+                return Some(entry.who);
+            }
+            self.srpt.pop();
+        }
+    }
+
+    fn oldest(&mut self, rpcs: &mut Table<Rpc>) -> Option<Ref> {
+        loop {
+            let &Reverse((age, who)) = self.fifo.peek()?;
+            match rpcs.get_mut(who).map(|r| &mut r.out).filter(|out| out.age == age) {
+                Some(out) if out.queued.is_some() => return Some(who),
+                Some(out) => out.in_fifo = false,
+                None => {}
+            }
+            self.fifo.pop();
+        }
+    }
+
+    /// Accounts for a packet just taken from `out`.
+    fn settle(&mut self, who: Ref, out: &mut Outgoing, fifo_permille: u16) {
+        if out.length > out.payload {
+            self.fifo_credit = (self.fifo_credit + u32::from(fifo_permille)).min(2000);
+        }
+        let next = out.has_bytes_to_send().then(|| out.remaining());
+        let on_top = self.srpt.peek().is_some_and(|top| top.0.who == who);
+        match (on_top, next) {
+            (true, Some(remaining)) => {
+                if let Some(mut top) = self.srpt.peek_mut() {
+                    top.0.remaining = remaining;
+                }
+            }
+            (true, None) => {
+                self.srpt.pop();
+            }
+            (false, Some(remaining)) => {
+                self.srpt.push(Reverse(Entry { remaining, age: out.age, who }));
+            }
+            (false, None) => {}
+        }
+        if next.is_none() {
+            self.count -= 1;
+        }
+        out.queued = next;
+    }
+}
+
+/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). The user profile fills packets.
+pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
+    let limit = match config.unscheduled {
+        UnscheduledLimit::RttBytes => peer.rtt.bytes(),
+        UnscheduledLimit::Fixed(bytes) => bytes,
+    };
+    let limit = limit.min(peer.unscheduled_cap());
+    match config.profile {
+        Profile::Default => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
+        Profile::Sigcomm18 | Profile::Linux => limit.max(1),
+    }
+}
+
+impl Endpoint {
+    /// A new outgoing message of `length` bytes for the peer of an RPC.
+    pub(crate) fn outgoing(&mut self, length: u32, unscheduled: u32, payload: u32) -> Outgoing {
+        let unscheduled = unscheduled.min(length);
+        Outgoing {
+            length,
+            unscheduled,
+            granted: unscheduled,
+            payload,
+            age: self.sender.age(),
+            ..Outgoing::default()
+        }
+    }
+
+    /// The next DATA packet.
+    pub(crate) fn next_data(&mut self, now: Time) -> Option<Packet> {
+        let who = self.sender.pick(&mut self.rpcs)?;
+        let rpc = self.rpcs.get_mut(who)?;
+        let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
+        let (start, end, retransmit) = rpc.out.take();
+        self.sender.settle(who, &mut rpc.out, self.config.fifo_permille);
+        let out = &rpc.out;
+        let priority = if retransmit {
+            out.resend_priority
+        } else if start < out.unscheduled {
+            self.levels.unscheduled_priority(peer.cutoffs.as_ref(), out.length)
+        } else {
+            out.scheduled_priority.min(self.levels.top())
+        };
+        if retransmit {
+            self.counters.data_resent += 1;
+        } else {
+            self.counters.data_sent += 1;
+            self.counters.data_bytes_sent += u64::from(end - start);
+        }
+        let ack: Option<AckEntry> = peer.acks.pop();
+        let one_way = rpc.state == State::OneWayOutgoing;
+        let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };
+        let packet = Packet {
+            peer: rpc.peer,
+            priority,
+            local_port: rpc.local_port,
+            remote_port: rpc.remote_port,
+            id: rpc.wire_id(),
+            body: Body::Data(Data {
+                span: Span { message: outgoing_message(who), offset: start, len: end - start },
+                message_length: out.length,
+                incoming: if retransmit { out.unscheduled.max(end) } else { out.unscheduled },
+                ack,
+                cutoff_version: peer.cutoff_version,
+                retransmit,
+                incast,
+            }),
+        };
+        if rpc.out.fully_sent() {
+            self.message_sent(now, who);
+        }
+        Some(packet)
+    }
+}

@@ -1,0 +1,156 @@
+//! Tables of live objects: a slab with generations and a map from wire ids to slots.
+//!
+//! Invariants: a slot's generation changes with each user, so a stale reference is refused; maps are never
+//! iterated, and their hash is keyed by the configuration's seed so that a peer cannot aim for collisions.
+
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+
+/// A slab whose slots remember how often they were used.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    /// Left, but not to be reused before the environment has seen the events about them.
+    retired: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A reference to a slot's present user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ref {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), retired: Vec::new() }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Ref {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.value = Some(value);
+            return Ref { index, generation: slot.generation };
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot { generation: 0, value: Some(value) });
+        Ref { index, generation: 0 }
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.retired.push(index);
+        Some(value)
+    }
+
+    /// Makes the slots that were left available again.
+    pub(crate) fn reclaim(&mut self) {
+        self.free.append(&mut self.retired);
+    }
+
+    pub(crate) fn get(&self, r: Ref) -> Option<&T> {
+        let slot = self.slots.get(r.index as usize)?;
+        if slot.generation == r.generation { slot.value.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, r: Ref) -> Option<&mut T> {
+        let slot = self.slots.get_mut(r.index as usize)?;
+        if slot.generation == r.generation { slot.value.as_mut() } else { None }
+    }
+
+    /// References to all live entries in slot order.
+    pub(crate) fn refs(&self) -> impl Iterator<Item = Ref> + '_ {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.value.is_some())
+            .map(|(i, s)| Ref { index: i as u32, generation: s.generation })
+    }
+}
+
+/// A keyed multiply-and-fold hasher for small integer keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keyed {
+    seed: u64,
+}
+
+impl Keyed {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = Fold;
+    fn build_hasher(&self) -> Fold {
+        Fold(self.seed)
+    }
+}
+
+/// State of [`Keyed`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fold(u64);
+
+impl Hasher for Fold {
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(u64::from(b));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let product = u128::from(self.0 ^ n) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// From a wire id (with its peer, or alone) to a slot.
+pub(crate) type IdMap<K> = hashbrown::HashMap<K, Ref, Keyed>;
+
+/// SplitMix64 (Steele, Lea and Flood 2014): expands the configured seed.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_reference_never_reaches_the_next_user() {
+        let mut table = Table::new();
+        let first = table.insert("first");
+        table.remove(first.index);
+        table.reclaim();
+        let second = table.insert("second");
+        assert_eq!(first.index, second.index);
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.get(second), Some(&"second"));
+        assert_eq!(table.refs().count(), 1);
+    }
+}

@@ -1,0 +1,199 @@
+//! Exchanges between two endpoints as text that reads like the paper's figures.
+
+mod common;
+
+use common::{CLIENT, Pair, SERVER, Seen};
+use homa_proto::{Body, Config, Duration, Rate, RpcError, Submit};
+
+const LINK: Rate = Rate::gbps(10);
+
+fn users() -> Pair {
+    Pair::new(Config::for_users(LINK), Config::for_users(LINK))
+}
+
+fn is_data(body: &Body) -> bool {
+    matches!(body, Body::Data(_))
+}
+
+#[test]
+fn the_simplest_rpc_is_two_packets_and_its_ack_rides_on_the_next() {
+    let mut pair = users();
+    pair.call(100, 1);
+    pair.run_for(Duration::micros(100));
+    pair.call(100, 2);
+    pair.run_for(Duration::millis(20));
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_long_message_is_granted_as_it_arrives() {
+    let mut pair = users();
+    pair.call(30_000, 1);
+    pair.run_for(Duration::millis(20));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_by_range() {
+    let mut pair = users();
+    pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 3);
+    pair.call(6_000, 1);
+    pair.run_for(Duration::millis(40));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_lost_request_is_found_by_the_client_and_executed_once() {
+    let mut pair = users();
+    pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 1);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(40));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.executions(), 1);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_lost_response_is_sent_again_without_executing_again() {
+    let mut pair = users();
+    pair.lose = Box::new(|from, packet, n| from == SERVER && is_data(&packet.body) && n < 3);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(60));
+    assert_eq!((pair.executions(), pair.seen[CLIENT].len()), (1, 1));
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_slow_server_says_busy_and_the_client_waits() {
+    let mut pair = users();
+    pair.reply = Some((100, Duration::millis(40)));
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert!(pair.ends[SERVER].counters().busys_sent >= 2);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_restarted_server_makes_the_call_indeterminate() {
+    let mut pair = users();
+    pair.reply = None;
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(3));
+    pair.restart(SERVER, Config::for_users(LINK), 9);
+    pair.run_for(Duration::millis(60));
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::Indeterminate)]);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn an_idempotent_call_survives_the_servers_restart() {
+    let mut pair = users();
+    pair.reply = None;
+    let mut request = pair.request(5_000, 1);
+    request.idempotent = true;
+    pair.submit(CLIENT, Submit::Request(request));
+    pair.run_for(Duration::millis(3));
+    pair.restart(SERVER, Config::for_users(LINK), 9);
+    pair.reply = Some((100, Duration::micros(1)));
+    pair.run_for(Duration::millis(60));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    pair.assert_clean();
+}
+
+#[test]
+fn cancelling_a_call_reaches_the_server() {
+    let mut pair = users();
+    pair.reply = None;
+    let rpc = pair.call(100, 1);
+    pair.run_for(Duration::millis(1));
+    pair.submit(CLIENT, Submit::Cancel { rpc });
+    pair.run_for(Duration::millis(1));
+    assert!(pair.seen[SERVER].contains(&Seen::Cancelled));
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
+    let mut pair = users();
+    pair.lose = Box::new(|from, _, _| from == CLIENT);
+    pair.call(100, 1);
+    pair.run_for(Duration::secs(11));
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::DeadlineExceeded)]);
+    let mut pair = Pair::new(Config::linux(), Config::linux());
+    pair.lose = Box::new(|from, _, _| from == CLIENT);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(130));
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PeerUnreachable)]);
+}
+
+#[test]
+fn the_papers_profile_needs_no_acks_and_may_execute_again() {
+    let mut pair = Pair::new(Config::sigcomm18(LINK), Config::sigcomm18(LINK));
+    pair.lose = Box::new(|from, packet, n| from == SERVER && is_data(&packet.body) && n == 1);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(20));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.executions(), 2);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn the_kernels_profile_confirms_with_need_ack_and_ack() {
+    let mut pair = Pair::new(Config::linux(), Config::linux());
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(10));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    pair.assert_clean();
+    insta::assert_snapshot!(pair.transcript);
+}
+
+#[test]
+fn short_message_overtakes_long_one() {
+    let mut pair = users();
+    pair.call(1_000_000, 1);
+    pair.run_for(Duration::micros(50));
+    pair.call(100, 2);
+    pair.run_for(Duration::millis(40));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(2, 100), Seen::Response(1, 100)]);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_too_long_request_fails_with_the_servers_limit() {
+    let mut small = Config::for_users(LINK);
+    small.max_message = 5_000;
+    let mut pair = Pair::new(Config::for_users(LINK), small);
+    pair.call(100_000, 1);
+    pair.run_for(Duration::millis(20));
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::RequestTooLong { max: 5_000 })]);
+    let refused = pair.request(5_001, 2);
+    let error = pair.ends[CLIENT].submit(pair.now, Submit::Request(refused));
+    assert_eq!(error, Err(homa_proto::SubmitError::MessageTooLong { max: 5_000 }));
+    pair.run_for(Duration::millis(20));
+    pair.assert_clean();
+}
+
+#[test]
+fn a_too_long_response_fails_the_call_that_asked_for_it() {
+    let mut small = Config::for_users(LINK);
+    small.max_message = 5_000;
+    let mut pair = Pair::new(small, Config::for_users(LINK));
+    pair.reply = Some((100_000, Duration::micros(1)));
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(20));
+    let error = RpcError::ResponseTooLong { length: 100_000 };
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, error)]);
+    pair.run_for(Duration::secs(3));
+    pair.assert_clean();
+}
