@@ -1,5 +1,5 @@
-//! The specification page states what the code does: its test vectors are our encoder's output, and its
-//! arithmetic is our constants'.
+//! The specification page states what the code does: its test vectors are our encoder's output, and
+//! its arithmetic is our constants'.
 
 use crate::PEER;
 use crate::vectors::unhex;
