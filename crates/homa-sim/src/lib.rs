@@ -11,6 +11,7 @@ mod framing;
 pub mod network;
 #[cfg(test)]
 mod stop_and_wait;
+pub mod swarm;
 pub mod switch;
 mod time;
 mod transport;

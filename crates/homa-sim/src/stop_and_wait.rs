@@ -134,7 +134,6 @@ impl StopAndWait {
         if request {
             self.served.push((handle, *packet));
         }
-        self.events.push_back(Event::Started { rpc: handle, message, total });
         self.events.push_back(Event::Delivered(Delivered {
             rpc: handle,
             message,

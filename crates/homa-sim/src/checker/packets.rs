@@ -120,6 +120,7 @@ impl Checker {
                 if (message.from, message.id, message.total)
                     == (packet.peer, packet.id, place.total) =>
             {
+                message.packets += 1;
                 let new = message.here.add(place.offset, place.offset.saturating_add(place.len));
                 record.held_bytes += u64::from(new);
                 record.held_bytes
@@ -182,6 +183,7 @@ fn incoming(packet: &Packet, place: Place) -> Incoming {
         id: packet.id,
         total: place.total,
         here: Intervals::default(),
+        packets: 0,
     }
 }
 

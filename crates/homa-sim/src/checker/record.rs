@@ -126,4 +126,6 @@ pub(super) struct Incoming {
     pub id: RpcId,
     pub total: u32,
     pub here: Intervals,
+    /// Packets that had a place in it.
+    pub packets: u32,
 }

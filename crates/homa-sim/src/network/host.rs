@@ -32,7 +32,8 @@ impl<T: Transport> Host<T> {
         Self {
             transport,
             wire_busy: false,
-            timer: SimTime::MAX,
+            // The first call tells the transport when its life begins.
+            timer: SimTime::ZERO,
             paused_until: SimTime::ZERO,
             up: true,
             life: 0,

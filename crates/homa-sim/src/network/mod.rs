@@ -124,10 +124,14 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
         mut make: MakeTransport<T>,
         (application, faults, probe): (A, F, P),
     ) -> Self {
+        let mut events = EventQueue::default();
+        for host in (0..hosts).map(HostId) {
+            events.push(SimTime::ZERO, Happening::Timer(host));
+        }
         Self {
             config,
             now: SimTime::ZERO,
-            events: EventQueue::default(),
+            events,
             hosts: (0..hosts).map(|host| Host::new(make(HostId(host), 0))).collect(),
             ports: (0..hosts).map(|_| Port::new(config.rate, config.buffer_bytes)).collect(),
             packets: Pool::default(),
@@ -185,6 +189,11 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
     /// The transport of a host that is up.
     pub fn transport(&self, host: HostId) -> Option<&T> {
         self.hosts.get(host.0 as usize).filter(|host| host.up).map(|host| &host.transport)
+    }
+
+    /// The transports of the hosts that are up.
+    pub fn transports(&self) -> impl Iterator<Item = &T> {
+        self.hosts.iter().filter(|host| host.up).map(|host| &host.transport)
     }
 
     /// What the output port to `host` counted.

@@ -198,6 +198,7 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
         host.timer = SimTime::MAX;
         host.paused_until = self.now;
         host.transport = (self.make)(id, host.life);
+        host.transport.expire(self.now.protocol());
         self.probe.observe(self.now, Observed::Restarted { host: id });
         self.at_host(id, |application, host| application.on_restart(host));
         self.settle(id);

@@ -1,0 +1,164 @@
+//! Running one scenario: every host an endpoint, the checker watching, then silence.
+
+use homa_proto::{Config, Coverage, Endpoint, PeerId, PeerInfo};
+
+use crate::checker::{Checker, Ending, Violation};
+use crate::network::{HostId, Network, RandomFaults};
+use crate::time::{SimDuration, SimTime};
+
+use super::application::{Planned, SERVER_PORT, last_call};
+use super::scenario::{HostFault, Scenario};
+
+/// More happenings than any scenario needs: a run that has more is going round in circles.
+const MAX_EVENTS: u64 = 20_000_000;
+
+/// How a scenario went.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Broken promises; empty when all is well.
+    pub violations: Vec<Violation>,
+    /// Calls accepted.
+    pub calls: u64,
+    /// Calls answered.
+    pub answered: u64,
+    /// Calls that failed with a typed error.
+    pub failed: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Two runs of a seed have the same.
+    pub trace_hash: u64,
+    /// What the endpoints counted, over all hosts alive at the end, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Which inputs met which states, over the same hosts.
+    pub coverage: Coverage,
+}
+
+type Swarm = Network<Endpoint, Planned, RandomFaults, Checker>;
+
+/// Runs a scenario to its end and judges it.
+pub fn run(scenario: &Scenario) -> Outcome {
+    let mut network = build(scenario);
+    let finished = advance(&mut network, scenario);
+    let now = network.now();
+    if finished {
+        network.probe_mut().finish(now);
+        look_inside(&mut network, scenario);
+    } else {
+        let detail = format!("{MAX_EVENTS} events by {now:?}");
+        network.probe_mut().report(now, HostId(0), "a run comes to rest", detail);
+    }
+    outcome(&network)
+}
+
+fn build(scenario: &Scenario) -> Swarm {
+    let (config, framing) = (scenario.config.clone(), scenario.network.framing);
+    let (seed, hosts) = (scenario.seed, scenario.hosts);
+    let make = Box::new(move |host: HostId, life: u32| {
+        // Far apart for every host and life, so that RPC ids of two lives never meet.
+        let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
+        let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        endpoint(Config { seed, ..config.clone() }, host, (hosts, framing.max_payload()))
+    });
+    let checker = Checker::new(hosts, scenario.promises.clone());
+    let parts = (Planned::new(scenario.calls.clone()), scenario.links.clone(), checker);
+    let mut network = Network::new(scenario.network, hosts, make, parts);
+    for (index, call) in scenario.calls.iter().enumerate() {
+        network.wake(call.client, call.at, Planned::call_token(index));
+    }
+    for fault in &scenario.host_faults {
+        match *fault {
+            HostFault::Pause(host, at, length) => network.pause(host, at, length),
+            HostFault::Crash(host, at, downtime) => network.crash(host, at, downtime),
+        }
+    }
+    network
+}
+
+fn endpoint(config: Config, host: HostId, (hosts, max_payload): (u32, u32)) -> Endpoint {
+    let config = match config.validate() {
+        Ok(config) => config,
+        Err(error) => unreachable!("scenarios draw valid configurations: {error}"),
+    };
+    let mut endpoint = Endpoint::new(config);
+    for peer in (0..hosts).filter(|&peer| peer != host.0) {
+        endpoint.open_peer(PeerId(peer), PeerInfo { host: peer, max_payload });
+    }
+    endpoint.listen(SERVER_PORT);
+    endpoint
+}
+
+/// Runs until every call ended, then until the endpoints had time to forget, then through silence.
+fn advance(network: &mut Swarm, scenario: &Scenario) -> bool {
+    let step = SimDuration::millis(20);
+    let mut end = last_call(&scenario.calls).max(scenario.links.heals_at);
+    let last = end + SimDuration::millis(60_000);
+    let mut fine = network.run_until(end, MAX_EVENTS);
+    while fine && !network.probe().all_ended() && end < last {
+        end += step;
+        fine = network.run_until(end, MAX_EVENTS);
+    }
+    // Servers forget silent clients, give up acks; restarted hosts are back.
+    let loss = scenario.config.loss.server_silence;
+    end += SimDuration::from_protocol(loss) + SimDuration::millis(5_000);
+    fine = fine && network.run_until(end, MAX_EVENTS);
+    if !scenario.promises.waits_forever_for_acks {
+        network.probe_mut().expect_quiet(end);
+        end += SimDuration::millis(20_000);
+        fine = fine && network.run_until(end, MAX_EVENTS);
+    }
+    fine
+}
+
+/// What only the endpoints themselves can say: nothing left, nothing planned.
+fn look_inside(network: &mut Swarm, scenario: &Scenario) {
+    let now = network.now();
+    let someone_is_dead = (0..scenario.hosts).any(|host| scenario.is_dead(HostId(host)));
+    let excused = scenario.promises.waits_forever_for_acks && someone_is_dead;
+    for host in (0..scenario.hosts).map(HostId) {
+        let Some(endpoint) = network.transport(host) else { continue };
+        let (clients, servers) = endpoint.rpcs();
+        let deadline = endpoint.deadline().map(SimTime::from_protocol);
+        let ready = endpoint.has_packet();
+        let soon = deadline.is_some_and(|at| at < now + SimDuration::millis(1_000));
+        if clients > 0 || (servers > 0 && !excused) {
+            let detail = format!("{clients} as client, {servers} as server");
+            network.probe_mut().report(now, host, "endpoints forget", detail);
+        }
+        if (soon || ready) && !excused {
+            let detail = format!("deadline {deadline:?}, packet ready: {ready}");
+            network.probe_mut().report(now, host, "endpoints come to rest", detail);
+        }
+    }
+    if network.packets_in_flight() > 0 && !excused {
+        let detail = format!("{} packets", network.packets_in_flight());
+        network.probe_mut().report(now, HostId(0), "the network drains", detail);
+    }
+}
+
+fn outcome(network: &Swarm) -> Outcome {
+    let checker = network.probe();
+    let count = |wanted: fn(&Ending) -> bool| {
+        checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64
+    };
+    let mut counters: Vec<(&'static str, u64)> = Vec::new();
+    let mut coverage = Coverage::default();
+    for endpoint in network.transports() {
+        coverage.merge(endpoint.coverage());
+        for (index, (name, value)) in endpoint.counters().iter().enumerate() {
+            match counters.get_mut(index) {
+                Some((_, sum)) => *sum += value,
+                None => counters.push((name, value)),
+            }
+        }
+    }
+    Outcome {
+        violations: checker.violations().to_vec(),
+        calls: checker.calls().count() as u64,
+        answered: count(|ending| *ending == Ending::Answered),
+        failed: count(|ending| matches!(ending, Ending::Failed(_))),
+        packets: checker.packets(),
+        trace_hash: network.trace_hash(),
+        counters,
+        coverage,
+    }
+}
