@@ -32,25 +32,28 @@ impl Waker {
         let _ = (&self.0).read(&mut [0; 8]);
     }
 
-    /// The descriptor to pass to [`wait`].
+    /// The descriptor that becomes readable.
     pub fn handle(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// Sleeps until one of `handles` is readable or has an error, a signal arrives, or `timeout` has passed.
-pub fn wait(handles: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+/// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives, or
+/// `timeout` has passed.
+pub fn wait(handles: &[RawFd], waker: Option<&Waker>, timeout: Option<Duration>) -> io::Result<()> {
     const MOST: usize = 16;
     let mut inline = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
     let mut many: Vec<libc::pollfd>;
-    let polled = match inline.get_mut(..handles.len()) {
+    let count = handles.len() + usize::from(waker.is_some());
+    let polled = match inline.get_mut(..count) {
         Some(polled) => polled,
         None => {
-            many = vec![inline[0]; handles.len()];
+            many = vec![inline[0]; count];
             &mut many[..]
         }
     };
-    for (slot, &fd) in polled.iter_mut().zip(handles) {
+    let all = handles.iter().copied().chain(waker.map(Waker::handle));
+    for (slot, fd) in polled.iter_mut().zip(all) {
         slot.fd = fd;
     }
     let limit = timeout.map(|t| libc::timespec {
@@ -81,7 +84,7 @@ mod tests {
         let waker = Waker::new().unwrap();
         waker.wake();
         waker.wake();
-        wait(&[waker.handle()], None).unwrap();
+        wait(&[], Some(&waker), None).unwrap();
         waker.reset();
         let mut pending = [0; 8];
         assert!((&waker.0).read(&mut pending).is_err(), "reset took every wake-up");

@@ -182,7 +182,7 @@ impl Engine {
             }
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             if timeout.is_none_or(|timeout| !timeout.is_zero()) {
-                wait(&self.handles, timeout)?;
+                wait(&self.handles, None, timeout)?;
             }
             self.core.turn();
         }
@@ -194,9 +194,11 @@ impl Engine {
     pub fn next(&mut self) -> Option<Completion> {
         Some(match self.core.next()? {
             Ready::Response { rpc, cookie, result } => {
+                self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
                 Completion::Response { id: CallId(rpc), cookie, result }
             }
             Ready::Request { rpc, from, port, bytes } => {
+                self.core.taken(bytes.len());
                 Completion::Request { id: RequestId(rpc), from, port, bytes }
             }
             Ready::Cancelled { rpc } => Completion::Cancelled { id: RequestId(rpc) },

@@ -12,6 +12,8 @@ pub mod inline;
 mod messages;
 mod pack;
 mod peers;
+pub mod shared;
+pub mod switchboard;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -83,7 +85,7 @@ struct State {
     messages: Messages,
     peers: Peers,
     ready: VecDeque<Ready>,
-    /// Bytes in `ready`.
+    /// Bytes of messages that arrived whole and were not taken.
     waiting: u64,
     /// What `waiting` was when the protocol's memory limit was set last.
     limited_at: u64,
@@ -300,31 +302,35 @@ impl Core {
         }
     }
 
-    /// How long a thread may sleep unless something arrives: zero when there is work now.
-    pub fn idle(&mut self) -> Option<std::time::Duration> {
+    /// When the next turn is due unless something arrives; in the past when there is work now.
+    pub fn wake_at(&self) -> Option<Time> {
         let state = &self.state;
         let send = match state.endpoint.has_packet() {
             true => Some(self.pacer.wake().unwrap_or(self.now)),
             false => None,
         };
-        let wake = [send, state.endpoint.deadline()].into_iter().flatten().min()?;
-        if wake <= self.now {
-            return Some(std::time::Duration::ZERO);
+        [send, state.endpoint.deadline()].into_iter().flatten().min()
+    }
+
+    /// How long a thread may sleep unless something arrives: zero when there is work now.
+    pub fn idle(&mut self) -> Option<std::time::Duration> {
+        let wake = self.wake_at()?;
+        if wake > self.now {
+            self.now = self.clock.now().max(self.now);
         }
-        self.now = self.clock.now().max(self.now);
         Some(clock::std(wake.since(self.now)))
     }
 
-    /// The next thing for the application.
+    /// The next thing for the application. Its bytes count against the memory for incoming messages until
+    /// [`Self::taken`].
     pub fn next(&mut self) -> Option<Ready> {
-        let ready = self.state.ready.pop_front()?;
-        let bytes = match &ready {
-            Ready::Request { bytes, .. } | Ready::Response { result: Ok(bytes), .. } => bytes.len(),
-            _ => 0,
-        };
+        self.state.ready.pop_front()
+    }
+
+    /// The application took a message of so many bytes.
+    pub fn taken(&mut self, bytes: usize) {
         self.state.waiting -= bytes as u64;
         self.state.limit_memory(self.now);
-        Some(ready)
     }
 
     /// True when [`Self::next`] would yield something.

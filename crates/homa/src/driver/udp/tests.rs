@@ -48,7 +48,7 @@ fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
     while bytes.len() < len {
         let n = driver.receive();
         if n == 0 {
-            wait(&driver.handles(), Some(Duration::from_secs(5))).unwrap();
+            wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap();
         }
         for index in 0..n {
             let train = driver.received(index);
@@ -124,7 +124,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         drop(b);
         let (outbox, message, _) = train(to, 0, 1, 10);
         a.send(&outbox, &message);
-        wait(&a.handles(), Some(Duration::from_secs(5))).unwrap();
+        wait(&a.handles(), None, Some(Duration::from_secs(5))).unwrap();
         a.receive();
         assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }), "{ip}");
         assert_eq!(a.unreachable(), None);
@@ -142,7 +142,7 @@ fn an_overflowing_receive_queue_is_counted() {
     // The kernel reports losses beside the next datagrams that fit.
     while b.receive() > 0 {}
     a.send(&outbox, &message);
-    wait(&b.handles(), Some(Duration::from_secs(5))).unwrap();
+    wait(&b.handles(), None, Some(Duration::from_secs(5))).unwrap();
     b.receive();
     let counters = b.counters();
     assert!(counters.receive_overflows > 0, "{counters:?}");

@@ -1,0 +1,274 @@
+//! Who waits for what: connects finished calls and arrived requests with threads and tasks.
+//!
+//! Plain tables under the shared engine's lock. Waking happens after the lock is released: the board only
+//! collects whom to wake.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::task::Waker;
+use std::thread::Thread;
+
+use hashbrown::HashMap;
+use homa_proto::RpcHandle;
+
+use super::{Core, Ready};
+use crate::error::CallError;
+use crate::message::Message;
+
+/// Someone to be woken.
+#[derive(Debug)]
+pub enum Waiting {
+    /// A thread parked in a blocking operation.
+    Thread(Thread),
+    /// A task of somebody's executor.
+    Task(Waker),
+}
+
+impl Waiting {
+    /// Wakes them.
+    pub fn wake(self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
+}
+
+/// A call on the board; refers to nothing once it was taken or given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallKey(u64);
+
+impl CallKey {
+    /// The number by which the engine knows the call.
+    pub fn cookie(self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Debug)]
+struct Call {
+    generation: u32,
+    rpc: Option<RpcHandle>,
+    result: Option<Result<Message, CallError>>,
+    waiting: Option<Waiting>,
+}
+
+/// A request that arrived.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Where to reply.
+    pub rpc: RpcHandle,
+    /// The client.
+    pub from: SocketAddr,
+    /// Its bytes.
+    pub bytes: Message,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    requests: VecDeque<Arrived>,
+    /// By ticket, so that a waiter that gives up can be removed.
+    acceptors: VecDeque<(u64, Waiting)>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Switchboard {
+    calls: Vec<Call>,
+    free: Vec<u32>,
+    queues: HashMap<u16, Queue>,
+    /// Requests not answered yet, and whether their client gave up.
+    open: HashMap<RpcHandle, bool>,
+    to_wake: Vec<Waiting>,
+    tasks: usize,
+    next_ticket: u64,
+}
+
+impl Switchboard {
+    /// A place for a call about to start; its number is the call's cookie.
+    pub fn reserve(&mut self) -> CallKey {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.calls.push(Call { generation: 0, rpc: None, result: None, waiting: None });
+            self.calls.len() as u32 - 1
+        });
+        let generation = self.calls[index as usize].generation;
+        CallKey(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// The call started.
+    pub fn started(&mut self, key: CallKey, rpc: RpcHandle) {
+        if let Some(call) = self.call(key.0) {
+            call.rpc = Some(rpc);
+        }
+    }
+
+    fn call(&mut self, cookie: u64) -> Option<&mut Call> {
+        let call = self.calls.get_mut(cookie as u32 as usize)?;
+        (u64::from(call.generation) == cookie >> 32).then_some(call)
+    }
+
+    /// Frees a call's place; returns the RPC when it has not ended.
+    pub fn give_up(&mut self, key: CallKey) -> Option<RpcHandle> {
+        let call = self.call(key.0)?;
+        call.generation = call.generation.wrapping_add(1);
+        let rpc = call.rpc.take();
+        let ended = call.result.take().is_some();
+        let task = matches!(call.waiting.take(), Some(Waiting::Task(_)));
+        self.tasks -= usize::from(task);
+        self.free.push(key.0 as u32);
+        rpc.filter(|_| !ended)
+    }
+
+    /// Takes a call's result and frees its place, or notes who waits for it.
+    pub fn take(
+        &mut self,
+        key: CallKey,
+        waiting: impl FnOnce() -> Waiting,
+    ) -> Option<Result<Message, CallError>> {
+        let call = self.call(key.0)?;
+        if let Some(result) = call.result.take() {
+            self.give_up(key);
+            return Some(result);
+        }
+        let waiting = waiting();
+        let task = usize::from(matches!(waiting, Waiting::Task(_)));
+        let before = usize::from(matches!(call.waiting.replace(waiting), Some(Waiting::Task(_))));
+        self.tasks = self.tasks + task - before;
+        None
+    }
+
+    /// Opens a server's queue; false when the port has one.
+    pub fn open_queue(&mut self, port: u16) -> bool {
+        if self.queues.contains_key(&port) {
+            return false;
+        }
+        self.queues.insert(port, Queue::default());
+        true
+    }
+
+    /// Closes a server's queue; the clients of unanswered requests hear that nobody will answer.
+    pub fn close_queue(&mut self, port: u16, core: &mut Core) {
+        let Some(queue) = self.queues.remove(&port) else { return };
+        for request in queue.requests {
+            core.taken(request.bytes.len());
+            core.cancel(request.rpc);
+            self.open.remove(&request.rpc);
+        }
+        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+        self.to_wake.extend(queue.acceptors.into_iter().map(|(_, waiting)| waiting));
+    }
+
+    /// The next request at a port whose client still waits.
+    pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Arrived> {
+        let queue = self.queues.get_mut(&port)?;
+        while let Some(request) = queue.requests.pop_front() {
+            core.taken(request.bytes.len());
+            if !self.open.get(&request.rpc).copied().unwrap_or(true) {
+                return Some(request);
+            }
+            self.open.remove(&request.rpc);
+        }
+        None
+    }
+
+    /// Notes who waits for a request; returns a ticket for [`Self::stop_waiting`].
+    pub fn wait_for_request(&mut self, port: u16, waiting: Waiting) -> u64 {
+        self.next_ticket += 1;
+        self.tasks += usize::from(is_task(&waiting));
+        if let Some(queue) = self.queues.get_mut(&port) {
+            queue.acceptors.push_back((self.next_ticket, waiting));
+        } else {
+            self.tasks -= usize::from(is_task(&waiting));
+            self.to_wake.push(waiting);
+        }
+        self.next_ticket
+    }
+
+    /// A waiter for requests gives up, or came back.
+    pub fn stop_waiting(&mut self, port: u16, ticket: u64) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
+            let task = queue.acceptors.remove(at).is_some_and(|(_, waiting)| is_task(&waiting));
+            self.tasks -= usize::from(task);
+        }
+    }
+
+    /// Passes a wake-up on when the one who got it will not use it.
+    pub fn nudge(&mut self, port: u16) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        if !queue.requests.is_empty()
+            && let Some((_, waiting)) = queue.acceptors.pop_back()
+        {
+            self.tasks -= usize::from(is_task(&waiting));
+            self.to_wake.push(waiting);
+        }
+    }
+
+    /// Wakes everybody who waits for a request.
+    pub fn wake_acceptors(&mut self) {
+        for queue in self.queues.values_mut() {
+            self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+            self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+        }
+    }
+
+    /// A request was answered or given up.
+    pub fn answered(&mut self, rpc: RpcHandle) {
+        self.open.remove(&rpc);
+    }
+
+    /// True when the client of an unanswered request gave up.
+    pub fn is_cancelled(&self, rpc: RpcHandle) -> bool {
+        self.open.get(&rpc).copied().unwrap_or(false)
+    }
+
+    /// Tasks that wait and cannot drive the engine themselves.
+    pub fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// Puts everything that is ready where it belongs.
+    pub fn dispatch(&mut self, core: &mut Core) {
+        while let Some(ready) = core.next() {
+            match ready {
+                Ready::Response { cookie, result, .. } => {
+                    core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
+                    let Some(call) = self.call(cookie) else { continue };
+                    call.result = Some(result);
+                    if let Some(waiting) = call.waiting.take() {
+                        self.tasks -= usize::from(is_task(&waiting));
+                        self.to_wake.push(waiting);
+                    }
+                }
+                Ready::Request { rpc, from, port, bytes } => {
+                    let Some(queue) = self.queues.get_mut(&port) else {
+                        core.taken(bytes.len());
+                        core.cancel(rpc);
+                        continue;
+                    };
+                    self.open.insert(rpc, false);
+                    queue.requests.push_back(Arrived { rpc, from, bytes });
+                    // The last to come is the leader, if that is an acceptor: it needs no wake-up.
+                    if let Some((_, waiting)) = queue.acceptors.pop_back() {
+                        self.tasks -= usize::from(is_task(&waiting));
+                        self.to_wake.push(waiting);
+                    }
+                }
+                Ready::Cancelled { rpc } => {
+                    if let Some(cancelled) = self.open.get_mut(&rpc) {
+                        *cancelled = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whom to wake once the lock is released.
+    pub fn take_wakes(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.to_wake)
+    }
+}
+
+fn is_task(waiting: &Waiting) -> bool {
+    matches!(waiting, Waiting::Task(_))
+}

@@ -1,0 +1,133 @@
+//! The engine as users hold it: opens, hands out clients and servers, drains, tells what it counted.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::driver::udp::UdpDriver;
+use crate::engine::Core;
+use crate::engine::shared::{Access, Shared};
+use crate::error::{DrainTimeout, OpenError};
+use crate::metrics::Metrics;
+use crate::server::Server;
+
+/// How often a drain looks whether everything is finished.
+const DRAIN_STEP: Duration = Duration::from_millis(1);
+
+/// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the same
+/// engine, which lives as long as the last handle, client, server, call or request.
+#[derive(Clone)]
+pub struct Engine(Arc<Owner>);
+
+/// Ends the helper when the last handle is gone.
+struct Owner {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+    local: SocketAddr,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.close();
+        // The helper itself may drop the last handle (with a task's waker): it cannot wait for itself.
+        if let Some(helper) = self.helper.take()
+            && helper.thread().id() != thread::current().id()
+        {
+            // A panic of the helper was reported when it happened.
+            let _ = helper.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("local", &self.0.local).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine over UDP at a local address (port 0: any).
+    pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::new(at, config.receive_buffer)
+            .map_err(|source| OpenError::Bind { at, source })?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// An engine over any driver, which has at least one local address.
+    pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let local = driver.local()[0];
+        let (shared, helper) = Shared::start(Core::new(driver, config)?)?;
+        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local })))
+    }
+
+    /// The first local address: calls leave from it.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.0.local
+    }
+
+    /// A client of this engine.
+    pub fn client(&self) -> Client {
+        Client::on(self.clone())
+    }
+
+    /// A server at the engine's first address.
+    pub fn serve(&self) -> Result<Server, OpenError> {
+        let at = self.local_addr();
+        let mut access = self.access();
+        if !access.board.open_queue(at.port()) {
+            let source = std::io::ErrorKind::AddrInUse.into();
+            return Err(OpenError::Bind { at, source });
+        }
+        access.core.listen(at.port());
+        drop(access);
+        Ok(Server::on(self.clone(), at))
+    }
+
+    /// One more server, at another address (port 0: any).
+    pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
+        let mut access = self.access();
+        let at = access.core.bind(at)?;
+        access.board.open_queue(at.port());
+        access.core.listen(at.port());
+        access.bound();
+        drop(access);
+        Ok(Server::on(self.clone(), at))
+    }
+
+    /// Finishes gracefully: refuses new calls and requests at once, lets those in progress finish and be
+    /// acknowledged, and returns when all are, or fails when `timeout` has passed. Servers go on
+    /// yielding requests that had arrived, then none.
+    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        let until = Instant::now() + timeout;
+        let mut access = self.access();
+        access.draining = true;
+        let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
+        ports.into_iter().for_each(|port| access.core.unlisten(port));
+        access.board.wake_acceptors();
+        access.submitted();
+        loop {
+            let (calls, requests) = access.core.rpcs();
+            if (calls, requests) == (0, 0) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(DrainTimeout { calls, requests });
+            }
+            let step = until.min(Instant::now() + DRAIN_STEP);
+            access.block(Some(step), |state| (state.core.rpcs() == (0, 0)).then_some(()));
+        }
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> Metrics {
+        self.access().core.metrics()
+    }
+
+    pub(crate) fn access(&self) -> Access<'_> {
+        self.0.shared.access()
+    }
+}

@@ -1,0 +1,194 @@
+//! Serving requests: blocking and as futures.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+
+use homa_proto::RpcHandle;
+
+use crate::config::Config;
+use crate::engine::switchboard::{Arrived, Waiting};
+use crate::error::{OpenError, ReplyError};
+use crate::handle::Engine;
+use crate::message::Message;
+
+/// Yields the requests that arrive at an address. Any number of threads and tasks may accept at a time;
+/// dropping the server refuses those that nobody accepted.
+#[derive(Debug)]
+pub struct Server {
+    engine: Engine,
+    local: SocketAddr,
+}
+
+impl Server {
+    /// A server on an engine of its own.
+    pub fn bind(at: SocketAddr) -> Result<Self, OpenError> {
+        Engine::bind(at, Config::default())?.serve()
+    }
+
+    pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {
+        Self { engine, local }
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Where clients reach this server.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Blocks until a request is here. `None` once the engine drains and no request is left.
+    pub fn accept(&self) -> Option<Request> {
+        let port = self.local.port();
+        let mut access = self.engine.access();
+        let mut ticket = None;
+        let arrived = access.block(None, |state| {
+            if let Some(ticket) = ticket.take() {
+                state.board.stop_waiting(port, ticket);
+            }
+            match state.board.accept(port, &mut state.core) {
+                Some(arrived) => Some(Some(arrived)),
+                None if state.draining => Some(None),
+                None => {
+                    let waiting = Waiting::Thread(thread::current());
+                    ticket = Some(state.board.wait_for_request(port, waiting));
+                    None
+                }
+            }
+        });
+        drop(access);
+        arrived.flatten().map(|arrived| self.request(arrived))
+    }
+
+    /// A future of the next request; `None` once the engine drains and no request is left.
+    pub fn accept_async(&self) -> Accept<'_> {
+        Accept { server: self, ticket: None }
+    }
+
+    fn request(&self, arrived: Arrived) -> Request {
+        let Arrived { rpc, from, bytes } = arrived;
+        tracing::trace!(%from, bytes = bytes.len(), "request");
+        Request { engine: self.engine.clone(), rpc: Some(rpc), from, bytes }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut access = self.engine.access();
+        let state = &mut *access;
+        state.core.unlisten(self.local.port());
+        state.board.close_queue(self.local.port(), &mut state.core);
+        access.submitted();
+    }
+}
+
+/// The future of [`Server::accept_async`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Accept<'a> {
+    server: &'a Server,
+    ticket: Option<u64>,
+}
+
+impl Future for Accept<'_> {
+    type Output = Option<Request>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let port = self.server.local.port();
+        let mut access = self.server.engine.access();
+        if let Some(ticket) = self.ticket.take() {
+            access.board.stop_waiting(port, ticket);
+        }
+        let state = &mut *access;
+        let arrived = state.board.accept(port, &mut state.core);
+        if arrived.is_none() && !access.draining {
+            let waiting = Waiting::Task(context.waker().clone());
+            let ticket = access.board.wait_for_request(port, waiting);
+            access.need_leader();
+            drop(access);
+            self.ticket = Some(ticket);
+            return Poll::Pending;
+        }
+        drop(access);
+        Poll::Ready(arrived.map(|arrived| self.server.request(arrived)))
+    }
+}
+
+impl Drop for Accept<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let port = self.server.local.port();
+            let mut access = self.server.engine.access();
+            access.board.stop_waiting(port, ticket);
+            access.board.nudge(port);
+        }
+    }
+}
+
+/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client that no answer
+/// will come.
+#[derive(Debug)]
+pub struct Request {
+    engine: Engine,
+    /// `None` once answered.
+    rpc: Option<RpcHandle>,
+    from: SocketAddr,
+    bytes: Message,
+}
+
+impl Request {
+    /// Who asks.
+    pub fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// True when the client gave up: there is no use in going on.
+    pub fn is_cancelled(&self) -> bool {
+        self.rpc.is_some_and(|rpc| self.engine.access().board.is_cancelled(rpc))
+    }
+
+    /// Takes the request's bytes without copying; what is left reads as empty.
+    pub fn take_bytes(&mut self) -> Message {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Answers.
+    pub fn reply(mut self, response: impl Into<Vec<u8>>) -> Result<(), ReplyError> {
+        let response = response.into();
+        let Some(rpc) = self.rpc else { return Err(ReplyError::Gone) };
+        let mut access = self.engine.access();
+        let result = access.core.reply(rpc, response);
+        // A reply that was not accepted leaves the request to be refused when dropped.
+        if matches!(result, Ok(()) | Err(ReplyError::Gone)) {
+            access.board.answered(rpc);
+            access.submitted();
+            drop(access);
+            self.rpc = None;
+        }
+        result
+    }
+}
+
+impl Deref for Request {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(rpc) = self.rpc.take() {
+            let mut access = self.engine.access();
+            access.board.answered(rpc);
+            access.core.cancel(rpc);
+            access.submitted();
+        }
+    }
+}
