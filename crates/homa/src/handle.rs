@@ -111,6 +111,10 @@ impl Engine {
         access.submitted();
         loop {
             let (calls, requests) = access.core.rpcs();
+            if calls == 0 {
+                access.core.flush_acks();
+                access.submitted();
+            }
             if (calls, requests) == (0, 0) {
                 return Ok(());
             }

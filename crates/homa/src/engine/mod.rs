@@ -96,7 +96,9 @@ struct State {
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let endpoint = Endpoint::new(config.protocol()?);
+        let mut endpoint = Endpoint::new(config.protocol()?);
+        // From here on the protocol vouches for what was executed.
+        endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
         let state = State {
@@ -184,7 +186,7 @@ impl Core {
         let max_peers = state.config.max_peers;
         let peer = state
             .peers
-            .find(canonical(to), &mut state.endpoint)
+            .find(now, canonical(to), &mut state.endpoint)
             .ok_or(CallError::TooManyPeers { max: max_peers })?;
         let submit = Submit::Request(Request {
             peer,
@@ -338,6 +340,11 @@ impl Core {
         !self.state.ready.is_empty()
     }
 
+    /// Tells servers at once which calls are complete.
+    pub fn flush_acks(&mut self) {
+        self.state.endpoint.flush_acks();
+    }
+
     /// RPCs in progress as client and as server.
     pub fn rpcs(&self) -> (usize, usize) {
         self.state.endpoint.rpcs()
@@ -374,7 +381,7 @@ impl State {
                 }
             };
             // Only a well-formed datagram is worth an entry in the table.
-            peer = peer.or_else(|| self.peers.find(train.from, &mut self.endpoint));
+            peer = peer.or_else(|| self.peers.find(now, train.from, &mut self.endpoint));
             let Some(peer) = peer else {
                 self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
                 continue;

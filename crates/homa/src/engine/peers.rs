@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
-use homa_proto::{Endpoint, PeerId, PeerInfo};
+use homa_proto::{Endpoint, PeerId, PeerInfo, Time};
 
 /// IPv4 and UDP headers, bytes.
 const HEADERS_V4: u16 = 20 + 8;
@@ -82,7 +82,12 @@ impl Peers {
     }
 
     /// The number of an address, new if need be; `None` when the table is full of busy peers.
-    pub fn find(&mut self, address: SocketAddr, endpoint: &mut Endpoint) -> Option<PeerId> {
+    pub fn find(
+        &mut self,
+        now: Time,
+        address: SocketAddr,
+        endpoint: &mut Endpoint,
+    ) -> Option<PeerId> {
         if let Some((last, index)) = self.last
             && last == address
         {
@@ -90,16 +95,16 @@ impl Peers {
         }
         let index = match self.by_address.get(&address) {
             Some(&index) => index,
-            None => self.open(address, endpoint)?,
+            None => self.open(now, address, endpoint)?,
         };
         self.peers[index as usize].used = true;
         self.last = Some((address, index));
         Some(PeerId(index))
     }
 
-    fn open(&mut self, address: SocketAddr, endpoint: &mut Endpoint) -> Option<u32> {
+    fn open(&mut self, now: Time, address: SocketAddr, endpoint: &mut Endpoint) -> Option<u32> {
         if self.by_address.len() >= self.max {
-            self.evict(endpoint);
+            self.evict(now, endpoint);
         }
         if self.by_address.len() >= self.max {
             return None;
@@ -130,7 +135,7 @@ impl Peers {
     }
 
     /// Forgets some peers without RPCs that were not used since the hand last came by.
-    fn evict(&mut self, endpoint: &mut Endpoint) {
+    fn evict(&mut self, now: Time, endpoint: &mut Endpoint) {
         // Two looks at every entry at most: the first may only clear its mark.
         let looks = EXAMINED.max(self.peers.len().min(2 * EXAMINED));
         for _ in 0..looks {
@@ -142,7 +147,7 @@ impl Peers {
             if std::mem::replace(&mut peer.used, false) || !peer.open {
                 continue;
             }
-            if endpoint.close_peer(PeerId(self.hand as u32)) {
+            if endpoint.close_peer(now, PeerId(self.hand as u32)) {
                 peer.open = false;
                 let address = peer.address;
                 self.forget(address, self.hand as u32);
@@ -179,7 +184,7 @@ mod tests {
         let mut peers = Peers::new(100, 1500);
         let mut served = 0;
         for n in 0..10_000 {
-            served += usize::from(peers.find(address(n), &mut endpoint).is_some());
+            served += usize::from(peers.find(Time::ZERO, address(n), &mut endpoint).is_some());
         }
         let (count, evicted) = peers.count();
         assert!(count <= 100 && peers.peers.len() <= 100, "{count} peers");
@@ -193,8 +198,8 @@ mod tests {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
         let mut peers = Peers::new(100, 1500);
-        let v4 = peers.find(address(1), &mut endpoint).unwrap();
-        let v6 = peers.find("[2001:db8::1]:5".parse().unwrap(), &mut endpoint).unwrap();
+        let v4 = peers.find(Time::ZERO, address(1), &mut endpoint).unwrap();
+        let v6 = peers.find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), &mut endpoint).unwrap();
         assert_eq!(peers.get(v4).unwrap().datagram - DATA_OVERHEAD, 1400);
         assert_eq!(peers.get(v6).unwrap().datagram - DATA_OVERHEAD, 1380);
     }
