@@ -8,7 +8,7 @@ use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
-use crate::rpc::{State, incoming_message, outgoing_message};
+use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
@@ -38,14 +38,14 @@ impl PendingAcks {
 
 impl Endpoint {
     /// Client: the response of an RPC is complete; its server may forget it.
-    pub(crate) fn acknowledge(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId) {
+    pub(crate) fn acknowledge(&mut self, ended: &Ended) {
         if self.config.completion == Completion::AtLeastOnce {
             return;
         }
-        let entry = AckEntry { id, server_port: ports.1 };
-        let overflow = self.peer_mut(peer).and_then(|p| p.acks.push(entry));
+        let entry = AckEntry { id: ended.id, server_port: ended.ports.1 };
+        let overflow = self.peer_mut(ended.peer).and_then(|p| p.acks.push(entry));
         if let Some(acks) = overflow {
-            self.queue_ack(peer, ports, id, acks);
+            self.queue_ack(ended.peer, ended.ports, ended.id, acks);
         }
     }
 
@@ -109,8 +109,8 @@ impl Endpoint {
     /// Server: the RPC is over; the application hears of it when it was asked to serve it and had not
     /// answered, or its answer was not confirmed.
     pub(crate) fn end_server_rpc(&mut self, who: Ref) {
-        let Some(rpc) = self.forget(who) else { return };
-        if rpc.state == State::ServerInService {
+        let Some(ended) = self.forget(who) else { return };
+        if ended.state == State::ServerInService {
             self.events.push_back(Event::Cancelled { rpc: who.into() });
         }
     }
@@ -163,33 +163,42 @@ impl Endpoint {
     }
 
     /// Removes an RPC and releases its messages; the caller says what the application hears.
-    pub(crate) fn forget(&mut self, who: Ref) -> Option<crate::rpc::Rpc> {
-        let mut rpc = self.rpcs.get(who).is_some().then(|| self.rpcs.remove(who.index))??;
-        if rpc.state.is_client() {
-            self.client_rpcs.remove(&rpc.id.0);
-        } else {
-            self.server_rpcs.remove(&(rpc.peer.0, rpc.id.0));
-        }
+    pub(crate) fn forget(&mut self, who: Ref) -> Option<Ended> {
+        let rpc = self.rpcs.get_mut(who)?;
+        let ended = Ended {
+            state: rpc.state,
+            id: rpc.id,
+            peer: rpc.peer,
+            ports: (rpc.local_port, rpc.remote_port),
+            cookie: rpc.cookie,
+        };
         self.sender.forget(&mut rpc.out);
-        if rpc.out.exists() {
-            self.events.push_back(Event::Release { message: outgoing_message(who) });
+        let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
+        self.rpcs.remove(who.index);
+        if ended.state.is_client() {
+            self.client_rpcs.remove(&ended.id.0);
+        } else {
+            self.server_rpcs.remove(&(ended.peer.0, ended.id.0));
         }
-        if rpc.inc.exists() {
-            self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, rpc.peer, &rpc.inc);
-            self.grant(None);
-        }
-        if let Some(peer) = self.peer_mut(rpc.peer) {
+        if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;
         }
-        Some(rpc)
+        if sends {
+            self.events.push_back(Event::Release { message: outgoing_message(who) });
+        }
+        if let Some(inc) = inc {
+            self.events.push_back(Event::Release { message: incoming_message(who) });
+            self.end_incoming(who, ended.peer, &inc);
+            self.grant(None);
+        }
+        Some(ended)
     }
 
     /// How a cancel travels: an ACK naming the RPC (never sent by the kernel module, which would not tell
     /// the server; nor by the paper's profile, which has no acks).
-    pub(crate) fn tell_cancelled(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId) {
+    pub(crate) fn tell_cancelled(&mut self, ended: &Ended) {
         if self.config.profile == Profile::Default {
-            self.queue_ack(peer, ports, id, Acks::default());
+            self.queue_ack(ended.peer, ended.ports, ended.id, Acks::default());
         }
     }
 }

@@ -9,10 +9,11 @@ use crate::config::{GrantWindow, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::overcommitment::Key;
 use crate::packet::{Body, Packet, PeerId};
-use crate::reassembly::Reassembly;
+use crate::peer::Peer;
 use crate::rpc::{Incoming, State};
 use crate::table::Ref;
 use crate::units::Time;
+use alloc::boxed::Box;
 
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
@@ -60,8 +61,9 @@ impl Endpoint {
         Key { remaining: Self::remaining(profile, inc), age: inc.age, who }
     }
 
-    fn host(&self, peer: PeerId) -> u32 {
-        self.peer(peer).map_or(peer.0, |p| p.info.host)
+    fn host_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
+        let known = peers.get(peer.0 as usize).and_then(Option::as_ref);
+        known.map_or(peer.0, |p| p.info.host)
     }
 
     /// Room for `bytes` more of incoming messages?
@@ -73,32 +75,26 @@ impl Endpoint {
     pub(crate) fn begin_incoming(&mut self, who: Ref, length: u32, incoming: u32) {
         let age = self.sender.age();
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        rpc.inc = Incoming {
-            bytes: Reassembly::new(length),
-            granted: incoming.min(length),
-            reserved: incoming.min(length),
-            grant_sent: incoming.min(length),
-            age,
-            ..Incoming::default()
-        };
-        let granted = rpc.inc.granted;
-        self.incoming.expected += u64::from(granted);
-        self.incoming.memory += u64::from(granted);
-        if granted < length {
-            rpc.inc.scheduled = true;
-            self.incoming.granted += u64::from(granted);
-            rpc.inc.window_counted = true;
-            let key = Self::key(self.config.profile, who, &rpc.inc);
-            let peer = rpc.peer;
-            self.scheduler.insert(key, self.host(peer));
+        let unscheduled = incoming.min(length);
+        let mut inc = Box::new(Incoming::new(length, unscheduled, age));
+        self.incoming.expected += u64::from(unscheduled);
+        self.incoming.memory += u64::from(unscheduled);
+        if unscheduled < length {
+            inc.scheduled = true;
+            inc.window_counted = true;
+            self.incoming.granted += u64::from(unscheduled);
+            let key = Self::key(self.config.profile, who, &inc);
+            let host = Self::host_of(&self.peers, rpc.peer);
+            self.scheduler.insert(key, host);
         }
+        rpc.inc = Some(inc);
     }
 
     /// Bytes up to `end` of an incomplete message were accepted; `before` is its state just before.
     pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), end: u32) {
         let (outstanding, received) = before;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let inc = &mut rpc.inc;
+        let Some(inc) = &mut rpc.inc else { return };
         let arrived = u64::from(outstanding - inc.outstanding());
         self.incoming.expected -= arrived;
         if inc.window_counted {
@@ -111,8 +107,8 @@ impl Endpoint {
         if inc.scheduled && self.config.profile == Profile::Linux {
             let new = Self::key(Profile::Linux, who, inc);
             let old = Key { remaining: inc.bytes.length() - received, ..new };
-            let peer = rpc.peer;
-            self.scheduler.update(old, new.remaining, self.host(peer));
+            let host = Self::host_of(&self.peers, rpc.peer);
+            self.scheduler.update(old, new.remaining, host);
         }
     }
 
@@ -120,7 +116,7 @@ impl Endpoint {
     pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: &Incoming) {
         if inc.scheduled {
             let key = Self::key(self.config.profile, who, inc);
-            self.scheduler.remove(key, self.host(peer));
+            self.scheduler.remove(key, Self::host_of(&self.peers, peer));
         }
         let outstanding = u64::from(inc.outstanding());
         self.incoming.expected -= outstanding;
@@ -164,7 +160,7 @@ impl Endpoint {
                 self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes())
             }
         };
-        let inc = &rpc.inc;
+        let Some(inc) = &rpc.inc else { return };
         let target = inc.bytes.received().saturating_add(window).min(inc.bytes.length());
         let wanted = target.saturating_sub(inc.granted);
         if wanted == 0 {
@@ -192,7 +188,7 @@ impl Endpoint {
         let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
         let profile = self.config.profile;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let inc = &mut rpc.inc;
+        let Some(inc) = &mut rpc.inc else { return };
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
         let extra = if u64::from(extra) > memory + spare {
             self.incoming.starved = true;
@@ -223,8 +219,7 @@ impl Endpoint {
         let full = inc.granted == inc.bytes.length();
         let remaining = Self::remaining(profile, inc);
         inc.scheduled = !full;
-        let peer = rpc.peer;
-        let host = self.host(peer);
+        let host = Self::host_of(&self.peers, rpc.peer);
         if full {
             self.scheduler.remove(old, host);
         } else {
@@ -249,7 +244,7 @@ impl Endpoint {
             Profile::Sigcomm18 | Profile::Default => self.levels.scheduled_top(),
         };
         let Some(rpc) = self.rpcs.get(who) else { return };
-        let inc = &rpc.inc;
+        let Some(inc) = &rpc.inc else { return };
         let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes());
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
             return;
@@ -262,7 +257,7 @@ impl Endpoint {
     /// The GRANT packet of a message, if it still needs one; starts an RTT probe.
     pub(crate) fn grant_packet(&mut self, now: Time, who: Ref) -> Option<Packet> {
         let rpc = self.rpcs.get_mut(who)?;
-        let inc = &mut rpc.inc;
+        let inc = rpc.inc.as_mut()?;
         if !core::mem::take(&mut inc.grant_queued) {
             return None;
         }

@@ -35,6 +35,7 @@ mod receiver;
 mod rpc;
 mod rtt;
 mod sender;
+mod srpt;
 mod table;
 mod timer;
 mod units;

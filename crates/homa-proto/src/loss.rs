@@ -115,15 +115,16 @@ impl Endpoint {
         let ranges = if self.config.profile == Profile::Sigcomm18 { 1 } else { MAX_RESENDS };
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let mut asked = false;
-        if rpc.inc.exists() {
-            for (start, end) in rpc.inc.bytes.missing_before(rpc.inc.granted).take(ranges) {
+        if let Some(mut inc) = rpc.inc.take() {
+            for (start, end) in inc.bytes.missing_before(inc.granted).take(ranges) {
                 asked = true;
                 let length = ResendLength::Bytes(end - start);
                 let body = Body::Resend { offset: start, length, priority };
                 self.control.push_back(Control::Packet(rpc.control(priority, body)));
                 self.counters.resends_sent += 1;
             }
-            rpc.inc.probe = None;
+            inc.probe = None;
+            rpc.inc = Some(inc);
         } else if rpc.state == State::ClientOutgoing {
             asked = true;
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };

@@ -162,7 +162,8 @@ pub struct AckEntry {
 /// Up to five completed RPCs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acks {
-    entries: [Option<AckEntry>; Acks::CAPACITY],
+    ids: [u64; Acks::CAPACITY],
+    ports: [u16; Acks::CAPACITY],
     len: u8,
 }
 
@@ -172,34 +173,49 @@ impl Acks {
 
     /// Adds an entry; gives it back when full.
     pub fn push(&mut self, entry: AckEntry) -> Result<(), AckEntry> {
-        match self.entries.get_mut(self.len as usize) {
-            Some(slot) => {
-                *slot = Some(entry);
-                self.len += 1;
-                Ok(())
-            }
-            None => Err(entry),
+        let at = self.len();
+        if at == Self::CAPACITY {
+            return Err(entry);
         }
+        self.ids[at] = entry.id.0;
+        self.ports[at] = entry.server_port;
+        self.len += 1;
+        Ok(())
     }
 
     /// Removes the entry added last (the kernel module piggybacks in this order).
     pub fn pop(&mut self) -> Option<AckEntry> {
         self.len = self.len.checked_sub(1)?;
-        self.entries[self.len as usize].take()
+        let at = self.len();
+        Some(AckEntry {
+            id: RpcId(core::mem::take(&mut self.ids[at])),
+            server_port: core::mem::take(&mut self.ports[at]),
+        })
     }
 
     /// The entries, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = AckEntry> + '_ {
-        self.entries[..self.len as usize].iter().flatten().copied()
+        let entries = self.ids.iter().zip(&self.ports).take(self.len());
+        entries.map(|(&id, &server_port)| AckEntry { id: RpcId(id), server_port })
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.len as usize
+        usize::from(self.len)
     }
 
     /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_stay_small_enough_to_pass_by_value() {
+        assert!(size_of::<Packet>() <= 96, "{}", size_of::<Packet>());
     }
 }

@@ -38,7 +38,7 @@ impl Endpoint {
     fn rpc_of_data(&mut self, now: Time, packet: &Packet, data: &Data) -> Result<Ref, DropReason> {
         let found = self.find(packet);
         let whole_or_known =
-            found.is_some_and(|r| self.rpcs.get(r).is_some_and(|r| r.inc.exists()));
+            found.is_some_and(|r| self.rpcs.get(r).is_some_and(|r| r.inc.is_some()));
         let first = data.incoming.min(data.message_length).max(data.span.len);
         if !whole_or_known && !self.has_memory(first) {
             return Err(DropReason::NoMemory);
@@ -62,24 +62,24 @@ impl Endpoint {
         }
         rpc.heard = now;
         rpc.rounds = 0;
-        if !rpc.inc.exists() {
+        if rpc.inc.is_none() {
             self.first_packet(who, data)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
-        let length = if rpc.inc.exists() { rpc.inc.bytes.length() } else { data.message_length };
+        let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let place = Place {
             message: incoming_message(who),
             total: length,
             offset: data.span.offset,
             len: data.span.len,
         };
-        if !rpc.inc.exists() {
+        let Some(inc) = &mut rpc.inc else {
             self.deliver(now, who, length);
             return Ok(place);
-        }
-        let before = (rpc.inc.outstanding(), rpc.inc.bytes.received());
-        rpc.inc.bytes.insert(data.span.offset, end)?;
-        let complete = rpc.inc.bytes.is_complete();
+        };
+        let before = (inc.outstanding(), inc.bytes.received());
+        inc.bytes.insert(data.span.offset, end)?;
+        let complete = inc.bytes.is_complete();
         self.sample_rtt(now, who, data.span.offset);
         self.account_received(who, before, end);
         if complete {
@@ -125,10 +125,10 @@ impl Endpoint {
         if !self.config.readable_events {
             return;
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let offset = rpc.inc.bytes.contiguous();
-        if offset > rpc.inc.readable {
-            rpc.inc.readable = offset;
+        let Some(inc) = self.rpcs.get_mut(who).and_then(|r| r.inc.as_mut()) else { return };
+        let offset = inc.bytes.contiguous();
+        if offset > inc.readable {
+            inc.readable = offset;
             let message = incoming_message(who);
             self.events.push_back(Event::Readable { rpc: who.into(), message, offset });
         }
@@ -137,7 +137,7 @@ impl Endpoint {
     /// A message is whole: its bytes go to the application.
     fn deliver(&mut self, now: Time, who: Ref, length: u32) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let inc = core::mem::take(&mut rpc.inc);
+        let inc = rpc.inc.take();
         let (state, peer) = (rpc.state, rpc.peer);
         let kind = match state {
             State::ClientOutgoing | State::ClientIncoming => MessageKind::Response,
@@ -155,7 +155,7 @@ impl Endpoint {
             length,
             cookie: rpc.cookie,
         }));
-        if inc.exists() {
+        if let Some(inc) = inc {
             self.end_incoming(who, peer, &inc);
         }
         match kind {
@@ -170,10 +170,10 @@ impl Endpoint {
     /// RTTbytes: the first bytes that a GRANT allowed are here.
     fn sample_rtt(&mut self, now: Time, who: Ref, offset: u32) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let Some((from, sent)) = rpc.inc.probe.filter(|p| offset >= p.0) else { return };
-        debug_assert!(offset >= from);
-        rpc.inc.probe = None;
         let peer = rpc.peer;
+        let Some(inc) = &mut rpc.inc else { return };
+        let Some((_, sent)) = inc.probe.filter(|p| offset >= p.0) else { return };
+        inc.probe = None;
         if !self.config.measure_rtt_bytes {
             return;
         }

@@ -10,6 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::packet::{AckEntry, Body, Data, Packet, Span};
 use crate::peer::Peer;
 use crate::rpc::{Rpc, State, outgoing_message};
+use crate::srpt::{Entry, SrptQueue};
 use crate::table::{Ref, Table};
 use crate::units::Time;
 use alloc::collections::BinaryHeap;
@@ -125,17 +126,10 @@ impl Outgoing {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    remaining: u32,
-    age: u64,
-    who: Ref,
-}
-
 /// The messages that may send, shortest first.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
-    srpt: BinaryHeap<Reverse<Entry>>,
+    srpt: SrptQueue,
     fifo: BinaryHeap<Reverse<(u64, Ref)>>,
     /// Messages with a valid entry.
     count: usize,
@@ -163,7 +157,7 @@ impl Sender {
         let remaining = out.remaining();
         out.queued = Some(remaining);
         self.count += 1;
-        self.srpt.push(Reverse(Entry { remaining, age: out.age, who }));
+        self.srpt.push(Entry { remaining, age: out.age, who });
         if out.length > out.payload && !out.in_fifo {
             out.in_fifo = true;
             self.fifo.push(Reverse((out.age, who)));
@@ -186,7 +180,7 @@ impl Sender {
             return Some(oldest);
         }
         loop {
-            let Reverse(entry) = self.srpt.peek()?;
+            let entry = *self.srpt.peek()?;
             let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == Some(entry.remaining));
             if valid {
                 return Some(entry.who);
@@ -213,18 +207,12 @@ impl Sender {
             self.fifo_credit = (self.fifo_credit + u32::from(fifo_permille)).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());
-        let on_top = self.srpt.peek().is_some_and(|top| top.0.who == who);
+        let on_top = self.srpt.peek().is_some_and(|top| top.who == who);
         match (on_top, next) {
-            (true, Some(remaining)) => {
-                if let Some(mut top) = self.srpt.peek_mut() {
-                    top.0.remaining = remaining;
-                }
-            }
-            (true, None) => {
-                self.srpt.pop();
-            }
+            (true, Some(remaining)) => self.srpt.lower_first(remaining),
+            (true, None) => self.srpt.pop(),
             (false, Some(remaining)) => {
-                self.srpt.push(Reverse(Entry { remaining, age: out.age, who }));
+                self.srpt.push(Entry { remaining, age: out.age, who });
             }
             (false, None) => {}
         }

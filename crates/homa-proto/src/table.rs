@@ -44,12 +44,13 @@ impl<T> Table<T> {
         Ref { index, generation: 0 }
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let slot = self.slots.get_mut(index as usize)?;
-        let value = slot.value.take()?;
+    /// Drops the slot's user, who must be there.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.value.is_some());
+        slot.value = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.retired.push(index);
-        Some(value)
     }
 
     /// Makes the slots that were left available again.

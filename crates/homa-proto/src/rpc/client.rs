@@ -1,7 +1,7 @@
 //! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and cancelling it,
 //! and the answer to RPC_UNKNOWN.
 
-use super::{Incoming, Rpc, State, incoming_message, outgoing_message};
+use super::{Rpc, State, incoming_message, outgoing_message};
 use crate::config::{LEVELS, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
@@ -60,7 +60,7 @@ impl Endpoint {
             rounds: 0,
             tick: 0,
             out: self.outgoing(request.length, unscheduled, payload),
-            inc: Incoming::default(),
+            inc: None,
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         Ok(self.start(now, rpc, first_check))
@@ -90,7 +90,7 @@ impl Endpoint {
             rounds: 0,
             tick: 0,
             out: self.outgoing(length, unscheduled, payload),
-            inc: Incoming::default(),
+            inc: None,
         };
         Ok(self.start(now, rpc, now + Duration::secs(1)))
     }
@@ -112,26 +112,23 @@ impl Endpoint {
 
     /// Cancels an RPC for the application; the other side hears of it where the profile allows.
     pub(crate) fn cancel(&mut self, who: Ref) -> Result<Submitted, SubmitError> {
-        let rpc = self.rpcs.get(who).ok_or(SubmitError::UnknownRpc)?;
-        let (state, peer) = (rpc.state, rpc.peer);
-        let (ports, id) = ((rpc.local_port, rpc.remote_port), rpc.id);
+        let ended = self.forget(who).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
-        self.forget(who);
-        if matches!(state, State::ClientOutgoing | State::ClientIncoming) {
-            self.tell_cancelled(peer, ports, id);
+        if matches!(ended.state, State::ClientOutgoing | State::ClientIncoming) {
+            self.tell_cancelled(&ended);
         }
         Ok(Submitted { rpc: who.into(), message: None })
     }
 
     /// Ends an RPC with an error.
     pub(crate) fn fail(&mut self, who: Ref, error: RpcError) {
-        let Some(rpc) = self.forget(who) else { return };
-        if rpc.state == State::OneWayOutgoing {
+        let Some(ended) = self.forget(who) else { return };
+        if ended.state == State::OneWayOutgoing {
             return;
         }
         self.counters.failures += 1;
-        self.events.push_back(Event::Failed { rpc: who.into(), cookie: rpc.cookie, error });
-        self.tell_cancelled(rpc.peer, (rpc.local_port, rpc.remote_port), rpc.id);
+        self.events.push_back(Event::Failed { rpc: who.into(), cookie: ended.cookie, error });
+        self.tell_cancelled(&ended);
     }
 
     /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC.
@@ -162,8 +159,7 @@ impl Endpoint {
         }
         if !waiting {
             rpc.state = State::ClientOutgoing;
-            if rpc.inc.exists() {
-                let inc = core::mem::take(&mut rpc.inc);
+            if let Some(inc) = rpc.inc.take() {
                 let peer = rpc.peer;
                 self.events.push_back(Event::Release { message: incoming_message(who) });
                 self.end_incoming(who, peer, &inc);
@@ -179,12 +175,10 @@ impl Endpoint {
 
     /// The response of an RPC arrived whole.
     pub(crate) fn complete_client(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
-        let (peer, id) = (rpc.peer, rpc.id);
-        let ports = (rpc.local_port, rpc.remote_port);
         self.counters.responses_delivered += 1;
-        self.forget(who);
-        self.acknowledge(peer, ports, id);
+        if let Some(ended) = self.forget(who) {
+            self.acknowledge(&ended);
+        }
     }
 
     /// RPCs with `peer` (and its `port`) fail: the network says it is not there.

@@ -16,6 +16,7 @@ use crate::reassembly::Reassembly;
 use crate::sender::Outgoing;
 use crate::table::Ref;
 use crate::units::Time;
+use alloc::boxed::Box;
 
 /// Where an RPC stands. The names are the kernel module's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +70,23 @@ pub(crate) struct Rpc {
     /// The valid entry in the timing wheel.
     pub(crate) tick: u64,
     pub(crate) out: Outgoing,
-    pub(crate) inc: Incoming,
+    /// The incoming message, once its first packet arrived (unless that packet was all of it).
+    pub(crate) inc: Option<Box<Incoming>>,
+}
+
+/// What remains of a finished RPC for its last words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) state: State,
+    pub(crate) id: RpcId,
+    pub(crate) peer: PeerId,
+    /// Local and remote.
+    pub(crate) ports: (u16, u16),
+    pub(crate) cookie: u64,
 }
 
 /// An incoming message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) bytes: Reassembly,
     /// All bytes before this were sent unscheduled or granted.
@@ -98,14 +111,26 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// A message of `length` bytes, of which `unscheduled` come without a grant.
+    pub(crate) const fn new(length: u32, unscheduled: u32, age: u64) -> Self {
+        Self {
+            bytes: Reassembly::new(length),
+            granted: unscheduled,
+            reserved: unscheduled,
+            priority: 0,
+            age,
+            scheduled: false,
+            window_counted: false,
+            grant_queued: false,
+            grant_sent: unscheduled,
+            readable: 0,
+            probe: None,
+        }
+    }
+
     /// Bytes agreed to and not here yet.
     pub(crate) const fn outstanding(&self) -> u32 {
         self.granted.saturating_sub(self.bytes.received())
-    }
-
-    /// True once the first packet arrived.
-    pub(crate) const fn exists(&self) -> bool {
-        self.bytes.length() > 0
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers, and the
 //! response is sent like any other message.
 
-use super::{Incoming, Rpc, State, outgoing_message};
+use super::{Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::{DropReason, SubmitError, Submitted};
@@ -51,7 +51,7 @@ impl Endpoint {
             rounds: 0,
             tick: 0,
             out: crate::sender::Outgoing::default(),
-            inc: Incoming::default(),
+            inc: None,
         };
         let who = self.rpcs.insert(rpc);
         self.server_rpcs.insert((packet.peer.0, packet.id.client().0), who);

@@ -64,6 +64,11 @@ fn an_ack_counts_at_most_five_entries_and_only_ids_of_clients() {
     }
     assert_eq!(body(&bytes), Ok(Body::Ack(expected)));
     assert_eq!(body(&bytes[..79]), Err(DropReason::Truncated));
+
+    bytes[29] = 1;
+    let mut first = Acks::default();
+    first.push(AckEntry { id: RpcId(4), server_port: 80 }).unwrap();
+    assert_eq!(body(&bytes), Ok(Body::Ack(first)), "entries beyond the count are left over");
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), ties to the older.
+//!
+//! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait in buckets
+//! of [`STEP`] bytes and leave in constant time; within a bucket the older goes first. The others wait in
+//! a heap. Entries are never removed from the middle: the caller recognises stale ones.
+
+use crate::table::Ref;
+use alloc::collections::{BinaryHeap, VecDeque};
+use core::cmp::Reverse;
+
+const STEP: u32 = 16;
+const BUCKETS: u32 = 128;
+/// Messages shorter than this go into buckets.
+const SHORT: u32 = STEP * BUCKETS;
+
+/// A message that may send, with the bytes remaining when it was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) remaining: u32,
+    pub(crate) age: u64,
+    pub(crate) who: Ref,
+}
+
+#[derive(Debug)]
+pub(crate) struct SrptQueue {
+    occupied: u128,
+    buckets: [VecDeque<Entry>; BUCKETS as usize],
+    heap: BinaryHeap<Reverse<Entry>>,
+}
+
+impl Default for SrptQueue {
+    fn default() -> Self {
+        Self {
+            occupied: 0,
+            buckets: [const { VecDeque::new() }; BUCKETS as usize],
+            heap: BinaryHeap::new(),
+        }
+    }
+}
+
+impl SrptQueue {
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if entry.remaining >= SHORT {
+            self.heap.push(Reverse(entry));
+            return;
+        }
+        let at = (entry.remaining / STEP) as usize;
+        self.buckets[at].push_back(entry);
+        self.occupied |= 1 << at;
+    }
+
+    /// The bucket to serve first, if one goes before the heap.
+    fn bucket(&self) -> Option<usize> {
+        let at = self.occupied.trailing_zeros();
+        if at == BUCKETS {
+            return None;
+        }
+        let first = self.heap.peek().is_none_or(|top| top.0.remaining >= at * STEP);
+        first.then_some(at as usize)
+    }
+
+    pub(crate) fn peek(&self) -> Option<&Entry> {
+        match self.bucket() {
+            Some(at) => self.buckets[at].front(),
+            None => self.heap.peek().map(|top| &top.0),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) {
+        let Some(at) = self.bucket() else {
+            self.heap.pop();
+            return;
+        };
+        self.buckets[at].pop_front();
+        if self.buckets[at].is_empty() {
+            self.occupied &= !(1 << at);
+        }
+    }
+
+    /// Gives the first entry a smaller key, by which it stays the first.
+    pub(crate) fn lower_first(&mut self, remaining: u32) {
+        match self.bucket() {
+            Some(_) => {
+                let entry = self.peek().copied();
+                self.pop();
+                if let Some(entry) = entry {
+                    self.push(Entry { remaining, ..entry });
+                }
+            }
+            None => {
+                if let Some(mut top) = self.heap.peek_mut() {
+                    top.0.remaining = remaining;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_in_order_of_remaining_bytes_within_a_step() {
+        arbtest::arbtest(|u| {
+            let mut queue = SrptQueue::default();
+            let mut model = alloc::vec::Vec::new();
+            for i in 0..u.int_in_range(0..=50u32)? {
+                if u.ratio(1, 3)? && !model.is_empty() {
+                    let first = *queue.peek().unwrap();
+                    queue.pop();
+                    let least = model.iter().map(|e: &Entry| e.remaining).min().unwrap();
+                    assert!(first.remaining < least + STEP, "{first:?} before {least}");
+                    model.retain(|e| *e != first);
+                } else {
+                    let who = Ref { index: i, generation: 0 };
+                    let remaining = u.int_in_range(1..=4000)?;
+                    let entry = Entry { remaining, age: u64::from(i), who };
+                    queue.push(entry);
+                    model.push(entry);
+                }
+            }
+            Ok(())
+        });
+    }
+}
