@@ -10,8 +10,8 @@ use crate::error::OpenError;
 /// Parameters of an engine. Start from [`Config::default`] and change fields.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The protocol's parameters. `levels` follows `priority_map` and `seed` is drawn at random when the
-    /// engine opens, unless `seed` below is set. Default: [`homa_proto::Config::for_users`] at 10 Gbit/s.
+    /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
+    /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default: [`homa_proto::Config::for_users`] at 10 Gbit/s.
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,
@@ -50,12 +50,13 @@ impl Default for Config {
 
 impl Config {
     /// Completes and checks the protocol's part.
-    pub(crate) fn protocol(&self) -> Result<ValidConfig, OpenError> {
+    pub(crate) fn protocol(&self, receive_buffer: u32) -> Result<ValidConfig, OpenError> {
         if self.mtu < 576 {
             return Err(OpenError::Mtu { mtu: self.mtu });
         }
         let mut protocol = self.protocol.clone();
         protocol.levels = protocol.levels.min(self.priority_map.levels());
+        protocol.receive_buffer = receive_buffer;
         protocol.seed = self.seed.unwrap_or_else(random);
         Ok(protocol.validate()?)
     }

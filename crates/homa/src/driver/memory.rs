@@ -221,6 +221,10 @@ impl Driver for MemoryDriver {
         Some(0)
     }
 
+    fn receive_buffer(&self) -> u32 {
+        QUEUE_MAX as u32 * 1500
+    }
+
     fn handles(&self) -> Vec<RawFd> {
         vec![self.waker.handle()]
     }

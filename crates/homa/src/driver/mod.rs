@@ -147,6 +147,9 @@ pub trait Driver: Send {
     /// not tell.
     fn queued(&self) -> Option<u32>;
 
+    /// Bytes of datagrams that can wait to be received.
+    fn receive_buffer(&self) -> u32;
+
     /// File descriptors that become readable when `receive` would find something.
     fn handles(&self) -> Vec<RawFd>;
 

@@ -220,6 +220,11 @@ impl Driver for UdpDriver {
         queued.sum::<Option<u32>>()
     }
 
+    fn receive_buffer(&self) -> u32 {
+        let granted = self.sockets.iter().filter_map(|s| socket::receive_buffer(s.as_raw_fd()));
+        granted.min().unwrap_or(0)
+    }
+
     fn handles(&self) -> Vec<RawFd> {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
     }

@@ -96,7 +96,7 @@ struct State {
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let mut endpoint = Endpoint::new(config.protocol()?);
+        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer())?);
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map);

@@ -41,6 +41,24 @@ fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Bytes of datagrams that the socket's receive queue holds: the kernel grants twice what is asked for and
+/// charges about twice what arrives.
+pub fn receive_buffer(fd: RawFd) -> Option<u32> {
+    let mut granted: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, and `len` is the size of the first.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw mut granted).cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 { None } else { u32::try_from(granted / 2).ok() }
+}
+
 /// Bytes sent on the socket that have not left the host (kernel accounting: buffers, not payload).
 pub fn queued(fd: RawFd) -> Option<u32> {
     let mut queued: libc::c_int = 0;

@@ -1,0 +1,41 @@
+//! Shared by the integration tests.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use homa::{Config, Engine, Server};
+
+/// Bytes that differ at every offset and by `seed`.
+pub fn message(len: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// An engine over UDP at any port of `ip`.
+#[allow(dead_code)] // Not every test file needs it.
+pub fn engine(ip: &str, config: Config) -> Engine {
+    Engine::bind(SocketAddr::new(ip.parse().unwrap(), 0), config).unwrap()
+}
+
+/// Echoes until the server's engine drains.
+#[allow(dead_code)] // Not every test file needs it.
+pub fn echo(server: Server) -> thread::JoinHandle<usize> {
+    thread::spawn(move || {
+        let mut served = 0;
+        while let Some(mut request) = server.accept() {
+            let bytes = request.take_bytes();
+            // A client that gave up is no reason to stop.
+            let _ = request.reply(bytes);
+            served += 1;
+        }
+        served
+    })
+}
