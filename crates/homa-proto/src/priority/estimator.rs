@@ -3,7 +3,8 @@
 //! each unscheduled level the same number of bytes (Homa Figure 4).
 //!
 //! Counts bytes as on the wire; control packets, which travel unscheduled at the highest level, count as
-//! unscheduled bytes. Old traffic fades: counts are halved at each evaluation.
+//! unscheduled bytes. Old traffic fades by a sixteenth at each evaluation, so that about the last 65,000
+//! messages count: fewer would let the rare long messages of a heavy tail come and go.
 
 use super::NO_LIMIT;
 use crate::config::LEVELS;
@@ -12,7 +13,7 @@ use alloc::boxed::Box;
 /// Buckets per doubling of the message length.
 const STEPS: u32 = 16;
 const BUCKETS: usize = (STEPS * 29) as usize;
-/// Messages before the first evaluation and between later ones.
+/// Messages before the first evaluation; the distance to the next doubles up to `PERIOD`.
 const FIRST: u32 = 256;
 const PERIOD: u32 = 4096;
 /// A control packet on the wire.
@@ -25,6 +26,7 @@ pub(crate) struct Estimator {
     unscheduled_total: u64,
     total: u64,
     until_due: u32,
+    period: u32,
 }
 
 /// Lengths below 16 have a bucket each; above, a doubling has 16.
@@ -53,6 +55,7 @@ impl Estimator {
             unscheduled_total: 0,
             total: 0,
             until_due: FIRST,
+            period: FIRST,
         }
     }
 
@@ -109,10 +112,12 @@ impl Estimator {
     }
 
     fn fade(&mut self) {
-        self.unscheduled.iter_mut().for_each(|b| *b /= 2);
-        self.unscheduled_total /= 2;
-        self.total /= 2;
-        self.until_due = PERIOD;
+        let fade = |count: &mut u64| *count -= *count / 16;
+        self.unscheduled.iter_mut().for_each(fade);
+        fade(&mut self.unscheduled_total);
+        fade(&mut self.total);
+        self.period = (self.period * 2).min(PERIOD);
+        self.until_due = self.period;
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Seen {
     Cancelled,
 }
 
+type Fate = Box<dyn FnMut(usize, &Packet, u64) -> bool>;
+
 struct InFlight {
     to: usize,
     packet: Packet,
@@ -36,7 +38,7 @@ pub struct Pair {
     wire: BTreeMap<(Time, u64), InFlight>,
     sequence: u64,
     /// Decides the fate of each packet: (sender, packet, its ordinal at that sender) -> lost?
-    pub lose: Box<dyn FnMut(usize, &Packet, u64) -> bool>,
+    pub lose: Fate,
     sent: [u64; 2],
     pub transcript: String,
     pub seen: [Vec<Seen>; 2],
