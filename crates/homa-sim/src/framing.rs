@@ -3,7 +3,7 @@
 //! Sizes are those of the kernel module's packet layout behind the chosen headers, on Ethernet with an
 //! MTU of 1500 bytes, preamble (8), frame check (4) and inter-frame gap (12) included.
 
-use homa_proto::{Body, Packet};
+use homa_proto::{Body, Packet, wire};
 
 /// Ethernet header, frame check sequence, preamble and inter-frame gap.
 const ETHERNET: u32 = 14 + 4 + 8 + 12;
@@ -13,7 +13,7 @@ const MTU: u32 = 1500;
 const IPV4: u32 = 20;
 /// UDP's own header and the datagram header in front of the Homa packet.
 const UDP: u32 = 8 + 16;
-const DATA_HEADER: u32 = 56;
+const DATA_HEADER: u32 = wire::DATA_LEN as u32;
 
 /// The headers around a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Framing {
     }
 
     /// Bytes that the packet occupies on the wire.
-    pub const fn wire_bytes(self, packet: &Packet) -> u32 {
+    pub fn wire_bytes(self, packet: &Packet) -> u32 {
         let bytes = ETHERNET + self.headers() + packet_bytes(&packet.body);
         if bytes < SHORTEST { SHORTEST } else { bytes }
     }
@@ -44,15 +44,9 @@ impl Framing {
     }
 }
 
-const fn packet_bytes(body: &Body) -> u32 {
-    match body {
-        Body::Data(data) => DATA_HEADER + data.span.len,
-        Body::Grant { .. } => 33,
-        Body::Resend { .. } => 37,
-        Body::RpcUnknown { .. } | Body::Busy | Body::Freeze | Body::NeedAck => 28,
-        Body::Cutoffs { .. } => 62,
-        Body::Ack(_) => 80,
-    }
+fn packet_bytes(body: &Body) -> u32 {
+    let payload = if let Body::Data(data) = body { data.span.len } else { 0 };
+    wire::encoded_len(body) as u32 + payload
 }
 
 #[cfg(test)]

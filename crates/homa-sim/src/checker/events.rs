@@ -33,6 +33,8 @@ impl Checker {
     }
 
     fn on_request(&mut self, at: At, request: &Request, submitted: &Submitted) {
+        // A server that is down cannot tell later whether it ran this call.
+        let server_forgot = self.hosts.get(request.peer.0 as usize).is_some_and(|host| host.down);
         let call = Call {
             client: at.1,
             server: HostId(request.peer.0),
@@ -45,7 +47,7 @@ impl Checker {
             ending: Ending::Open,
             executions: 0,
             executions_remembered: 0,
-            server_forgot: false,
+            server_forgot,
             heard: at.0,
         };
         let cookie = request.cookie;

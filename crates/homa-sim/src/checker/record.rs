@@ -49,7 +49,7 @@ pub struct Call {
     pub executions: u32,
     /// Deliveries since the server last lost or dropped its state.
     pub executions_remembered: u32,
-    /// The server crashed after the submission, or ended this RPC without an ack we know of.
+    /// The server was down at the submission or crashed later, or ended its side of the RPC.
     pub server_forgot: bool,
     /// When the client last accepted a sign of life for this call.
     pub heard: SimTime,

@@ -6,11 +6,13 @@
 //! rest in a pool and travel as `u32`; equal plans and seeds give equal [`Network::trace_hash`] values.
 //! Left out: more than one switch, ECN, shared switch memory.
 
+mod chronicle;
 mod fault;
 mod host;
 mod probe;
 mod run;
 
+pub use chronicle::Chronicle;
 pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
 pub use host::{Application, Context};
 pub use probe::{LossCause, Observed, Probe};

@@ -85,3 +85,11 @@ pub trait Probe {
 impl Probe for () {
     fn observe(&mut self, _: SimTime, _: Observed<'_>) {}
 }
+
+/// Two probes see the same.
+impl<A: Probe, B: Probe> Probe for (A, B) {
+    fn observe(&mut self, now: SimTime, what: Observed<'_>) {
+        self.0.observe(now, what);
+        self.1.observe(now, what);
+    }
+}

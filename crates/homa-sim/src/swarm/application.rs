@@ -85,7 +85,7 @@ impl Planned {
                     host.wake_at(host.now() + after, Wake::Cancel(index).token());
                 }
             }
-            Err(SubmitError::TooManyRpcs { .. } | _) => self.refused += 1,
+            Err(_) => self.refused += 1,
         }
     }
 
@@ -109,12 +109,11 @@ impl Planned {
     fn answer<T: Transport, P: Probe>(&mut self, host: &mut Context<'_, T, P>, job: usize) {
         let (index, rpc) = self.jobs[job];
         let call = self.calls[index];
-        // A refusal of an answer is the checker's to judge.
-        let _ = host.submit(if call.refused {
-            Submit::Cancel { rpc }
-        } else {
-            Submit::Response { rpc, length: call.response_bytes }
-        });
+        let answer = Submit::Response { rpc, length: call.response_bytes };
+        // Other refusals are the checker's to judge.
+        if call.refused || matches!(host.submit(answer), Err(SubmitError::MessageTooLong { .. })) {
+            let _ = host.submit(Submit::Cancel { rpc });
+        }
     }
 }
 

@@ -80,7 +80,7 @@ pub fn swarm(seeds: u64, first: u64, mut progress: impl FnMut(&Report)) -> Repor
 
 /// A panic of the protocol breaks a promise like any other.
 fn run_seed(seed: u64) -> Outcome {
-    std::panic::catch_unwind(|| run(&Scenario::draw(seed))).unwrap_or_else(|_| Outcome {
+    std::panic::catch_unwind(|| run(&Scenario::draw(seed), ())).unwrap_or_else(|_| Outcome {
         violations: vec![Violation {
             at: SimTime::ZERO,
             host: None,

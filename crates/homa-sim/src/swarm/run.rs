@@ -3,7 +3,7 @@
 use homa_proto::{Config, Coverage, Endpoint, PeerId, PeerInfo};
 
 use crate::checker::{Checker, Ending, Violation};
-use crate::network::{HostId, Network, RandomFaults};
+use crate::network::{HostId, Network, Probe, RandomFaults};
 use crate::time::{SimDuration, SimTime};
 
 use super::application::{Planned, SERVER_PORT, last_call};
@@ -33,24 +33,24 @@ pub struct Outcome {
     pub coverage: Coverage,
 }
 
-type Swarm = Network<Endpoint, Planned, RandomFaults, Checker>;
+type Swarm<P> = Network<Endpoint, Planned, RandomFaults, (Checker, P)>;
 
-/// Runs a scenario to its end and judges it.
-pub fn run(scenario: &Scenario) -> Outcome {
-    let mut network = build(scenario);
+/// Runs a scenario to its end and judges it; `watcher` may look on.
+pub fn run<P: Probe>(scenario: &Scenario, watcher: P) -> Outcome {
+    let mut network = build(scenario, watcher);
     let finished = advance(&mut network, scenario);
     let now = network.now();
     if finished {
-        network.probe_mut().finish(now);
+        network.probe_mut().0.finish(now);
         look_inside(&mut network, scenario);
     } else {
         let detail = format!("{MAX_EVENTS} events by {now:?}");
-        network.probe_mut().report(now, HostId(0), "a run comes to rest", detail);
+        network.probe_mut().0.report(now, HostId(0), "a run comes to rest", detail);
     }
     outcome(&network)
 }
 
-fn build(scenario: &Scenario) -> Swarm {
+fn build<P: Probe>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, framing) = (scenario.config.clone(), scenario.network.framing);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
     let make = Box::new(move |host: HostId, life: u32| {
@@ -60,7 +60,7 @@ fn build(scenario: &Scenario) -> Swarm {
         endpoint(Config { seed, ..config.clone() }, host, (hosts, framing.max_payload()))
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
-    let parts = (Planned::new(scenario.calls.clone()), scenario.links.clone(), checker);
+    let parts = (Planned::new(scenario.calls.clone()), scenario.links.clone(), (checker, watcher));
     let mut network = Network::new(scenario.network, hosts, make, parts);
     for (index, call) in scenario.calls.iter().enumerate() {
         network.wake(call.client, call.at, Planned::call_token(index));
@@ -88,21 +88,21 @@ fn endpoint(config: Config, host: HostId, (hosts, max_payload): (u32, u32)) -> E
 }
 
 /// Runs until every call ended, then until the endpoints had time to forget, then through silence.
-fn advance(network: &mut Swarm, scenario: &Scenario) -> bool {
+fn advance<P: Probe>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
     let step = SimDuration::millis(20);
     let mut end = last_call(&scenario.calls).max(scenario.links.heals_at);
     let last = end + SimDuration::millis(60_000);
     let mut fine = network.run_until(end, MAX_EVENTS);
-    while fine && !network.probe().all_ended() && end < last {
+    while fine && !network.probe().0.all_ended() && end < last {
         end += step;
         fine = network.run_until(end, MAX_EVENTS);
     }
-    // Servers forget silent clients, give up acks; restarted hosts are back.
+    // Servers forget silent clients, give up responses (10 s) and acks; restarted hosts are back.
     let loss = scenario.config.loss.server_silence;
-    end += SimDuration::from_protocol(loss) + SimDuration::millis(5_000);
+    end += SimDuration::from_protocol(loss) + SimDuration::millis(15_000);
     fine = fine && network.run_until(end, MAX_EVENTS);
     if !scenario.promises.waits_forever_for_acks {
-        network.probe_mut().expect_quiet(end);
+        network.probe_mut().0.expect_quiet(end);
         end += SimDuration::millis(20_000);
         fine = fine && network.run_until(end, MAX_EVENTS);
     }
@@ -110,7 +110,7 @@ fn advance(network: &mut Swarm, scenario: &Scenario) -> bool {
 }
 
 /// What only the endpoints themselves can say: nothing left, nothing planned.
-fn look_inside(network: &mut Swarm, scenario: &Scenario) {
+fn look_inside<P: Probe>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
     let someone_is_dead = (0..scenario.hosts).any(|host| scenario.is_dead(HostId(host)));
     let excused = scenario.promises.waits_forever_for_acks && someone_is_dead;
@@ -122,21 +122,21 @@ fn look_inside(network: &mut Swarm, scenario: &Scenario) {
         let soon = deadline.is_some_and(|at| at < now + SimDuration::millis(1_000));
         if clients > 0 || (servers > 0 && !excused) {
             let detail = format!("{clients} as client, {servers} as server");
-            network.probe_mut().report(now, host, "endpoints forget", detail);
+            network.probe_mut().0.report(now, host, "endpoints forget", detail);
         }
         if (soon || ready) && !excused {
             let detail = format!("deadline {deadline:?}, packet ready: {ready}");
-            network.probe_mut().report(now, host, "endpoints come to rest", detail);
+            network.probe_mut().0.report(now, host, "endpoints come to rest", detail);
         }
     }
     if network.packets_in_flight() > 0 && !excused {
         let detail = format!("{} packets", network.packets_in_flight());
-        network.probe_mut().report(now, HostId(0), "the network drains", detail);
+        network.probe_mut().0.report(now, HostId(0), "the network drains", detail);
     }
 }
 
-fn outcome(network: &Swarm) -> Outcome {
-    let checker = network.probe();
+fn outcome<P: Probe>(network: &Swarm<P>) -> Outcome {
+    let checker = &network.probe().0;
     let count = |wanted: fn(&Ending) -> bool| {
         checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64
     };

@@ -90,7 +90,7 @@ impl Scenario {
         let calls = calls(rng, hosts, span_ns, &config);
         let links = links(rng, seed, span_ns);
         let host_faults = host_faults(rng, hosts, span_ns, (&network, &links));
-        let promises = promises(&config, &network, (&links, &host_faults));
+        let promises = promises(&config, &network, (&links, &host_faults, &calls));
         Self { seed, hosts, network, config, links, host_faults, calls, promises }
     }
 
@@ -228,12 +228,15 @@ fn host_faults(
 fn promises(
     config: &Config,
     network: &NetworkConfig,
-    (links, host_faults): (&RandomFaults, &[HostFault]),
+    (links, host_faults, calls): (&RandomFaults, &[HostFault], &[PlannedCall]),
 ) -> Promises {
-    // The kernel module executes again what arrives after it forgot: late copies, and packets that a
-    // RESEND overtook because a queue held them longer than the resend timer.
+    // The kernel module executes again what arrives after it forgot: late copies, packets that a RESEND
+    // overtook because a queue held them longer than the resend timer, requests its server refused.
     let late = network.rate.serialisation(network.buffer_bytes as u32) > SimDuration::millis(1);
-    let calm = host_faults.is_empty() && links.duplicate_ppm + links.delay_ppm == 0 && !late;
+    let refusals =
+        calls.iter().any(|call| call.refused || call.response_bytes > config.max_message);
+    let copies = links.duplicate_ppm + links.delay_ppm > 0;
+    let calm = host_faults.is_empty() && !copies && !late && !refusals;
     let pauses = host_faults.iter().map(|fault| match fault {
         HostFault::Pause(_, _, length) => length.0,
         HostFault::Crash(..) => 0,

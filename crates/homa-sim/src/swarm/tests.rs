@@ -16,7 +16,7 @@ fn a_hundred_scenarios_keep_every_promise() {
 
 #[test]
 fn a_seed_is_a_run() {
-    let traces = |seed| run(&Scenario::draw(seed)).trace_hash;
+    let traces = |seed| run(&Scenario::draw(seed), ()).trace_hash;
     for seed in 1..20 {
         assert_eq!(traces(seed), traces(seed));
         assert_ne!(traces(seed), traces(seed + 1));
