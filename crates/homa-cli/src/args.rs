@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, doctor, workloads};
+use crate::commands::{bench, doctor, swarm, workloads};
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
 ///
@@ -25,6 +25,8 @@ pub enum Command {
     Workloads(workloads::Args),
     /// Report what this machine and its loopback path can do, what follows, and the remedy.
     Doctor(doctor::Args),
+    /// Run random small scenarios with faults under an independent checker of the protocol's promises.
+    Swarm(swarm::Args),
 }
 
 /// Whether `word` names a subcommand: for the hint after a usage error.

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod cores;
+mod cpu;
 mod failure;
 mod micro;
 mod output;

@@ -3,7 +3,8 @@
 //! A closed stdout (`homa workloads | head -1`) ends the output silently, it is not an error.
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -83,29 +84,41 @@ impl Table {
 /// Progress on stderr: a bar on a terminal, one line per step where there is none.
 pub struct Progress {
     bar: ProgressBar,
-    quiet: bool,
+    terminal: bool,
+    ticker: Option<Ticker>,
 }
 
 impl Progress {
-    /// For a job that takes about `expected` in all. `quiet` shows nothing at all.
-    pub fn new(expected: Duration, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !quiet;
+    /// For a job that takes about `expected` in all and says itself how far it is.
+    pub fn new(expected: Duration) -> Self {
+        let terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::new(expected.as_millis().max(1) as u64);
         let target =
             if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         bar.set_draw_target(target);
-        let template = "{spinner} {msg}  [{bar:24}]  about {eta} left";
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| {
-            // The template is a constant: this arm only keeps an edit of it from becoming a panic.
-            ProgressStyle::default_bar()
-        }));
-        Self { bar, quiet: quiet || terminal }
+        // The template is a constant: the default only keeps an edit of it from becoming a panic.
+        let style = ProgressStyle::with_template("{msg}  [{bar:24}]  about {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        if !terminal {
+            eprintln!("this takes about {} s", expected.as_secs().max(1));
+        }
+        Self { bar, terminal, ticker: None }
+    }
+
+    /// For a job that takes about `expected` and cannot be interrupted to say how far it is. Starts a thread
+    /// when a terminal is there to see it.
+    pub fn ticking(expected: Duration) -> Self {
+        let mut progress = Self::new(expected);
+        if progress.terminal {
+            progress.ticker = Some(Ticker::start(progress.bar.clone()));
+        }
+        progress
     }
 
     /// What is being done now.
     pub fn step(&self, message: &str) {
         self.bar.set_message(message.to_string());
-        if !self.quiet {
+        if !self.terminal {
             eprintln!("{message}");
         }
     }
@@ -115,21 +128,36 @@ impl Progress {
         self.bar.set_position(time.as_millis() as u64);
     }
 
-    /// Prints a line of results without disturbing the bar.
+    /// Prints results without disturbing the bar.
     pub fn suspend(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }
 
     /// Removes the bar.
-    pub fn finish(&self) {
+    pub fn finish(self) {
+        drop(self.ticker);
         self.bar.finish_and_clear();
     }
 }
 
-/// Whether colours may be used on stderr and stdout (`NO_COLOR`, pipes).
-pub fn colours() -> bool {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    wanted && std::io::stdout().is_terminal()
+/// A thread that moves a bar with the clock.
+struct Ticker {
+    /// Dropped to stop.
+    _stop: mpsc::Sender<()>,
+}
+
+impl Ticker {
+    fn start(bar: ProgressBar) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        std::thread::spawn(move || {
+            let start = Instant::now();
+            let gone = mpsc::RecvTimeoutError::Disconnected;
+            while stopped.recv_timeout(Duration::from_millis(250)) != Err(gone) {
+                bar.set_position(start.elapsed().as_millis() as u64);
+            }
+        });
+        Self { _stop: stop }
+    }
 }
 
 #[cfg(test)]

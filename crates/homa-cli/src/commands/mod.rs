@@ -2,7 +2,10 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod swarm;
 pub mod workloads;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -13,5 +16,15 @@ pub fn run(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(&args),
         Command::Workloads(args) => workloads::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
     }
+}
+
+/// The local address from which a peer of either family can be reached, at a free port.
+pub fn any_address_for(peer: SocketAddr) -> SocketAddr {
+    let any = match peer {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(any, 0)
 }

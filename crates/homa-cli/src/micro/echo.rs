@@ -27,25 +27,28 @@ pub enum Wait {
     Block,
 }
 
-/// Calls `exchange` for `time` and reduces the latencies of what came after the warm-up.
+/// Calls `exchange` for `time` and reduces the latencies of what came after the warm-up; of everything, when
+/// a disturbed machine leaves nothing after it.
 pub fn time_exchanges(
     time: Duration,
     mut exchange: impl FnMut() -> io::Result<()>,
 ) -> io::Result<Tail> {
     let start = Instant::now();
-    let warm = start + time.mul_f64(WARM_UP);
-    let end = start + time;
+    let (warm, end) = (start + time.mul_f64(WARM_UP), start + time);
     let mut latencies = Vec::with_capacity(1 << 18);
-    let mut sent = Instant::now();
+    let mut warming_up = true;
+    let mut sent = start;
     while sent < end {
+        if warming_up && sent >= warm {
+            latencies.clear();
+            warming_up = false;
+        }
         exchange()?;
         let received = Instant::now();
-        if sent >= warm {
-            latencies.push((received - sent).as_nanos() as u64);
-        }
+        latencies.push((received - sent).as_nanos() as u64);
         sent = received;
     }
-    tail(latencies).ok_or_else(|| io::Error::new(ErrorKind::TimedOut, "no echo came back in time"))
+    tail(latencies).ok_or_else(|| io::Error::new(ErrorKind::TimedOut, "the round had no time"))
 }
 
 /// Repeats a call on a socket that does not block until it has something to say.

@@ -5,14 +5,17 @@
 
 mod echo;
 mod framing;
+mod homa_rows;
 mod pair;
 mod stats;
 mod tcp_batched;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use homa_workload::rng::Rng;
 use homa_workload::sizes::Workload;
 use serde::Serialize;
@@ -89,13 +92,14 @@ struct Row<L, T> {
     rounds: Vec<T>,
 }
 
-impl<L, T> Row<L, T> {
+impl<L: fmt::Debug, T> Row<L, T> {
     fn new(label: L, measure: impl Fn(&Pair, Duration) -> io::Result<T> + 'static) -> Self {
         Self { label, measure: Box::new(measure), rounds: Vec::new() }
     }
 
-    fn round(&mut self, pair: &Pair, time: Duration) -> io::Result<()> {
-        self.rounds.push((self.measure)(pair, time)?);
+    fn round(&mut self, pair: &Pair, time: Duration) -> anyhow::Result<()> {
+        let measured = (self.measure)(pair, time);
+        self.rounds.push(measured.with_context(|| format!("row {:?}", self.label))?);
         Ok(())
     }
 }
@@ -123,19 +127,31 @@ impl Plan {
             echo.push(Row::new(("tcp-blocking", bytes), move |pair, time| {
                 echo::tcp(pair, Wait::Block, bytes, time)
             }));
+            echo.push(Row::new(("homa-inline", bytes), move |pair, time| {
+                homa_rows::echo_inline(pair, bytes, time)
+            }));
         }
         let small: Arc<[u32]> = Arc::new([100]);
         let loads = [(1, 64, &small), (1, 256, &small), (64, 2, &w1)];
         let mut rate = Vec::new();
         for (peers, outstanding, sizes) in loads {
             let load = RateLoad { peers, outstanding, sizes: Arc::clone(sizes) };
+            let same = load.clone();
             rate.push(Row::new(("tcp-batched", peers, outstanding), move |pair, time| {
                 tcp_batched::rate(pair, &load, time)
             }));
+            rate.push(Row::new(("homa", peers, outstanding), move |pair, time| {
+                homa_rows::rate(pair, &same, time)
+            }));
         }
-        let throughput = vec![Row::new("tcp", |pair: &Pair, time| {
-            tcp_batched::throughput(pair, LARGE, LARGE_OUTSTANDING, time)
-        })];
+        let throughput = vec![
+            Row::new("tcp", |pair: &Pair, time| {
+                tcp_batched::throughput(pair, LARGE, LARGE_OUTSTANDING, time)
+            }),
+            Row::new("homa", |pair: &Pair, time| {
+                homa_rows::throughput(pair, LARGE, LARGE_OUTSTANDING, time)
+            }),
+        ];
         Self { echo, rate, throughput }
     }
 
@@ -143,7 +159,7 @@ impl Plan {
         (self.echo.len() + self.rate.len() + self.throughput.len()) as u32
     }
 
-    fn round(&mut self, pair: &Pair, time: Duration, mut done: impl FnMut()) -> io::Result<()> {
+    fn round(&mut self, pair: &Pair, time: Duration, mut done: impl FnMut()) -> anyhow::Result<()> {
         for row in &mut self.echo {
             row.round(pair, time)?;
             done();
@@ -195,7 +211,7 @@ pub fn run(time: Duration, seed: u64, format: Format) -> Result<(), Failure> {
     let pair = Pair::build().hint("`homa doctor` names the setting that decides")?;
     let mut plan = Plan::new(w1);
     let rounds = time.mul_f64(1.0 / f64::from(ROUNDS));
-    let progress = Progress::new(time * plan.rows(), false);
+    let progress = Progress::new(time * plan.rows());
     let mut finished = 0;
     for round in 1..=ROUNDS {
         progress.step(&format!("round {round} of {ROUNDS}"));

@@ -39,7 +39,7 @@ pub struct ServerSide {
 }
 
 impl ServerSide {
-    /// Tells the client where to send; the client starts after the first of these.
+    /// Tells the client where to send; it starts when it knows as many servers as it wants.
     pub fn listening(&self, address: SocketAddr) {
         // The client may have given up already: then nobody needs the address.
         let _ = self.listening.send(address);
@@ -60,21 +60,32 @@ impl Pair {
     }
 
     /// Runs `server` and `client`, each on its side and its core, and returns what the client measured.
-    ///
-    /// When the client fails the server is left alone: the program is about to end.
     pub fn run<T: Send + 'static>(
         &self,
         server: impl FnOnce(&ServerSide) -> io::Result<()> + Send + 'static,
         client: impl FnOnce(SocketAddr) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
+        self.run_many(server, 1, |servers| client(servers[0]))
+    }
+
+    /// The same with a server side that listens at `count` addresses.
+    ///
+    /// When the client fails the server is left alone: the program is about to end.
+    pub fn run_many<T: Send + 'static>(
+        &self,
+        server: impl FnOnce(&ServerSide) -> io::Result<()> + Send + 'static,
+        count: usize,
+        client: impl FnOnce(Vec<SocketAddr>) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let (sender, listening) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let told = ServerSide { listening: sender, stop: Arc::clone(&stop) };
         let server = self.spawn(Side::Server, move || server(&told));
-        let measured = match listening.recv() {
-            Ok(address) => joined(self.spawn(Side::Client, move || client(address)))?,
-            Err(_) => return Err(joined(server).err().unwrap_or_else(died)),
-        };
+        let addresses: Vec<SocketAddr> = listening.iter().take(count).collect();
+        if addresses.len() < count {
+            return Err(joined(server).err().unwrap_or_else(died));
+        }
+        let measured = joined(self.spawn(Side::Client, move || client(addresses)))?;
         stop.store(true, Ordering::Relaxed);
         joined(server)?;
         Ok(measured)

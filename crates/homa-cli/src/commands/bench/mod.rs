@@ -2,9 +2,20 @@
 //! a loaded rack (default), what does each cost unloaded (`--micro`), and what does a running server give
 //! (`--peer`)?
 
+mod in_memory;
+mod incast;
+mod open_loop;
+mod peer;
+mod rack;
+mod report;
+mod screen;
+mod sentences;
+mod wire_time;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -14,6 +25,8 @@ use crate::values;
 
 /// How long each row of `--micro` is measured unless told otherwise, over all rounds.
 const MICRO_DURATION: Duration = Duration::from_secs(2);
+/// Time in which RPCs arrive for each row on the rack: five rows take about a minute.
+const RACK_DURATION: Duration = Duration::from_secs(8);
 
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,7 +38,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["incast", "transport", "hosts"])]
     peer: Option<SocketAddr>,
     /// What is compared, in this order, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    ///
+    /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in a DSCP
+    /// class of their own), tcp-pool (8 connections per pair), tcp (one per pair). [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     transport: Vec<Transport>,
     /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
     #[arg(long, default_value = "w3", value_name = "NAME|FILE", value_parser = workload)]
@@ -39,7 +55,7 @@ pub struct Args {
     /// Rate of every link. Two cores keep up with five hosts at the default.
     #[arg(long, default_value = "100Mbps", value_name = "RATE", value_parser = values::rate)]
     link: u64,
-    /// Time in which RPCs arrive, for each transport. [default: 10s; 2s for --micro]
+    /// Time in which RPCs arrive, for each transport. [default: 8s; 2s for --micro]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     duration: Option<Duration>,
     /// Buffer of every switch port, shared by all priorities, wire bytes.
@@ -68,21 +84,6 @@ pub struct Args {
     format: Format,
 }
 
-/// What can be compared on the rack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Transport {
-    /// Homa as users get it: priorities, grants, SRPT.
-    Homa,
-    /// Homa on a network with one priority level.
-    HomaFlat,
-    /// TCP pools with small RPCs on a connection and in a DSCP class of their own.
-    TcpClassed,
-    /// Eight TCP connections per pair of hosts.
-    TcpPool,
-    /// One TCP connection per pair of hosts.
-    Tcp,
-}
-
 /// A rule that can be turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Switch {
@@ -96,6 +97,61 @@ fn workload(text: &str) -> Result<Workload, String> {
     Workload::parse(text).map_err(|error| error.to_string())
 }
 
+fn transport(text: &str) -> Result<Transport, String> {
+    text.parse().map_err(|error: UnknownTransport| error.to_string())
+}
+
+impl Args {
+    /// The rows, in order.
+    fn transports(&self) -> Vec<Transport> {
+        match self.transport.is_empty() {
+            true => Transport::ALL.to_vec(),
+            false => self.transport.clone(),
+        }
+    }
+
+    /// Time in which RPCs arrive.
+    fn duration(&self) -> Duration {
+        self.duration.unwrap_or(RACK_DURATION)
+    }
+
+    /// Refuses a congestion control that the kernel does not have, before anything is built.
+    fn check_congestion_control(&self) -> Result<(), Failure> {
+        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        // Where the kernel does not say, it will be asked when the sockets are opened.
+        let Ok(available) = std::fs::read_to_string(path) else { return Ok(()) };
+        if available.split_whitespace().any(|name| name == self.cc) {
+            return Ok(());
+        }
+        let error = anyhow::anyhow!("this kernel has no congestion control `{}`", self.cc);
+        Err(Failure::new(error, format!("choose --cc among: {}", available.trim())))
+    }
+
+    /// The line that repeats this run, everything written out.
+    fn command_line(&self) -> String {
+        let names: Vec<&str> = self.transports().iter().map(|t| t.name()).collect();
+        let mut line = format!(
+            "homa bench --transport {} --hosts {} --link {} --buffer {} --cc {} --loss {} \
+             --duplicate {} --duration {} --seed {}",
+            names.join(","),
+            self.hosts,
+            values::show_rate(self.link),
+            self.buffer,
+            self.cc,
+            self.loss,
+            self.duplicate,
+            values::show_duration(self.duration()),
+            self.seed,
+        );
+        match (self.incast, self.incast_control) {
+            (None, _) => line += &format!(" --workload {} --load {}", self.workload, self.load),
+            (Some(n), Switch::On) => line += &format!(" --incast {n} --incast-control on"),
+            (Some(n), Switch::Off) => line += &format!(" --incast {n} --incast-control off"),
+        }
+        line
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     if args.micro {
@@ -103,5 +159,8 @@ pub fn run(args: &Args) -> Outcome {
         micro::run(time, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
-    Ok(Verdict::Passed)
+    match args.peer {
+        Some(server) => peer::run(args, server),
+        None => rack::run(args),
+    }
 }

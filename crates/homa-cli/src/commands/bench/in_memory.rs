@@ -1,0 +1,108 @@
+//! Where the kernel refuses network namespaces: Homa alone, its hosts joined by memory instead of links.
+//!
+//! This shows that the transport works and what its software costs, and nothing about queues, priorities or
+//! TCP: the in-memory network has no rate and no time. The screen says so.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homa::driver::memory::{Faults, Network};
+use homa::inline::Engine;
+use homa_testbed::{IdleTimes, TestbedError};
+use homa_workload::arrivals::{Arrival, schedule};
+use homa_workload::bins::SizeBins;
+
+use super::Args;
+use super::open_loop::{Loaded, OpenLoop};
+use super::rack::{Config, offer};
+use super::report::{Report, TransportResult};
+use super::screen::Screen;
+use crate::cpu::process_time;
+use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::output::{Format, Progress, json, line};
+
+/// How long stragglers may take after the last arrival.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the load over memory; `refusal` says which setting keeps the rack away.
+pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
+    eprintln!("warning: {refusal}");
+    let (offer, sizes) = offer(args)?;
+    let arrivals =
+        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let (engines, addresses) = engines(args)?;
+    let progress = Progress::ticking(args.duration());
+    progress.step("homa, alone, over its in-memory network");
+    let (busy, start) = (AtomicUsize::new(engines.len()), Instant::now());
+    let cpu = process_time();
+    let end = start + args.duration() + GRACE;
+    let hosts: Vec<io::Result<Loaded>> = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (mut engine, arrivals) in engines.into_iter().zip(&arrivals) {
+            let load = OpenLoop { arrivals, servers: &addresses, start, end, busy: &busy };
+            threads.push(scope.spawn(move || load.run(&mut engine)));
+        }
+        let died = || io::Error::other("a host's thread ended without a result");
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(died()))).collect()
+    });
+    let cpu = process_time().saturating_sub(cpu).as_secs_f64() * 1e6;
+    progress.finish();
+    let hosts: io::Result<Vec<Loaded>> = hosts.into_iter().collect();
+    let hosts = hosts.hint("run it again, and report it if it stays")?;
+    let errors = hosts.iter().map(|host| host.errors).sum();
+    let records: Vec<_> = hosts.into_iter().flat_map(|host| host.records).collect();
+    let counts = (arrivals.iter().map(Vec::len).sum(), errors);
+    let each = cpu / records.len().max(1) as f64;
+    let idle = IdleTimes::default();
+    let bins = SizeBins::percent(&sizes);
+    let row = TransportResult::new("homa", counts, each, (&records, &idle), &bins);
+    print(args, &arrivals, row, refusal)?;
+    Ok(if errors > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+}
+
+fn print(
+    args: &Args,
+    arrivals: &[Vec<Arrival>],
+    row: TransportResult,
+    refusal: &TestbedError,
+) -> Result<(), Failure> {
+    match args.format {
+        Format::Json => {
+            let config = Config::new(args, "memory");
+            json(&Report { config, valid: false, transports: vec![row] })
+        }
+        Format::Table => {
+            let screen = Screen::new(args, arrivals);
+            line(format!("NO RACK: {refusal}."));
+            line(
+                "Homa alone over an in-memory network without rate, queues or time: software only.",
+            );
+            screen.load("of every link of the rack that is missing");
+            screen.row(&row, &IdleTimes::default(), true);
+            line("Not shown: everything that a network does. Nothing here compares with TCP.");
+            line(format!("Repeat: {}", args.command_line()));
+            Ok(())
+        }
+    }
+}
+
+/// An engine per host, each a client and a server.
+fn engines(args: &Args) -> Result<(Vec<Engine>, Vec<SocketAddr>), Failure> {
+    let per_million = |p: f64| (p * 1e6) as u32;
+    let faults = Faults { lost: per_million(args.loss), duplicated: per_million(args.duplicate) };
+    let network = Network::new(args.seed, faults);
+    let mut engines = Vec::new();
+    for _ in 0..args.hosts {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let driver = network.driver(at).hint("raise the limit of open files (ulimit -n)")?;
+        let mut engine = Engine::with_driver(Box::new(driver), homa::Config::default())
+            .hint("choose fewer hosts with --hosts")?;
+        engine.listen();
+        engines.push(engine);
+    }
+    let addresses = engines.iter().map(Engine::local_addr).collect();
+    Ok((engines, addresses))
+}

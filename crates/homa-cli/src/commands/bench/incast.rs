@@ -1,0 +1,133 @@
+//! `homa bench --incast`: one client asks all other hosts for 10 kB each and keeps many RPCs in progress
+//! (Homa §3.6, §5.1): do the responses overrun the client's port at the switch?
+
+use std::time::Duration;
+
+use homa_testbed::{Pattern, Rack, RunPlan, RunReport};
+use homa_workload::quantile::{Percentile, Sorted};
+use serde::Serialize;
+
+use super::rack::{Config, measure, plan};
+use super::report::Report;
+use super::screen::time;
+use super::{Args, Switch};
+use crate::failure::{Outcome, Verdict};
+use crate::output::{Align, Format, Progress, Table, json, line};
+use crate::values::show_rate;
+
+/// Bytes of a request and of a response, as in the measurements of the Homa paper.
+const REQUEST: u32 = 100;
+const RESPONSE: u32 = 10_000;
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    offered: usize,
+    completed: usize,
+    errors: usize,
+    /// RPCs in progress.
+    outstanding: usize,
+    /// Response bytes per second, in megabits.
+    goodput_mbps: f64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    /// Frames that found no room in a port's buffer.
+    frames_dropped: u64,
+    cpu_us_per_rpc: f64,
+}
+
+impl Row {
+    fn of_run(run: &RunReport, outstanding: usize) -> Self {
+        let latencies = run.records.iter().map(|record| record.latency_ns).collect();
+        let sorted = Sorted::new(latencies);
+        let us = |p| sorted.percentile(p).map(|ns| (ns as f64 / 100.0).round() / 10.0);
+        Self {
+            name: run.transport.name(),
+            offered: run.offered,
+            completed: run.records.len(),
+            errors: run.failed + run.lost,
+            outstanding,
+            goodput_mbps: (run.goodput_bytes_per_s() * 8e-5).round() / 10.0,
+            p50_us: us(Percentile::P50),
+            p99_us: us(Percentile::P99),
+            frames_dropped: run.switch.dropped,
+            cpu_us_per_rpc: (run.cpu_us_per_rpc * 10.0).round() / 10.0,
+        }
+    }
+}
+
+/// Runs every row with `outstanding` RPCs in progress.
+pub fn run(args: &Args, rack: &Rack, outstanding: usize) -> Outcome {
+    let transports = args.transports();
+    let row_time = args.duration() + Duration::from_secs(2);
+    let progress = Progress::ticking(row_time * transports.len() as u32);
+    let table = Table::new(&[
+        ("transport", Align::Left, 20),
+        ("goodput Mbit/s", Align::Right, 8),
+        ("p50", Align::Right, 8),
+        ("p99", Align::Right, 8),
+        ("frames dropped", Align::Right, 8),
+        ("lost RPCs", Align::Right, 6),
+    ]);
+    if args.format == Format::Table {
+        progress.suspend(|| head(args, outstanding, &table));
+    }
+    let (mut rows, mut valid) = (Vec::new(), true);
+    for &transport in &transports {
+        progress.step(transport.name());
+        let pattern = Pattern::Incast {
+            outstanding,
+            request_bytes: REQUEST,
+            response_bytes: RESPONSE,
+            duration: args.duration(),
+        };
+        let run = measure(rack, &RunPlan { ..plan(args, transport, pattern) })?;
+        let row = Row::of_run(&run, outstanding);
+        valid &= run.verdict.valid();
+        progress.suspend(|| {
+            eprintln!("{transport}: {}", run.verdict);
+            if args.format == Format::Table {
+                line(table.row(&[
+                    row.name.into(),
+                    format!("{:.1}", row.goodput_mbps),
+                    time(row.p50_us),
+                    time(row.p99_us),
+                    row.frames_dropped.to_string(),
+                    row.errors.to_string(),
+                ]));
+            }
+        });
+        rows.push(row);
+    }
+    progress.finish();
+    match args.format {
+        Format::Json => {
+            json(&Report { config: Config::new(args, "rack"), valid, transports: rows })?;
+        }
+        Format::Table => {
+            line(format!("Check: {}", if valid { "VALID" } else { "INVALID (see above)" }));
+            line(format!("Repeat: {}", args.command_line()));
+        }
+    }
+    Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
+}
+
+fn head(args: &Args, outstanding: usize, table: &Table) {
+    let control = match args.incast_control {
+        Switch::On => "on",
+        Switch::Off => "off",
+    };
+    line(format!(
+        "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
+        args.hosts,
+        show_rate(args.link),
+        args.buffer
+    ));
+    line(format!(
+        "Incast: 1 client, {} servers, {outstanding} RPCs in progress, responses of {RESPONSE} B; \
+         Homa's incast control {control}.",
+        args.hosts - 1
+    ));
+    line(table.head());
+}

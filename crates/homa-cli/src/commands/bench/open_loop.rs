@@ -1,0 +1,137 @@
+//! Open-loop load from one engine: RPCs start at their times whatever has finished, and latency counts from
+//! the scheduled arrival, so a client that falls behind shows it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use homa::CallOptions;
+use homa::inline::{Completion, Engine, Wait};
+use homa_testbed::{IdleTimes, Record};
+use homa_workload::arrivals::Arrival;
+use homa_workload::quantile::{Percentile, Sorted};
+
+use super::rack::LARGEST;
+
+/// Longest sleep: how late a host notices that the others are through.
+const NAP: Duration = Duration::from_millis(5);
+/// Bytes to spend on the idle round trips of one size.
+const IDLE_BYTES: u32 = 3_000_000;
+
+/// One host's load.
+pub struct OpenLoop<'a> {
+    /// What starts when, by time.
+    pub arrivals: &'a [Arrival],
+    /// Where the hosts of the arrivals are.
+    pub servers: &'a [SocketAddr],
+    /// The common zero of the arrivals.
+    pub start: Instant,
+    /// When to stop waiting for stragglers.
+    pub end: Instant,
+    /// Hosts that still have RPCs of their own: a host serves until there are none.
+    pub busy: &'a AtomicUsize,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Completed RPCs in the order of their arrivals.
+    pub records: Vec<Record>,
+    /// RPCs that failed or did not end in time.
+    pub errors: usize,
+}
+
+impl OpenLoop<'_> {
+    /// Runs the load and serves the others.
+    pub fn run(&self, engine: &mut Engine) -> io::Result<Loaded> {
+        let payload = vec![7; LARGEST as usize];
+        let options = CallOptions::deadline(self.end - self.start);
+        let mut latencies: Vec<Option<u64>> = vec![None; self.arrivals.len()];
+        let (mut next, mut outstanding, mut through) = (0, 0usize, false);
+        loop {
+            let now = self.start.elapsed().as_nanos() as u64;
+            while let Some(arrival) = self.arrivals.get(next).filter(|a| a.at_ns <= now) {
+                let server = self.servers[usize::from(arrival.dst)];
+                let request = &payload[..arrival.bytes as usize];
+                if engine.call(server, request, next as u64, &options).is_ok() {
+                    outstanding += 1;
+                }
+                next += 1;
+            }
+            let done = next == self.arrivals.len() && outstanding == 0;
+            if !through && (done || Instant::now() >= self.end) {
+                through = true;
+                self.busy.fetch_sub(1, Ordering::SeqCst);
+            }
+            if through && self.busy.load(Ordering::SeqCst) == 0 {
+                return Ok(self.reduce(&latencies));
+            }
+            let until_next = self.arrivals.get(next).map_or(NAP, |arrival| {
+                Duration::from_nanos(arrival.at_ns.saturating_sub(now)).min(NAP)
+            });
+            engine.poll(Wait::For(until_next))?;
+            while let Some(completion) = engine.next() {
+                match completion {
+                    // The client may have given up meanwhile: then nobody wants the reply.
+                    Completion::Request { id, bytes, .. } => drop(engine.reply(id, bytes)),
+                    Completion::Response { cookie, result, .. } => {
+                        outstanding -= 1;
+                        let at_ns = self.arrivals[cookie as usize].at_ns;
+                        let now = self.start.elapsed().as_nanos() as u64;
+                        latencies[cookie as usize] = result.ok().map(|_| now - at_ns);
+                    }
+                    Completion::Cancelled { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn reduce(&self, latencies: &[Option<u64>]) -> Loaded {
+        let ended = self.arrivals.iter().zip(latencies);
+        let records: Vec<Record> = ended
+            .filter_map(|(arrival, latency)| {
+                Some(Record { bytes: arrival.bytes, latency_ns: (*latency)? })
+            })
+            .collect();
+        Loaded { errors: self.arrivals.len() - records.len(), records }
+    }
+}
+
+/// One echo RPC with nothing else in progress; nanoseconds.
+pub fn exchange(engine: &mut Engine, server: SocketAddr, request: Vec<u8>) -> anyhow::Result<u64> {
+    exchange_within(engine, server, request, &CallOptions::default()).map(|(ns, _)| ns)
+}
+
+/// The same with a deadline of the caller's; the response too.
+pub fn exchange_within(
+    engine: &mut Engine,
+    server: SocketAddr,
+    request: Vec<u8>,
+    options: &CallOptions,
+) -> anyhow::Result<(u64, homa::Message)> {
+    let start = Instant::now();
+    engine.call(server, request, 0, options)?;
+    loop {
+        engine.poll(Wait::Forever)?;
+        if let Some(Completion::Response { result, .. }) = engine.next() {
+            return Ok((start.elapsed().as_nanos() as u64, result?));
+        }
+    }
+}
+
+/// Median round trips of an idle server, the denominators of slowdown.
+pub fn idle_times(
+    engine: &mut Engine,
+    server: SocketAddr,
+    sizes: &[u32],
+) -> anyhow::Result<IdleTimes> {
+    let mut points = Vec::with_capacity(sizes.len());
+    for &bytes in sizes {
+        let count = (IDLE_BYTES / bytes).clamp(3, 15);
+        let times = (0..count).map(|_| exchange(engine, server, vec![7; bytes as usize]));
+        let times = Sorted::new(times.collect::<anyhow::Result<Vec<u64>>>()?);
+        points.push((bytes, times.percentile(Percentile::P50).unwrap_or_default()));
+    }
+    Ok(IdleTimes::new(points))
+}

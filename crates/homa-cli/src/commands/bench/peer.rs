@@ -1,0 +1,70 @@
+//! `homa bench --peer`: open-loop load against a running `homa serve --echo`, on this machine or another.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use homa::inline::Engine;
+use homa_workload::arrivals::schedule;
+use homa_workload::bins::SizeBins;
+
+use super::Args;
+use super::open_loop::{OpenLoop, idle_times};
+use super::rack::{Config, idle_sizes, offer};
+use super::report::{Report, TransportResult};
+use super::screen::Screen;
+use crate::commands::any_address_for;
+use crate::cpu::process_time;
+use crate::failure::{Hint, Outcome, Verdict};
+use crate::output::{Format, Progress, json, line};
+
+/// How long stragglers may take after the last arrival.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Loads the server and prints one row.
+pub fn run(args: &Args, server: SocketAddr) -> Outcome {
+    let (mut offer, sizes) = offer(args)?;
+    // Two hosts: this one asks, the server answers.
+    offer.hosts = 2;
+    let arrivals =
+        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let arrivals = &arrivals[..1];
+    let mut engine = Engine::bind(any_address_for(server), homa::Config::default())
+        .hint("check that this machine has an address of the server's family")?;
+    let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
+    progress.step("measuring idle round trips");
+    let idle = idle_times(&mut engine, server, &idle_sizes(&sizes))
+        .hint(format!("start the server there with `homa serve --bind {server} --echo`"))?;
+    progress.step("under load");
+    let start = Instant::now();
+    let load = OpenLoop {
+        arrivals: &arrivals[0],
+        servers: &[server; 2],
+        start,
+        end: start + args.duration() + GRACE,
+        busy: &AtomicUsize::new(1),
+    };
+    let cpu = process_time();
+    let loaded = load.run(&mut engine).hint("the socket failed under load: run it again")?;
+    let cpu = process_time().saturating_sub(cpu).as_secs_f64() * 1e6;
+    progress.finish();
+    let counts = (arrivals[0].len(), loaded.errors);
+    let each = cpu / loaded.records.len().max(1) as f64;
+    let bins = SizeBins::percent(&sizes);
+    let row = TransportResult::new("homa", counts, each, (&loaded.records, &idle), &bins);
+    let lost = row.errors > 0;
+    match args.format {
+        Format::Json => {
+            let config = Config::new(args, "peer");
+            json(&Report { config, valid: true, transports: vec![row] })?;
+        }
+        Format::Table => {
+            let screen = Screen::new(args, arrivals);
+            line(format!("Peer: {server} over UDP; CPU of this side only."));
+            screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link)));
+            screen.row(&row, &idle, true);
+            line(format!("Repeat: {} --peer {server}", args.command_line()));
+        }
+    }
+    Ok(if lost { Verdict::CheckFailed } else { Verdict::Passed })
+}

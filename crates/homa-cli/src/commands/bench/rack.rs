@@ -1,0 +1,175 @@
+//! The main job: the same RPCs over each transport on one rack, rows as they finish.
+
+use std::time::Duration;
+
+use homa_proto::Rate;
+use homa_testbed::{
+    Faults, Isolation, Pattern, Rack, RackConfig, RunPlan, RunReport, TestbedError,
+};
+use homa_testbed::{Transport, check};
+use homa_workload::arrivals::{Offer, schedule};
+use homa_workload::bins::SizeBins;
+use homa_workload::framing::Framing;
+use homa_workload::load::{Basis, Load};
+use homa_workload::sizes::SizeDistribution;
+use serde::Serialize;
+
+use super::report::{Report, TransportResult};
+use super::screen::Screen;
+use super::{Args, in_memory, incast};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::output::{Format, Progress, json};
+
+/// Larger messages are cut to this size, as in the measurements of Homa/Linux (ATC 2021).
+pub const LARGEST: u32 = 1_000_000;
+/// How long stragglers may take after the last arrival.
+const GRACE: Duration = Duration::from_secs(5);
+/// What a row takes beside the time in which RPCs arrive: set-up, idle round trips, stragglers.
+const ROW_OVERHEAD: Duration = Duration::from_millis(2_500);
+
+/// The resolved request, as it stands in the result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Config {
+    version: &'static str,
+    network: &'static str,
+    transports: Vec<&'static str>,
+    workload: String,
+    load: f64,
+    hosts: usize,
+    link_bps: u64,
+    duration_s: f64,
+    buffer_bytes: u64,
+    cc: String,
+    loss: f64,
+    duplicate: f64,
+    seed: u64,
+}
+
+impl Config {
+    /// What `args` means when the RPCs travel over `network`.
+    pub fn new(args: &Args, network: &'static str) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            network,
+            transports: args.transports().iter().map(|t| t.name()).collect(),
+            workload: args.workload.to_string(),
+            load: args.load,
+            hosts: args.hosts,
+            link_bps: args.link,
+            duration_s: args.duration().as_secs_f64(),
+            buffer_bytes: args.buffer,
+            cc: args.cc.clone(),
+            loss: args.loss,
+            duplicate: args.duplicate,
+            seed: args.seed,
+        }
+    }
+}
+
+/// Builds the rack and runs every row on it.
+pub fn run(args: &Args) -> Outcome {
+    args.check_congestion_control()?;
+    let inside = match homa_testbed::isolate() {
+        Ok(inside) => inside,
+        Err(error @ TestbedError::NamespacesRefused { .. }) if args.incast.is_none() => {
+            return in_memory::run(args, &error);
+        }
+        Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
+    };
+    let rack = build(args, &inside)?;
+    match args.incast {
+        Some(outstanding) => incast::run(args, &rack, outstanding),
+        None => loaded(args, &rack),
+    }
+}
+
+fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
+    let config = RackConfig {
+        hosts: args.hosts,
+        link: Rate(args.link),
+        buffer_bytes: args.buffer,
+        faults: Faults { loss: args.loss, duplication: args.duplicate, ..Faults::default() },
+    };
+    Rack::build(config, inside).hint("`homa doctor` shows what this machine lacks for a rack")
+}
+
+/// The RPCs of every host, and the sizes they are drawn from.
+pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
+    let sizes = args.workload.sizes().hint("`homa workloads` lists what is built in")?;
+    let load = Load {
+        fraction: args.load,
+        basis: Basis::Wire,
+        link_bps: args.link,
+        framing: Framing::Udp,
+    };
+    let hosts = u16::try_from(args.hosts).hint("a rack has 2 to 250 hosts")?;
+    let duration_ns = args.duration().as_nanos() as u64;
+    Ok((Offer { hosts, load, duration_ns, seed: args.seed }, sizes.truncated(LARGEST)))
+}
+
+/// Sizes whose idle round trip is measured: between them it is nearly linear in the bytes.
+pub fn idle_sizes(sizes: &SizeDistribution) -> Vec<u32> {
+    let within = |bytes: &u32| (sizes.min_bytes()..=sizes.max_bytes()).contains(bytes);
+    let mut chosen = vec![sizes.min_bytes(), sizes.max_bytes()];
+    let tenths = SizeBins::tenths(sizes);
+    chosen.extend(tenths.bins().iter().map(|bin| bin.max_bytes));
+    chosen.extend([100, 1_000, 1_400, 1_500, 3_000, 10_000, 30_000, 150_000, 500_000]);
+    chosen.retain(within);
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+fn loaded(args: &Args, rack: &Rack) -> Outcome {
+    let (offer, sizes) = offer(args)?;
+    let arrivals =
+        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let idle_sizes = idle_sizes(&sizes);
+    let transports = args.transports();
+    let expected = (args.duration() + ROW_OVERHEAD) * transports.len() as u32;
+    let progress = Progress::ticking(expected + Duration::from_secs(2));
+    progress.step("checking the rack: wire timing and strict priority");
+    let probes = check::probe(rack).hint("run it again when the machine is idle")?;
+    let screen = Screen::new(args, &arrivals);
+    let table = args.format == Format::Table;
+    if table {
+        progress.suspend(|| screen.rack(&probes.verdict));
+    }
+    let bins = SizeBins::percent(&sizes);
+    let (mut rows, mut verdict) = (Vec::new(), probes.verdict.clone());
+    for (index, &transport) in transports.iter().enumerate() {
+        progress.step(&format!("{transport}: {} of {}", index + 1, transports.len()));
+        let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
+        let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, transport, pattern) };
+        let run = measure(rack, &plan)?;
+        let row = TransportResult::of_run(&run, &bins);
+        progress.suspend(|| {
+            eprintln!("{transport}: {}", run.verdict);
+            if table {
+                screen.row(&row, &run.idle, run.verdict.valid());
+            }
+        });
+        verdict.extend(run.verdict);
+        rows.push(row);
+    }
+    progress.finish();
+    let valid = verdict.valid();
+    match args.format {
+        Format::Json => {
+            let config = Config::new(args, "rack");
+            json(&Report { config, valid, transports: rows })?;
+        }
+        Format::Table => screen.foot(&rows, &verdict),
+    }
+    Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
+}
+
+/// What every row of a command has in common.
+pub fn plan<'a>(args: &'a Args, transport: Transport, pattern: Pattern<'a>) -> RunPlan<'a> {
+    RunPlan { transport, congestion_control: &args.cc, pattern, idle_sizes: &[], grace: GRACE }
+}
+
+/// Makes a run.
+pub fn measure(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, Failure> {
+    homa_testbed::run(rack, plan).hint("`homa doctor` shows what this machine lacks for a rack")
+}

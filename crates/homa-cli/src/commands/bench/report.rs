@@ -1,0 +1,216 @@
+//! The result of `homa bench` in the shape that scripts rely on.
+//!
+//! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
+
+use homa_testbed::{IdleTimes, Record, RunReport};
+use homa_workload::bins::SizeBins;
+use homa_workload::interval::correlated;
+use homa_workload::quantile::{Percentile, Sorted};
+use serde::Serialize;
+
+use super::rack::Config;
+
+/// The largest RPC of the "short" figures, bytes: what fits one Ethernet frame.
+pub const SHORT_BYTES: u32 = 1_500;
+/// The smallest RPC of the "long" figures, bytes.
+pub const LONG_BYTES: u32 = 150_000;
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report<R> {
+    /// What was asked for, resolved.
+    pub config: Config,
+    /// Whether the rack's checks of itself held for every row.
+    pub valid: bool,
+    /// One entry per row.
+    pub transports: Vec<R>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransportResult {
+    /// Its name on the command line.
+    pub name: String,
+    /// RPCs that were to be started.
+    pub offered: usize,
+    /// RPCs whose response arrived.
+    pub completed: usize,
+    /// RPCs that failed or never ended.
+    pub errors: usize,
+    /// Processor time of client and server together.
+    pub cpu_us_per_rpc: f64,
+    /// RPCs of at most [`SHORT_BYTES`].
+    pub short: Short,
+    /// RPCs of at least [`LONG_BYTES`].
+    pub long: Long,
+    /// All RPCs by size.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Figures of the short RPCs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Short {
+    /// The bound.
+    pub max_bytes: u32,
+    /// How many completed.
+    pub count: usize,
+    /// Median latency.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 95 % confidence interval of the 99th percentile.
+    pub p99_ci_us: [Option<f64>; 2],
+    /// Latency over the same transport's idle round trip of that size: median.
+    pub p50_slowdown: Option<f64>,
+    /// The same: 99th percentile.
+    pub p99_slowdown: Option<f64>,
+}
+
+/// Figures of the long RPCs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Long {
+    /// The bound.
+    pub min_bytes: u32,
+    /// Median latency.
+    pub p50_us: Option<f64>,
+}
+
+/// RPCs of about the same size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bucket {
+    /// Share of messages up to this size in the workload.
+    pub cum_share: f64,
+    /// Largest size.
+    pub max_bytes: u32,
+    /// How many completed.
+    pub count: usize,
+    /// Median latency.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// Median slowdown.
+    pub p50_slowdown: Option<f64>,
+    /// 99th percentile of the slowdown.
+    pub p99_slowdown: Option<f64>,
+}
+
+impl TransportResult {
+    /// Reduces a run on the rack.
+    pub fn of_run(run: &RunReport, bins: &SizeBins) -> Self {
+        Self::new(
+            run.transport.name(),
+            (run.offered, run.failed + run.lost),
+            run.cpu_us_per_rpc,
+            (&run.records, &run.idle),
+            bins,
+        )
+    }
+
+    /// Reduces records in the order of their time. `counts`: offered, errors.
+    pub fn new(
+        name: &str,
+        counts: (usize, usize),
+        cpu_us_per_rpc: f64,
+        (records, idle): (&[Record], &IdleTimes),
+        bins: &SizeBins,
+    ) -> Self {
+        let short: Vec<&Record> = records.iter().filter(|r| r.bytes <= SHORT_BYTES).collect();
+        let short_us: Vec<f64> = short.iter().map(|r| us(r)).collect();
+        let interval = correlated(&short_us, Percentile::P99);
+        let slowdowns = short.iter().filter_map(|r| slowdown(r, idle)).collect();
+        let (slowdowns, sorted) = (Sorted::new(slowdowns), Sorted::new(short_us));
+        let long = records.iter().filter(|r| r.bytes >= LONG_BYTES).map(us).collect();
+        Self {
+            name: name.into(),
+            offered: counts.0,
+            completed: records.len(),
+            errors: counts.1,
+            cpu_us_per_rpc: tenth(cpu_us_per_rpc),
+            short: Short {
+                max_bytes: SHORT_BYTES,
+                count: sorted.len(),
+                p50_us: sorted.percentile(Percentile::P50).map(tenth),
+                p99_us: sorted.percentile(Percentile::P99).map(tenth),
+                p99_ci_us: [interval.low.map(tenth), interval.high.map(tenth)],
+                p50_slowdown: slowdowns.percentile(Percentile::P50).map(hundredth),
+                p99_slowdown: slowdowns.percentile(Percentile::P99).map(hundredth),
+            },
+            long: Long {
+                min_bytes: LONG_BYTES,
+                p50_us: Sorted::new(long).percentile(Percentile::P50).map(tenth),
+            },
+            buckets: buckets(records, idle, bins),
+        }
+    }
+}
+
+fn buckets(records: &[Record], idle: &IdleTimes, bins: &SizeBins) -> Vec<Bucket> {
+    let latencies = bins.table(records.iter().map(|r| (r.bytes, us(r))));
+    let slowdowns = bins.table(records.iter().filter_map(|r| Some((r.bytes, slowdown(r, idle)?))));
+    latencies
+        .into_iter()
+        .zip(slowdowns)
+        .map(|(latency, slowdown)| Bucket {
+            cum_share: latency.cum_share,
+            max_bytes: latency.max_bytes,
+            count: latency.count,
+            p50_us: latency.p50.map(tenth),
+            p99_us: latency.p99.map(tenth),
+            p50_slowdown: slowdown.p50.map(hundredth),
+            p99_slowdown: slowdown.p99.map(hundredth),
+        })
+        .collect()
+}
+
+fn us(record: &Record) -> f64 {
+    record.latency_ns as f64 / 1e3
+}
+
+fn slowdown(record: &Record, idle: &IdleTimes) -> Option<f64> {
+    Some(record.latency_ns as f64 / idle.at(record.bytes)?)
+}
+
+fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+fn hundredth(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use homa_workload::sizes::SizeDistribution;
+
+    fn result(records: &[Record]) -> TransportResult {
+        let table = "size_bytes,cumulative_fraction\n100,0.5\n200000,1\n";
+        let sizes = SizeDistribution::from_csv(table).expect("a valid table");
+        let idle = IdleTimes::new(vec![(100, 50_000), (200_000, 1_000_000)]);
+        let bins = SizeBins::percent(&sizes);
+        TransportResult::new("homa", (records.len() + 1, 1), 2.04, (records, &idle), &bins)
+    }
+
+    #[test]
+    fn short_and_long_rpcs_are_never_mixed() {
+        let mut records = vec![Record { bytes: 200_000, latency_ns: 9_000_000 }];
+        records.extend((1..=100).map(|n| Record { bytes: 100, latency_ns: n * 1000 }));
+        let result = result(&records);
+        assert_eq!(result.short.count, 100);
+        assert_eq!(result.short.p99_us, Some(99.0));
+        assert_eq!(result.short.p99_slowdown, Some(1.98));
+        assert_eq!(result.long.p50_us, Some(9_000.0));
+        assert_eq!((result.offered, result.completed, result.errors), (102, 101, 1));
+        let counts: Vec<usize> = result.buckets.iter().map(|bucket| bucket.count).collect();
+        assert_eq!(counts, [100, 1]);
+        assert_eq!(result.buckets[1].p50_slowdown, Some(9.0));
+    }
+
+    #[test]
+    fn no_rpc_gives_no_figure_instead_of_zero() {
+        let result = result(&[]);
+        assert_eq!(result.short.p50_us, None);
+        assert_eq!(result.long.p50_us, None);
+        assert_eq!(result.short.p99_ci_us, [None, None]);
+    }
+}

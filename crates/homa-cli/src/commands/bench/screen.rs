@@ -1,0 +1,174 @@
+//! What a reader of `homa bench` sees: the rack, its checks, a row per transport, and what to make of it.
+
+use homa_testbed::IdleTimes;
+use homa_testbed::check::Verdict;
+use homa_workload::arrivals::Arrival;
+use homa_workload::framing::Framing;
+
+use super::report::{SHORT_BYTES, TransportResult};
+use super::wire_time::echo_us;
+use super::{Args, sentences};
+use crate::output::{Align, Table, line};
+use crate::values::show_rate;
+
+/// The printer of one command's results.
+pub struct Screen<'a> {
+    args: &'a Args,
+    short: usize,
+    /// The size of the median RPC among the short ones, bytes.
+    typical: u32,
+    table: Table,
+}
+
+impl<'a> Screen<'a> {
+    /// For the RPCs that will be offered.
+    pub fn new(args: &'a Args, arrivals: &[Vec<Arrival>]) -> Self {
+        let bytes = arrivals.iter().flatten().map(|arrival| arrival.bytes);
+        let mut short: Vec<u32> = bytes.filter(|&bytes| bytes <= SHORT_BYTES).collect();
+        short.sort_unstable();
+        let title = format!("RPCs <= {SHORT_BYTES} B (n = {})", short.len());
+        let table = Table::new(&[
+            (&title, Align::Left, 28),
+            ("p50", Align::Right, 8),
+            ("p99 [95 % interval]", Align::Right, 26),
+            ("> 150 kB p50", Align::Right, 12),
+            ("lost", Align::Right, 6),
+            ("CPU us/RPC", Align::Right, 10),
+        ]);
+        Self {
+            args,
+            short: short.len(),
+            typical: short.get(short.len() / 2).copied().unwrap_or(SHORT_BYTES),
+            table,
+        }
+    }
+
+    /// Everything above the rows of a rack.
+    pub fn rack(&self, probes: &Verdict) {
+        let args = self.args;
+        line(format!(
+            "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
+            args.hosts,
+            show_rate(args.link),
+            args.buffer
+        ));
+        line(format!("Check: {}", summary(probes)));
+        let faults = faults(args);
+        self.load(&format!("of every link, same arrivals for each row{faults}"));
+    }
+
+    /// The load, which is a share `of_what`, and the titles of the columns.
+    pub fn load(&self, of_what: &str) {
+        line(format!(
+            "Load: {} ({}), echo, Poisson, {:.0} % {of_what}.",
+            self.args.workload.to_string().to_uppercase(),
+            self.args.workload.description(),
+            self.args.load * 100.0,
+        ));
+        line(self.table.head());
+    }
+
+    /// One transport; an invalid row says so.
+    pub fn row(&self, row: &TransportResult, idle: &IdleTimes, valid: bool) {
+        let [low, high] = row.short.p99_ci_us.map(time);
+        let mut name = row.name.clone();
+        if !valid {
+            name.push_str(" (INVALID)");
+        }
+        line(self.table.row(&[
+            name,
+            time(row.short.p50_us),
+            format!("{} {:>19}", time(row.short.p99_us), format!("[{low} - {high}]")),
+            time(row.long.p50_us),
+            row.errors.to_string(),
+            format!("{:.1}", row.cpu_us_per_rpc),
+        ]));
+        if let (Some(idle), Some(slowdown)) = (idle.at(self.typical), row.short.p99_slowdown) {
+            self.denominator(row, idle / 1e3, slowdown);
+        }
+    }
+
+    /// What slowdown divides by, beside the bound below it.
+    fn denominator(&self, row: &TransportResult, idle_us: f64, slowdown: f64) {
+        let framing = match row.name.starts_with("homa") {
+            true => Framing::Udp,
+            false => Framing::Tcp,
+        };
+        let wire_us = echo_us(self.typical, framing, self.args.link);
+        line(format!(
+            "    idle, {} B: {} (of it the wire {}); p99 of slowdown {slowdown}",
+            self.typical,
+            time(Some(idle_us)),
+            time(Some(wire_us)),
+        ));
+    }
+
+    /// Everything below the rows.
+    pub fn foot(&self, rows: &[TransportResult], verdict: &Verdict) {
+        let word = if verdict.valid() { "VALID" } else { "INVALID" };
+        line(format!("Check: {} => {word}", summary(verdict)));
+        if self.short == 0 {
+            line(format!("No RPC of this workload is as small as {SHORT_BYTES} B."));
+        }
+        for sentence in sentences::about(self.args, rows) {
+            line(sentence);
+        }
+        line(format!("Repeat: {}", self.args.command_line()));
+    }
+}
+
+/// Each check once: a failure with its reason, else that it is ok.
+fn summary(verdict: &Verdict) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for finding in &verdict.findings {
+        if !names.contains(&finding.name) {
+            names.push(finding.name);
+        }
+    }
+    let parts = names.iter().map(|&name| {
+        let failed = verdict.findings.iter().find(|f| f.name == name && !f.ok);
+        match failed {
+            Some(finding) => format!("{name} NOT OK ({})", finding.detail),
+            None => format!("{name} ok"),
+        }
+    });
+    parts.collect::<Vec<_>>().join(" | ")
+}
+
+fn faults(args: &Args) -> String {
+    match (args.loss > 0.0, args.duplicate > 0.0) {
+        (false, false) => String::new(),
+        _ => format!(
+            "; {} % of frames lost, {} % delivered twice",
+            args.loss * 100.0,
+            args.duplicate * 100.0
+        ),
+    }
+}
+
+/// A time in the unit that suits it; a dash when there is none.
+pub fn time(us: Option<f64>) -> String {
+    match us {
+        None => "-".into(),
+        Some(us) if us < 1_000.0 => format!("{us:.0} us"),
+        Some(us) if us < 10_000.0 => format!("{:.2} ms", us / 1e3),
+        Some(us) if us < 100_000.0 => format!("{:.1} ms", us / 1e3),
+        Some(us) if us < 10_000_000.0 => format!("{:.0} ms", us / 1e3),
+        Some(us) => format!("{:.1} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_about_three_digits_and_a_unit() {
+        let shown: Vec<String> =
+            [Some(87.4), Some(3_312.0), Some(34_500.0), Some(345_000.0), Some(2e7), None]
+                .into_iter()
+                .map(time)
+                .collect();
+        assert_eq!(shown, ["87 us", "3.31 ms", "34.5 ms", "345 ms", "20.0 s", "-"]);
+    }
+}

@@ -1,0 +1,172 @@
+//! `homa swarm`: random scenarios and faults under the independent checker.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use homa_sim::network::Chronicle;
+use homa_sim::swarm::{Report, Scenario, swarm};
+use serde::Serialize;
+
+use crate::failure::{Outcome, Verdict};
+use crate::output::{Align, Format, Progress, Table, json, line};
+
+/// Violations shown per failing scenario: the first ones tell most.
+const SHOWN: usize = 3;
+
+/// Arguments of `homa swarm`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Number of scenarios.
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    seeds: u64,
+    /// Seed of the first scenario; the next ones count up from it.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    seed: u64,
+    /// Also write every packet and event of the first scenario to standard error.
+    #[arg(long)]
+    trace: bool,
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    seeds: u64,
+    first_seed: u64,
+    /// RPCs accepted, and judged by the checker.
+    rpcs: u64,
+    answered: u64,
+    /// Ended in a typed error.
+    failed: u64,
+    packets: u64,
+    cells_reached: usize,
+    cells: Vec<Cell>,
+    counters: BTreeMap<&'static str, u64>,
+    failures: Vec<Failing>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cell {
+    state: &'static str,
+    input: &'static str,
+    count: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Failing {
+    seed: u64,
+    replay: String,
+    violations: Vec<String>,
+}
+
+/// Runs the command; a broken promise is a failed check.
+pub fn run(args: &Args) -> Outcome {
+    if args.trace {
+        let err = std::io::BufWriter::new(std::io::stderr().lock());
+        let mut chronicle = Chronicle(err);
+        let scenario = Scenario::draw(args.seed);
+        let _ = writeln!(chronicle.0, "{scenario:#?}");
+        homa_sim::swarm::run(&scenario, chronicle);
+    }
+    let document = document(args, &search(args));
+    match args.format {
+        Format::Json => json(&document)?,
+        Format::Table => print(&document),
+    }
+    Ok(if document.failures.is_empty() { Verdict::Passed } else { Verdict::CheckFailed })
+}
+
+/// Runs the scenarios and shows how far they are, about twice a second.
+fn search(args: &Args) -> Report {
+    let began = Instant::now();
+    // A thousand scenarios take about a second.
+    let progress = Progress::new(Duration::from_millis(args.seeds));
+    let mut shown = began;
+    let report = swarm(args.seeds, args.seed, |report| {
+        if shown.elapsed() < Duration::from_millis(500) {
+            return;
+        }
+        shown = Instant::now();
+        progress.step(&format!(
+            "{} of {} scenarios, {} RPCs, {} failing",
+            report.seeds,
+            args.seeds,
+            report.calls,
+            report.failures.len()
+        ));
+        progress.spent(Duration::from_millis(report.seeds));
+    });
+    progress.finish();
+    report
+}
+
+fn document(args: &Args, report: &Report) -> Document {
+    let cells = report.coverage.cells();
+    let failures = report.failures.iter().map(|failure| Failing {
+        seed: failure.seed,
+        replay: failure.replay(),
+        violations: failure.violations.iter().map(ToString::to_string).collect(),
+    });
+    Document {
+        seeds: report.seeds,
+        first_seed: args.seed,
+        rpcs: report.calls,
+        answered: report.answered,
+        failed: report.failed,
+        packets: report.packets,
+        cells_reached: report.coverage.reached(),
+        cells: cells.map(|(state, input, count)| Cell { state, input, count }).collect(),
+        counters: report.counters.clone(),
+        failures: failures.collect(),
+    }
+}
+
+fn print(document: &Document) {
+    let Document { seeds, rpcs, answered, failed, packets, .. } = document;
+    line(format!(
+        "{seeds} scenarios, {rpcs} RPCs checked ({answered} answered, {failed} failed with a typed \
+         error), {packets} packets"
+    ));
+    let (reached, all) = (document.cells_reached, document.cells.len());
+    line(format!("{reached} of {all} state x event cells reached; how often:"));
+    line("");
+    print_cells(&document.cells);
+    line("");
+    for failing in &document.failures {
+        line(format!("BROKEN: {}", failing.replay));
+        for violation in failing.violations.iter().take(SHOWN) {
+            line(format!("  {violation}"));
+        }
+        let more = failing.violations.len().saturating_sub(SHOWN);
+        if more > 0 {
+            line(format!("  and {more} more"));
+        }
+    }
+    line(match document.failures.len() {
+        0 => String::from("every promise was kept"),
+        n => format!(
+            "{n} of {seeds} scenarios broke a promise; `{} --trace` shows every packet of the first",
+            document.failures[0].replay
+        ),
+    });
+}
+
+/// One row per state, one column per input; a dot where the two never met.
+fn print_cells(cells: &[Cell]) {
+    let Some(first) = cells.first() else { return };
+    let row_length = cells.iter().take_while(|cell| cell.state == first.state).count();
+    let mut columns = vec![("state", Align::Left, 17)];
+    columns.extend(cells[..row_length].iter().map(|cell| (cell.input, Align::Right, 7)));
+    let table = Table::new(&columns);
+    line(table.head());
+    for row in cells.chunks(row_length) {
+        let counts = row.iter().map(|cell| match cell.count {
+            0 => String::from("."),
+            count => count.to_string(),
+        });
+        let texts: Vec<String> = std::iter::once(row[0].state.into()).chain(counts).collect();
+        line(table.row(&texts));
+    }
+}

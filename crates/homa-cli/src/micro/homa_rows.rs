@@ -1,0 +1,183 @@
+//! Homa's rows: the same loads as the rivals', through the API that users have.
+//!
+//! The inline engine everywhere but in the blocking echo, whose callers share an engine as they would in a
+//! server with threads. In the fan-out rows the 64 servers are 64 engines with a socket each, driven by the
+//! server side's only thread: no train can carry RPCs of two peers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use homa::inline::{Completion, Engine, Wait};
+use homa::{CallOptions, Config};
+
+use super::echo::time_exchanges;
+use super::pair::{CLIENT, Pair, SERVER, ServerSide};
+use super::stats::{Tail, per_second};
+use super::tcp_batched::{RateLoad, Window};
+
+fn engine(address: std::net::IpAddr) -> io::Result<Engine> {
+    Engine::bind((address, 0).into(), Config::default()).map_err(io::Error::other)
+}
+
+/// Answers what is ready with what `answer` makes of it.
+fn answer_ready(engine: &mut Engine, answer: impl Fn(homa::Message) -> Vec<u8>) -> io::Result<()> {
+    while let Some(completion) = engine.next() {
+        if let Completion::Request { id, bytes, .. } = completion {
+            engine.reply(id, answer(bytes)).map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
+}
+
+/// Serves one engine until the client is done.
+fn serve(
+    side: &ServerSide,
+    wait: Wait,
+    answer: impl Fn(homa::Message) -> Vec<u8>,
+) -> io::Result<()> {
+    let mut engine = engine(SERVER)?;
+    engine.listen();
+    side.listening(engine.local_addr());
+    while !side.stopped() {
+        engine.poll(wait)?;
+        answer_ready(&mut engine, &answer)?;
+    }
+    Ok(())
+}
+
+/// Echo with an engine on each side that the caller's thread polls.
+pub fn echo_inline(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
+    pair.run(
+        |side| serve(side, Wait::No, homa::Message::into_vec),
+        move |address| {
+            let mut engine = engine(CLIENT)?;
+            let (request, options) = (vec![7; bytes], CallOptions::default());
+            time_exchanges(time, || {
+                engine.call(address, request.clone(), 0, &options).map_err(io::Error::other)?;
+                loop {
+                    engine.poll(Wait::No)?;
+                    if let Some(Completion::Response { result, .. }) = engine.next() {
+                        return result.map(drop).map_err(io::Error::other);
+                    }
+                }
+            })
+        },
+    )
+}
+
+/// RPCs per second of `load`.
+pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
+    let peers = load.peers;
+    let load = load.clone();
+    let server = move |side: &ServerSide| match peers {
+        1 => serve(side, Wait::No, homa::Message::into_vec),
+        _ => serve_many(side, peers),
+    };
+    pair.run_many(server, peers, move |servers| {
+        Caller::new(&servers, load)?.completed_per_second(Window::starting_now(time))
+    })
+}
+
+/// A client that replaces every completed RPC by another to the same server.
+struct Caller {
+    engine: Engine,
+    servers: Vec<SocketAddr>,
+    load: RateLoad,
+    payload: Vec<u8>,
+    options: CallOptions,
+    turn: usize,
+}
+
+impl Caller {
+    fn new(servers: &[SocketAddr], load: RateLoad) -> io::Result<Self> {
+        let largest = load.sizes.iter().copied().max().unwrap_or(1) as usize;
+        Ok(Self {
+            engine: engine(CLIENT)?,
+            servers: servers.to_vec(),
+            load,
+            payload: vec![7; largest],
+            options: CallOptions::default(),
+            turn: 0,
+        })
+    }
+
+    /// Keeps the load up for a window.
+    fn completed_per_second(&mut self, window: Window) -> io::Result<f64> {
+        for server in 0..self.servers.len() {
+            for _ in 0..self.load.outstanding {
+                self.start(server)?;
+            }
+        }
+        let mut completed = 0;
+        loop {
+            let batch = self.turn()?;
+            let now = Instant::now();
+            if now >= window.until {
+                return Ok(per_second(completed, window.length()));
+            }
+            if now >= window.from {
+                completed += batch;
+            }
+        }
+    }
+
+    fn start(&mut self, server: usize) -> io::Result<()> {
+        let size = self.load.sizes[self.turn % self.load.sizes.len()] as usize;
+        self.turn += 1;
+        self.engine
+            .call(self.servers[server], &self.payload[..size], server as u64, &self.options)
+            .map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// One turn of the engine; returns how many RPCs completed.
+    fn turn(&mut self) -> io::Result<u64> {
+        self.engine.poll(Wait::No)?;
+        let mut completed = 0;
+        while let Some(completion) = self.engine.next() {
+            if let Completion::Response { cookie, result, .. } = completion {
+                result.map_err(io::Error::other)?;
+                completed += 1;
+                self.start(cookie as usize)?;
+            }
+        }
+        Ok(completed)
+    }
+}
+
+/// Serves `count` engines with one thread, one after the other. Under this load hardly any visit is in vain,
+/// so asking the kernel first which socket has something would only add a call.
+fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
+    let mut engines = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut engine = engine(SERVER)?;
+        engine.listen();
+        side.listening(engine.local_addr());
+        engines.push(engine);
+    }
+    while !side.stopped() {
+        for engine in &mut engines {
+            engine.poll(Wait::No)?;
+            answer_ready(engine, homa::Message::into_vec)?;
+        }
+    }
+    Ok(())
+}
+
+/// Megabytes of requests per second: requests of `bytes`, replies of 16 B, `outstanding` at a time.
+pub fn throughput(
+    pair: &Pair,
+    bytes: usize,
+    outstanding: usize,
+    time: Duration,
+) -> io::Result<f64> {
+    let load = RateLoad { peers: 1, outstanding, sizes: Arc::new([bytes as u32]) };
+    let server = |side: &ServerSide| serve(side, Wait::No, |_| vec![0; 16]);
+    pair.run(server, move |address| {
+        let mut client = Caller::new(&[address], load)?;
+        let rpcs = client.completed_per_second(Window::starting_now(time))?;
+        Ok(rpcs * bytes as f64 / 1e6)
+    })
+}
