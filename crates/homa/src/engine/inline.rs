@@ -167,7 +167,7 @@ impl Engine {
     /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
     /// [`Self::next`] has something.
     pub fn poll(&mut self, how_long: Wait) -> io::Result<bool> {
-        self.core.turn();
+        self.core.spin();
         if self.core.has_ready() || how_long == Wait::No {
             return Ok(self.core.has_ready());
         }

@@ -37,6 +37,11 @@ use peers::Peers;
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
 
+/// Things for the application after which it is asked to deal with them before more is taken in.
+const READY_ENOUGH: usize = 32;
+/// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
+const TURNS_PER_TICK: u32 = 8;
+
 /// Something for the application.
 #[derive(Debug)]
 pub enum Ready {
@@ -77,6 +82,20 @@ pub struct Core {
     now: Time,
     /// `now` was read since the last sleep or turn.
     fresh: bool,
+    /// Turns without arrivals since the last one with.
+    idle_turns: u32,
+    arrivals: Arrivals,
+}
+
+/// How far the driver's last batch was taken in.
+#[derive(Clone, Copy, Default)]
+struct Arrivals {
+    /// Trains in the batch.
+    trains: usize,
+    /// The one to go on with.
+    next: usize,
+    /// Bytes of it that were taken in.
+    offset: usize,
 }
 
 /// What a received packet can touch.
@@ -113,7 +132,9 @@ impl Core {
         };
         let pacer = Pacer::new(state.config.link_rate);
         let clock = Clock::start();
-        Ok(Self { driver, state, packer, pacer, clock, now: Time::ZERO, fresh: false })
+        let arrivals = Arrivals::default();
+        let (now, fresh, idle_turns) = (Time::ZERO, false, 0);
+        Ok(Self { driver, state, packer, pacer, clock, now, fresh, idle_turns, arrivals })
     }
 
     /// The driver below.
@@ -240,11 +261,28 @@ impl Core {
     /// what that caused.
     pub fn turn(&mut self) {
         self.tick();
+        self.spin();
+    }
+
+    /// A turn for threads that spin: looks at the clock, and so at timers, less often.
+    pub fn spin(&mut self) {
         self.transmit();
-        if self.receive() > 0 {
-            self.transmit();
+        if self.arrivals.next == self.arrivals.trains {
+            self.arrivals = Arrivals { trains: self.driver.receive(), next: 0, offset: 0 };
         }
-        self.expire();
+        if self.arrivals.trains > 0 {
+            self.tick();
+            self.receive();
+            self.transmit();
+            self.idle_turns = 0;
+        } else {
+            self.idle_turns = self.idle_turns.wrapping_add(1);
+        }
+        self.report_unreachable();
+        if self.fresh || self.idle_turns % TURNS_PER_TICK == 0 {
+            self.tick();
+            self.expire();
+        }
         self.fresh = false;
     }
 
@@ -278,22 +316,37 @@ impl Core {
         self.state.drain_events();
     }
 
-    /// Takes in what arrived; returns the number of trains.
-    fn receive(&mut self) -> usize {
-        let trains = self.driver.receive();
-        for index in 0..trains {
-            let train = self.driver.received(index);
+    /// Takes in what arrived, until the application has enough to do: its answers to the first part can
+    /// travel while it works on the next.
+    fn receive(&mut self) {
+        let at = &mut self.arrivals;
+        while at.next < at.trains && self.state.ready.len() < READY_ENOUGH {
+            let train = self.driver.received(at.next);
             let port = self.driver.local()[train.socket].port();
-            self.state.receive(self.now, &train, port);
+            let datagrams = train.bytes[at.offset..].chunks(train.datagram);
+            for bytes in datagrams {
+                at.offset += bytes.len();
+                self.state.receive(self.now, &train, bytes, port);
+                if self.state.ready.len() >= READY_ENOUGH {
+                    break;
+                }
+            }
+            if at.offset == train.bytes.len() {
+                *at = Arrivals { next: at.next + 1, offset: 0, ..*at };
+            }
         }
+        self.state.limit_memory(self.now);
+    }
+
+    fn report_unreachable(&mut self) {
         while let Some(report) = self.driver.unreachable() {
+            let now = self.tick();
             if let Some(peer) = self.state.peers.known(report.to) {
                 let port = report.port_only.then_some(report.to.port());
-                self.state.endpoint.unreachable(self.now, peer, port);
+                self.state.endpoint.unreachable(now, peer, port);
                 self.state.drain_events();
             }
         }
-        trains
     }
 
     fn expire(&mut self) {
@@ -307,6 +360,9 @@ impl Core {
     /// When the next turn is due unless something arrives; in the past when there is work now.
     pub fn wake_at(&self) -> Option<Time> {
         let state = &self.state;
+        if self.arrivals.next < self.arrivals.trains {
+            return Some(Time::ZERO);
+        }
         let send = match state.endpoint.has_packet() {
             true => Some(self.pacer.wake().unwrap_or(self.now)),
             false => None,
@@ -369,42 +425,33 @@ impl Core {
 }
 
 impl State {
-    fn receive(&mut self, now: Time, train: &Received<'_>, port: u16) {
+    fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
+        let datagram = match datagram::decode(bytes) {
+            Ok(datagram) => datagram,
+            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
+        };
+        // Only a well-formed datagram is worth an entry in the table.
+        let Some(peer) = self.peers.find(now, train.from, &mut self.endpoint) else {
+            return self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
+        };
         let level = self.config.priority_map.level(train.tos);
-        let mut peer = None;
-        for bytes in train.bytes.chunks(train.datagram) {
-            let datagram = match datagram::decode(bytes) {
-                Ok(datagram) => datagram,
+        for decoded in datagram.packets(peer, level) {
+            let mut decoded = match decoded {
+                Ok(decoded) => decoded,
                 Err(reason) => {
                     self.endpoint.counters_mut().drop_packet(reason);
                     continue;
                 }
             };
-            // Only a well-formed datagram is worth an entry in the table.
-            peer = peer.or_else(|| self.peers.find(now, train.from, &mut self.endpoint));
-            let Some(peer) = peer else {
-                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
-                continue;
-            };
-            for decoded in datagram.packets(peer, level) {
-                let mut decoded = match decoded {
-                    Ok(decoded) => decoded,
-                    Err(reason) => {
-                        self.endpoint.counters_mut().drop_packet(reason);
-                        continue;
-                    }
-                };
-                // Homa's ports repeat UDP's: what the kernel says counts.
-                decoded.packet.local_port = port;
-                decoded.packet.remote_port = train.from.port();
-                match self.endpoint.receive(now, &decoded.packet) {
-                    Receipt::Place(place) => self.messages.place(place, decoded.payload),
-                    Receipt::Consumed | Receipt::Dropped(_) => {}
-                }
-                self.drain_events();
+            // Homa's ports repeat UDP's: what the kernel says counts.
+            decoded.packet.local_port = port;
+            decoded.packet.remote_port = train.from.port();
+            match self.endpoint.receive(now, &decoded.packet) {
+                Receipt::Place(place) => self.messages.place(place, decoded.payload),
+                Receipt::Consumed | Receipt::Dropped(_) => {}
             }
+            self.drain_events();
         }
-        self.limit_memory(now);
     }
 
     fn drain_events(&mut self) {

@@ -126,11 +126,16 @@ impl SendBatch {
             }
             self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
         }
-        // SAFETY: every header points to a name, a piece array and a control buffer owned by `self`, whose
-        // vectors are not touched until the call returns; the pieces point into the outbox and the messages
-        // that the caller of `fill` and `flush` keeps borrowed. The kernel only reads through them.
-        let sent = unsafe {
-            libc::sendmmsg(fd, self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint, 0)
+        let sent = match &mut self.headers[..] {
+            // SAFETY: the header points to a name, a piece array and a control buffer owned by `self`, whose
+            // vectors are not touched until the call returns; the pieces point into the outbox and the
+            // messages that the caller of `fill` and `flush` keeps borrowed. The kernel only reads.
+            [one] => match unsafe { libc::sendmsg(fd, &raw const one.msg_hdr, 0) } {
+                error if error < 0 => -1,
+                _ => 1,
+            },
+            // SAFETY: as above, for as many headers as announced.
+            all => unsafe { libc::sendmmsg(fd, all.as_mut_ptr(), all.len() as libc::c_uint, 0) },
         };
         if sent < 0 {
             return Err(io::Error::last_os_error());
