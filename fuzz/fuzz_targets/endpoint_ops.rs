@@ -1,0 +1,268 @@
+//! Arbitrary operation sequences of two endpoints through a network that loses, repeats, reorders
+//! and forges packets: no panic; every placed byte lies within its message and every delivered
+//! message is whole; every call ends exactly once, and by its deadline once the network got well.
+#![no_main]
+
+use homa_proto::wire;
+use homa_proto::{
+    Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
+    Rate, Receipt, Request, RpcHandle, Submit, Time,
+};
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use std::collections::BTreeMap;
+
+const PEER: PeerId = PeerId(0);
+const PORT: u16 = 4000;
+const DEADLINE: Duration = Duration::millis(50);
+/// Steps of a network that got well; far more than any exchange needs.
+const PATIENCE: usize = 20_000;
+
+/// How a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Open(RpcHandle),
+    Cancelled,
+    Ended,
+}
+
+/// One of the two hosts.
+struct Host {
+    endpoint: Endpoint,
+    /// By cookie.
+    calls: Vec<Call>,
+    /// Requests that the application holds unanswered.
+    requests: Vec<RpcHandle>,
+    /// Bytes placed into each incoming message.
+    placed: BTreeMap<u32, u64>,
+    /// Packets on their way to this host.
+    arriving: Vec<Packet>,
+}
+
+impl Host {
+    fn new(profile: u8, seed: u64) -> Self {
+        let mut config = match profile % 3 {
+            0 => Config::for_users(Rate::gbps(10)),
+            1 => Config::linux(),
+            _ => Config::sigcomm18(Rate::gbps(10)),
+        };
+        config.seed = seed;
+        // Long enough for many grants, short enough for thousands of runs a second.
+        config.max_message = 50_000;
+        config.max_rpcs = 20;
+        config.readable_events = true;
+        let mut endpoint = Endpoint::new(config.validate().expect("the profiles are valid"));
+        endpoint.open_peer(PEER, PeerInfo { host: 0, max_payload: 1400 });
+        endpoint.listen(PORT);
+        endpoint.expire(Time::ZERO);
+        Self {
+            endpoint,
+            calls: Vec::new(),
+            requests: Vec::new(),
+            placed: BTreeMap::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, now: Time, length: u32, idempotent: bool) {
+        let request = Request {
+            peer: PEER,
+            local_port: PORT,
+            remote_port: PORT,
+            length,
+            deadline: now + DEADLINE,
+            idempotent,
+            cookie: self.calls.len() as u64,
+        };
+        if let Ok(submitted) = self.endpoint.submit(now, Submit::Request(request)) {
+            self.calls.push(Call::Open(submitted.rpc));
+        }
+    }
+
+    fn cancel(&mut self, now: Time, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        if let Call::Open(rpc) = *call
+            && self.endpoint.submit(now, Submit::Cancel { rpc }).is_ok()
+        {
+            *call = Call::Cancelled;
+        }
+    }
+
+    fn reply(&mut self, now: Time, length: u32) {
+        if let Some(rpc) = self.requests.pop() {
+            // Refused when the call was given up in between.
+            let _ = self.endpoint.submit(now, Submit::Response { rpc, length });
+        }
+    }
+
+    fn receive(&mut self, now: Time, packet: &Packet) {
+        if let Receipt::Place(place) = self.endpoint.receive(now, packet) {
+            assert!(place.offset.checked_add(place.len).is_some_and(|end| end <= place.total));
+            *self.placed.entry(place.message.0).or_default() += u64::from(place.len);
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.endpoint.event() {
+            match event {
+                Event::Delivered(delivered) => self.delivered(&delivered),
+                Event::Failed { cookie, .. } => self.end(cookie),
+                Event::Cancelled { rpc } => self.requests.retain(|held| *held != rpc),
+                Event::Release { message } => {
+                    self.placed.remove(&message.0);
+                }
+                Event::Started { .. } | Event::Readable { .. } => {}
+            }
+        }
+    }
+
+    fn delivered(&mut self, delivered: &Delivered) {
+        let placed = self.placed.remove(&delivered.message.0);
+        assert_eq!(placed, Some(u64::from(delivered.length)), "every byte was placed once");
+        match delivered.kind {
+            MessageKind::Request => self.requests.push(delivered.rpc),
+            MessageKind::Response => self.end(delivered.cookie),
+            MessageKind::OneWay => panic!("nobody sends one-way messages here"),
+        }
+    }
+
+    fn end(&mut self, cookie: u64) {
+        let call = &mut self.calls[cookie as usize];
+        assert!(matches!(call, Call::Open(_)), "call {cookie} ends again after {call:?}");
+        *call = Call::Ended;
+    }
+
+    /// The next packet, through bytes and back, as its receiver sees it.
+    fn transmit(&mut self, now: Time) -> Option<Packet> {
+        let packet = self.endpoint.transmit(now)?;
+        let mut bytes = [0; 1500];
+        let header = wire::encode(&packet, &mut bytes).expect("a packet fits in a frame");
+        let payload = match packet.body {
+            Body::Data(data) => data.span.len as usize,
+            _ => 0,
+        };
+        let sent = &bytes[..header + payload];
+        let decoded = wire::decode(sent, PEER, packet.priority);
+        Some(decoded.expect("what an endpoint sends is well formed").packet)
+    }
+}
+
+struct World {
+    now: Time,
+    hosts: [Host; 2],
+}
+
+impl World {
+    fn operate(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let operation = u.int_in_range(0..=12)?;
+        let which = usize::from(u.arbitrary::<bool>()?);
+        let now = self.now;
+        let host = &mut self.hosts[which];
+        match operation {
+            0 => host.call(now, length(u)?, u.arbitrary()?),
+            1 => host.reply(now, length(u)?),
+            2 => host.cancel(now, u.arbitrary::<u8>()?.into()),
+            3..=5 => {
+                let Some(at) = u.arbitrary::<u8>()?.checked_rem(host.arriving.len() as u8) else {
+                    return Ok(());
+                };
+                let at = usize::from(at);
+                match operation {
+                    3 => drop(host.arriving.swap_remove(at)),
+                    4 => host.arriving.push(host.arriving[at]),
+                    _ => {
+                        let packet = host.arriving.swap_remove(at);
+                        host.receive(now, &packet);
+                    }
+                }
+            }
+            6 => {
+                let forged = u.bytes(u.len().min(90))?;
+                if let Ok(decoded) = wire::decode(forged, PEER, 0) {
+                    host.receive(now, &decoded.packet);
+                }
+            }
+            7 => host.endpoint.limit_memory(now, u.arbitrary::<u32>()?.into()),
+            8 => host.endpoint.unreachable(now, PEER, u.arbitrary()?),
+            9 | 10 => self.send(which, u.arbitrary()?),
+            11 => self.advance(Duration::micros(u.arbitrary::<u16>()?.into())),
+            _ => self.step(),
+        }
+        self.hosts.iter_mut().for_each(Host::drain);
+        Ok(())
+    }
+
+    fn send(&mut self, from: usize, most: u8) {
+        for _ in 0..most {
+            let Some(packet) = self.hosts[from].transmit(self.now) else { return };
+            self.hosts[1 - from].arriving.push(packet);
+        }
+    }
+
+    fn advance(&mut self, time: Duration) {
+        self.now = self.now + time;
+        for host in &mut self.hosts {
+            host.endpoint.expire(self.now);
+            host.drain();
+        }
+    }
+
+    /// A network that loses nothing: all that can be sent arrives, 10 us later.
+    fn step(&mut self) {
+        for from in [0, 1] {
+            self.send(from, u8::MAX);
+        }
+        self.advance(Duration::micros(10));
+        for host in &mut self.hosts {
+            for packet in std::mem::take(&mut host.arriving) {
+                host.receive(self.now, &packet);
+            }
+        }
+    }
+
+    /// Lets the network get well and every application answer, until every call has ended.
+    fn recover(&mut self) {
+        let last = self.now + DEADLINE + Duration::millis(10);
+        for host in &mut self.hosts {
+            host.endpoint.limit_memory(self.now, u64::MAX);
+        }
+        for _ in 0..PATIENCE {
+            self.step();
+            for host in &mut self.hosts {
+                while !host.requests.is_empty() {
+                    host.reply(self.now, 100);
+                }
+            }
+            if self.hosts.iter().any(|host| host.endpoint.has_packet()) && self.now < last {
+                continue;
+            }
+            let due = self.hosts.iter().filter_map(|host| host.endpoint.deadline()).min();
+            if self.now >= last {
+                break;
+            }
+            self.advance(due.unwrap_or(last).min(last).since(self.now));
+        }
+        for host in &self.hosts {
+            let open = host.calls.iter().filter(|call| matches!(call, Call::Open(_)));
+            assert_eq!(open.count(), 0, "calls go on after their deadline");
+        }
+    }
+}
+
+/// Short messages mostly, long ones sometimes; empty and refused ones, too.
+fn length(u: &mut Unstructured<'_>) -> Result<u32> {
+    let length: u32 = u.arbitrary::<u16>()?.into();
+    Ok(match u.int_in_range(0..=7)? {
+        0 => length,
+        _ => length % 3000,
+    })
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut u = Unstructured::new(bytes);
+    let Ok([left, right]) = u.arbitrary::<[u8; 2]>() else { return };
+    let mut world = World { now: Time::ZERO, hosts: [Host::new(left, 1), Host::new(right, 2)] };
+    while !u.is_empty() && world.operate(&mut u).is_ok() {}
+    world.recover();
+});

@@ -1,0 +1,49 @@
+//! Arbitrary bytes, read in both encapsulations: no panic, and what is read means the same after it
+//! was written and read again.
+#![no_main]
+
+use homa_proto::wire::{self, Decoded, datagram};
+use homa_proto::{Packet, PeerId};
+use libfuzzer_sys::fuzz_target;
+
+const PEER: PeerId = PeerId(0);
+
+/// The packet as its receiver would have sent it.
+fn mirrored(packet: &Packet) -> Packet {
+    Packet { local_port: packet.remote_port, remote_port: packet.local_port, ..*packet }
+}
+
+fn native(bytes: &[u8]) {
+    let Ok(decoded) = wire::decode(bytes, PEER, 0) else { return };
+    let mut header = [0; wire::ACK_LEN];
+    let length = wire::encode(&mirrored(&decoded.packet), &mut header).expect("ACK is the longest");
+    let again = [&header[..length], decoded.payload].concat();
+    assert_eq!(wire::decode(&again, PEER, 0), Ok(decoded));
+    assert!(!wire::pretty::received(&decoded.packet).to_string().is_empty());
+}
+
+fn udp(bytes: &[u8]) {
+    let Ok(datagram) = datagram::decode(bytes) else { return };
+    let all = datagram.packets(PEER, 0).count();
+    assert!(all <= 1 + bytes.len() / 2, "reading is bounded by the length");
+    let packets: Vec<Decoded> = datagram.packets(PEER, 0).flatten().collect();
+
+    let mut out = vec![0; 100 + 2 * bytes.len()];
+    let mut writer = datagram::Writer::new(&mut out, datagram.number).expect("room for a header");
+    for decoded in &packets {
+        let slot = writer.push(&mirrored(&decoded.packet)).expect("room, and equal extensions");
+        slot.copy_from_slice(decoded.payload);
+    }
+    if writer.is_empty() {
+        return;
+    }
+    let length = writer.len();
+    let again = datagram::decode(&out[..length]).expect("we wrote it");
+    assert_eq!(again.number, datagram.number);
+    assert!(again.packets(PEER, 0).eq(packets.into_iter().map(Ok)));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    native(bytes);
+    udp(bytes);
+});
