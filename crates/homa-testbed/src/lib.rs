@@ -17,12 +17,17 @@ pub mod check;
 mod error;
 pub mod link;
 mod namespace;
+mod placement;
 mod rack;
+mod run;
 mod switch;
 mod sys;
+mod transport;
 
 pub use error::TestbedError;
 pub use link::VethPair;
 pub use namespace::{Isolation, Namespace, isolate};
 pub use rack::{Host, Rack, RackConfig};
+pub use run::{IdleTimes, Pattern, Record, RunPlan, RunReport, run};
 pub use switch::{Faults, Lateness, SwitchInterval};
+pub use transport::{Done, Rpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport};

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use homa_proto::Rate;
 
+use crate::placement::mask;
 use crate::sys::netlink::{Netlink, Request, disable_offloads, interface_index};
 use crate::{Isolation, Namespace, TestbedError};
 
@@ -56,18 +57,37 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, high, low)
 }
 
-/// Makes the link of `host`: returns the switch's interface index for it.
+/// Where a host stands.
+#[derive(Clone, Copy)]
+pub(crate) struct HostPlace {
+    /// Its index.
+    pub(crate) host: usize,
+    /// Hosts of the rack.
+    pub(crate) hosts: usize,
+    /// The processor that runs the receiving side of its protocol stack.
+    pub(crate) processor: Option<usize>,
+}
+
+/// Makes the link of a host: returns the switch's interface index for it.
 pub(crate) fn connect_host(
     namespace: &Namespace,
-    host: usize,
-    hosts: usize,
+    place: HostPlace,
     rate: Rate,
 ) -> Result<u32, TestbedError> {
+    let HostPlace { host, hosts, processor } = place;
     let port = format!("port{host}");
     let failed = |what: &'static str| {
         move |e: io::Error| TestbedError::setup(format!("{what} of host {host}"), e)
     };
     quiet_ipv6();
+    if let Some(processor) = processor {
+        // Takes effect on links made from now on. Where the kernel has no such setting, the switch's
+        // thread has more to do, and the rack's check says whether that was too much.
+        namespace.run(|| {
+            let _ = fs::write("/proc/sys/net/core/rps_default_mask", mask(processor));
+            Ok(())
+        })?;
+    }
     let netlink = Netlink::open().map_err(failed("open a netlink socket for the link"))?;
     let pair = veth_request(&port, HOST_INTERFACE, Some(mac(host)), namespace);
     netlink.call(pair).map_err(failed("make the link (veth)"))?;

@@ -5,7 +5,8 @@ use std::thread;
 
 use homa_proto::Rate;
 
-use crate::link::{address, connect_host};
+use crate::link::{HostPlace, address, connect_host};
+use crate::placement::Placement;
 use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
 use crate::{Isolation, Namespace, TestbedError};
 
@@ -80,7 +81,7 @@ impl Host<'_> {
     }
 
     /// Indices of the other hosts.
-    pub fn peers(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn peers(&self) -> impl Iterator<Item = usize> + Clone + use<> {
         let own = self.index;
         (0..self.rack.hosts).filter(move |&peer| peer != own)
     }
@@ -89,6 +90,7 @@ impl Host<'_> {
 /// A running rack. Dropping it ends the switch and, with the last socket, the hosts' networks.
 pub struct Rack {
     config: RackConfig,
+    placement: Placement,
     // Before the hosts: the switch stops before its ports go.
     switch: Switch,
     hosts: Vec<Namespace>,
@@ -100,12 +102,18 @@ impl Rack {
         config.validate()?;
         // Links live in a namespace of their own, so that two racks can follow each other.
         let core = Namespace::new(inside)?;
+        let placement = Placement::choose(config.hosts);
         let (switch, hosts) = core.run(|| {
             let mut hosts = Vec::new();
             let mut interfaces = Vec::new();
             for index in 0..config.hosts {
                 let namespace = Namespace::new(inside)?;
-                interfaces.push(connect_host(&namespace, index, config.hosts, config.link)?);
+                let place = HostPlace {
+                    host: index,
+                    hosts: config.hosts,
+                    processor: placement.of_host(index),
+                };
+                interfaces.push(connect_host(&namespace, place, config.link)?);
                 hosts.push(namespace);
             }
             let config = SwitchConfig {
@@ -113,9 +121,9 @@ impl Rack {
                 buffer_bytes: config.buffer_bytes,
                 faults: config.faults,
             };
-            Ok((Switch::start(config, interfaces)?, hosts))
+            Ok((Switch::start(config, interfaces, placement.switch)?, hosts))
         })?;
-        Ok(Self { config, switch, hosts })
+        Ok(Self { config, placement, switch, hosts })
     }
 
     /// What it was built from.
@@ -131,6 +139,21 @@ impl Rack {
     /// What the switch saw since the last call.
     pub fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
         self.switch.take_interval()
+    }
+
+    /// The host of an index.
+    pub(crate) fn host(&self, index: usize) -> Host<'_> {
+        Host { index, rack: &self.config }
+    }
+
+    /// Which processor does what.
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Moves the calling thread into a host's network.
+    pub(crate) fn enter(&self, index: usize) -> Result<(), TestbedError> {
+        self.hosts[index].enter()
     }
 
     /// Runs `job` on every host at once, each on its own thread in its own network, and returns what

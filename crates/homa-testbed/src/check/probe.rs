@@ -7,6 +7,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use homa_workload::quantile::{Percentile, Sorted};
+
 use crate::link::address;
 use crate::switch::wire_bytes;
 use crate::sys;
@@ -50,7 +52,7 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
     let mut verdict = Verdict::default();
 
     let idle = idle_errors(rack)?;
-    let timing_error_us = [quantile(&idle, 0.0), quantile(&idle, 0.5), quantile(&idle, 0.99)];
+    let timing_error_us = [idle.at_rank(1).unwrap_or(f64::NAN), at(&idle, Percentile::P50), at(&idle, Percentile::P99)];
     let [least, median, p99] = timing_error_us;
     let complete = idle.len() == IDLE_PROBES;
     // A machine's rare stalls are not the rack's fault: the tail gets a full frame.
@@ -65,7 +67,7 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
     let (mut priority_delay_us, mut background_load) = (None, 0.0);
     if config.hosts >= 3 {
         let (delays, load) = priority_delays(rack)?;
-        let (median, p99) = (quantile(&delays, 0.5), quantile(&delays, 0.99));
+        let (median, p99) = (at(&delays, Percentile::P50), at(&delays, Percentile::P99));
         let allowed = frame_us + p99_bound;
         let detail = format!(
             "p99 {p99:.0} us behind {:.0} % load (at most one frame + {p99_bound:.0} = {allowed:.0})",
@@ -79,7 +81,7 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
 }
 
 /// Arrival minus computed arrival of frames sent one at a time from host 0 to host 1, microseconds.
-fn idle_errors(rack: &Rack) -> Result<Vec<f64>, TestbedError> {
+fn idle_errors(rack: &Rack) -> Result<Sorted<f64>, TestbedError> {
     let (ready, done) = (Barrier::new(2), AtomicBool::new(false));
     let errors = rack.on_every_host(|host| match host.index {
         0 => {
@@ -104,12 +106,12 @@ fn idle_errors(rack: &Rack) -> Result<Vec<f64>, TestbedError> {
         }
         _ => Ok(Vec::new()),
     })?;
-    Ok(sorted(errors.concat()))
+    Ok(Sorted::new(errors.concat()))
 }
 
 /// Delays of high-priority probes to host 0, beyond those of idle links, while other hosts load its link
 /// with the lowest class; and the share of the link that load took.
-fn priority_delays(rack: &Rack) -> Result<(Vec<f64>, f64), TestbedError> {
+fn priority_delays(rack: &Rack) -> Result<(Sorted<f64>, f64), TestbedError> {
     let hosts = rack.config().hosts;
     let loaders = (hosts - 2).min(2);
     let (ready, done) = (Barrier::new(loaders + 2), AtomicBool::new(false));
@@ -147,7 +149,7 @@ fn priority_delays(rack: &Rack) -> Result<(Vec<f64>, f64), TestbedError> {
         Ok((delays, load))
     })?;
     let load = results.iter().map(|r| r.1).sum();
-    Ok((sorted(results.into_iter().flat_map(|r| r.0).collect()), load))
+    Ok((Sorted::new(results.into_iter().flat_map(|r| r.0).collect()), load))
 }
 
 /// Delay of a datagram over idle links by computation: its serialisation on the uplink and the downlink.
@@ -207,13 +209,7 @@ fn receive_until(
     Ok(())
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// The value below which `share` of a sorted sample lies; NaN without a sample, which passes no bound.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+/// A percentile in a form the bounds can use: NaN without a sample, which passes no bound.
+fn at(sample: &Sorted<f64>, percentile: Percentile) -> f64 {
+    sample.percentile(percentile).unwrap_or(f64::NAN)
 }

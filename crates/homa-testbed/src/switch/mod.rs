@@ -92,8 +92,12 @@ struct Shared {
 
 impl Switch {
     /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling thread's
-    /// network namespace.
-    pub(crate) fn start(config: SwitchConfig, interfaces: Vec<u32>) -> Result<Self, TestbedError> {
+    /// network namespace, on a processor of its own where there is one.
+    pub(crate) fn start(
+        config: SwitchConfig,
+        interfaces: Vec<u32>,
+        processor: Option<usize>,
+    ) -> Result<Self, TestbedError> {
         let socket = PacketSocket::open()
             .map_err(|e| TestbedError::setup("open the switch's packet socket", e))?;
         let shared = Arc::new(Shared::default());
@@ -102,6 +106,9 @@ impl Switch {
             let shared = Arc::clone(&shared);
             move || {
                 sys::exact_timers();
+                if let Some(processor) = processor {
+                    sys::stay_on(processor);
+                }
                 // The starter waits for this answer, so the other end is there.
                 let _ = told.send(sys::run_promptly());
                 Engine::new(config, interfaces, socket, shared).run()
@@ -185,7 +192,7 @@ impl Engine {
             {
                 self.publish();
             }
-            let next = self.fabric.next_event().map(|at| epoch + at.0.div_ceil(1_000));
+            let next = self.fabric.next_delivery().map(|at| epoch + at.0.div_ceil(1_000));
             let wait = next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(sys::monotonic_ns()));
             if wait > SPIN_NS {
                 let sleep = wait.min(LONGEST_SLEEP_NS) - SPIN_NS / 2;

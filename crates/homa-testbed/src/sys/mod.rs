@@ -7,7 +7,7 @@ pub(crate) mod netlink;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Nanoseconds on CLOCK_MONOTONIC, the testbed's only clock.
@@ -81,6 +81,28 @@ pub(crate) fn run_promptly() -> bool {
     // kernel only reads it. Kernels before 6.12 ignore the slice.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     false
+}
+
+/// The processors this process may use, ascending.
+pub(crate) fn processors() -> Vec<usize> {
+    // SAFETY: cpu_set_t is plain bits, for which zero is a value; the kernel writes at most its size,
+    // and CPU_ISSET reads within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// Keeps the calling thread on one processor.
+pub(crate) fn stay_on(processor: usize) {
+    // SAFETY: as above; CPU_SET stays within the set for any processor the kernel named, and `stay_on`
+    // is called with those only.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
 }
 
 /// Moves the calling thread into a new namespace of the given kinds.
@@ -235,4 +257,74 @@ pub(crate) fn socket(
 /// An error for -1, the value otherwise.
 pub(crate) fn check(result: libc::c_int) -> io::Result<RawFd> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Readiness of many sockets (epoll), level-triggered.
+pub(crate) struct Readiness {
+    fd: OwnedFd,
+}
+
+/// What a socket is watched for, and what it is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    /// Watch for room to write besides data to read.
+    pub(crate) writable: bool,
+}
+
+impl Readiness {
+    /// Watches nothing yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: epoll_create1 takes flags only.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the kernel just gave us this descriptor.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Starts to watch a socket; `token` comes back when it is ready.
+    pub(crate) fn add(&self, fd: BorrowedFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+    }
+
+    /// Changes what a socket is watched for.
+    pub(crate) fn change(&self, fd: BorrowedFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: BorrowedFd,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let out = if interest.writable { libc::EPOLLOUT } else { 0 };
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | out) as u32, u64: token };
+        // SAFETY: the event outlives the call; both descriptors are open.
+        check(unsafe {
+            libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event)
+        })
+        .map(drop)
+    }
+
+    /// The descriptor that is readable while a watched socket is ready.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Appends the tokens of ready sockets. Never waits.
+    pub(crate) fn take(&self, ready: &mut Vec<u64>) -> io::Result<()> {
+        const MOST: usize = 64;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the events outlive the call, which writes at most `MOST` of them.
+        let count = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), MOST as libc::c_int, 0) };
+        match check(count) {
+            Ok(count) => {
+                ready.extend(events[..count as usize].iter().map(|event| event.u64));
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
 }

@@ -1,0 +1,277 @@
+//! One transport on one rack: set up, warm up, idle round trips, load, drain, report.
+//!
+//! All hosts walk through the same stages together; a host that is through with a stage goes on serving the
+//! others until all are. Latency counts from the scheduled arrival, so a client that falls behind shows
+//! it. Nothing waits for ever: what has not finished some grace time after the last arrival is lost.
+
+mod closed;
+mod group;
+mod idle;
+mod open;
+mod stages;
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use homa_workload::arrivals::Arrival;
+
+pub use idle::IdleTimes;
+
+use crate::check::{self, ProcessorTime, Verdict};
+use crate::transport::{Listening, Transport};
+use crate::sys;
+use crate::{Rack, SwitchInterval, TestbedError};
+use closed::ClosedLoop;
+use group::{Client, Group};
+use open::Load;
+use stages::{Stage, Stages};
+
+/// What the hosts are asked to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Pattern<'a> {
+    /// Echo RPCs at given times, whatever has finished: one list per host, by time.
+    Open {
+        /// Who asks whom, when, how much.
+        arrivals: &'a [Vec<Arrival>],
+        /// Length of the schedule.
+        duration: Duration,
+    },
+    /// Host 0 asks all others in turn and keeps a number of RPCs outstanding (Homa §5.3, incast).
+    Incast {
+        /// RPCs outstanding.
+        outstanding: usize,
+        /// Bytes of each request.
+        request_bytes: u32,
+        /// Bytes of each response.
+        response_bytes: u32,
+        /// How long new RPCs are started.
+        duration: Duration,
+    },
+}
+
+/// A run to make.
+#[derive(Clone, Debug)]
+pub struct RunPlan<'a> {
+    /// Over what.
+    pub transport: Transport,
+    /// The kernel's name of TCP's congestion control.
+    pub congestion_control: &'a str,
+    /// What to do.
+    pub pattern: Pattern<'a>,
+    /// Sizes whose round trip is measured on the idle rack, bytes, ascending.
+    pub idle_sizes: &'a [u32],
+    /// How long to wait for stragglers after the last arrival.
+    pub grace: Duration,
+}
+
+/// An RPC that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Bytes of the request (open loop) or of the response (incast).
+    pub bytes: u32,
+    /// From the scheduled arrival to the last byte of the response, nanoseconds.
+    pub latency_ns: u64,
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// Over what.
+    pub transport: Transport,
+    /// RPCs that were to be started.
+    pub offered: usize,
+    /// RPCs the transport gave up.
+    pub failed: usize,
+    /// RPCs without an end when the grace time was over.
+    pub lost: usize,
+    /// One record per completed RPC, by host and start.
+    pub records: Vec<Record>,
+    /// Round trips on the idle rack.
+    pub idle: IdleTimes,
+    /// User and system time of the hosts' threads per completed RPC, client and server side together,
+    /// microseconds. Leaves out what the kernel does for a receiving host in interrupt context, which
+    /// runs on the switch's thread here ([`SwitchInterval::cpu`]).
+    pub cpu_us_per_rpc: f64,
+    /// From the first arrival until the last host was through, seconds.
+    pub elapsed_s: f64,
+    /// What the switch saw under load.
+    pub switch: SwitchInterval,
+    /// Whether the run counts.
+    pub verdict: Verdict,
+}
+
+impl RunReport {
+    /// Bytes of the recorded messages per second, all hosts together.
+    pub fn goodput_bytes_per_s(&self) -> f64 {
+        let bytes: u64 = self.records.iter().map(|record| u64::from(record.bytes)).sum();
+        bytes as f64 / self.elapsed_s.max(1e-9)
+    }
+}
+
+/// What the hosts of one thread bring home.
+struct GroupResult {
+    loads: Vec<Load>,
+    cpu: Duration,
+    elapsed_s: f64,
+    /// Of the group with host 0: idle times, the switch under load, idle share of the processors.
+    seen: Option<(IdleTimes, SwitchInterval, Option<f64>)>,
+}
+
+/// Makes a run. Takes the duration of the pattern and some seconds.
+pub fn run(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, TestbedError> {
+    let hosts = rack.config().hosts;
+    if let Pattern::Open { arrivals, .. } = plan.pattern
+        && arrivals.len() != hosts
+    {
+        let text = "the schedule has another number of hosts than the rack: build both alike";
+        return Err(TestbedError::Config(text.into()));
+    }
+    let stages = Stages::new(hosts);
+    let threads = rack.placement().threads();
+    let results = thread::scope(|scope| {
+        let start = |index: usize| {
+            let members: Vec<usize> = (index..hosts).step_by(threads).collect();
+            let stages = &stages;
+            let name = thread::Builder::new().name(format!("hosts{index}"));
+            name.spawn_scoped(scope, move || {
+                let result = run_group(rack, &members, plan, stages);
+                if result.is_err() {
+                    // The others must not wait for hosts that are gone.
+                    stages.abandon();
+                }
+                result
+            })
+        };
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        let joined = workers.into_iter().map(|worker| {
+            let worker = worker.map_err(|e| TestbedError::setup("start a thread", e))?;
+            worker.join().map_err(|_| TestbedError::Panicked("hosts"))?
+        });
+        joined.collect::<Vec<Result<GroupResult, TestbedError>>>()
+    });
+    let groups = first_failure(results)?;
+    report(rack, plan.transport, groups)
+}
+
+/// The results, or the failure that made the others fail.
+fn first_failure(
+    results: Vec<Result<GroupResult, TestbedError>>,
+) -> Result<Vec<GroupResult>, TestbedError> {
+    let follows = |error: &TestbedError| {
+        matches!(error, TestbedError::Transport { source, .. }
+            if source.kind() == io::ErrorKind::Interrupted)
+    };
+    let (mut groups, mut errors) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(group) => groups.push(group),
+            Err(error) => errors.push(error),
+        }
+    }
+    errors.sort_by_key(follows);
+    errors.into_iter().next().map_or(Ok(groups), Err)
+}
+
+fn report(
+    rack: &Rack,
+    transport: Transport,
+    mut groups: Vec<GroupResult>,
+) -> Result<RunReport, TestbedError> {
+    let seen = groups.iter_mut().find_map(|group| group.seen.take());
+    let (idle, switch, idle_share) = seen.ok_or(TestbedError::Panicked("host 0"))?;
+    let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
+    let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
+    let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
+    let completed: usize = loads.iter().map(|load| load.records.len()).sum();
+    Ok(RunReport {
+        transport,
+        offered: loads.iter().map(|load| load.offered).sum(),
+        failed: loads.iter().map(|load| load.failed).sum(),
+        lost: loads.iter().map(|load| load.lost).sum(),
+        records: loads.into_iter().flat_map(|load| load.records).collect(),
+        idle,
+        cpu_us_per_rpc: cpu.as_secs_f64() * 1e6 / completed.max(1) as f64,
+        elapsed_s,
+        verdict: check::judge(rack.config(), &switch, idle_share),
+        switch,
+    })
+}
+
+fn run_group(
+    rack: &Rack,
+    members: &[usize],
+    plan: &RunPlan<'_>,
+    stages: &Stages,
+) -> Result<GroupResult, TestbedError> {
+    sys::exact_timers();
+    if let Some(processor) = rack.placement().of_host(members[0]) {
+        sys::stay_on(processor);
+    }
+    let failed = |what| {
+        let host = members[0];
+        move |source| TestbedError::Transport { host, what, source }
+    };
+    let mut group = assemble(rack, members, plan, stages)?;
+    group.finish(Stage::Connected).map_err(failed("setting up"))?;
+    group.warm_up().map_err(failed("warming up"))?;
+    group.finish(Stage::Warm).map_err(failed("warming up"))?;
+    let first = group.client_of(0);
+    let mut idle = IdleTimes::default();
+    if let Some(client) = first {
+        idle = group
+            .idle_times(client, plan.idle_sizes)
+            .map_err(failed("measuring idle times"))?;
+        rack.take_interval()?;
+        stages.start_in(Duration::from_millis(50));
+    }
+    group.finish(Stage::Idle).map_err(failed("serving idle probes"))?;
+
+    let (processors, cpu) = (ProcessorTime::now(), sys::thread_cpu());
+    let loads = match plan.pattern {
+        Pattern::Open { arrivals, duration } => group.open_loop(arrivals, duration + plan.grace),
+        Pattern::Incast { outstanding, request_bytes, response_bytes, duration } => {
+            let load = ClosedLoop { outstanding, request_bytes, response_bytes, duration };
+            group.closed_loop(&load, plan.grace)
+        }
+    };
+    let loads = loads.map_err(failed("under load"))?;
+    group.finish(Stage::Loaded).map_err(failed("serving the others"))?;
+    let cpu = sys::thread_cpu() - cpu;
+    let elapsed_s = stages.seconds_since_start();
+    let mut seen = None;
+    if first.is_some() {
+        let share = processors.and_then(|then| ProcessorTime::now()?.idle_since(then));
+        seen = Some((idle, rack.take_interval()?, share));
+    }
+    members.iter().for_each(|_| stages.arrive(Stage::Through));
+    stages.wait(Stage::Through).map_err(failed("closing"))?;
+    Ok(GroupResult { loads, cpu, elapsed_s, seen })
+}
+
+/// Opens and connects the hosts of a group, each in its own network.
+fn assemble<'a>(
+    rack: &'a Rack,
+    members: &[usize],
+    plan: &RunPlan<'_>,
+    stages: &'a Stages,
+) -> Result<Group<'a>, TestbedError> {
+    let failed = |host: usize, what| {
+        move |source| TestbedError::Transport { host, what, source }
+    };
+    let mut listening = Vec::new();
+    for &host in members {
+        rack.enter(host)?;
+        let open = Listening::open(plan.transport, rack.host(host), plan.congestion_control);
+        listening.push(open.map_err(failed(host, "opening its sockets"))?);
+        stages.arrive(Stage::Listening);
+    }
+    stages.wait(Stage::Listening).map_err(failed(members[0], "waiting for the others"))?;
+    let mut clients = Vec::new();
+    for (&host, listening) in members.iter().zip(listening) {
+        rack.enter(host)?;
+        let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
+        clients.push(Client::new(rack.host(host), transport));
+    }
+    Ok(Group::new(clients, stages))
+}

@@ -1,0 +1,140 @@
+//! The hosts one thread drives: it waits for all of them at once, as servers of everyone and clients by
+//! plan.
+//!
+//! Why hosts share threads: with one thread each, five hosts and a switch on two cores spend more time
+//! waking each other up than moving data. A rack uses as many threads as there are cores beside the
+//! switch's, and at most one per host.
+
+use std::io;
+use std::time::Duration;
+
+use super::stages::{Stage, Stages};
+use crate::Host;
+use crate::sys;
+use crate::transport::{Done, Rpc, RpcTransport};
+
+/// How often a group looks whether the others are through, nanoseconds.
+pub(crate) const LOOK_NS: u64 = 2_000_000;
+/// RPCs per peer and their size in the warm-up: enough to open the windows of a pool of eight.
+const WARM_RPCS: usize = 8;
+const WARM_BYTES: u32 = 65_536;
+/// What a transport may take to answer in the warm-up and on the idle rack.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A host with its transport.
+pub(crate) struct Client<'a> {
+    pub(crate) host: Host<'a>,
+    pub(crate) transport: Box<dyn RpcTransport>,
+    /// Ends not looked at yet.
+    pub(crate) done: Vec<Done>,
+    next_id: u64,
+}
+
+/// See the module's description.
+pub(crate) struct Group<'a> {
+    pub(crate) clients: Vec<Client<'a>>,
+    pub(crate) stages: &'a Stages,
+    waiting: Vec<libc::pollfd>,
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(host: Host<'a>, transport: Box<dyn RpcTransport>) -> Self {
+        Self { host, transport, done: Vec::new(), next_id: 0 }
+    }
+
+    /// Sets aside `count` ids that no other RPC of this host has; returns the first.
+    pub(crate) fn reserve_ids(&mut self, count: usize) -> u64 {
+        self.next_id += count as u64;
+        self.next_id - count as u64
+    }
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn new(clients: Vec<Client<'a>>, stages: &'a Stages) -> Self {
+        Self { clients, stages, waiting: Vec::new() }
+    }
+
+    /// The client of a host, when this group drives it.
+    pub(crate) fn client_of(&self, host: usize) -> Option<usize> {
+        self.clients.iter().position(|client| client.host.index == host)
+    }
+
+    /// Serves every host of the group until something happened or `until_ns` has come.
+    pub(crate) fn poll(&mut self, until_ns: u64) -> io::Result<()> {
+        self.waiting.clear();
+        let mut until_ns = until_ns;
+        for client in &self.clients {
+            until_ns = until_ns.min(client.transport.wake_at_ns().unwrap_or(u64::MAX));
+            let fds = client.transport.handles().iter();
+            let each = fds.map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            self.waiting.extend(each);
+        }
+        let wait = until_ns.saturating_sub(sys::monotonic_ns());
+        sys::ppoll(&mut self.waiting, wait)?;
+        let now = sys::monotonic_ns();
+        let mut fds = self.waiting.iter();
+        for client in &mut self.clients {
+            let own = fds.by_ref().take(client.transport.handles().len());
+            let ready = own.filter(|fd| fd.revents != 0).count() > 0;
+            if ready || client.transport.wake_at_ns().is_some_and(|at| at <= now) {
+                client.transport.turn(&mut client.done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every host of the group passes a stage; serves until all hosts of the rack have.
+    pub(crate) fn finish(&mut self, stage: Stage) -> io::Result<()> {
+        self.clients.iter().for_each(|_| self.stages.arrive(stage));
+        while !self.stages.complete(stage)? {
+            self.poll(sys::monotonic_ns() + LOOK_NS)?;
+        }
+        self.clients.iter_mut().for_each(|client| client.done.clear());
+        Ok(())
+    }
+
+    /// Exchanges some data between every pair of hosts, so that windows are open and paths are known.
+    pub(crate) fn warm_up(&mut self) -> io::Result<()> {
+        for client in 0..self.clients.len() {
+            for peer in self.clients[client].host.peers() {
+                self.exchange(client, peer, WARM_BYTES, WARM_RPCS)?;
+                self.exchange(client, peer, 100, WARM_RPCS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `count` echo RPCs with one peer at the same time; returns when the last one ended.
+    pub(crate) fn exchange(
+        &mut self,
+        client: usize,
+        server: usize,
+        bytes: u32,
+        count: usize,
+    ) -> io::Result<u64> {
+        let first = self.clients[client].reserve_ids(count);
+        for id in first..first + count as u64 {
+            let rpc = Rpc { id, server, request_bytes: bytes, response_bytes: bytes };
+            self.clients[client].transport.submit(rpc)?;
+        }
+        let give_up = sys::monotonic_ns() + PATIENCE.as_nanos() as u64;
+        let (mut ended, mut last) = (0, 0);
+        while ended < count {
+            let now = sys::monotonic_ns();
+            if now >= give_up {
+                let text = "no answer on an idle rack for 20 s";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            self.stages.check()?;
+            self.poll(now + LOOK_NS)?;
+            for done in self.clients[client].done.drain(..).filter(|done| done.id >= first) {
+                if !done.completed {
+                    return Err(io::Error::other("the transport gave up on an idle rack"));
+                }
+                ended += 1;
+                last = last.max(done.at_ns);
+            }
+        }
+        Ok(last)
+    }
+}

@@ -1,0 +1,78 @@
+//! Round trips on the idle rack: the denominators of slowdown.
+
+use std::io;
+
+use homa_workload::quantile::{Percentile, Sorted};
+
+use super::group::Group;
+use crate::sys;
+
+/// Bytes to spend per size, so that long messages do not take for ever: 3 to 15 round trips.
+const BYTES_PER_SIZE: u32 = 3_000_000;
+
+/// Median round trip by size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IdleTimes {
+    /// Bytes and nanoseconds, by bytes.
+    points: Vec<(u32, u64)>,
+}
+
+impl IdleTimes {
+    /// Takes measured medians, in ascending order of bytes.
+    pub fn new(points: Vec<(u32, u64)>) -> Self {
+        Self { points }
+    }
+
+    /// What was measured: bytes and nanoseconds.
+    pub fn points(&self) -> &[(u32, u64)] {
+        &self.points
+    }
+
+    /// The round trip of a message of `bytes`, nanoseconds: measured or interpolated linearly in bytes
+    /// (beyond the ends, the nearest measurement). `None` when nothing was measured.
+    pub fn at(&self, bytes: u32) -> Option<f64> {
+        let after = self.points.partition_point(|&(size, _)| size < bytes);
+        let (last, first) = (self.points.last()?, self.points.first()?);
+        let Some(&(high, high_ns)) = self.points.get(after) else { return Some(last.1 as f64) };
+        let Some(&(low, low_ns)) = after.checked_sub(1).and_then(|i| self.points.get(i)) else {
+            return Some(first.1 as f64);
+        };
+        let share = f64::from(bytes - low) / f64::from(high - low);
+        Some(low_ns as f64 + share * (high_ns as f64 - low_ns as f64))
+    }
+}
+
+impl Group<'_> {
+    /// Measures the round trip of each size from one of the group's hosts, one RPC at a time, the peers
+    /// in turn.
+    pub(crate) fn idle_times(&mut self, client: usize, sizes: &[u32]) -> io::Result<IdleTimes> {
+        let mut points = Vec::with_capacity(sizes.len());
+        for &bytes in sizes {
+            let count = (BYTES_PER_SIZE / bytes.max(1)).clamp(3, 15) as usize;
+            let mut times = Vec::with_capacity(count);
+            for peer in self.clients[client].host.peers().cycle().take(count) {
+                let start = sys::monotonic_ns();
+                times.push(self.exchange(client, peer, bytes, 1)?.saturating_sub(start));
+            }
+            let median = Sorted::new(times).percentile(Percentile::P50).unwrap_or_default();
+            points.push((bytes, median));
+        }
+        Ok(IdleTimes::new(points))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_times_are_interpolated_linearly_in_bytes() {
+        let times = IdleTimes::new(vec![(100, 1_000), (200, 3_000), (1_000, 3_800)]);
+        assert_eq!(times.at(1), Some(1_000.0));
+        assert_eq!(times.at(100), Some(1_000.0));
+        assert_eq!(times.at(150), Some(2_000.0));
+        assert_eq!(times.at(600), Some(3_400.0));
+        assert_eq!(times.at(1_000_000), Some(3_800.0));
+        assert_eq!(IdleTimes::default().at(5), None);
+    }
+}

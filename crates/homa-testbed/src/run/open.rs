@@ -1,0 +1,122 @@
+//! Open-loop load: every RPC starts at its time, whatever has finished.
+
+use std::io;
+use std::time::Duration;
+
+use homa_workload::arrivals::Arrival;
+
+use super::Record;
+use super::group::{Client, Group, LOOK_NS};
+use crate::sys;
+use crate::transport::Rpc;
+
+/// What a load phase brought one host.
+#[derive(Default)]
+pub(crate) struct Load {
+    pub(crate) offered: usize,
+    pub(crate) failed: usize,
+    pub(crate) lost: usize,
+    pub(crate) records: Vec<Record>,
+}
+
+/// One host's way through its schedule.
+struct Progress<'a> {
+    arrivals: &'a [Arrival],
+    first_id: u64,
+    started: usize,
+    ended: usize,
+    failed: usize,
+    /// Latency by arrival, nanoseconds.
+    latency: Vec<Option<u64>>,
+}
+
+impl Group<'_> {
+    /// Starts every arrival (one list per host of the rack) at its time and serves meanwhile; ends when
+    /// all of this group's have ended, or `limit` after the start.
+    pub(crate) fn open_loop(
+        &mut self,
+        arrivals: &[Vec<Arrival>],
+        limit: Duration,
+    ) -> io::Result<Vec<Load>> {
+        let start = self.stages.start_ns();
+        let give_up = start + limit.as_nanos() as u64;
+        let begin = |client: &mut Client<'_>| {
+            Progress::new(&arrivals[client.host.index], client)
+        };
+        let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
+        loop {
+            let now = sys::monotonic_ns();
+            let mut next = give_up;
+            for (own, client) in progress.iter_mut().zip(&mut self.clients) {
+                next = next.min(own.start_due(client, start, now)?.unwrap_or(give_up));
+            }
+            if now >= give_up || progress.iter().all(|own| own.ended == own.arrivals.len()) {
+                return Ok(progress.into_iter().map(Progress::into_load).collect());
+            }
+            self.poll(next.min(now + LOOK_NS))?;
+            self.stages.check()?;
+            for (own, client) in progress.iter_mut().zip(&mut self.clients) {
+                own.take_ends(client, start);
+            }
+        }
+    }
+}
+
+impl<'a> Progress<'a> {
+    fn new(arrivals: &'a [Arrival], client: &mut Client<'_>) -> Self {
+        Self {
+            arrivals,
+            first_id: client.reserve_ids(arrivals.len()),
+            started: 0,
+            ended: 0,
+            failed: 0,
+            latency: vec![None; arrivals.len()],
+        }
+    }
+
+    /// Starts what is due and returns when the next one is.
+    fn start_due(
+        &mut self,
+        client: &mut Client<'_>,
+        start: u64,
+        now: u64,
+    ) -> io::Result<Option<u64>> {
+        while let Some(arrival) = self.arrivals.get(self.started) {
+            if start + arrival.at_ns > now {
+                return Ok(Some(start + arrival.at_ns));
+            }
+            client.transport.submit(Rpc {
+                id: self.first_id + self.started as u64,
+                server: usize::from(arrival.dst),
+                request_bytes: arrival.bytes,
+                response_bytes: arrival.bytes,
+            })?;
+            self.started += 1;
+        }
+        Ok(None)
+    }
+
+    fn take_ends(&mut self, client: &mut Client<'_>, start: u64) {
+        for done in client.done.drain(..) {
+            // Stragglers of an earlier stage have smaller ids.
+            let Some(index) = done.id.checked_sub(self.first_id) else { continue };
+            let index = index as usize;
+            self.ended += 1;
+            if done.completed {
+                let due = start + self.arrivals[index].at_ns;
+                self.latency[index] = Some(done.at_ns.saturating_sub(due));
+            } else {
+                self.failed += 1;
+            }
+        }
+    }
+
+    fn into_load(self) -> Load {
+        let records = self.arrivals.iter().zip(&self.latency);
+        let records = records
+            .filter_map(|(arrival, ns)| Some(Record { bytes: arrival.bytes, latency_ns: (*ns)? }))
+            .collect();
+        let offered = self.arrivals.len();
+        Load { offered, failed: self.failed, lost: offered - self.ended, records }
+    }
+}

@@ -1,0 +1,147 @@
+//! The transports compared on a rack, behind one interface: start an RPC, wait, see what finished.
+//!
+//! Every host has one of these, client and server at once. None of them waits: the thread that drives a
+//! host, or several, sleeps in the kernel until one of their descriptors is ready or a timer is due.
+
+mod framing;
+mod tcp;
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::str::FromStr;
+
+pub use tcp::SMALL_RPC_BYTES;
+
+use crate::Host;
+use tcp::TcpOptions;
+
+/// Connections per peer of a pool.
+const POOL: usize = 8;
+
+/// An RPC to start. The server answers by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rpc {
+    /// Chosen by the caller; comes back in [`Done`].
+    pub id: u64,
+    /// The host to ask.
+    pub server: usize,
+    /// Bytes of the request, at least 1.
+    pub request_bytes: u32,
+    /// Bytes of the response, at least 1.
+    pub response_bytes: u32,
+}
+
+/// An RPC that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// As given in [`Rpc`].
+    pub id: u64,
+    /// When the last byte of the response was there, nanoseconds of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// False when the transport gave up.
+    pub completed: bool,
+}
+
+/// One host's end of a transport.
+pub trait RpcTransport {
+    /// Starts an RPC.
+    fn submit(&mut self, rpc: Rpc) -> io::Result<()>;
+
+    /// Serves and receives what can be served and received now, and appends what finished. Never waits.
+    fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+
+    /// Descriptors that become readable when [`RpcTransport::turn`] has something to do.
+    fn handles(&self) -> &[RawFd];
+
+    /// When to call [`RpcTransport::turn`] even so, nanoseconds of CLOCK_MONOTONIC.
+    fn wake_at_ns(&self) -> Option<u64>;
+}
+
+/// One host's end before its peers are known to be there.
+pub(crate) struct Listening(tcp::Listening);
+
+impl Listening {
+    /// Opens the sockets of a host.
+    pub(crate) fn open(
+        transport: Transport,
+        host: Host<'_>,
+        congestion_control: &str,
+    ) -> io::Result<Self> {
+        let options = |connections, classed| TcpOptions {
+            connections,
+            classed,
+            congestion_control: congestion_control.into(),
+        };
+        let options = match transport {
+            Transport::TcpClassed => options(POOL, true),
+            Transport::TcpPool => options(POOL, false),
+            Transport::Tcp => options(1, false),
+        };
+        Ok(Self(tcp::Listening::open(host, options)?))
+    }
+
+    /// Connects to the others, once all of them are listening.
+    pub(crate) fn connect(self) -> io::Result<Box<dyn RpcTransport>> {
+        Ok(Box::new(self.0.connect()?))
+    }
+}
+
+/// The transports by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Kernel TCP, a pool, small RPCs on their own connection in the highest class of switch and host.
+    TcpClassed,
+    /// Kernel TCP, eight connections per peer, the least busy takes the next RPC.
+    TcpPool,
+    /// Kernel TCP, one connection per peer.
+    Tcp,
+}
+
+impl Transport {
+    /// All, in the order of a report.
+    pub const ALL: [Self; 3] = [Self::TcpClassed, Self::TcpPool, Self::Tcp];
+
+    /// The name on command lines and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TcpClassed => "tcp-classed",
+            Self::TcpPool => "tcp-pool",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no transport's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no transport: choose among {list}", list = Transport::ALL.map(|t| t.name()).join(", "))]
+pub struct UnknownTransport(pub String);
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|transport| transport.name() == text);
+        named.ok_or_else(|| UnknownTransport(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_back_to_its_transport() {
+        for transport in Transport::ALL {
+            assert_eq!(transport.to_string().parse(), Ok(transport));
+        }
+        let error = "quic".parse::<Transport>().unwrap_err();
+        assert!(error.to_string().contains("tcp-classed"));
+    }
+}
