@@ -164,6 +164,7 @@ impl Endpoint {
             return self.dropped(DropReason::UnknownPeer);
         };
         peer.resend_until = Time::ZERO;
+        peer.heard = now;
         let handled = match &packet.body {
             Body::Data(data) => {
                 self.cover(self.find(packet), Input::Data);

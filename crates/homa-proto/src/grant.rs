@@ -38,6 +38,11 @@ impl IncomingTotals {
     pub(crate) fn new(budget: u64) -> Self {
         Self { budget, ..Self::default() }
     }
+
+    /// Memory for `bytes` more?
+    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+        self.memory + u64::from(bytes) <= self.budget
+    }
 }
 
 impl Endpoint {
@@ -68,7 +73,7 @@ impl Endpoint {
 
     /// Room for `bytes` more of incoming messages?
     pub(crate) fn has_memory(&self, bytes: u32) -> bool {
-        self.incoming.memory + u64::from(bytes) <= self.incoming.budget
+        self.incoming.has_room(bytes)
     }
 
     /// The first packet of a message arrived: `incoming` bytes come without a grant.

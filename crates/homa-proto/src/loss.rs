@@ -132,7 +132,7 @@ impl Endpoint {
             self.counters.resends_sent += 1;
         }
         if !asked {
-            rpc.heard = now;
+            self.nothing_owed(now, who);
             return;
         }
         rpc.asked = now;
@@ -140,6 +140,22 @@ impl Endpoint {
         let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
+        }
+    }
+
+    /// Everything granted is here: silence about this message means nothing. A client that lives goes on
+    /// asking for its responses, so for the requests of a peer its last packet of any kind counts: those
+    /// of a dead client are forgotten together, not one after the other as each gets its grant.
+    fn nothing_owed(&mut self, now: Time, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let kernel = self.config.profile == Profile::Linux;
+        let alive = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.heard);
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        if rpc.state == State::ServerIncoming && !kernel {
+            rpc.heard = rpc.heard.max(alive);
+            rpc.asked = now;
+        } else {
+            rpc.heard = now;
         }
     }
 

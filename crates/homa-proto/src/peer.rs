@@ -21,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) cutoffs_sent: Option<Time>,
     pub(crate) acks: PendingAcks,
     pub(crate) rtt: RttBytes,
+    /// When any packet of the peer last arrived.
+    pub(crate) heard: Time,
     /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per peer).
     pub(crate) resend_until: Time,
     pub(crate) executed: Executed,
@@ -38,6 +40,7 @@ impl Peer {
             cutoffs_sent: None,
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
+            heard: Time::ZERO,
             resend_until: Time::ZERO,
             executed: Executed::new(since),
             rpcs: 0,

@@ -28,18 +28,24 @@ impl Endpoint {
             return Err(DropReason::BeyondEnd);
         }
         self.refresh_cutoffs(now, packet, data.cutoff_version);
-        let who = self.rpc_of_data(now, packet, data)?;
+        let who = self.rpc_of_data(now, packet, data, end)?;
         let place = self.accept(now, who, data, end)?;
         self.counters.data_received += 1;
         self.counters.data_bytes_received += u64::from(data.span.len);
         Ok(place)
     }
 
-    fn rpc_of_data(&mut self, now: Time, packet: &Packet, data: &Data) -> Result<Ref, DropReason> {
+    fn rpc_of_data(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+        end: u32,
+    ) -> Result<Ref, DropReason> {
         let found = self.find(packet);
         let whole_or_known =
             found.is_some_and(|r| self.rpcs.get(r).is_some_and(|r| r.inc.is_some()));
-        let first = data.incoming.min(data.message_length).max(data.span.len);
+        let first = data.incoming.min(data.message_length).max(end);
         if !whole_or_known && !self.has_memory(first) {
             return Err(DropReason::NoMemory);
         }
@@ -62,6 +68,11 @@ impl Endpoint {
         }
         rpc.heard = now;
         rpc.rounds = 0;
+        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was granted.
+        let reserved = rpc.inc.as_ref().map_or(end, |inc| inc.reserved);
+        if end > reserved && !self.incoming.has_room(end - reserved) {
+            return Err(DropReason::NoMemory);
+        }
         if rpc.inc.is_none() {
             self.first_packet(who, data)?;
         }

@@ -144,12 +144,14 @@ impl Endpoint {
     ) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let waiting = rpc.state == State::ClientOutgoing;
+        let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
+        if never_executed && !waiting {
+            // Said before the request arrived, and overtaken by the response: a late copy.
+            return;
+        }
         let retry = match self.config.profile {
             Profile::Sigcomm18 | Profile::Linux => waiting,
-            Profile::Default => {
-                let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
-                rpc.idempotent || (waiting && never_executed)
-            }
+            Profile::Default => rpc.idempotent || never_executed,
         };
         if !retry {
             if self.config.profile == Profile::Default {
