@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, doctor, swarm, workloads};
+use crate::commands::{bench, call, doctor, ping, serve, swarm, workloads};
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
 ///
@@ -21,6 +21,12 @@ pub struct Cli {
 pub enum Command {
     /// Compare Homa with kernel TCP: a rack on this machine, the same RPCs over each, p50 and p99.
     Bench(Box<bench::Args>),
+    /// Answer RPCs until Ctrl-C.
+    Serve(serve::Args),
+    /// Call a server and print the answer, or measure many calls.
+    Call(call::Args),
+    /// Time small RPCs to a server, one after the other.
+    Ping(ping::Args),
     /// List the message-size workloads W1-W5 with their key figures.
     Workloads(workloads::Args),
     /// Report what this machine and its loopback path can do, what follows, and the remedy.

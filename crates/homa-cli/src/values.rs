@@ -2,6 +2,7 @@
 //!
 //! A number without a unit is refused where several units are in use: a link of `100` could be anything.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Splits `12.5ms` into 12.5 and `ms`.
@@ -72,6 +73,16 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
+/// An address and port; names are looked up.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map(|mut addresses| addresses.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(format!("the name in `{text}` has no address")),
+        Err(error) => Err(format!("{error}; write it as 10.0.0.7:4000, [::1]:4000 or name:4000")),
+    }
+}
+
 /// Load as a share of a link's capacity.
 pub fn load(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -130,6 +141,7 @@ mod tests {
 
     #[test]
     fn out_of_range_values_are_refused() {
+        assert!(address("10.0.0.7").is_err());
         assert!(load("80").is_err());
         assert!(load("1").is_err());
         assert!(load("nan").is_err());

@@ -1,31 +1,8 @@
 //! What scripts rely on: exit codes, streams, JSON shapes, and a hint at the end of every error.
 
-use std::process::{Command, Output};
+mod common;
 
-use serde_json::Value;
-
-fn homa(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_homa"));
-    command.args(arguments).env("NO_COLOR", "1");
-    command.output().expect("the program starts")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().expect("ended by itself")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("stdout is one JSON document")
-}
-
-/// The keys of an object, as the contract lists them.
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
-}
+use common::{code, document, homa, stderr};
 
 fn assert_usage_error(arguments: &[&str]) {
     let output = homa(arguments);
@@ -45,6 +22,14 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["bench", "--format", "xml"]);
     assert_usage_error(&["workloads", "/nonexistent/sizes.csv"]);
     assert_usage_error(&["workloads", "w9"]);
+    assert_usage_error(&["call", "10.0.0.7"]);
+    assert_usage_error(&["call", "127.0.0.1:9", "--size", "0"]);
+    assert_usage_error(&["ping", "127.0.0.1:9", "--count", "0"]);
+    assert_usage_error(&["serve"]);
+    assert_usage_error(&["bench", "--micro", "--peer", "127.0.0.1:9"]);
+    assert_usage_error(&["bench", "--transport", "carrier-pigeon"]);
+    assert_usage_error(&["bench", "--cc", "wishful"]);
+    assert_usage_error(&["bench", "--hosts", "1"]);
 }
 
 #[test]
@@ -94,36 +79,4 @@ fn doctor_says_for_each_probe_what_follows() {
         let fine = check["status"] == "ok";
         assert!(fine || check["remedy"].is_string(), "no remedy in {check}");
     }
-}
-
-/// The whole micro benchmark with rounds so short that only its shape means something.
-#[test]
-fn micro_prints_the_documented_shape() {
-    let output = homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]);
-    if code(&output) == 2 {
-        // No namespaces here: then the error must say what decides.
-        assert!(stderr(&output).contains("hint: "), "{}", stderr(&output));
-        return;
-    }
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
-    assert_eq!(keys(&report), ["echo", "rate", "throughput"]);
-    let echo = report["echo"].as_array().expect("an array");
-    for path in ["raw-udp-spin", "raw-udp-blocking", "tcp-spin", "tcp-blocking"] {
-        for bytes in [100, 10_000] {
-            let row = echo.iter().find(|row| row["path"] == path && row["bytes"] == bytes);
-            let row = row.unwrap_or_else(|| panic!("no row {path} {bytes}"));
-            assert!(row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].is_f64(), "{row}");
-        }
-    }
-    let rate = report["rate"].as_array().expect("an array");
-    for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
-        let row = rate.iter().find(|row| {
-            row["transport"] == "tcp-batched"
-                && row["peers"] == peers
-                && row["outstanding"] == outstanding
-        });
-        assert!(row.is_some_and(|row| row["rpcs_per_s"].as_f64() > Some(0.0)), "{rate:?}");
-    }
-    assert!(report["throughput"][0]["mb_per_s"].as_f64() > Some(0.0));
 }

@@ -1,7 +1,10 @@
 //! The subcommands. Each file holds its arguments, their help, and what it does.
 
 pub mod bench;
+pub mod call;
 pub mod doctor;
+pub mod ping;
+pub mod serve;
 pub mod swarm;
 pub mod workloads;
 
@@ -14,6 +17,9 @@ use crate::failure::Outcome;
 pub fn run(command: Command) -> Outcome {
     match command {
         Command::Bench(args) => bench::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Call(args) => call::run(&args),
+        Command::Ping(args) => ping::run(&args),
         Command::Workloads(args) => workloads::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Swarm(args) => swarm::run(&args),

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use homa::inline::{Completion, Engine, Wait};
-use homa::{CallOptions, Config};
+use homa::{CallOptions, Config, Server};
 
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
 use super::stats::{Tail, per_second};
 use super::tcp_batched::{RateLoad, Window};
+
+/// Ends a blocking echo server: shorter than any echo.
+const GOODBYE: &[u8] = b".";
 
 fn engine(address: std::net::IpAddr) -> io::Result<Engine> {
     Engine::bind((address, 0).into(), Config::default()).map_err(io::Error::other)
@@ -65,6 +68,35 @@ pub fn echo_inline(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail
             })
         },
     )
+}
+
+/// Echo with callers that block on an engine they could share with other threads.
+pub fn echo_blocking(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
+    let server = |side: &ServerSide| {
+        let server = Server::bind((SERVER, 0).into()).map_err(io::Error::other)?;
+        side.listening(server.local_addr());
+        while let Some(mut request) = server.accept() {
+            let bytes = request.take_bytes();
+            let last = *bytes == *GOODBYE;
+            request.reply(bytes).map_err(io::Error::other)?;
+            if last {
+                break;
+            }
+        }
+        // The last reply leaves and is acknowledged, or the client has gone: both are fine.
+        let _ = server.engine().drain(Duration::from_millis(100));
+        Ok(())
+    };
+    pair.run(server, move |address| {
+        let engine = homa::Engine::bind((CLIENT, 0).into(), Config::default());
+        let client = engine.map_err(io::Error::other)?.client();
+        let request = vec![7; bytes];
+        let measured = time_exchanges(time, || {
+            client.call(address, request.clone()).map(drop).map_err(io::Error::other)
+        });
+        client.call(address, GOODBYE).map_err(io::Error::other)?;
+        measured
+    })
 }
 
 /// RPCs per second of `load`.

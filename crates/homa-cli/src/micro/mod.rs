@@ -130,6 +130,9 @@ impl Plan {
             echo.push(Row::new(("homa-inline", bytes), move |pair, time| {
                 homa_rows::echo_inline(pair, bytes, time)
             }));
+            echo.push(Row::new(("homa-blocking", bytes), move |pair, time| {
+                homa_rows::echo_blocking(pair, bytes, time)
+            }));
         }
         let small: Arc<[u32]> = Arc::new([100]);
         let loads = [(1, 64, &small), (1, 256, &small), (64, 2, &w1)];

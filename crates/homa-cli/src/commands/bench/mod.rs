@@ -35,7 +35,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["peer", "incast", "transport", "workload", "load", "hosts"])]
     micro: bool,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["incast", "transport", "hosts"])]
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    #[arg(conflicts_with_all = ["incast", "transport", "hosts"])]
     peer: Option<SocketAddr>,
     /// What is compared, in this order, separated by commas.
     ///

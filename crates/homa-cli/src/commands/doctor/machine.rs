@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use homa_testbed::VethPair;
+use homa_testbed::{Isolation, Rack, RackConfig, VethPair};
 use nix::sys::prctl::{get_timerslack, set_timerslack};
 
 use crate::cores;
@@ -164,23 +164,18 @@ pub fn namespaces() -> Vec<Check> {
         Err(error) => Check::new("veth", Status::Missing, "no pair", "`bench --micro` cannot run")
             .remedy(error.to_string()),
     });
-    checks.push(tun());
+    checks.push(rack(&inside));
     checks
 }
 
-/// The device through which our software switch sees the hosts' frames.
-fn tun() -> Check {
-    let path = "/dev/net/tun";
-    match std::fs::OpenOptions::new().read(true).write(true).open(path) {
-        Ok(_) => {
-            Check::new("tun", Status::Ok, path, "the rack's switch can exchange frames with hosts")
+/// Hosts, shaped links, packet sockets and the switch's thread, all at once.
+fn rack(inside: &Isolation) -> Check {
+    let config = RackConfig { hosts: 2, ..RackConfig::default() };
+    match Rack::build(config, inside) {
+        Ok(_) => Check::new("rack", Status::Ok, "built one of 2 hosts", "`bench` can run"),
+        Err(error) => {
+            Check::new("rack", Status::Missing, "cannot be built", "`bench` has no rack to run on")
+                .remedy(error.to_string())
         }
-        Err(error) => Check::new(
-            "tun",
-            Status::Missing,
-            format!("{path}: {error}"),
-            "the rack of `bench` cannot be built; Homa runs alone over its in-memory network",
-        )
-        .remedy("modprobe tun; in a container add --device /dev/net/tun"),
     }
 }

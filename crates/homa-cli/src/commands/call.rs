@@ -1,0 +1,150 @@
+//! `homa call`: one call and its answer, or the latencies of many.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use homa::{CallOptions, Client, Config, Engine};
+use homa_workload::quantile::{Percentile, Sorted};
+use serde::Serialize;
+
+use crate::commands::any_address_for;
+use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::output::{Format, json, line};
+use crate::values;
+
+/// Arguments of `homa call`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The server, such as 10.0.0.7:4000.
+    #[arg(value_name = "ADDR", value_parser = values::address)]
+    server: SocketAddr,
+    /// The request's bytes.
+    #[arg(long, value_name = "TEXT", conflicts_with = "size")]
+    data: Option<String>,
+    /// Send this many bytes instead of a text, and do not print the answer.
+    #[arg(long, value_name = "BYTES", value_parser = values::message_bytes)]
+    size: Option<u32>,
+    /// Calls to make, one after the other.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// How long to wait for each answer.
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]
+    deadline: Duration,
+    /// Form of the summary of several calls.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Latencies of several calls in microseconds; absent when none was answered.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Calls made.
+    pub calls: usize,
+    /// Calls without an answer.
+    pub failed: usize,
+    /// Bytes of each request.
+    pub bytes: usize,
+    /// Fastest.
+    pub min_us: Option<f64>,
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// Slowest.
+    pub max_us: Option<f64>,
+}
+
+impl Summary {
+    /// Of `calls` calls, those answered after these nanoseconds.
+    pub fn new(calls: usize, bytes: usize, answered_ns: Vec<u64>) -> Self {
+        let failed = calls - answered_ns.len();
+        let sorted = Sorted::new(answered_ns);
+        let us = |ns: Option<u64>| ns.map(|ns| (ns as f64 / 100.0).round() / 10.0);
+        Self {
+            calls,
+            failed,
+            bytes,
+            min_us: us(sorted.at_rank(1)),
+            p50_us: us(sorted.percentile(Percentile::P50)),
+            p99_us: us(sorted.percentile(Percentile::P99)),
+            max_us: us(sorted.at_rank(sorted.len())),
+        }
+    }
+
+    /// Prints it.
+    pub fn print(&self, format: Format) -> Result<(), Failure> {
+        if format == Format::Json {
+            return json(self);
+        }
+        let us = |time: Option<f64>| time.map_or("-".into(), |us| format!("{us:.1}"));
+        line(format!(
+            "{} calls of {} B, {} without an answer; us: min {}, p50 {}, p99 {}, max {}",
+            self.calls,
+            self.bytes,
+            self.failed,
+            us(self.min_us),
+            us(self.p50_us),
+            us(self.p99_us),
+            us(self.max_us)
+        ));
+        Ok(())
+    }
+}
+
+/// A client that reaches `server`.
+pub fn client_for(server: SocketAddr) -> Result<Client, Failure> {
+    let engine = Engine::bind(any_address_for(server), Config::default())
+        .hint("check that this machine has an address of the server's family")?;
+    Ok(engine.client())
+}
+
+/// Runs the command. A single call that fails is an error; of several, it is a failed check.
+pub fn run(args: &Args) -> Outcome {
+    let request = match (&args.data, args.size) {
+        (Some(text), _) => text.clone().into_bytes(),
+        (None, Some(bytes)) => vec![7; bytes as usize],
+        (None, None) => b"hello".to_vec(),
+    };
+    let client = client_for(args.server)?;
+    let options = CallOptions::deadline(args.deadline);
+    if args.count == 1 {
+        let start = Instant::now();
+        let response = client.call_with(args.server, request, &options);
+        let response = response.hint(start_hint(args.server))?;
+        eprintln!("{} B in {:.1} us", response.len(), start.elapsed().as_nanos() as f64 / 1e3);
+        if args.size.is_none() {
+            // A closed stdout is no reason to fail: the call was made.
+            let _ = std::io::stdout().write_all(&response);
+        }
+        return Ok(Verdict::Passed);
+    }
+    let (bytes, mut answered) = (request.len(), Vec::new());
+    for _ in 0..args.count {
+        let start = Instant::now();
+        match client.call_with(args.server, request.clone(), &options) {
+            Ok(_) => answered.push(start.elapsed().as_nanos() as u64),
+            Err(error) => eprintln!("no answer: {error}"),
+        }
+    }
+    let summary = Summary::new(args.count as usize, bytes, answered);
+    summary.print(args.format)?;
+    Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+}
+
+/// What to do when nobody answers.
+pub fn start_hint(server: SocketAddr) -> String {
+    format!("is a Homa server there? `homa serve --bind {server} --echo` starts one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unanswered_calls_are_counted_and_leave_no_figure() {
+        let summary = Summary::new(3, 100, vec![2_000, 1_000]);
+        assert_eq!((summary.failed, summary.min_us, summary.max_us), (1, Some(1.0), Some(2.0)));
+        assert_eq!(Summary::new(1, 100, vec![]).p50_us, None);
+    }
+}

@@ -1,0 +1,65 @@
+//! `homa ping`: how long a small RPC takes to a server and back.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use homa::CallOptions;
+
+use super::call::{Summary, client_for, start_hint};
+use crate::failure::{Outcome, Verdict};
+use crate::output::{Format, line};
+use crate::values;
+
+/// Arguments of `homa ping`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The server, such as 10.0.0.7:4000.
+    #[arg(value_name = "ADDR", value_parser = values::address)]
+    server: SocketAddr,
+    /// RPCs to send.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Bytes of each request.
+    #[arg(long, default_value = "100", value_name = "BYTES", value_parser = values::message_bytes)]
+    size: u32,
+    /// Pause between them.
+    #[arg(long, default_value = "200ms", value_name = "TIME", value_parser = values::duration)]
+    interval: Duration,
+    /// How long to wait for each answer.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = values::duration)]
+    deadline: Duration,
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Runs the command; an RPC without an answer is a failed check.
+pub fn run(args: &Args) -> Outcome {
+    let client = client_for(args.server)?;
+    let options = CallOptions::deadline(args.deadline);
+    let mut answered = Vec::new();
+    for sequence in 1..=args.count {
+        if sequence > 1 {
+            std::thread::sleep(args.interval);
+        }
+        let start = Instant::now();
+        let result = client.call_with(args.server, vec![7; args.size as usize], &options);
+        let time = start.elapsed().as_nanos() as u64;
+        let said = match result {
+            Ok(response) => {
+                answered.push(time);
+                format!("{} B back in {:.1} us", response.len(), time as f64 / 1e3)
+            }
+            Err(error) => error.to_string(),
+        };
+        if args.format == Format::Table {
+            line(format!("{} #{sequence}: {said}", args.server));
+        }
+    }
+    let summary = Summary::new(args.count as usize, args.size as usize, answered);
+    summary.print(args.format)?;
+    if summary.failed == summary.calls {
+        eprintln!("hint: {}", start_hint(args.server));
+    }
+    Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+}

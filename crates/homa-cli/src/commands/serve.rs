@@ -1,0 +1,97 @@
+//! `homa serve`: a server for trying things out, between machines too.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use homa::{Config, Engine, Server};
+
+use crate::failure::{Hint, Outcome, Verdict};
+use crate::output::line;
+use crate::values;
+
+/// How long requests in progress may take to finish after Ctrl-C.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Arguments of `homa serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to listen; port 0 picks a free one, which is then printed.
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    bind: SocketAddr,
+    /// What carries the packets.
+    #[arg(long, value_enum, default_value_t = Driver::Udp)]
+    driver: Driver,
+    /// Answer every request with its own bytes; otherwise with a line that says how many there were.
+    #[arg(long)]
+    echo: bool,
+    /// At the end, print what was counted as OpenMetrics text.
+    #[arg(long)]
+    metrics: bool,
+}
+
+/// What carries Homa's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Driver {
+    /// Inside UDP datagrams: needs no privilege.
+    Udp,
+}
+
+/// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
+pub fn run(args: &Args) -> Outcome {
+    let Driver::Udp = args.driver;
+    let engine = Engine::bind(args.bind, Config::default())
+        .hint("choose a free address of this machine, such as 0.0.0.0:4000")?;
+    let server = engine.serve().hint("choose another port")?;
+    line(format!("listening on {}", server.local_addr()));
+    let echo = args.echo;
+    let serving = std::thread::spawn(move || answer(&server, echo));
+    wait_for_the_end()
+        .hint("the sandbox refuses signal handlers: allow them (sigaction, eventfd)")?;
+    eprintln!("finishing requests in progress");
+    if let Err(unfinished) = engine.drain(DRAIN) {
+        eprintln!("warning: {unfinished}");
+    }
+    let answered = serving.join().unwrap_or(0);
+    eprintln!("answered {answered} requests");
+    if args.metrics {
+        line(engine.metrics().to_openmetrics().trim_end());
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Answers requests until the engine drains; returns how many.
+fn answer(server: &Server, echo: bool) -> u64 {
+    let mut answered = 0;
+    while let Some(mut request) = server.accept() {
+        let bytes = request.take_bytes();
+        let response = match echo {
+            true => bytes.into_vec(),
+            false => format!("{} bytes\n", bytes.len()).into_bytes(),
+        };
+        // A client that gave up meanwhile is its own affair.
+        if request.reply(response).is_ok() {
+            answered += 1;
+        }
+    }
+    answered
+}
+
+/// Blocks until the user or the system asks to end.
+fn wait_for_the_end() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let ended = std::future::poll_fn(|context| {
+            match terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready()
+            {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        });
+        ended.await;
+        Ok(())
+    })
+}

@@ -1,0 +1,116 @@
+//! `homa bench` run for real, so briefly that only shapes and promises mean something, not numbers.
+
+mod common;
+
+use std::process::Command;
+
+use common::{code, document, homa, keys, program, stderr};
+use serde_json::Value;
+
+const TRANSPORT_KEYS: [&str; 8] =
+    ["buckets", "completed", "cpu_us_per_rpc", "errors", "long", "name", "offered", "short"];
+
+/// True when the run could not happen for lack of namespaces; then the error must say what decides.
+fn refused(output: &std::process::Output) -> bool {
+    if code(output) == 2 {
+        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
+        return true;
+    }
+    false
+}
+
+/// The whole micro benchmark with rounds so short that only its shape means something.
+#[test]
+fn micro_prints_the_documented_shape() {
+    let output = homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]);
+    if refused(&output) {
+        return;
+    }
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(keys(&report), ["echo", "rate", "throughput"]);
+    let echo = report["echo"].as_array().expect("an array");
+    for path in [
+        "raw-udp-spin",
+        "raw-udp-blocking",
+        "tcp-spin",
+        "tcp-blocking",
+        "homa-inline",
+        "homa-blocking",
+    ] {
+        for bytes in [100, 10_000] {
+            let row = echo.iter().find(|row| row["path"] == path && row["bytes"] == bytes);
+            let row = row.unwrap_or_else(|| panic!("no row {path} {bytes}"));
+            assert!(row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].is_f64(), "{row}");
+        }
+    }
+    let rate = report["rate"].as_array().expect("an array");
+    for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
+        for transport in ["homa", "tcp-batched"] {
+            let row = rate.iter().find(|row| {
+                row["transport"] == transport
+                    && row["peers"] == peers
+                    && row["outstanding"] == outstanding
+            });
+            assert!(row.is_some_and(|row| row["rpcs_per_s"].as_f64() > Some(0.0)), "{rate:?}");
+        }
+    }
+    for row in report["throughput"].as_array().expect("an array") {
+        assert_eq!(keys(row), ["bytes", "mb_per_s", "transport"]);
+        assert!(row["mb_per_s"].is_f64(), "{row}");
+    }
+}
+
+fn assert_transport_shape(row: &Value) {
+    assert_eq!(keys(row), TRANSPORT_KEYS);
+    let short =
+        ["count", "max_bytes", "p50_slowdown", "p50_us", "p99_ci_us", "p99_slowdown", "p99_us"];
+    assert_eq!(keys(&row["short"]), short);
+    assert_eq!(keys(&row["long"]), ["min_bytes", "p50_us"]);
+    let bucket =
+        ["count", "cum_share", "max_bytes", "p50_slowdown", "p50_us", "p99_slowdown", "p99_us"];
+    assert_eq!(keys(&row["buckets"][0]), bucket);
+}
+
+#[test]
+fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
+    let arguments = ["bench", "--transport", "tcp,tcp-pool", "--hosts", "3", "--load", "0.2"];
+    let more = ["--duration", "300ms", "--format", "json"];
+    let output = homa(&[&arguments[..], &more[..]].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    // A busy machine may make the run invalid; then the exit code says so.
+    assert_eq!(code(&output), if report["valid"] == true { 0 } else { 1 });
+    let rows = report["transports"].as_array().expect("an array");
+    assert_eq!(rows.iter().map(|row| row["name"].clone()).collect::<Vec<_>>(), ["tcp", "tcp-pool"]);
+    for row in rows {
+        assert_transport_shape(row);
+        let count = |key: &str| row[key].as_u64().expect("a count");
+        assert_eq!(count("offered"), count("completed") + count("errors"));
+    }
+    assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
+}
+
+/// A user namespace may forbid its own children, which is how a kernel that refuses looks from inside.
+#[test]
+fn without_namespaces_homa_runs_alone_and_says_so() {
+    let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
+                  /proc/sys/user/max_user_namespaces && exec \"$0\" bench --hosts 2 \
+                  --duration 300ms --load 0.3";
+    let homa = program();
+    let mut inside = Command::new("unshare");
+    inside.args(["-Ur", "sh", "-c", forbid]).arg(homa.get_program());
+    // Where even this is refused, the ordinary tests above already take the other way.
+    let Ok(output) = inside.output() else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.is_empty() && !stderr(&output).contains("error: ") {
+        return;
+    }
+    assert!(text.starts_with("NO RACK: "), "{text}{}", stderr(&output));
+    assert!(text.contains("namespaces"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("homa ")), "{text}");
+    assert!(!text.contains("tcp-pool  "), "{text}");
+}

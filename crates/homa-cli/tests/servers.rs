@@ -1,0 +1,87 @@
+//! `homa serve` with the commands that talk to it, on loopback.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use common::{code, document, homa, keys, program, stderr};
+
+/// A running server and its address; ended with SIGTERM, as a service manager would.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = program();
+        command.args(["serve", "--bind", "127.0.0.1:0"]).args(arguments);
+        let mut process =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let stdout = process.stdout.as_mut().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("its first line");
+        let address = line.trim().strip_prefix("listening on ").expect("its address").to_string();
+        Self { process, address }
+    }
+
+    fn terminate(mut self) -> std::process::Output {
+        let pid = self.process.id().to_string();
+        Command::new("kill").arg(&pid).status().expect("kill is there");
+        self.process.stdin.take();
+        self.process.wait_with_output().expect("it ends")
+    }
+}
+
+#[test]
+fn a_call_brings_back_what_the_server_echoes() {
+    let server = Server::start(&["--echo"]);
+    let output = homa(&["call", &server.address, "--data", "over and over"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(output.stdout, b"over and over");
+    let many =
+        homa(&["call", &server.address, "--size", "20kB", "--count", "20", "--format", "json"]);
+    let summary = document(&many);
+    assert_eq!(summary["calls"], 20);
+    assert_eq!((&summary["failed"], &summary["bytes"]), (&0.into(), &20_000.into()));
+    let end = server.terminate();
+    assert_eq!(code(&end), 0, "{}", stderr(&end));
+    assert!(stderr(&end).contains("answered 21 requests"), "{}", stderr(&end));
+}
+
+#[test]
+fn a_server_without_echo_says_how_much_it_got() {
+    let server = Server::start(&[]);
+    let output = homa(&["call", &server.address, "--data", "12345"]);
+    assert_eq!(output.stdout, b"5 bytes\n", "{}", stderr(&output));
+    server.terminate();
+}
+
+#[test]
+fn ping_without_a_server_fails_the_check_and_hints() {
+    let server = Server::start(&["--echo"]);
+    let arguments = ["--count", "3", "--interval", "1ms", "--deadline", "300ms"];
+    let there = homa(&[&["ping", &server.address], &arguments[..]].concat());
+    assert_eq!(code(&there), 0, "{}", stderr(&there));
+    let address = server.address.clone();
+    server.terminate();
+    let gone = homa(&[&["ping", &address], &arguments[..]].concat());
+    assert_eq!(code(&gone), 1);
+    assert!(stderr(&gone).trim_end().lines().last().is_some_and(|l| l.starts_with("hint: ")));
+}
+
+#[test]
+fn bench_peer_loads_a_server_and_loses_nothing() {
+    let server = Server::start(&["--echo"]);
+    let arguments = ["--load", "0.5", "--duration", "500ms", "--format", "json"];
+    let output = homa(&[&["bench", "--peer", &server.address], &arguments[..]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    assert_eq!(report["config"]["network"], "peer");
+    let row = &report["transports"][0];
+    assert_eq!(row["errors"], 0);
+    assert_eq!(row["offered"], row["completed"]);
+    server.terminate();
+}
