@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 
 use homa_proto::Rate;
+use homa_workload::framing::Framing;
 
 use crate::link::{HostPlace, address, connect_host};
 use crate::placement::Placement;
@@ -52,6 +53,14 @@ impl RackConfig {
             return refuse("a probability is at least 0 and below 1");
         }
         Ok(())
+    }
+
+    /// The least an echo RPC takes here, nanoseconds: request and response each serialised on an uplink,
+    /// and their first frame once more on the downlink, which carries the others meanwhile. No software,
+    /// no acknowledgements, no grants.
+    pub fn wire_round_trip_ns(&self, framing: Framing, bytes: u32) -> u64 {
+        let first = framing.data_wire_bytes(bytes.min(framing.max_payload()));
+        2 * self.link.time_for(framing.data_wire_bytes(bytes) + first).0
     }
 
     /// Wire time of a full frame, nanoseconds.
@@ -196,6 +205,9 @@ mod tests {
     fn the_default_rack_is_buildable_and_absurd_ones_are_refused() {
         assert!(RackConfig::default().validate().is_ok());
         assert_eq!(RackConfig::default().full_frame_ns(), 123_040);
+        // One frame: its time on four links. Two full frames: three frame times each way.
+        let wire = |bytes| RackConfig::default().wire_round_trip_ns(Framing::Tcp, bytes);
+        assert_eq!((wire(1_448), wire(2 * 1_448)), (4 * 123_040, 6 * 123_040));
         let absurd = [
             RackConfig { hosts: 1, ..RackConfig::default() },
             RackConfig { hosts: 251, ..RackConfig::default() },
