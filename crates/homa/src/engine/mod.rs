@@ -37,8 +37,10 @@ use peers::Peers;
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
 
-/// Things for the application after which it is asked to deal with them before more is taken in.
-const READY_ENOUGH: usize = 32;
+/// Bounds of how much is made ready for the application before it is asked to deal with it. In between it
+/// is half of what is in progress: one half travels while the other is worked on.
+const READY_MIN: usize = 16;
+const READY_MAX: usize = 512;
 /// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
 const TURNS_PER_TICK: u32 = 8;
 
@@ -262,9 +264,11 @@ impl Core {
     pub fn turn(&mut self) {
         self.tick();
         self.spin();
+        self.transmit();
     }
 
-    /// A turn for threads that spin: looks at the clock, and so at timers, less often.
+    /// A turn for threads that spin and come back at once: looks at the clock, and so at timers, less often,
+    /// and leaves what arrivals caused to travel with what the application makes of them.
     pub fn spin(&mut self) {
         self.transmit();
         if self.arrivals.next == self.arrivals.trains {
@@ -273,7 +277,9 @@ impl Core {
         if self.arrivals.trains > 0 {
             self.tick();
             self.receive();
-            self.transmit();
+            if self.state.ready.is_empty() {
+                self.transmit();
+            }
             self.idle_turns = 0;
         } else {
             self.idle_turns = self.idle_turns.wrapping_add(1);
@@ -319,15 +325,17 @@ impl Core {
     /// Takes in what arrived, until the application has enough to do: its answers to the first part can
     /// travel while it works on the next.
     fn receive(&mut self) {
+        let (calls, requests) = self.state.endpoint.rpcs();
+        let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);
         let at = &mut self.arrivals;
-        while at.next < at.trains && self.state.ready.len() < READY_ENOUGH {
+        while at.next < at.trains && self.state.ready.len() < enough {
             let train = self.driver.received(at.next);
             let port = self.driver.local()[train.socket].port();
             let datagrams = train.bytes[at.offset..].chunks(train.datagram);
             for bytes in datagrams {
                 at.offset += bytes.len();
                 self.state.receive(self.now, &train, bytes, port);
-                if self.state.ready.len() >= READY_ENOUGH {
+                if self.state.ready.len() >= enough {
                     break;
                 }
             }

@@ -16,7 +16,7 @@ use crate::driver::{Outbox, Piece, TRAIN_MAX, Train};
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
 /// Bytes of a train of long packets: longer ones would make SRPT coarse (Homa §3.2 orders packets).
-const LONG_TRAIN: usize = 15_000;
+const LONG_TRAIN: usize = 60_000;
 /// Datagrams of a train (the oldest kernels with offload take 64).
 const DATAGRAMS_MAX: usize = 64;
 /// Trains in a batch.
