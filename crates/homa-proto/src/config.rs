@@ -30,7 +30,8 @@ pub struct Config {
     pub max_message: u32,
     /// Most RPCs in progress, as client and as server each. Bounds memory and hostile floods.
     pub max_rpcs: u32,
-    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time, at the start;
+    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time; one message may
+    /// exceed them, so that there is always one that becomes whole. At the start;
     /// changed with [`crate::Endpoint::limit_memory`].
     pub memory_budget: u64,
     /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts.

@@ -2,8 +2,8 @@
 //!
 //! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs` chooses
 //! which are active). Invariants: grants only grow; the bytes granted and not received stay below
-//! `max_incoming` where the profile has one; memory for granted bytes is within the budget, and a
-//! grant withheld for want of either is given as soon as there is room.
+//! `max_incoming` where the profile has one; memory for granted bytes is within the budget, but for one
+//! message at a time; a grant withheld for want of either is given as soon as there is room.
 
 use crate::config::{GrantWindow, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
@@ -30,6 +30,9 @@ pub(crate) struct IncomingTotals {
     pub(crate) budget: u64,
     /// A grant was withheld for want of window or memory.
     starved: bool,
+    /// The one message that may exceed the budget until it ends. Without it, messages that are each
+    /// partly here could fill the memory so that none of them ever becomes whole.
+    pub(crate) beyond_budget: Option<Ref>,
     /// Bytes granted since the last FIFO grant, in thousandths of its increment.
     fifo_credit: u64,
 }
@@ -117,6 +120,40 @@ impl Endpoint {
         }
     }
 
+    /// The sender of a message does not answer: others get its place among the active messages, its share
+    /// of the window, and the memory kept for bytes that did not come. Without this, a dead host holds what it was granted until its RPC ends.
+    pub(crate) fn park(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window_counted) else { return };
+        inc.parked = true;
+        inc.window_counted = false;
+        self.incoming.granted -= u64::from(inc.outstanding());
+        self.incoming.memory -= u64::from(inc.reserved.saturating_sub(inc.bytes.end()));
+        inc.reserved = inc.reserved.min(inc.bytes.end());
+        if core::mem::take(&mut inc.scheduled) {
+            let key = Self::key(self.config.profile, who, inc);
+            self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
+        }
+        if self.incoming.beyond_budget == Some(who) {
+            self.incoming.beyond_budget = None;
+        }
+        self.grant(None);
+    }
+
+    /// A parked message's sender is back.
+    pub(crate) fn unpark(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
+        inc.parked = false;
+        inc.window_counted = true;
+        self.incoming.granted += u64::from(inc.outstanding());
+        if inc.granted < inc.bytes.length() {
+            inc.scheduled = true;
+            let key = Self::key(self.config.profile, who, inc);
+            self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
+        }
+    }
+
     /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
     pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: &Incoming) {
         if inc.scheduled {
@@ -129,6 +166,9 @@ impl Endpoint {
             self.incoming.granted -= outstanding;
         }
         self.incoming.memory -= u64::from(inc.reserved);
+        if self.incoming.beyond_budget == Some(who) {
+            self.incoming.beyond_budget = None;
+        }
     }
 
     /// Gives every grant that may be given now; `arrived` is the message that received data.
@@ -188,17 +228,29 @@ impl Endpoint {
         }
     }
 
-    /// Grants `extra` more bytes, or as many as memory allows.
+    /// Grants `extra` more bytes, or as many as memory allows. When there is none left, the message with
+    /// the fewest bytes to grant goes beyond the budget, alone, and thereby frees memory soonest.
     fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) {
         let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
         let profile = self.config.profile;
+        let first = self.scheduler.rank(who) == Some(0);
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = &mut rpc.inc else { return };
+        // Reserved ahead of the grant, or granted and not reserved (any more).
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
-        let extra = if u64::from(extra) > memory + spare {
-            self.incoming.starved = true;
+        let owed = u64::from(inc.granted.saturating_sub(inc.reserved));
+        let room = (memory + spare).saturating_sub(owed);
+        let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
-            (memory + spare) as u32
+            if first && self.incoming.beyond_budget.is_none() {
+                self.incoming.beyond_budget = Some(who);
+            }
+            if self.incoming.beyond_budget == Some(who) {
+                extra
+            } else {
+                self.incoming.starved = true;
+                room as u32
+            }
         } else {
             extra
         };

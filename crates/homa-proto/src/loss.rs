@@ -14,6 +14,8 @@ use crate::units::{Duration, Time};
 
 /// RESENDs for the gaps of one message at a time.
 const MAX_RESENDS: usize = 16;
+/// RESENDs without DATA after which a message makes room for others.
+const PARK_ROUNDS: u32 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
 const MAX_BACKOFF: u32 = 3;
 /// A response that waits this long for grants belongs to a client that is gone.
@@ -138,8 +140,12 @@ impl Endpoint {
         rpc.asked = now;
         rpc.rounds += 1;
         let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
+        let park = rpc.rounds >= PARK_ROUNDS && self.config.profile != Profile::Linux;
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
+        }
+        if park {
+            self.park(who);
         }
     }
 

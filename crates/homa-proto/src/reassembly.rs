@@ -33,6 +33,11 @@ impl Reassembly {
         self.end - self.missing
     }
 
+    /// End of the highest range received.
+    pub(crate) const fn end(&self) -> u32 {
+        self.end
+    }
+
     pub(crate) const fn is_complete(&self) -> bool {
         self.received() == self.length
     }

@@ -68,12 +68,19 @@ impl Endpoint {
         }
         rpc.heard = now;
         rpc.rounds = 0;
+        let (fresh, parked, reserved) = match &rpc.inc {
+            None => (true, false, end),
+            Some(inc) => (false, inc.parked, inc.reserved),
+        };
+        if parked {
+            self.unpark(who);
+        }
         // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was granted.
-        let reserved = rpc.inc.as_ref().map_or(end, |inc| inc.reserved);
-        if end > reserved && !self.incoming.has_room(end - reserved) {
+        let exempt = self.incoming.beyond_budget == Some(who);
+        if end > reserved && !exempt && !self.incoming.has_room(end - reserved) {
             return Err(DropReason::NoMemory);
         }
-        if rpc.inc.is_none() {
+        if fresh {
             self.first_packet(who, data)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };

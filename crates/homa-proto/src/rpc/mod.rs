@@ -100,6 +100,8 @@ pub(crate) struct Incoming {
     pub(crate) scheduled: bool,
     /// It needed grants, so its outstanding bytes count against `max_incoming`.
     pub(crate) window_counted: bool,
+    /// Its sender is silent: no grants, no share of `max_incoming`, until it sends again.
+    pub(crate) parked: bool,
     /// A GRANT waits to be transmitted.
     pub(crate) grant_queued: bool,
     /// All bytes before this were allowed by packets that left.
@@ -121,6 +123,7 @@ impl Incoming {
             age,
             scheduled: false,
             window_counted: false,
+            parked: false,
             grant_queued: false,
             grant_sent: unscheduled,
             readable: 0,
