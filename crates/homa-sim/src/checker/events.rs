@@ -271,7 +271,12 @@ impl Checker {
         let Some(call) = self.calls.get(&cookie).cloned() else { return };
         let max_message = self.promises.max_message;
         let justified = match error {
-            RpcError::DeadlineExceeded => at.0.protocol() >= call.deadline,
+            RpcError::DeadlineExceeded => {
+                let excused = SimTime::from_protocol(call.deadline) < self.promises.healthy_from
+                    || call.server_forgot
+                    || self.hosts[call.server.0 as usize].down;
+                excused && at.0.protocol() >= call.deadline
+            }
             RpcError::PeerUnreachable => self
                 .promises
                 .unreachable_after

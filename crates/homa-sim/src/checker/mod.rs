@@ -36,6 +36,9 @@ pub struct Promises {
     pub unreachable_after: Option<Duration>,
     /// A call may end in "indeterminate" when its server lost or forgot its state.
     pub indeterminate: bool,
+    /// A call whose deadline is later has no excuse to miss it: the network healed, and there was time for
+    /// everything that was asked for.
+    pub healthy_from: SimTime,
     /// How long after its deadline a call may end (pauses of its host, say).
     pub deadline_slack: SimDuration,
     /// Largest message, bytes.

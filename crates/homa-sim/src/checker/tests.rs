@@ -38,6 +38,7 @@ fn promises() -> Promises {
         may_repeat: false,
         unreachable_after: None,
         indeterminate: false,
+        healthy_from: SimTime::MAX,
         deadline_slack: SimDuration::micros(1),
         max_message: 1_000,
         max_payload: 1_000,

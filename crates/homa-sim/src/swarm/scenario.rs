@@ -21,6 +21,12 @@ const WARM_UP: SimTime = SimTime(1_000_000_000_000);
 /// Timers of the protocol may be this coarse.
 const TICK: SimDuration = SimDuration::millis(2);
 
+/// Headers, control packets and the like of a call, and a turn of the longest RESEND timer.
+const CALL_OVERHEAD: SimDuration = SimDuration::millis(5);
+
+/// More than the messages of any scenario take together.
+const AMPLE_MEMORY: u64 = 100_000_000;
+
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -91,6 +97,14 @@ impl Scenario {
         let links = links(rng, seed, span_ns);
         let host_faults = host_faults(rng, hosts, span_ns, (&network, &links));
         let promises = promises(&config, &network, (&links, &host_faults, &calls));
+        let dead = host_faults.iter().any(|fault| matches!(fault, HostFault::Crash(_, _, None)));
+        // What a dead host began to send may fill a small memory until it is forgotten.
+        let promises = if dead && config.memory_budget < AMPLE_MEMORY {
+            promises
+        } else {
+            let healthy_from = healthy_from(&calls, &network, (&links, &host_faults));
+            Promises { healthy_from, ..promises }
+        };
         Self { seed, hosts, network, config, links, host_faults, calls, promises }
     }
 
@@ -225,6 +239,29 @@ fn host_faults(
     faults
 }
 
+/// When the last fault is over and everything that was asked for had time to be done, twice, one thing
+/// after the other.
+fn healthy_from(
+    calls: &[PlannedCall],
+    network: &NetworkConfig,
+    (links, host_faults): (&RandomFaults, &[HostFault]),
+) -> SimTime {
+    let work: u64 = calls
+        .iter()
+        .map(|call| {
+            let bytes = call.request_bytes + call.response_bytes;
+            2 * network.rate.serialisation(bytes).0 + call.service.0 + CALL_OVERHEAD.0
+        })
+        .sum();
+    let over = host_faults.iter().map(|fault| match *fault {
+        HostFault::Pause(_, at, length) => at + length,
+        HostFault::Crash(_, at, downtime) => at + downtime.unwrap_or(SimDuration::ZERO),
+    });
+    let last_call = calls.iter().map(|call| call.at);
+    let calm = over.chain(last_call).max().unwrap_or(WARM_UP).max(links.heals_at);
+    calm + SimDuration(work) + SimDuration::millis(500)
+}
+
 fn promises(
     config: &Config,
     network: &NetworkConfig,
@@ -242,6 +279,7 @@ fn promises(
         HostFault::Crash(..) => 0,
     });
     Promises {
+        healthy_from: SimTime::MAX,
         may_repeat: match config.completion {
             Completion::AtLeastOnce => true,
             Completion::Acked { suppress_duplicates, .. } => !suppress_duplicates && !calm,
@@ -255,7 +293,8 @@ fn promises(
             homa_proto::UnscheduledLimit::RttBytes => config.rtt_bytes_max,
             homa_proto::UnscheduledLimit::Fixed(bytes) => bytes,
         },
-        memory_budget: config.memory_budget,
+        // One message may exceed the budget, so that one always becomes whole.
+        memory_budget: config.memory_budget + u64::from(config.max_message),
         max_rpcs: config.max_rpcs,
         waits_forever_for_acks: matches!(
             config.completion,
