@@ -19,7 +19,7 @@ use homa_workload::arrivals::Arrival;
 pub use idle::IdleTimes;
 
 use crate::check::{self, ProcessorTime, Verdict};
-use crate::transport::{Listening, Transport};
+use crate::transport::{Listening, Transport, TransportOptions};
 use crate::sys;
 use crate::{Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
@@ -57,6 +57,8 @@ pub struct RunPlan<'a> {
     pub transport: Transport,
     /// The kernel's name of TCP's congestion control.
     pub congestion_control: &'a str,
+    /// Homa's incast control (Homa §3.6); on for users.
+    pub homa_incast_control: bool,
     /// What to do.
     pub pattern: Pattern<'a>,
     /// Sizes whose round trip is measured on the idle rack, bytes, ascending.
@@ -259,10 +261,14 @@ fn assemble<'a>(
     let failed = |host: usize, what| {
         move |source| TestbedError::Transport { host, what, source }
     };
+    let options = TransportOptions {
+        congestion_control: plan.congestion_control,
+        homa_incast_control: plan.homa_incast_control,
+    };
     let mut listening = Vec::new();
     for &host in members {
         rack.enter(host)?;
-        let open = Listening::open(plan.transport, rack.host(host), plan.congestion_control);
+        let open = Listening::open(plan.transport, rack.host(host), options);
         listening.push(open.map_err(failed(host, "opening its sockets"))?);
         stages.arrive(Stage::Listening);
     }

@@ -161,6 +161,7 @@ fn echo(
         &RunPlan {
             transport,
             congestion_control: "cubic",
+            homa_incast_control: true,
             pattern: Pattern::Open { arrivals, duration: Duration::from_millis(800) },
             idle_sizes: &[100, 20_000],
             grace: Duration::from_secs(60),
@@ -214,6 +215,7 @@ fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
     let plan = RunPlan {
         transport: Transport::TcpPool,
         congestion_control: "reno",
+        homa_incast_control: true,
         pattern,
         idle_sizes: &[],
         grace: Duration::from_secs(60),
@@ -233,6 +235,7 @@ fn a_failing_host_ends_the_run(inside: &Isolation) -> Outcome {
     let plan = RunPlan {
         transport: Transport::Tcp,
         congestion_control: "no-such-algorithm",
+        homa_incast_control: true,
         pattern: Pattern::Open { arrivals: &arrivals, duration: Duration::from_millis(10) },
         idle_sizes: &[],
         grace: Duration::from_secs(1),

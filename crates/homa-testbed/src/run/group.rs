@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
     pub(crate) fn poll(&mut self, until_ns: u64) -> io::Result<()> {
         self.waiting.clear();
         let mut until_ns = until_ns;
-        for client in &self.clients {
+        for client in &mut self.clients {
             until_ns = until_ns.min(client.transport.wake_at_ns().unwrap_or(u64::MAX));
             let fds = client.transport.handles().iter();
             let each = fds.map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });

@@ -4,6 +4,7 @@
 //! host, or several, sleeps in the kernel until one of their descriptors is ready or a timer is due.
 
 mod framing;
+mod homa;
 mod tcp;
 
 use std::fmt;
@@ -11,9 +12,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
+use ::homa::PriorityMap;
+
 pub use tcp::SMALL_RPC_BYTES;
 
 use crate::Host;
+use homa::HomaTransport;
 use tcp::TcpOptions;
 
 /// Connections per peer of a pool.
@@ -55,35 +59,52 @@ pub trait RpcTransport {
     fn handles(&self) -> &[RawFd];
 
     /// When to call [`RpcTransport::turn`] even so, nanoseconds of CLOCK_MONOTONIC.
-    fn wake_at_ns(&self) -> Option<u64>;
+    fn wake_at_ns(&mut self) -> Option<u64>;
+}
+
+/// What can be chosen about a transport beside its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransportOptions<'a> {
+    /// The kernel's name of TCP's congestion control.
+    pub(crate) congestion_control: &'a str,
+    /// Homa limits unscheduled bytes of responses when many RPCs are outstanding (Homa §3.6).
+    pub(crate) homa_incast_control: bool,
 }
 
 /// One host's end before its peers are known to be there.
-pub(crate) struct Listening(tcp::Listening);
+pub(crate) enum Listening {
+    Homa(HomaTransport),
+    Tcp(tcp::Listening),
+}
 
 impl Listening {
     /// Opens the sockets of a host.
     pub(crate) fn open(
         transport: Transport,
         host: Host<'_>,
-        congestion_control: &str,
+        options: TransportOptions<'_>,
     ) -> io::Result<Self> {
-        let options = |connections, classed| TcpOptions {
-            connections,
-            classed,
-            congestion_control: congestion_control.into(),
+        let homa = |map| HomaTransport::open(host, map, options.homa_incast_control).map(Self::Homa);
+        let tcp = |connections, classed| {
+            let congestion_control = options.congestion_control.into();
+            let options = TcpOptions { connections, classed, congestion_control };
+            tcp::Listening::open(host, options).map(Self::Tcp)
         };
-        let options = match transport {
-            Transport::TcpClassed => options(POOL, true),
-            Transport::TcpPool => options(POOL, false),
-            Transport::Tcp => options(1, false),
-        };
-        Ok(Self(tcp::Listening::open(host, options)?))
+        match transport {
+            Transport::Homa => homa(PriorityMap::default()),
+            Transport::HomaFlat => homa(PriorityMap::Flat),
+            Transport::TcpClassed => tcp(POOL, true),
+            Transport::TcpPool => tcp(POOL, false),
+            Transport::Tcp => tcp(1, false),
+        }
     }
 
     /// Connects to the others, once all of them are listening.
     pub(crate) fn connect(self) -> io::Result<Box<dyn RpcTransport>> {
-        Ok(Box::new(self.0.connect()?))
+        Ok(match self {
+            Self::Homa(homa) => Box::new(homa),
+            Self::Tcp(tcp) => Box::new(tcp.connect()?),
+        })
     }
 }
 
@@ -91,6 +112,10 @@ impl Listening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
+    /// Homa over UDP with the priorities a user gets by default: six levels.
+    Homa,
+    /// Homa over UDP with a single priority level, as in a network that honours none.
+    HomaFlat,
     /// Kernel TCP, a pool, small RPCs on their own connection in the highest class of switch and host.
     TcpClassed,
     /// Kernel TCP, eight connections per peer, the least busy takes the next RPC.
@@ -101,11 +126,14 @@ pub enum Transport {
 
 impl Transport {
     /// All, in the order of a report.
-    pub const ALL: [Self; 3] = [Self::TcpClassed, Self::TcpPool, Self::Tcp];
+    pub const ALL: [Self; 5] =
+        [Self::Homa, Self::HomaFlat, Self::TcpClassed, Self::TcpPool, Self::Tcp];
 
     /// The name on command lines and in results.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Homa => "homa",
+            Self::HomaFlat => "homa-flat",
             Self::TcpClassed => "tcp-classed",
             Self::TcpPool => "tcp-pool",
             Self::Tcp => "tcp",

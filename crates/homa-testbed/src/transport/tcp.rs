@@ -164,7 +164,7 @@ impl RpcTransport for TcpTransport {
         &self.handles
     }
 
-    fn wake_at_ns(&self) -> Option<u64> {
+    fn wake_at_ns(&mut self) -> Option<u64> {
         None
     }
 }

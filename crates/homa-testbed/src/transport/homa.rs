@@ -1,0 +1,139 @@
+//! RPCs over Homa: the inline engine of the crate `homa` on a UDP socket, as an application would use it.
+//!
+//! The engine is told the link's rate, as any host's operator can; the pacer asks the kernel. A request of
+//! at least eight bytes begins with the wanted length of the response; a shorter one is echoed.
+//! Left out: retries. A call the engine gives up counts as failed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use ::homa::inline::{Completion, Engine, Wait};
+use ::homa::{CallOptions, Config, PriorityMap};
+
+use super::{Done, Rpc, RpcTransport};
+use crate::Host;
+use crate::link::address;
+use crate::sys;
+
+const PORT: u16 = 7_100;
+/// Longer than any run waits, so that a run's grace time decides what is lost.
+const DEADLINE: Duration = Duration::from_secs(300);
+/// Shortest request that says how long its response is to be.
+const SAYS_LENGTH: u32 = 8;
+
+/// See the module's description.
+pub(crate) struct HomaTransport {
+    engine: Engine,
+    /// Calls were made that leave with the next turn.
+    submitted: bool,
+    /// Calls refused at once, to be reported in the next turn.
+    refused: Vec<u64>,
+}
+
+impl HomaTransport {
+    /// Binds a host's engine and listens.
+    pub(crate) fn open(
+        host: Host<'_>,
+        priority_map: PriorityMap,
+        incast_control: bool,
+    ) -> io::Result<Self> {
+        let mut protocol = homa_proto::Config::for_users(host.rack.link);
+        if !incast_control {
+            protocol.incast = None;
+        }
+        let config = Config { protocol, priority_map, ..Config::default() };
+        let at = SocketAddr::from((host.address(), PORT));
+        let mut engine = Engine::bind(at, config).map_err(io::Error::other)?;
+        engine.listen();
+        Ok(Self { engine, submitted: false, refused: Vec::new() })
+    }
+
+    fn answer(&mut self, done: &mut Vec<Done>) {
+        while let Some(completion) = self.engine.next() {
+            match completion {
+                Completion::Response { cookie, result, .. } => done.push(Done {
+                    id: cookie,
+                    at_ns: sys::monotonic_ns(),
+                    completed: result.is_ok(),
+                }),
+                Completion::Request { id, bytes, .. } => {
+                    // Refused only when the call is over already: then nobody waits for it.
+                    let _ = self.engine.reply(id, response(bytes.into_vec()));
+                }
+                Completion::Cancelled { .. } => {}
+            }
+        }
+    }
+}
+
+impl RpcTransport for HomaTransport {
+    fn submit(&mut self, rpc: Rpc) -> io::Result<()> {
+        let to = SocketAddr::from((address(rpc.server), PORT));
+        let options = CallOptions::deadline(DEADLINE);
+        if self.engine.call(to, request(rpc), rpc.id, &options).is_err() {
+            self.refused.push(rpc.id);
+        }
+        self.submitted = true;
+        Ok(())
+    }
+
+    fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+        let at_ns = sys::monotonic_ns();
+        done.extend(self.refused.drain(..).map(|id| Done { id, at_ns, completed: false }));
+        self.submitted = false;
+        // Replies are queued by `answer` and leave with the next poll, which may bring more requests.
+        while self.engine.poll(Wait::No)? {
+            self.answer(done);
+        }
+        Ok(())
+    }
+
+    fn handles(&self) -> &[RawFd] {
+        self.engine.handles()
+    }
+
+    fn wake_at_ns(&mut self) -> Option<u64> {
+        if self.submitted {
+            return Some(0);
+        }
+        let wait = self.engine.timeout()?;
+        Some(sys::monotonic_ns().saturating_add(wait.as_nanos() as u64))
+    }
+}
+
+fn request(rpc: Rpc) -> Vec<u8> {
+    let mut bytes = vec![0x5a; rpc.request_bytes as usize];
+    if rpc.request_bytes >= SAYS_LENGTH {
+        bytes[..4].copy_from_slice(&rpc.response_bytes.to_le_bytes());
+    }
+    bytes
+}
+
+/// The response a request wants; reuses its memory.
+fn response(mut request: Vec<u8>) -> Vec<u8> {
+    if request.len() >= SAYS_LENGTH as usize
+        && let Some(length) = request.first_chunk::<4>()
+    {
+        let length = u32::from_le_bytes(*length);
+        request.resize(length as usize, 0x5a);
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_response_has_the_length_the_request_asks_for() {
+        let rpc = |request_bytes, response_bytes| Rpc { id: 1, server: 0, request_bytes, response_bytes };
+        assert_eq!(response(request(rpc(100, 10_000))).len(), 10_000);
+        assert_eq!(response(request(rpc(10_000, 100))).len(), 100);
+        assert_eq!(response(request(rpc(8, 8))).len(), 8);
+        // Too short to say: an echo.
+        assert_eq!(response(request(rpc(7, 7))).len(), 7);
+        assert_eq!(response(request(rpc(1, 1))).len(), 1);
+    }
+}
