@@ -3,7 +3,8 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{code, document, homa, keys, program, stderr};
 
@@ -26,11 +27,19 @@ impl Server {
         Self { process, address }
     }
 
-    fn terminate(mut self) -> std::process::Output {
+    /// Asks it to end and waits as long as a service manager would.
+    fn terminate(mut self) -> Output {
         let pid = self.process.id().to_string();
         Command::new("kill").arg(&pid).status().expect("kill is there");
-        self.process.stdin.take();
-        self.process.wait_with_output().expect("it ends")
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while self.process.try_wait().expect("it is ours").is_none() {
+            if Instant::now() > give_up {
+                self.process.kill().expect("it is ours");
+                panic!("the server ignored SIGTERM");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.process.wait_with_output().expect("it ended")
     }
 }
 

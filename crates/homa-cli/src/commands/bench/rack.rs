@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::{Args, in_memory, incast};
+use super::{Args, Switch, in_memory, incast};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
 
@@ -166,7 +166,14 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
 
 /// What every row of a command has in common.
 pub fn plan<'a>(args: &'a Args, transport: Transport, pattern: Pattern<'a>) -> RunPlan<'a> {
-    RunPlan { transport, congestion_control: &args.cc, pattern, idle_sizes: &[], grace: GRACE }
+    RunPlan {
+        transport,
+        congestion_control: &args.cc,
+        homa_incast_control: args.incast_control == Switch::On,
+        pattern,
+        idle_sizes: &[],
+        grace: GRACE,
+    }
 }
 
 /// Makes a run.

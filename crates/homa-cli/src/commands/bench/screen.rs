@@ -70,7 +70,8 @@ impl<'a> Screen<'a> {
 
     /// One transport; an invalid row says so.
     pub fn row(&self, row: &TransportResult, idle: &IdleTimes, valid: bool) {
-        let [low, high] = row.short.p99_ci_us.map(time);
+        // An end that the sample is too small to bound.
+        let [low, high] = row.short.p99_ci_us.map(|us| us.map_or("?".into(), |us| time(Some(us))));
         let mut name = row.name.clone();
         if !valid {
             name.push_str(" (INVALID)");
