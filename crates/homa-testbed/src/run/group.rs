@@ -27,6 +27,8 @@ pub(crate) struct Client<'a> {
     pub(crate) transport: Box<dyn RpcTransport>,
     /// Ends not looked at yet.
     pub(crate) done: Vec<Done>,
+    /// When the transport wants to be called again.
+    wake_at_ns: Option<u64>,
     next_id: u64,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct Group<'a> {
 
 impl<'a> Client<'a> {
     pub(crate) fn new(host: Host<'a>, transport: Box<dyn RpcTransport>) -> Self {
-        Self { host, transport, done: Vec::new(), next_id: 0 }
+        Self { host, transport, done: Vec::new(), wake_at_ns: None, next_id: 0 }
     }
 
     /// Sets aside `count` ids that no other RPC of this host has; returns the first.
@@ -64,7 +66,8 @@ impl<'a> Group<'a> {
         self.waiting.clear();
         let mut until_ns = until_ns;
         for client in &mut self.clients {
-            until_ns = until_ns.min(client.transport.wake_at_ns().unwrap_or(u64::MAX));
+            client.wake_at_ns = client.transport.wake_at_ns();
+            until_ns = until_ns.min(client.wake_at_ns.unwrap_or(u64::MAX));
             let fds = client.transport.handles().iter();
             let each = fds.map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             self.waiting.extend(each);
@@ -76,7 +79,7 @@ impl<'a> Group<'a> {
         for client in &mut self.clients {
             let own = fds.by_ref().take(client.transport.handles().len());
             let ready = own.filter(|fd| fd.revents != 0).count() > 0;
-            if ready || client.transport.wake_at_ns().is_some_and(|at| at <= now) {
+            if ready || client.wake_at_ns.is_some_and(|at| at <= now) {
                 client.transport.turn(&mut client.done)?;
             }
         }
