@@ -134,9 +134,7 @@ impl Endpoint {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
         }
-        if self.incoming.beyond_budget == Some(who) {
-            self.incoming.beyond_budget = None;
-        }
+        // It stays the one beyond the budget, if it was: else each silent sender could add a message.
         self.grant(None);
     }
 
@@ -195,8 +193,12 @@ impl Endpoint {
 
     /// Extends the grant of an active message as far as its window allows.
     fn grant_message(&mut self, who: Ref) {
-        let Some(rank) = self.scheduler.rank(who) else { return };
         let active = self.scheduler.active_len();
+        let rank = match self.scheduler.rank(who) {
+            Some(rank) => rank,
+            None if self.is_granted_alone(who) => active.saturating_sub(1),
+            None => return,
+        };
         let priority = self.levels.scheduled_priority(rank, active);
         let Some(rpc) = self.rpcs.get(who) else { return };
         let window = match self.config.window {
@@ -217,6 +219,18 @@ impl Endpoint {
         }
         self.extend_grant(who, extra as u32, priority);
         self.fifo_grant();
+    }
+
+    /// The message beyond the budget goes on although others come before it: they wait for its memory.
+    pub(crate) fn grant_beyond_budget(&mut self) {
+        if let Some(who) = self.incoming.beyond_budget {
+            self.grant_message(who);
+        }
+    }
+
+    fn is_granted_alone(&self, who: Ref) -> bool {
+        let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref());
+        self.incoming.beyond_budget == Some(who) && inc.is_some_and(|inc| inc.scheduled)
     }
 
     fn window_left(&self) -> u64 {

@@ -76,8 +76,11 @@ impl Endpoint {
             self.unpark(who);
         }
         // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was granted.
-        let exempt = self.incoming.beyond_budget == Some(who);
-        if end > reserved && !exempt && !self.incoming.has_room(end - reserved) {
+        if end > reserved
+            && !self.incoming.has_room(end - reserved)
+            && *self.incoming.beyond_budget.get_or_insert(who) != who
+        {
+            self.grant_beyond_budget();
             return Err(DropReason::NoMemory);
         }
         if fresh {
