@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use homa::inline::{Completion, Engine, Wait};
-use homa::{CallOptions, Config, Server};
+use homa::{CallOptions, Config, ReplyError, Server};
 
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
@@ -28,7 +28,11 @@ fn engine(address: std::net::IpAddr) -> io::Result<Engine> {
 fn answer_ready(engine: &mut Engine, answer: impl Fn(homa::Message) -> Vec<u8>) -> io::Result<()> {
     while let Some(completion) = engine.next() {
         if let Completion::Request { id, bytes, .. } = completion {
-            engine.reply(id, answer(bytes)).map_err(io::Error::other)?;
+            match engine.reply(id, answer(bytes)) {
+                // A client that ends its round gives up what is in progress.
+                Ok(()) | Err(ReplyError::Gone) => {}
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
     }
     Ok(())
