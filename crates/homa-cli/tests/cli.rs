@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{code, document, homa, stderr};
+use common::{code, document, homa, keys, stderr};
 
 fn assert_usage_error(arguments: &[&str]) {
     let output = homa(arguments);
@@ -69,6 +69,7 @@ fn doctor_says_for_each_probe_what_follows() {
     let output = homa(&["doctor", "--format", "json"]);
     assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
     let report = document(&output);
+    assert_eq!(keys(&report), ["checks"]);
     let checks = report["checks"].as_array().expect("an array");
     let names: Vec<_> = checks.iter().filter_map(|c| c["name"].as_str()).collect();
     for probe in ["cores", "namespaces", "udp", "udp gso", "udp gro", "receive buffer", "tcp"] {

@@ -2,6 +2,7 @@
 //! a loaded rack (default), what does each cost unloaded (`--micro`), and what does a running server give
 //! (`--peer`)?
 
+mod chart;
 mod in_memory;
 mod incast;
 mod open_loop;
@@ -13,6 +14,7 @@ mod sentences;
 mod wire_time;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use homa_testbed::{Transport, UnknownTransport};
@@ -80,6 +82,9 @@ pub struct Args {
     /// Seed of sizes and arrivals: the same seed gives every transport the same RPCs.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
+    /// Also draw the 99th percentiles by message size into this SVG file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
+    chart: Option<PathBuf>,
     /// Form of the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::{Args, Switch, in_memory, incast};
+use super::{Args, Switch, chart, in_memory, incast};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
 
@@ -154,6 +154,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     }
     progress.finish();
     let valid = verdict.valid();
+    draw(args, &rows)?;
     match args.format {
         Format::Json => {
             let config = Config::new(args, "rack");
@@ -162,6 +163,22 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
         Format::Table => screen.foot(&rows, &verdict),
     }
     Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
+}
+
+/// Writes the figure that was asked for.
+fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
+    let Some(path) = &args.chart else { return Ok(()) };
+    let subtitle = format!(
+        "{} echo RPCs, {} % load, {} hosts x {} Mbit/s, {} B of buffer a port, {:.0} s a row, seed {}",
+        args.workload.to_string().to_uppercase(),
+        (args.load * 100.0).round(),
+        args.hosts,
+        args.link / 1_000_000,
+        args.buffer,
+        args.duration().as_secs_f64(),
+        args.seed
+    );
+    std::fs::write(path, chart::svg(rows, &subtitle)).hint("choose another --chart file")
 }
 
 /// What every row of a command has in common.
