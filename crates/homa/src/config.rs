@@ -26,6 +26,10 @@ pub struct Config {
     /// Bytes of outgoing messages held at a time (kept until acknowledged); calls and replies beyond
     /// are refused. Default 1 GiB.
     pub send_memory: u64,
+    /// How long a thread that blocks for a response or request looks for it before it sleeps, as long as
+    /// that succeeds often enough to pay: falling asleep and waking up take longer. Default 20 µs; zero
+    /// never spins.
+    pub spin: Duration,
     /// Most peers remembered at a time; idle ones make room. Default 65,536.
     pub max_peers: u32,
     /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers from
@@ -42,6 +46,7 @@ impl Default for Config {
             mtu: 1500,
             receive_buffer: 4 << 20,
             send_memory: 1 << 30,
+            spin: Duration::from_micros(20),
             max_peers: 65_536,
             seed: None,
         }

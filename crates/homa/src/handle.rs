@@ -59,8 +59,8 @@ impl Engine {
 
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let local = driver.local()[0];
-        let (shared, helper) = Shared::start(Core::new(driver, config)?)?;
+        let (local, spin) = (driver.local()[0], config.spin);
+        let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
         Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local })))
     }
 

@@ -39,8 +39,12 @@ impl Waker {
 }
 
 /// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives, or
-/// `timeout` has passed.
-pub fn wait(handles: &[RawFd], waker: Option<&Waker>, timeout: Option<Duration>) -> io::Result<()> {
+/// `timeout` has passed; true when something is there.
+pub fn wait(
+    handles: &[RawFd],
+    waker: Option<&Waker>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
     const MOST: usize = 16;
     let mut inline = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
     let mut many: Vec<libc::pollfd>;
@@ -72,7 +76,7 @@ pub fn wait(handles: &[RawFd], waker: Option<&Waker>, timeout: Option<Duration>)
             return Err(error);
         }
     }
-    Ok(())
+    Ok(n > 0)
 }
 
 #[cfg(test)]

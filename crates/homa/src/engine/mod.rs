@@ -285,7 +285,7 @@ impl Core {
             self.idle_turns = self.idle_turns.wrapping_add(1);
         }
         self.report_unreachable();
-        if self.fresh || self.idle_turns % TURNS_PER_TICK == 0 {
+        if self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK) {
             self.tick();
             self.expire();
         }

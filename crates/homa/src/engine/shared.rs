@@ -7,26 +7,30 @@
 //! more than the protocol.
 //!
 //! Taking over costs two context switches, so the helper does not jump in the moment a lead is dropped: it
-//! looks every [`STANDBY`] and steps in when nothing has happened since its last look, or at once
-//! when tasks wait, which cannot lead. When a lead lasts, it stops looking until called.
+//! looks every [`STANDBY`], without the lock, and steps in when nothing has happened since its last look,
+//! or at once when tasks wait, which cannot lead. When a lead lasts, it stops looking until called.
+//!
+//! A leading thread spins before it sleeps while that pays (see [`Spinner`]).
 //!
 //! Left out: fairness between callers beyond first-come leadership.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use homa_proto::Time;
 
 use super::Core;
-use super::switchboard::Switchboard;
+use super::switchboard::{Switchboard, Waiting};
 use crate::driver::{Waker, wait};
 use crate::error::OpenError;
 
 /// How often the helper looks whether it is needed while others are active.
-const STANDBY: Duration = Duration::from_micros(500);
+const STANDBY: Duration = Duration::from_millis(1);
 
 /// The engine, its lock and its helper's place.
 pub struct Shared {
@@ -35,8 +39,17 @@ pub struct Shared {
     thread_waker: Waker,
     /// Interrupts the helper's sleep in `ppoll`.
     helper_waker: Waker,
-    /// Interrupts the helper's sleep while it does not lead.
-    helper: Condvar,
+    /// What the helper looks at without the lock.
+    seen: Seen,
+}
+
+/// Written under the lock, read without it.
+#[derive(Default)]
+struct Seen {
+    /// Counts changes of the lead.
+    activity: AtomicU64,
+    /// The helper shall look at once.
+    helper_called: AtomicBool,
 }
 
 /// What the lock guards.
@@ -50,6 +63,8 @@ pub struct State {
     /// The last handle is gone.
     closing: bool,
     lead: Lead,
+    /// The leading thread, or the last one that led.
+    leader: Option<ThreadId>,
     /// Parked threads that could lead, by order of arrival.
     followers: BTreeMap<u64, Thread>,
     next_follower: u64,
@@ -62,12 +77,11 @@ pub struct State {
     /// The helper sleeps in `ppoll`, leading or just deprived of the lead.
     helper_polls: bool,
     handles: Arc<[RawFd]>,
-    /// Counts changes of the lead.
-    activity: u64,
-    /// The helper shall look at once.
-    helper_called: bool,
-    /// The helper stopped looking until called.
+    /// The helper parked until called.
     helper_rests: bool,
+    /// To unpark it.
+    helper: Option<Thread>,
+    spinner: Spinner,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +119,16 @@ impl Drop for Access<'_> {
 impl Access<'_> {
     /// Releases the lock, then wakes.
     fn release(&mut self) {
-        if let Some(mut state) = self.guard.take() {
-            let wakes = state.board.take_wakes();
-            drop(state);
-            wakes.into_iter().for_each(super::switchboard::Waiting::wake);
+        if self.guard.is_none() {
+            return;
         }
+        let wakes = self.board.take_wakes();
+        // A leader that sleeps on the sockets is not woken by being unparked.
+        if self.asleep_until.is_some() && wakes.iter().any(|w| w.is_thread(self.leader)) {
+            self.kick(Lead::Thread);
+        }
+        self.guard = None;
+        wakes.into_iter().for_each(Waiting::wake);
     }
 
     /// Does something without the lock.
@@ -153,11 +172,11 @@ impl Access<'_> {
     }
 
     fn call_helper(&mut self) {
-        if !self.helper_called {
-            self.helper_called = true;
-            match self.helper_polls {
-                true => self.kick(Lead::Helper),
-                false => self.shared.helper.notify_one(),
+        if !self.shared.seen.helper_called.swap(true, Ordering::AcqRel) {
+            match (self.helper_polls, &self.helper) {
+                (true, _) => self.kick(Lead::Helper),
+                (false, Some(helper)) => helper.unpark(),
+                (false, None) => {}
             }
         }
     }
@@ -199,6 +218,7 @@ impl Access<'_> {
                 leading = true;
             }
             if leading {
+                self.leader = Some(thread::current().id());
                 self.lead_once(Lead::Thread, left);
             } else {
                 leading = self.follow(left);
@@ -223,10 +243,12 @@ impl Access<'_> {
                 Lead::Helper => &shared.helper_waker,
                 _ => &shared.thread_waker,
             };
-            let slept = self.unlocked(|| wait(&handles, Some(waker), timeout));
-            if slept.is_err() {
+            let spin = if me == Lead::Thread { state.spinner.next() } else { Duration::ZERO };
+            match self.unlocked(|| spin_then_wait(&handles, waker, spin, timeout)) {
+                Ok(found) if !spin.is_zero() => self.spinner.learn(found),
+                Ok(_) => {}
                 // Only exhausted memory can be the reason: go on at a walking pace.
-                self.unlocked(|| thread::sleep(STANDBY));
+                Err(_) => self.unlocked(|| thread::sleep(STANDBY)),
             }
         }
         let state = &mut **self;
@@ -261,7 +283,7 @@ impl Access<'_> {
 
     /// Hands the lead over, or leaves it to the helper.
     fn step_down(&mut self) {
-        self.activity += 1;
+        self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
         if let Some((_, follower)) = self.followers.pop_first() {
             follower.unpark();
             return;
@@ -275,7 +297,7 @@ impl Access<'_> {
 
 impl Shared {
     /// Starts the helper of an engine.
-    pub fn start(core: Core) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+    pub fn start(core: Core, spin: Duration) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
@@ -285,6 +307,7 @@ impl Shared {
             draining: false,
             closing: false,
             lead: Lead::Nobody,
+            leader: None,
             followers: BTreeMap::new(),
             next_follower: 0,
             asleep_until: None,
@@ -292,21 +315,22 @@ impl Shared {
             helper_kicked: false,
             helper_polls: false,
             handles,
-            activity: 0,
-            helper_called: false,
             helper_rests: false,
+            helper: None,
+            spinner: Spinner::new(spin),
         };
         let shared = Arc::new(Self {
             state: Mutex::new(state),
             thread_waker,
             helper_waker,
-            helper: Condvar::new(),
+            seen: Seen::default(),
         });
         let for_helper = shared.clone();
         let helper = thread::Builder::new()
             .name("homa".into())
             .spawn(move || for_helper.help())
             .map_err(OpenError::Resources)?;
+        shared.access().helper = Some(helper.thread().clone());
         Ok((shared, helper))
     }
 
@@ -326,45 +350,127 @@ impl Shared {
         access.core.transmit();
         access.closing = true;
         access.kick(Lead::Helper);
-        self.helper.notify_one();
+        access.call_helper();
     }
 
     fn help(&self) {
-        let mut access = self.access();
-        let mut seen = None;
-        while !access.closing {
-            let wanted = access.helper_called && access.board.tasks() > 0;
-            access.helper_called = false;
-            if access.lead == Lead::Nobody && (wanted || seen == Some(access.activity)) {
+        loop {
+            let mut access = self.access();
+            if access.closing {
+                return;
+            }
+            let called = self.seen.helper_called.swap(false, Ordering::AcqRel);
+            if access.lead == Lead::Nobody && (access.board.tasks() > 0 || !called) {
                 access.lead = Lead::Helper;
                 while access.lead == Lead::Helper && !access.closing {
                     access.lead_once(Lead::Helper, None);
                 }
-                // Whoever became ready last has to be told.
-                access.unlocked(|| ());
-                seen = None;
+                drop(access);
+                self.stand_by(false);
                 continue;
             }
-            let quiet = access.lead == Lead::Thread && seen == Some(access.activity);
-            seen = Some(access.activity);
-            access.helper_rests = quiet;
-            access.stand_by(quiet);
-            access.helper_rests = false;
+            // Somebody leads. If that lasts, they will call.
+            access.helper_rests = access.lead == Lead::Thread && !called;
+            let rests = access.helper_rests;
+            drop(access);
+            self.stand_by(rests);
+        }
+    }
+
+    /// The helper's wait: until called, or until nothing happened between two looks.
+    fn stand_by(&self, rests: bool) {
+        let called = || self.seen.helper_called.load(Ordering::Acquire);
+        while rests && !called() {
+            thread::park();
+        }
+        loop {
+            let before = self.seen.activity.load(Ordering::Relaxed);
+            if called() {
+                return;
+            }
+            thread::park_timeout(STANDBY);
+            if called() || self.seen.activity.load(Ordering::Relaxed) == before {
+                return;
+            }
         }
     }
 }
 
-impl Access<'_> {
-    /// The helper's wait: until called, or for [`STANDBY`] unless all is quiet.
-    fn stand_by(&mut self, quiet: bool) {
-        let shared = self.shared;
-        self.guard = self.guard.take().map(|state| {
-            if quiet {
-                shared.helper.wait(state).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = shared.helper.wait_timeout(state, STANDBY);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+/// Looks for something to receive for a while, then sleeps; true when looking was enough.
+fn spin_then_wait(
+    handles: &[RawFd],
+    waker: &Waker,
+    spin: Duration,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    if !spin.is_zero() {
+        let until = Instant::now() + timeout.map_or(spin, |timeout| timeout.min(spin));
+        while Instant::now() < until {
+            if wait(handles, Some(waker), Some(Duration::ZERO))? {
+                return Ok(true);
             }
-        });
+        }
+    }
+    wait(handles, Some(waker), timeout.map(|timeout| timeout.saturating_sub(spin)))?;
+    Ok(false)
+}
+
+/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find out.
+struct Spinner {
+    time: Duration,
+    /// Rises with success.
+    credit: u8,
+    /// Waits until the next attempt without credit.
+    pause: u8,
+}
+
+impl Spinner {
+    const CREDIT_MAX: u8 = 8;
+    /// A failure costs as much as so many successes bring.
+    const FAILURE: u8 = 4;
+    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could save.
+    const PAUSE: u8 = 63;
+
+    fn new(time: Duration) -> Self {
+        Self { time, credit: Self::CREDIT_MAX, pause: 0 }
+    }
+
+    /// How long to spin this time.
+    fn next(&mut self) -> Duration {
+        if self.credit > 0 || self.pause == 0 {
+            self.pause = Self::PAUSE;
+            return self.time;
+        }
+        self.pause -= 1;
+        Duration::ZERO
+    }
+
+    fn learn(&mut self, success: bool) {
+        self.credit = match success {
+            true => (self.credit + 1).min(Self::CREDIT_MAX),
+            false => self.credit.saturating_sub(Self::FAILURE),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
+        let mut spinner = Spinner::new(Duration::from_micros(20));
+        for _ in 0..100 {
+            assert!(!spinner.next().is_zero());
+            spinner.learn(true);
+        }
+        let mut spun = 0;
+        for _ in 0..1000 {
+            if !spinner.next().is_zero() {
+                spun += 1;
+                spinner.learn(false);
+            }
+        }
+        assert!(spun <= 2 + 1000 / 64 + 1, "{spun} of 1000");
     }
 }

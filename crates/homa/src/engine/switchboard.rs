@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::task::Waker;
-use std::thread::Thread;
+use std::thread::{Thread, ThreadId};
 
 use hashbrown::HashMap;
 use homa_proto::RpcHandle;
@@ -25,6 +25,11 @@ pub enum Waiting {
 }
 
 impl Waiting {
+    /// True for the thread of this id.
+    pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
+        matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
+    }
+
     /// Wakes them.
     pub fn wake(self) {
         match self {

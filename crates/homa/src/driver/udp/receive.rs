@@ -22,9 +22,13 @@ pub struct ReceiveBatch {
     names: Vec<Name>,
     controls: Vec<Control>,
     trains: Vec<Arrived>,
-    /// Trains to ask for: grows while calls come back full, so that a lone datagram costs one look into
-    /// the queue and a flood costs few calls.
+    /// Trains to ask for: grows while calls in a row come back full, so that a lone datagram costs one look
+    /// into the queue and a flood costs few calls.
     appetite: usize,
+    /// The last call came back full.
+    full: bool,
+    /// Headers that the kernel wrote to.
+    filled: usize,
     overflows: Option<u32>,
 }
 
@@ -38,54 +42,69 @@ struct Arrived {
     len: usize,
 }
 
-// SAFETY: the raw pointers in `headers` and `pieces` point into vectors of the same struct, are rebuilt at the
-// start of every `fetch` and followed only inside it.
+// SAFETY: the raw pointers in `headers` and `pieces` point into the heap memory of vectors of the same struct,
+// which never grow or shrink; they are followed only inside `fetch`, which borrows the struct mutably.
 unsafe impl Send for ReceiveBatch {}
 
 impl ReceiveBatch {
     /// Buffers for a full batch (2 MiB of address space; the kernel provides the pages that are used).
     pub fn new() -> Self {
-        Self {
+        let no_piece = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        let mut batch = Self {
             room: vec![0; TRAINS_MAX * ROOM],
             headers: Vec::with_capacity(TRAINS_MAX),
-            pieces: vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; TRAINS_MAX],
+            pieces: vec![no_piece; TRAINS_MAX],
             names: vec![Name::empty(); TRAINS_MAX],
             controls: vec![Control::empty(); TRAINS_MAX],
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
+            full: false,
+            filled: 0,
             overflows: None,
-        }
-    }
-
-    /// Fetches what has arrived at `fd`, without waiting.
-    pub fn fetch(&mut self, fd: RawFd, socket: usize) -> io::Result<usize> {
-        self.trains.clear();
-        self.headers.clear();
-        self.overflows = None;
-        let slots = self.room.chunks_exact_mut(ROOM).take(self.appetite);
-        for (index, slot) in slots.enumerate() {
-            self.pieces[index] =
-                libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+        };
+        for (index, slot) in batch.room.chunks_exact_mut(ROOM).enumerate() {
+            batch.pieces[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: ROOM };
             let mut header = libc::msghdr {
-                msg_name: (&raw mut self.names[index]).cast(),
+                msg_name: (&raw mut batch.names[index]).cast(),
                 msg_namelen: size_of::<Name>() as libc::socklen_t,
-                msg_iov: &raw mut self.pieces[index],
+                msg_iov: &raw mut batch.pieces[index],
                 msg_iovlen: 1,
                 msg_control: ptr::null_mut(),
                 msg_controllen: 0,
                 msg_flags: 0,
             };
-            self.controls[index].attach(&mut header, true);
-            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+            batch.controls[index].attach(&mut header, true);
+            batch.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
         }
+        batch
+    }
+
+    /// Fetches what has arrived at `fd`, without waiting.
+    pub fn fetch(&mut self, fd: RawFd, socket: usize) -> io::Result<usize> {
+        // The kernel wrote its own lengths over ours.
+        for slot in 0..self.filled {
+            let header = &mut self.headers[slot].msg_hdr;
+            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            self.controls[slot].attach(header, true);
+        }
+        self.trains.clear();
+        self.filled = 0;
+        self.overflows = None;
         let got = match self.call(fd) {
             Ok(got) => got,
             Err(error) => {
-                self.appetite = 1;
+                (self.appetite, self.full) = (1, false);
                 return Err(error);
             }
         };
-        self.appetite = if got == self.appetite { (2 * got).min(TRAINS_MAX) } else { got.max(1) };
+        self.filled = got;
+        let full = got == self.appetite;
+        self.appetite = match (self.full, full) {
+            (true, true) => (2 * got).min(TRAINS_MAX),
+            (false, true) => got,
+            (_, false) => got.max(1),
+        };
+        self.full = full;
         for slot in 0..got {
             self.note(slot, socket);
         }
@@ -94,7 +113,7 @@ impl ReceiveBatch {
 
     /// One system call; returns how many headers it filled.
     fn call(&mut self, fd: RawFd) -> io::Result<usize> {
-        let got = match &mut self.headers[..] {
+        let got = match &mut self.headers[..self.appetite] {
             // For threads that spin: a look into an empty queue costs less with the simpler call.
             [one] => {
                 // SAFETY: the header points to a name, one piece and a control buffer of `self`, with their
