@@ -1,8 +1,10 @@
-//! The rack checks itself: a result counts only when the network, not the machine, was the bottleneck.
+//! The rack checks itself: a result counts only when the network, not the machine, was the
+//! bottleneck.
 //!
-//! Before a run, [`probe`] sends known frames and compares when they arrive with when they must: on idle
-//! links (wire timing) and behind a full load of lower priority (strict priority). After a run, [`judge`]
-//! looks at what the run itself showed: processor headroom, lateness of the switch, frames it missed.
+//! Before a run, [`probe`] sends known frames and compares when they arrive with when they must: on
+//! idle links (wire timing) and behind a full load of lower priority (strict priority). After a
+//! run, [`judge`] looks at what the run itself showed: processor headroom, lateness of the switch,
+//! frames it missed.
 
 mod probe;
 
@@ -63,7 +65,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How late the switch may be: a quarter of a full frame, but not less than a wake-up costs (15 us).
+/// How late the switch may be: a quarter of a full frame, but not less than a wake-up costs (15
+/// us).
 pub fn lateness_bound_us(rack: &RackConfig) -> u64 {
     (rack.full_frame_ns() / 4_000).max(15)
 }

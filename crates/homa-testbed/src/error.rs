@@ -8,8 +8,8 @@ use std::io;
 pub enum TestbedError {
     /// The kernel refuses user or network namespaces.
     #[error(
-        "this kernel refuses network namespaces ({source}); {setting}. Without them Homa can still be \
-         run alone over its in-memory network"
+        "this kernel refuses network namespaces ({source}); {setting}. Without them Homa can still \
+         be run alone over its in-memory network"
     )]
     NamespacesRefused {
         /// The kernel's answer.

@@ -1,15 +1,16 @@
-//! A rack on one machine: hosts in network namespaces with real kernel links, a software switch that runs
-//! the simulator's own port model in real time, and load generators for the transports compared on it.
-//! Nothing here needs root.
+//! A rack on one machine: hosts in network namespaces with real kernel links, a software switch
+//! that runs the simulator's own port model in real time, and load generators for the transports
+//! compared on it. Nothing here needs root.
 //!
 //! ```text
 //! host0 ── queue ── uplink ─┐             ┌─ port 0 ── downlink ── host0
 //! host1 ── queue ── uplink ─┤   switch    ├─ port 1 ── downlink ── host1
 //! ...                       └─────────────┘     ...
 //! ```
-//! The hosts' queues and stacks are the kernel's ([`link`]); uplinks, ports and downlinks are computed by
-//! the switch, which delivers each frame at the end of its serialisation ([`SwitchInterval`] says how
-//! exactly). A program calls [`isolate`] before it starts threads, then builds [`Rack`]s as it likes.
+//! The hosts' queues and stacks are the kernel's ([`link`]); uplinks, ports and downlinks are
+//! computed by the switch, which delivers each frame at the end of its serialisation
+//! ([`SwitchInterval`] says how exactly). A program calls [`isolate`] before it starts threads,
+//! then builds [`Rack`]s as it likes.
 //!
 //! Left out: several switches, propagation delay, hosts with more than one link.
 

@@ -1,13 +1,15 @@
-//! Links of the rack: veth pairs, their addresses, and the queue every host has in front of its link.
+//! Links of the rack: veth pairs, their addresses, and the queue every host has in front of its
+//! link.
 //!
-//! Why veth and not TAP: a TAP's ring takes frames off the sending socket's account and drops what does
-//! not fit, so a host never feels its own queue; and /dev/net/tun is often missing or closed to users.
-//! Here a token bucket at the link's rate, with the kernel's three-band priority queue inside, keeps
-//! waiting frames charged to their socket: `SIOCOUTQ` falls frame by frame, TCP's small-queue limit works
-//! as on a real card, and a socket with `SO_PRIORITY` 6 overtakes the host's own bulk data.
+//! Why veth and not TAP: a TAP's ring takes frames off the sending socket's account and drops what
+//! does not fit, so a host never feels its own queue; and /dev/net/tun is often missing or closed
+//! to users. Here a token bucket at the link's rate, with the kernel's three-band priority queue
+//! inside, keeps waiting frames charged to their socket: `SIOCOUTQ` falls frame by frame, TCP's
+//! small-queue limit works as on a real card, and a socket with `SO_PRIORITY` 6 overtakes the
+//! host's own bulk data.
 //!
-//! The bucket holds one full frame and what 20 us of timer lateness may cost, so at most one frame is
-//! below the queue: the one whose serialisation the switch models.
+//! The bucket holds one full frame and what 20 us of timer lateness may cost, so at most one frame
+//! is below the queue: the one whose serialisation the switch models.
 
 use std::fs;
 use std::io;
@@ -16,10 +18,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use homa_proto::Rate;
 
-use crate::placement::mask;
 use crate::sys;
 use crate::sys::netlink::{Netlink, Request, disable_offloads, interface_index};
-use crate::{Isolation, Namespace, TestbedError};
+use crate::{Isolation, Namespace, RackConfig, TestbedError};
 
 /// Name of a host's only interface.
 const HOST_INTERFACE: &str = "eth0";
@@ -45,9 +46,7 @@ pub(crate) fn mac(host: usize) -> [u8; 6] {
 /// The host a hardware address belongs to, when it is one of ours.
 pub(crate) fn host_of(mac: &[u8]) -> Option<usize> {
     match mac {
-        [0x02, 0, 0, 0, high, low] => {
-            usize::from(u16::from_be_bytes([*high, *low])).checked_sub(1)
-        }
+        [0x02, 0, 0, 0, high, low] => usize::from(u16::from_be_bytes([*high, *low])).checked_sub(1),
         _ => None,
     }
 }
@@ -58,37 +57,17 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, high, low)
 }
 
-/// Where a host stands.
-#[derive(Clone, Copy)]
-pub(crate) struct HostPlace {
-    /// Its index.
-    pub(crate) host: usize,
-    /// Hosts of the rack.
-    pub(crate) hosts: usize,
-    /// The processor that runs the receiving side of its protocol stack.
-    pub(crate) processor: Option<usize>,
-}
-
 /// Makes the link of a host: returns the switch's interface index for it.
 pub(crate) fn connect_host(
     namespace: &Namespace,
-    place: HostPlace,
-    rate: Rate,
+    host: usize,
+    rack: &RackConfig,
 ) -> Result<u32, TestbedError> {
-    let HostPlace { host, hosts, processor } = place;
     let port = format!("port{host}");
     let failed = |what: &'static str| {
         move |e: io::Error| TestbedError::setup(format!("{what} of host {host}"), e)
     };
     quiet_ipv6();
-    if let Some(processor) = processor {
-        // Takes effect on links made from now on. Where the kernel has no such setting, the switch's
-        // thread has more to do, and the rack's check says whether that was too much.
-        namespace.run(|| {
-            let _ = fs::write("/proc/sys/net/core/rps_default_mask", mask(processor));
-            Ok(())
-        })?;
-    }
     let netlink = Netlink::open().map_err(failed("open a netlink socket for the link"))?;
     let pair = veth_request(&port, HOST_INTERFACE, Some(mac(host)), namespace);
     netlink.call(pair).map_err(failed("make the link (veth)"))?;
@@ -97,8 +76,9 @@ pub(crate) fn connect_host(
     netlink.call(up_request(index)).map_err(failed("start the switch port"))?;
     namespace.run(|| {
         quiet_ipv6();
-        // A connection that was idle keeps its window, as an operator of a datacenter sets it; where
-        // /proc/sys is read-only the default stays, and warmed connections are only a little slower.
+        // A connection that was idle keeps its window, as an operator of a datacenter sets it;
+        // where /proc/sys is read-only the default stays, and warmed connections are only a little
+        // slower.
         let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
         let netlink = Netlink::open().map_err(failed("open a netlink socket for the address"))?;
         let interface = interface_index(HOST_INTERFACE).map_err(failed("find the interface"))?;
@@ -108,11 +88,11 @@ pub(crate) fn connect_host(
         let own = address_request(interface, address(host), 16);
         netlink.call(own).map_err(failed("set the address"))?;
         netlink.call(up_request(interface)).map_err(failed("start the interface"))?;
-        for peer in (0..hosts).filter(|&peer| peer != host) {
+        for peer in (0..rack.hosts).filter(|&peer| peer != host) {
             let entry = neighbour_request(interface, address(peer), mac(peer));
             netlink.call(entry).map_err(failed("add the neighbours"))?;
         }
-        let shaper = shaper_request(interface, rate);
+        let shaper = shaper_request(interface, rack.link);
         netlink.call(shaper).map_err(failed("set the queue discipline tbf"))?;
         let bands = bands_request(interface);
         netlink.call(bands).map_err(failed("set the queue discipline pfifo_fast"))
@@ -120,9 +100,9 @@ pub(crate) fn connect_host(
     Ok(index)
 }
 
-/// What the kernel still holds of what a socket sent, in its own accounting (for UDP that includes the
-/// packet structures: about 2.3 kB for a full frame). On a rack's host it falls by one frame each time the
-/// link takes one; the frame being serialised no longer counts.
+/// What the kernel still holds of what a socket sent, in its own accounting (for UDP that includes
+/// the packet structures: about 2.3 kB for a full frame). On a rack's host it falls by one frame
+/// each time the link takes one; the frame being serialised no longer counts.
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u32> {
     sys::unsent_bytes(socket.as_fd())
 }
@@ -137,8 +117,7 @@ pub struct VethPair {
 
 impl VethPair {
     /// The addresses of the two ends.
-    pub const ADDRESSES: [Ipv4Addr; 2] =
-        [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+    pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
 
     /// Makes the pair.
     pub fn new(inside: &Isolation) -> Result<Self, TestbedError> {
@@ -167,7 +146,8 @@ impl VethPair {
     }
 }
 
-/// No router solicitations or duplicate-address probes on our links, where the kernel lets us say so.
+/// No router solicitations or duplicate-address probes on our links, where the kernel lets us say
+/// so.
 fn quiet_ipv6() {
     for scope in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
@@ -245,8 +225,7 @@ fn shaper_request(index: u32, rate: Rate) -> Request {
     parameters[8..12].copy_from_slice(&bytes_per_second.to_ne_bytes());
     // The limit makes the kernel create an inner queue, which `bands_request` replaces.
     parameters[24..28].copy_from_slice(&1_000_000_u32.to_ne_bytes());
-    let (request, options) =
-        queue_request(index, 0x1_0000, ROOT, "tbf").begin(TCA_OPTIONS);
+    let (request, options) = queue_request(index, 0x1_0000, ROOT, "tbf").begin(TCA_OPTIONS);
     request
         .attribute(TBF_PARAMETERS, &parameters)
         .attribute(TBF_BURST, &(FULL_FRAME + lateness_bytes).to_ne_bytes())

@@ -1,9 +1,9 @@
-//! Network namespaces without root: the process leaves the machine's network and owns an empty one, and
-//! every host of a rack is one more namespace inside it.
+//! Network namespaces without root: the process leaves the machine's network and owns an empty one,
+//! and every host of a rack is one more namespace inside it.
 //!
 //! Invariant: everything made here lives exactly as long as this process (namespaces are held by
-//! descriptors and threads, never by a mounted file), so nothing is left behind after a crash or Ctrl-C.
-//! Left out: mount and process namespaces; the rack isolates networks only.
+//! descriptors and threads, never by a mounted file), so nothing is left behind after a crash or
+//! Ctrl-C. Left out: mount and process namespaces; the rack isolates networks only.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,15 +20,17 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// True when an ordinary user's own namespace was needed; then the switch gets no real-time priority.
+    /// True when an ordinary user's own namespace was needed; then the switch gets no real-time
+    /// priority.
     pub fn by_user_namespace(&self) -> bool {
         self.by_user_namespace
     }
 }
 
-/// Moves the calling thread, and every thread it starts later, into a network of its own in which it may
-/// configure links. Root keeps its other rights; anyone else becomes root of a private user namespace,
-/// which the kernel grants only while the process has a single thread: call this first thing in `main`.
+/// Moves the calling thread, and every thread it starts later, into a network of its own in which
+/// it may configure links. Root keeps its other rights; anyone else becomes root of a private user
+/// namespace, which the kernel grants only while the process has a single thread: call this first
+/// thing in `main`.
 pub fn isolate() -> Result<Isolation, TestbedError> {
     let refused = |source: io::Error| TestbedError::NamespacesRefused {
         setting: deciding_setting(&source),
@@ -77,8 +79,8 @@ impl Namespace {
         Ok(Self { handle: made.map_err(refused)? })
     }
 
-    /// Moves the calling thread into this namespace for the rest of its life: sockets it opens from now
-    /// on belong to it.
+    /// Moves the calling thread into this namespace for the rest of its life: sockets it opens from
+    /// now on belong to it.
     pub fn enter(&self) -> Result<(), TestbedError> {
         sys::enter_network(self.handle.as_fd())
             .map_err(|e| TestbedError::setup("enter a host's network namespace", e))
@@ -112,21 +114,22 @@ fn thread_count() -> usize {
 
 /// Names the setting that most likely refused a namespace, and how to change it.
 fn deciding_setting(error: &io::Error) -> String {
-    let reads = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|v| v.trim() == value);
-    if reads("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        return "sysctl kernel.unprivileged_userns_clone is 0: set it to 1, or run as root".into();
+    const REMEDIES: [(&str, &str, &str); 4] = [
+        ("kernel/unprivileged_userns_clone", "0", "set it to 1, or run as root"),
+        ("user/max_user_namespaces", "0", "raise it, or run as root"),
+        ("user/max_net_namespaces", "0", "raise it"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "set it to 0, or run as root"),
+    ];
+    for (setting, refuses, remedy) in REMEDIES {
+        let value = fs::read_to_string(format!("/proc/sys/{setting}")).unwrap_or_default();
+        if value.trim() == refuses {
+            return format!("sysctl {} is {refuses}: {remedy}", setting.replace('/', "."));
+        }
     }
-    if reads("/proc/sys/user/max_user_namespaces", "0") {
-        return "sysctl user.max_user_namespaces is 0: raise it, or run as root".into();
-    }
-    if reads("/proc/sys/user/max_net_namespaces", "0")
-        || error.raw_os_error() == Some(libc::ENOSPC)
-    {
-        return "sysctl user.max_net_namespaces or user.max_user_namespaces is used up: raise it".into();
-    }
-    if reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-        return "sysctl kernel.apparmor_restrict_unprivileged_userns is 1: set it to 0, or run as root"
+    if error.raw_os_error() == Some(libc::ENOSPC) {
+        return "sysctl user.max_user_namespaces or user.max_net_namespaces is used up: raise it"
             .into();
     }
-    "usually a container's seccomp filter: run outside the container or give it CAP_SYS_ADMIN".into()
+    "usually a container's seccomp filter: run outside the container or give it CAP_SYS_ADMIN"
+        .into()
 }

@@ -6,7 +6,7 @@ use std::thread;
 use homa_proto::Rate;
 use homa_workload::framing::Framing;
 
-use crate::link::{HostPlace, address, connect_host};
+use crate::link::{address, connect_host};
 use crate::placement::Placement;
 use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
 use crate::{Isolation, Namespace, TestbedError};
@@ -26,12 +26,7 @@ pub struct RackConfig {
 
 impl Default for RackConfig {
     fn default() -> Self {
-        Self {
-            hosts: 5,
-            link: Rate::mbps(100),
-            buffer_bytes: 131_072,
-            faults: Faults::default(),
-        }
+        Self { hosts: 5, link: Rate::mbps(100), buffer_bytes: 131_072, faults: Faults::default() }
     }
 }
 
@@ -55,9 +50,9 @@ impl RackConfig {
         Ok(())
     }
 
-    /// The least an echo RPC takes here, nanoseconds: request and response each serialised on an uplink,
-    /// and their first frame once more on the downlink, which carries the others meanwhile. No software,
-    /// no acknowledgements, no grants.
+    /// The least an echo RPC takes here, nanoseconds: request and response each serialised on an
+    /// uplink, and their first frame once more on the downlink, which carries the others meanwhile.
+    /// No software, no acknowledgements, no grants.
     pub fn wire_round_trip_ns(&self, framing: Framing, bytes: u32) -> u64 {
         let first = framing.data_wire_bytes(bytes.min(framing.max_payload()));
         2 * self.link.time_for(framing.data_wire_bytes(bytes) + first).0
@@ -117,20 +112,15 @@ impl Rack {
             let mut interfaces = Vec::new();
             for index in 0..config.hosts {
                 let namespace = Namespace::new(inside)?;
-                let place = HostPlace {
-                    host: index,
-                    hosts: config.hosts,
-                    processor: placement.of_host(index),
-                };
-                interfaces.push(connect_host(&namespace, place, config.link)?);
+                interfaces.push(connect_host(&namespace, index, &config)?);
                 hosts.push(namespace);
             }
-            let config = SwitchConfig {
+            let switch = SwitchConfig {
                 rate: config.link,
                 buffer_bytes: config.buffer_bytes,
                 faults: config.faults,
             };
-            Ok((Switch::start(config, interfaces, placement.switch)?, hosts))
+            Ok((Switch::start(switch, interfaces, placement.switch)?, hosts))
         })?;
         Ok(Self { config, placement, switch, hosts })
     }
@@ -165,8 +155,8 @@ impl Rack {
         self.hosts[index].enter()
     }
 
-    /// Runs `job` on every host at once, each on its own thread in its own network, and returns what
-    /// they return in the order of hosts; the first error wins.
+    /// Runs `job` on every host at once, each on its own thread in its own network, and returns
+    /// what they return in the order of hosts; the first error wins.
     pub fn on_every_host<T: Send>(
         &self,
         job: impl Fn(Host<'_>) -> Result<T, TestbedError> + Sync,

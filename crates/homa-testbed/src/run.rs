@@ -1,8 +1,9 @@
 //! One transport on one rack: set up, warm up, idle round trips, load, drain, report.
 //!
-//! All hosts walk through the same stages together; a host that is through with a stage goes on serving the
-//! others until all are. Latency counts from the scheduled arrival, so a client that falls behind shows
-//! it. Nothing waits for ever: what has not finished some grace time after the last arrival is lost.
+//! All hosts walk through the same stages together; a host that is through with a stage goes on
+//! serving the others until all are. Latency counts from the scheduled arrival, so a client that
+//! falls behind shows it. Nothing waits for ever: what has not finished some grace time after the
+//! last arrival is lost.
 
 mod closed;
 mod group;
@@ -19,8 +20,8 @@ use homa_workload::arrivals::Arrival;
 pub use idle::IdleTimes;
 
 use crate::check::{self, ProcessorTime, Verdict};
-use crate::transport::{Listening, Transport, TransportOptions};
 use crate::sys;
+use crate::transport::{Listening, Transport, TransportOptions};
 use crate::{Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
 use group::{Client, Group};
@@ -91,9 +92,9 @@ pub struct RunReport {
     pub records: Vec<Record>,
     /// Round trips on the idle rack.
     pub idle: IdleTimes,
-    /// User and system time of the hosts' threads per completed RPC, client and server side together,
-    /// microseconds. Leaves out what the kernel does for a receiving host in interrupt context, which
-    /// runs on the switch's thread here ([`SwitchInterval::cpu`]).
+    /// User and system time of the hosts' threads per completed RPC, client and server side
+    /// together, microseconds. Leaves out what the kernel does for a receiving host in interrupt
+    /// context, which runs on the switch's thread here ([`SwitchInterval::cpu`]).
     pub cpu_us_per_rpc: f64,
     /// From the first arrival until the last host was through, seconds.
     pub elapsed_s: f64,
@@ -221,9 +222,7 @@ fn run_group(
     let first = group.client_of(0);
     let mut idle = IdleTimes::default();
     if let Some(client) = first {
-        idle = group
-            .idle_times(client, plan.idle_sizes)
-            .map_err(failed("measuring idle times"))?;
+        idle = group.idle_times(client, plan.idle_sizes).map_err(failed("measuring idle times"))?;
         rack.take_interval()?;
         stages.start_in(Duration::from_millis(50));
     }
@@ -258,9 +257,7 @@ fn assemble<'a>(
     plan: &RunPlan<'_>,
     stages: &'a Stages,
 ) -> Result<Group<'a>, TestbedError> {
-    let failed = |host: usize, what| {
-        move |source| TestbedError::Transport { host, what, source }
-    };
+    let failed = |host: usize, what| move |source| TestbedError::Transport { host, what, source };
     let options = TransportOptions {
         congestion_control: plan.congestion_control,
         homa_incast_control: plan.homa_incast_control,

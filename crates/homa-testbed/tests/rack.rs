@@ -1,8 +1,9 @@
-//! Claims about the real rack: kernel namespaces, kernel links, the switch in real time, kernel TCP.
+//! Claims about the real rack: kernel namespaces, kernel links, the switch in real time, kernel
+//! TCP.
 //!
-//! Not under the usual harness, because an ordinary user's namespaces can only be entered before the
-//! process has threads. Run as root, the last claim runs the others once more as an ordinary user.
-//! Where the kernel refuses namespaces the claims cannot be tried, and this says why.
+//! Not under the usual harness, because an ordinary user's namespaces can only be entered before
+//! the process has threads. Run as root, the last claim runs the others once more as an ordinary
+//! user. Where the kernel refuses namespaces the claims cannot be tried, and this says why.
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;

@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ const PRIORITY_PROBES: usize = 240;
 pub struct Probes {
     /// Arrival minus computed arrival on idle links: least, median and 99th percentile.
     pub timing_error_us: [f64; 3],
-    /// Delay of a small frame of the highest class behind full load of the lowest, minus its delay on
-    /// idle links by computation: median and 99th percentile. `None`: fewer than three hosts.
+    /// Delay of a small frame of the highest class behind full load of the lowest, minus its delay
+    /// on idle links by computation: median and 99th percentile. `None`: fewer than three hosts.
     pub priority_delay_us: Option<[f64; 2]>,
     /// Share of the link the lower class used meanwhile.
     pub background_load: f64,
@@ -52,7 +52,11 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
     let mut verdict = Verdict::default();
 
     let idle = idle_errors(rack)?;
-    let timing_error_us = [idle.at_rank(1).unwrap_or(f64::NAN), at(&idle, Percentile::P50), at(&idle, Percentile::P99)];
+    let timing_error_us = [
+        idle.at_rank(1).unwrap_or(f64::NAN),
+        at(&idle, Percentile::P50),
+        at(&idle, Percentile::P99),
+    ];
     let [least, median, p99] = timing_error_us;
     let complete = idle.len() == IDLE_PROBES;
     // A machine's rare stalls are not the rack's fault: the tail gets a full frame.
@@ -70,7 +74,8 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
         let (median, p99) = (at(&delays, Percentile::P50), at(&delays, Percentile::P99));
         let allowed = frame_us + p99_bound;
         let detail = format!(
-            "p99 {p99:.0} us behind {:.0} % load (at most one frame + {p99_bound:.0} = {allowed:.0})",
+            "p99 {p99:.0} us behind {:.0} % load (at most one frame + {p99_bound:.0} = \
+             {allowed:.0})",
             load * 100.0
         );
         let strict = delays.len() >= PRIORITY_PROBES * 9 / 10 && p99 <= allowed;
@@ -109,8 +114,8 @@ fn idle_errors(rack: &Rack) -> Result<Sorted<f64>, TestbedError> {
     Ok(Sorted::new(errors.concat()))
 }
 
-/// Delays of high-priority probes to host 0, beyond those of idle links, while other hosts load its link
-/// with the lowest class; and the share of the link that load took.
+/// Delays of high-priority probes to host 0, beyond those of idle links, while other hosts load its
+/// link with the lowest class; and the share of the link that load took.
 fn priority_delays(rack: &Rack) -> Result<(Sorted<f64>, f64), TestbedError> {
     let hosts = rack.config().hosts;
     let loaders = (hosts - 2).min(2);
@@ -152,14 +157,16 @@ fn priority_delays(rack: &Rack) -> Result<(Sorted<f64>, f64), TestbedError> {
     Ok((Sorted::new(results.into_iter().flat_map(|r| r.0).collect()), load))
 }
 
-/// Delay of a datagram over idle links by computation: its serialisation on the uplink and the downlink.
+/// Delay of a datagram over idle links by computation: its serialisation on the uplink and the
+/// downlink.
 fn idle_us(rack: &RackConfig, length: usize) -> f64 {
     let wire = wire_bytes(length + HEADERS);
     2.0 * rack.link.time_for(u64::from(wire)).0 as f64 / 1e3
 }
 
 fn bind(host: Host<'_>, tos: libc::c_int) -> Result<UdpSocket, TestbedError> {
-    let failed = |e| TestbedError::Transport { host: host.index, what: "opening a probe", source: e };
+    let failed =
+        |e| TestbedError::Transport { host: host.index, what: "opening a probe", source: e };
     let socket = UdpSocket::bind((host.address(), PORT)).map_err(failed)?;
     let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
     set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(failed)?;
@@ -179,7 +186,8 @@ fn send_stamped(
     datagram[..8].copy_from_slice(&sys::monotonic_ns().to_le_bytes());
     let to = SocketAddr::from((address(to), PORT));
     let sent = socket.send_to(&datagram[..length], to);
-    let failed = |e| TestbedError::Transport { host: host.index, what: "sending a probe", source: e };
+    let failed =
+        |e| TestbedError::Transport { host: host.index, what: "sending a probe", source: e };
     sent.map(drop).map_err(failed)
 }
 

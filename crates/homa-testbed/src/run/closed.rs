@@ -19,7 +19,8 @@ pub(crate) struct ClosedLoop {
 }
 
 impl Group<'_> {
-    /// Host 0 keeps the RPCs going, the servers in turn; a group without host 0 has nothing to start.
+    /// Host 0 keeps the RPCs going, the servers in turn; a group without host 0 has nothing to
+    /// start.
     pub(crate) fn closed_loop(
         &mut self,
         plan: &ClosedLoop,

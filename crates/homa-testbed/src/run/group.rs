@@ -1,9 +1,9 @@
-//! The hosts one thread drives: it waits for all of them at once, as servers of everyone and clients by
-//! plan.
+//! The hosts one thread drives: it waits for all of them at once, as servers of everyone and
+//! clients by plan.
 //!
-//! Why hosts share threads: with one thread each, five hosts and a switch on two cores spend more time
-//! waking each other up than moving data. A rack uses as many threads as there are cores beside the
-//! switch's, and at most one per host.
+//! Why hosts share threads: with one thread each, five hosts and a switch on two cores spend more
+//! time waking each other up than moving data. A rack uses as many threads as there are cores
+//! beside the switch's, and at most one per host.
 
 use std::io;
 use std::time::Duration;
@@ -96,7 +96,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Exchanges some data between every pair of hosts, so that windows are open and paths are known.
+    /// Exchanges some data between every pair of hosts, so that windows are open and paths are
+    /// known.
     pub(crate) fn warm_up(&mut self) -> io::Result<()> {
         for client in 0..self.clients.len() {
             for peer in self.clients[client].host.peers() {

@@ -28,8 +28,8 @@ impl IdleTimes {
         &self.points
     }
 
-    /// The round trip of a message of `bytes`, nanoseconds: measured or interpolated linearly in bytes
-    /// (beyond the ends, the nearest measurement). `None` when nothing was measured.
+    /// The round trip of a message of `bytes`, nanoseconds: measured or interpolated linearly in
+    /// bytes (beyond the ends, the nearest measurement). `None` when nothing was measured.
     pub fn at(&self, bytes: u32) -> Option<f64> {
         let after = self.points.partition_point(|&(size, _)| size < bytes);
         let (last, first) = (self.points.last()?, self.points.first()?);
@@ -43,8 +43,8 @@ impl IdleTimes {
 }
 
 impl Group<'_> {
-    /// Measures the round trip of each size from one of the group's hosts, one RPC at a time, the peers
-    /// in turn.
+    /// Measures the round trip of each size from one of the group's hosts, one RPC at a time, the
+    /// peers in turn.
     pub(crate) fn idle_times(&mut self, client: usize, sizes: &[u32]) -> io::Result<IdleTimes> {
         let mut points = Vec::with_capacity(sizes.len());
         for &bytes in sizes {

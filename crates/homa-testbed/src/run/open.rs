@@ -31,8 +31,8 @@ struct Progress<'a> {
 }
 
 impl Group<'_> {
-    /// Starts every arrival (one list per host of the rack) at its time and serves meanwhile; ends when
-    /// all of this group's have ended, or `limit` after the start.
+    /// Starts every arrival (one list per host of the rack) at its time and serves meanwhile; ends
+    /// when all of this group's have ended, or `limit` after the start.
     pub(crate) fn open_loop(
         &mut self,
         arrivals: &[Vec<Arrival>],
@@ -40,9 +40,7 @@ impl Group<'_> {
     ) -> io::Result<Vec<Load>> {
         let start = self.stages.start_ns();
         let give_up = start + limit.as_nanos() as u64;
-        let begin = |client: &mut Client<'_>| {
-            Progress::new(&arrivals[client.host.index], client)
-        };
+        let begin = |client: &mut Client<'_>| Progress::new(&arrivals[client.host.index], client);
         let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
         loop {
             let now = sys::monotonic_ns();

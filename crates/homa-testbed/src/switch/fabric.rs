@@ -1,12 +1,13 @@
 //! One switch in a rack, without a clock: uplinks that serialise, output ports that queue.
 //!
-//! Store and forward. A host's frame reaches the switch when its last bit has left the uplink; the output
-//! port is homa-sim's strict-priority [`Port`]; a frame is delivered when its last bit has left the
-//! downlink. Every time is computed from the time a frame was handed to its uplink, never from when the
-//! caller looked, so that lateness does not add up. Faults (loss, duplication) strike between the two.
+//! Store and forward. A host's frame reaches the switch when its last bit has left the uplink; the
+//! output port is homa-sim's strict-priority [`Port`]; a frame is delivered when its last bit has
+//! left the downlink. Every time is computed from the time a frame was handed to its uplink, never
+//! from when the caller looked, so that lateness does not add up. Faults (loss, duplication) strike
+//! between the two.
 //!
-//! Invariants: an uplink delivers in order and carries one frame at a time; events happen in the order of
-//! their ideal times. Left out: learning and flooding; the rack knows who is where.
+//! Invariants: an uplink delivers in order and carries one frame at a time; events happen in the
+//! order of their ideal times. Left out: learning and flooding; the rack knows who is where.
 
 use std::collections::VecDeque;
 
@@ -105,8 +106,9 @@ impl<F: Frame + Clone> Fabric<F> {
         uplink.frames.push_back((last_bit, to, frame));
     }
 
-    /// No delivery is due before this: when to call [`Fabric::advance`]. Frames that reach their output
-    /// port meanwhile need no wake-up of their own, because `advance` makes up for the past in order.
+    /// No delivery is due before this: when to call [`Fabric::advance`]. Frames that reach their
+    /// output port meanwhile need no wake-up of their own, because `advance` makes up for the past
+    /// in order.
     pub(crate) fn next_delivery(&self) -> Option<SimTime> {
         let through = |(last_bit, _, frame): &(SimTime, usize, F)| {
             *last_bit + self.rate.serialisation(frame.bytes())

@@ -6,7 +6,8 @@ use homa_sim::switch::Frame;
 
 use crate::link::{FRAME_OVERHEAD, SHORTEST_FRAME};
 
-/// Priority of frames that are not IP: above everything, because they are rare and keep links alive.
+/// Priority of frames that are not IP: above everything, because they are rare and keep links
+/// alive.
 const NOT_IP: u8 = 7;
 
 /// A frame as a host sent it. Cloning (a duplicated frame) shares the bytes.

@@ -40,7 +40,8 @@ impl Lateness {
         self.total
     }
 
-    /// Upper end, in microseconds, of the bucket below which `share` of the observations lie; 0 without.
+    /// Upper end, in microseconds, of the bucket below which `share` of the observations lie; 0
+    /// without.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -1,8 +1,10 @@
-//! The rack's switch: homa-sim's output-queued strict-priority ports, driven in real time by one thread.
+//! The rack's switch: homa-sim's output-queued strict-priority ports, driven in real time by one
+//! thread.
 //!
-//! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is delivered,
-//! and sends it to its host at that moment. Between events it sleeps, and spins for the last few
-//! microseconds. It measures how late it was: a rack whose switch is late proves nothing, and says so.
+//! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is
+//! delivered, and sends it to its host at that moment. Between events it sleeps, and spins for the
+//! last few microseconds. It measures how late it was: a rack whose switch is late proves nothing,
+//! and says so.
 
 mod fabric;
 mod frame;
@@ -21,8 +23,8 @@ use homa_sim::{LinkRate, SimTime};
 use homa_workload::quantile::{Percentile, Sorted};
 
 pub use fabric::Faults;
-pub use lateness::Lateness;
 pub(crate) use frame::wire_bytes;
+pub use lateness::Lateness;
 
 use fabric::{Delivery, Fabric, FabricCounters};
 use frame::WireFrame;
@@ -33,8 +35,9 @@ use crate::link::host_of;
 use crate::sys;
 
 /// Bounds on how close an event must be to be waited for without sleeping. Between them, a sleep's
-/// measured overshoot decides: 5 us on a computer of one's own, several times that on a virtual machine
-/// whose timers and wake-ups go through the hypervisor. A shorter sleep would cost more than it saves.
+/// measured overshoot decides: 5 us on a computer of one's own, several times that on a virtual
+/// machine whose timers and wake-ups go through the hypervisor. A shorter sleep would cost more
+/// than it saves.
 const SPIN_NS: std::ops::RangeInclusive<u64> = 4_000..=30_000;
 /// Longest sleep, so that a request to stop or to report is answered soon.
 const LONGEST_SLEEP_NS: u64 = 2_000_000;
@@ -60,7 +63,8 @@ pub struct SwitchInterval {
     pub undeliverable: u64,
     /// Frames for hosts that do not exist.
     pub unknown_destination: u64,
-    /// CPU time of the switch's thread, which includes the receive side of the hosts' protocol stacks.
+    /// CPU time of the switch's thread, which includes the receive side of the hosts' protocol
+    /// stacks.
     pub cpu: Duration,
     /// Wall-clock time.
     pub elapsed: Duration,
@@ -94,8 +98,8 @@ struct Shared {
 }
 
 impl Switch {
-    /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling thread's
-    /// network namespace, on a processor of its own where there is one.
+    /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling
+    /// thread's network namespace, on a processor of its own where there is one.
     pub(crate) fn start(
         config: SwitchConfig,
         interfaces: Vec<u32>,
@@ -137,8 +141,7 @@ impl Switch {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        let mut interval =
-            self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut interval = self.shared.interval.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut *interval))
     }
 }
@@ -265,7 +268,8 @@ impl Engine {
     }
 }
 
-/// How much longer than asked the calling thread sleeps here and now: the median of a few short sleeps.
+/// How much longer than asked the calling thread sleeps here and now: the median of a few short
+/// sleeps.
 fn sleep_overshoot_ns() -> io::Result<u64> {
     const ASKED_NS: u64 = 20_000;
     let mut overshoots = Vec::new();

@@ -71,10 +71,8 @@ impl PacketSocket {
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         for (i, header) in headers.iter_mut().enumerate() {
             let buffer = &mut self.buffers[i];
-            let vector = vectors[i].write(libc::iovec {
-                iov_base: buffer.as_mut_ptr().cast(),
-                iov_len: buffer.len(),
-            });
+            let vector = vectors[i]
+                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() });
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
             header.msg_hdr.msg_name = (&raw mut names[i]).cast();
@@ -82,8 +80,8 @@ impl PacketSocket {
             header.msg_hdr.msg_control = (&raw mut controls[i]).cast();
             header.msg_hdr.msg_controllen = size_of::<Control>();
         }
-        // SAFETY: every pointer in `headers` refers to a local array or to `self.buffers`, all alive
-        // and unmoved until the call returns, with the lengths set above.
+        // SAFETY: every pointer in `headers` refers to a local array or to `self.buffers`, all
+        // alive and unmoved until the call returns, with the lengths set above.
         let count = unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),

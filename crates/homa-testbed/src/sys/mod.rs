@@ -1,5 +1,5 @@
-//! The system calls of the testbed, each wrapped once: everything `unsafe` outside the packet socket is
-//! in this folder.
+//! The system calls of the testbed, each wrapped once: everything `unsafe` outside the packet
+//! socket is in this folder.
 //!
 //! Invariant: no wrapper keeps a pointer after it returns.
 
@@ -25,7 +25,8 @@ pub(crate) fn realtime_to_monotonic() -> i64 {
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` outlives the call; both clocks exist on every Linux, so the result needs no check.
+    // SAFETY: `t` outlives the call; both clocks exist on every Linux, so the result needs no
+    // check.
     unsafe { libc::clock_gettime(clock, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
@@ -48,8 +49,8 @@ pub(crate) fn exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
 }
 
-/// Asks for a real-time priority for the calling thread, and where that is refused (an ordinary user)
-/// for the shortest time slice, which makes it run soon after it wakes. True: real-time.
+/// Asks for a real-time priority for the calling thread, and where that is refused (an ordinary
+/// user) for the shortest time slice, which makes it run soon after it wakes. True: real-time.
 pub(crate) fn run_promptly() -> bool {
     let param = libc::sched_param { sched_priority: 10 };
     // SAFETY: `param` outlives the call; 0 is the calling thread.
@@ -85,8 +86,8 @@ pub(crate) fn run_promptly() -> bool {
 
 /// The processors this process may use, ascending.
 pub(crate) fn processors() -> Vec<usize> {
-    // SAFETY: cpu_set_t is plain bits, for which zero is a value; the kernel writes at most its size,
-    // and CPU_ISSET reads within it.
+    // SAFETY: cpu_set_t is plain bits, for which zero is a value; the kernel writes at most its
+    // size, and CPU_ISSET reads within it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
@@ -96,8 +97,8 @@ pub(crate) fn processors() -> Vec<usize> {
 
 /// Keeps the calling thread on one processor.
 pub(crate) fn stay_on(processor: usize) {
-    // SAFETY: as above; CPU_SET stays within the set for any processor the kernel named, and `stay_on`
-    // is called with those only.
+    // SAFETY: as above; CPU_SET stays within the set for any processor the kernel named, and
+    // `stay_on` is called with those only.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
@@ -128,7 +129,8 @@ pub(crate) fn user_and_group() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Waits until a descriptor in `fds` is ready or `timeout_ns` have passed. Interrupted counts as ready.
+/// Waits until a descriptor in `fds` is ready or `timeout_ns` have passed. Interrupted counts as
+/// ready.
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: u64) -> io::Result<()> {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
@@ -199,8 +201,7 @@ pub(crate) fn receive_stamped(
     buffer: &mut [u8],
 ) -> io::Result<Option<(usize, u64)>> {
     let mut control = [0_u64; 8];
-    let mut vector =
-        libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: msghdr is integers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut vector;
@@ -208,8 +209,7 @@ pub(crate) fn receive_stamped(
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     // SAFETY: buffer and control outlive the call, with the lengths set above.
-    let length =
-        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let length = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     match check(length as libc::c_int) {
         Ok(length) => {
             let offset = realtime_to_monotonic();
@@ -225,8 +225,9 @@ pub(crate) fn receive_stamped(
 
 /// The kernel's CLOCK_REALTIME stamp of a message, nanoseconds.
 pub(crate) fn stamp_ns(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel filled `msg_control` up to the length it set in `msg_controllen`; the macros
-    // stay within it, and a SCM_TIMESTAMPNS message holds one timespec, read without alignment.
+    // SAFETY: the kernel filled `msg_control` up to the length it set in `msg_controllen`; the
+    // macros stay within it, and a SCM_TIMESTAMPNS message holds one timespec, read without
+    // alignment.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {

@@ -1,5 +1,5 @@
-//! The few rtnetlink requests a rack needs: make a veth pair, set it up, add addresses, neighbours and
-//! queue disciplines. The `ip` and `tc` programs are not needed.
+//! The few rtnetlink requests a rack needs: make a veth pair, set it up, add addresses, neighbours
+//! and queue disciplines. The `ip` and `tc` programs are not needed.
 //!
 //! Invariant: every request asks for an acknowledgement, and the reply's error is returned.
 //! Left out: dumps and notifications; nothing here needs to read the kernel's tables.
@@ -129,7 +129,8 @@ pub(crate) fn disable_offloads(name: &str) -> io::Result<()> {
     const ETHTOOL_SGSO: u32 = 0x24;
     const ETHTOOL_SGRO: u32 = 0x2c;
     let fd = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    // Segmentation before checksums: the kernel would turn the former off by itself and then refuse.
+    // Segmentation before checksums: the kernel would turn the former off by itself and then
+    // refuse.
     for command in [ETHTOOL_SGRO, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_STXCSUM] {
         let mut value: [u32; 2] = [command, 0];
         let mut request = interface_request(name);

@@ -6,8 +6,8 @@
 //! | 8-11 | length of the body |
 //! | 12-15 | length of the wanted response; all ones: this is a response |
 //!
-//! Numbers are little end first. Bodies are fill: nobody reads them, as the rivals' applications would not
-//! be measured either.
+//! Numbers are little end first. Bodies are fill: nobody reads them, as the rivals' applications
+//! would not be measured either.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};

@@ -1,8 +1,9 @@
-//! RPCs over Homa: the inline engine of the crate `homa` on a UDP socket, as an application would use it.
+//! RPCs over Homa: the inline engine of the crate `homa` on a UDP socket, as an application would
+//! use it.
 //!
-//! The engine is told the link's rate, as any host's operator can; the pacer asks the kernel. A request of
-//! at least eight bytes begins with the wanted length of the response; a shorter one is echoed.
-//! Left out: retries. A call the engine gives up counts as failed.
+//! The engine is told the link's rate, as any host's operator can; the pacer asks the kernel. A
+//! request of at least eight bytes begins with the wanted length of the response; a shorter one is
+//! echoed. Left out: retries. A call the engine gives up counts as failed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -83,7 +84,8 @@ impl RpcTransport for HomaTransport {
         let at_ns = sys::monotonic_ns();
         done.extend(self.refused.drain(..).map(|id| Done { id, at_ns, completed: false }));
         self.submitted = false;
-        // Replies are queued by `answer` and leave with the next poll, which may bring more requests.
+        // Replies are queued by `answer` and leave with the next poll, which may bring more
+        // requests.
         while self.engine.poll(Wait::No)? {
             self.answer(done);
         }
@@ -128,7 +130,8 @@ mod tests {
 
     #[test]
     fn the_response_has_the_length_the_request_asks_for() {
-        let rpc = |request_bytes, response_bytes| Rpc { id: 1, server: 0, request_bytes, response_bytes };
+        let rpc =
+            |request_bytes, response_bytes| Rpc { id: 1, server: 0, request_bytes, response_bytes };
         assert_eq!(response(request(rpc(100, 10_000))).len(), 10_000);
         assert_eq!(response(request(rpc(10_000, 100))).len(), 100);
         assert_eq!(response(request(rpc(8, 8))).len(), 8);

@@ -1,7 +1,8 @@
 //! The transports compared on a rack, behind one interface: start an RPC, wait, see what finished.
 //!
-//! Every host has one of these, client and server at once. None of them waits: the thread that drives a
-//! host, or several, sleeps in the kernel until one of their descriptors is ready or a timer is due.
+//! Every host has one of these, client and server at once. None of them waits: the thread that
+//! drives a host, or several, sleeps in the kernel until one of their descriptors is ready or a
+//! timer is due.
 
 mod framing;
 mod homa;
@@ -52,7 +53,8 @@ pub trait RpcTransport {
     /// Starts an RPC.
     fn submit(&mut self, rpc: Rpc) -> io::Result<()>;
 
-    /// Serves and receives what can be served and received now, and appends what finished. Never waits.
+    /// Serves and receives what can be served and received now, and appends what finished. Never
+    /// waits.
     fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// Descriptors that become readable when [`RpcTransport::turn`] has something to do.
@@ -73,7 +75,9 @@ pub(crate) struct TransportOptions<'a> {
 
 /// One host's end before its peers are known to be there.
 pub(crate) enum Listening {
-    Homa(HomaTransport),
+    /// Needs no connections.
+    Homa(Box<HomaTransport>),
+    /// Has connections to open.
     Tcp(tcp::Listening),
 }
 
@@ -84,7 +88,10 @@ impl Listening {
         host: Host<'_>,
         options: TransportOptions<'_>,
     ) -> io::Result<Self> {
-        let homa = |map| HomaTransport::open(host, map, options.homa_incast_control).map(Self::Homa);
+        let homa = |map| {
+            let homa = HomaTransport::open(host, map, options.homa_incast_control)?;
+            Ok(Self::Homa(Box::new(homa)))
+        };
         let tcp = |connections, classed| {
             let congestion_control = options.congestion_control.into();
             let options = TcpOptions { connections, classed, congestion_control };
@@ -102,7 +109,7 @@ impl Listening {
     /// Connects to the others, once all of them are listening.
     pub(crate) fn connect(self) -> io::Result<Box<dyn RpcTransport>> {
         Ok(match self {
-            Self::Homa(homa) => Box::new(homa),
+            Self::Homa(homa) => homa,
             Self::Tcp(tcp) => Box::new(tcp.connect()?),
         })
     }
@@ -116,7 +123,8 @@ pub enum Transport {
     Homa,
     /// Homa over UDP with a single priority level, as in a network that honours none.
     HomaFlat,
-    /// Kernel TCP, a pool, small RPCs on their own connection in the highest class of switch and host.
+    /// Kernel TCP, a pool, small RPCs on their own connection in the highest class of switch and
+    /// host.
     TcpClassed,
     /// Kernel TCP, eight connections per peer, the least busy takes the next RPC.
     TcpPool,
@@ -149,8 +157,12 @@ impl fmt::Display for Transport {
 
 /// A name that is no transport's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no transport: choose among {list}", list = Transport::ALL.map(|t| t.name()).join(", "))]
+#[error("`{0}` is no transport: choose among {list}", list = names())]
 pub struct UnknownTransport(pub String);
+
+fn names() -> String {
+    Transport::ALL.map(Transport::name).join(", ")
+}
 
 impl FromStr for Transport {
     type Err = UnknownTransport;

@@ -1,7 +1,7 @@
-//! RPCs over kernel TCP, tuned as a good engineer would: no Nagle delay, a named congestion control,
-//! connections set up and warmed beforehand, several per peer with the least busy taking the next RPC,
-//! many messages per system call, windows that survive idleness (see [`crate::link`]). Buffers are left
-//! to the kernel's auto-tuning.
+//! RPCs over kernel TCP, tuned as a good engineer would: no Nagle delay, a named congestion
+//! control, connections set up and warmed beforehand, several per peer with the least busy taking
+//! the next RPC, many messages per system call, windows that survive idleness (see
+//! [`crate::link`]). Buffers are left to the kernel's auto-tuning.
 //!
 //! Invariant: a connection carries the requests of the side that opened it and their responses.
 
@@ -16,7 +16,8 @@ use crate::Host;
 use crate::link::address;
 use crate::sys::{self, Interest, Readiness};
 
-/// Longest request or response, bytes, that `tcp-classed` puts on the connection of the highest class.
+/// Longest request or response, bytes, that `tcp-classed` puts on the connection of the highest
+/// class.
 pub const SMALL_RPC_BYTES: u32 = 4_096;
 const PORT: u16 = 7_000;
 const CLASSED_PORT: u16 = 7_001;
