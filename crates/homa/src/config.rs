@@ -27,7 +27,7 @@ pub struct Config {
     /// are refused. Default 1 GiB.
     pub send_memory: u64,
     /// How long a thread that blocks for a response or request looks for it before it sleeps, as long as
-    /// that succeeds often enough to pay: falling asleep and waking up take longer. Default 20 µs; zero
+    /// that succeeds often enough to pay: falling asleep and waking up take longer. Default 50 µs; zero
     /// never spins.
     pub spin: Duration,
     /// Most peers remembered at a time; idle ones make room. Default 65,536.
@@ -46,7 +46,7 @@ impl Default for Config {
             mtu: 1500,
             receive_buffer: 4 << 20,
             send_memory: 1 << 30,
-            spin: Duration::from_micros(20),
+            spin: Duration::from_micros(50),
             max_peers: 65_536,
             seed: None,
         }
