@@ -31,7 +31,8 @@ pub enum Command {
     Workloads(workloads::Args),
     /// Report what this machine and its loopback path can do, what follows, and the remedy.
     Doctor(doctor::Args),
-    /// Run random small scenarios with faults under an independent checker of the protocol's promises.
+    /// Run random small scenarios with faults under an independent checker of the protocol's
+    /// promises.
     Swarm(swarm::Args),
 }
 

@@ -1,8 +1,9 @@
 //! The program `homa`: one subcommand per file in `commands/`.
 //!
-//! Contract for scripts: data goes to stdout, progress and logs to stderr; exit 0 when all went well, 1 when
-//! a check failed, 2 for a usage or environment error; every error ends with a `hint:` line.
-//! Left out: everything that decides a number. Protocols, workloads and the rack live in libraries.
+//! Contract for scripts: data goes to stdout, progress and logs to stderr; exit 0 when all went
+//! well, 1 when a check failed, 2 for a usage or environment error; every error ends with a `hint:`
+//! line. Left out: everything that decides a number. Protocols, workloads and the rack live in
+//! libraries.
 
 mod args;
 mod commands;
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what clap has to say; a mistake gets our hint and exit code 2, `--help` and `--version` get 0.
+/// Prints what clap has to say; a mistake gets our hint and exit code 2, `--help` and `--version`
+/// get 0.
 fn explain_usage(error: &clap::Error) -> ExitCode {
     // A closed pipe on the other side is no reason to fail differently.
     let _ = error.print();

@@ -64,7 +64,8 @@ impl Table {
         self.row(&titles)
     }
 
-    /// One line. Missing cells are empty; a cell wider than its column pushes the rest to the right.
+    /// One line. Missing cells are empty; a cell wider than its column pushes the rest to the
+    /// right.
     pub fn row(&self, cells: &[String]) -> String {
         let mut text = String::new();
         for (index, (_, align, width)) in self.columns.iter().enumerate() {
@@ -105,8 +106,8 @@ impl Progress {
         Self { bar, terminal, ticker: None }
     }
 
-    /// For a job that takes about `expected` and cannot be interrupted to say how far it is. Starts a thread
-    /// when a terminal is there to see it.
+    /// For a job that takes about `expected` and cannot be interrupted to say how far it is. Starts
+    /// a thread when a terminal is there to see it.
     pub fn ticking(expected: Duration) -> Self {
         let mut progress = Self::new(expected);
         if progress.terminal {

@@ -1,6 +1,7 @@
 //! Values on the command line with their units written out: `100Mbps`, `20s`, `128kB`, `0.8`.
 //!
-//! A number without a unit is refused where several units are in use: a link of `100` could be anything.
+//! A number without a unit is refused where several units are in use: a link of `100` could be
+//! anything.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;

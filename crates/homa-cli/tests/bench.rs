@@ -94,7 +94,8 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
     assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
 }
 
-/// A user namespace may forbid its own children, which is how a kernel that refuses looks from inside.
+/// A user namespace may forbid its own children, which is how a kernel that refuses looks from
+/// inside.
 #[test]
 fn without_namespaces_homa_runs_alone_and_says_so() {
     let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \

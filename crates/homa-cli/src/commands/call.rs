@@ -26,7 +26,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = values::message_bytes)]
     size: Option<u32>,
     /// Calls to make, one after the other.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// How long to wait for each answer.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]

@@ -17,7 +17,8 @@ pub struct Args {
     #[arg(value_name = "ADDR", value_parser = values::address)]
     server: SocketAddr,
     /// RPCs to send.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Bytes of each request.
     #[arg(long, default_value = "100", value_name = "BYTES", value_parser = values::message_bytes)]

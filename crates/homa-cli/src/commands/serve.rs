@@ -22,7 +22,8 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
-    /// Answer every request with its own bytes; otherwise with a line that says how many there were.
+    /// Answer every request with its own bytes; otherwise with a line that says how many there
+    /// were.
     #[arg(long)]
     echo: bool,
     /// At the end, print what was counted as OpenMetrics text.

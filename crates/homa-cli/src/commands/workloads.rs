@@ -55,8 +55,8 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-const FORMAT_HINT: &str = "a size table has the header `size_bytes,cumulative_fraction`, increasing \
-                           sizes, and 1 as its last fraction";
+const FORMAT_HINT: &str = "a size table has the header `size_bytes,cumulative_fraction`, \
+                           increasing sizes, and 1 as its last fraction";
 
 fn figures(workload: &Workload) -> anyhow::Result<Figures> {
     let sizes = workload.sizes()?;

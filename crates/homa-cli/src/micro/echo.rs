@@ -1,8 +1,8 @@
 //! One echo RPC at a time over plain sockets: what the kernel itself costs.
 //!
-//! The raw UDP paths are the floor that a user-space transport over UDP stands on; 10 kB go as one GSO train
-//! and come back through GRO, as a good engineer would send them. TCP runs with Nagle's algorithm off.
-//! Spinning paths never sleep, blocking paths sleep in the kernel.
+//! The raw UDP paths are the floor that a user-space transport over UDP stands on; 10 kB go as one
+//! GSO train and come back through GRO, as a good engineer would send them. TCP runs with Nagle's
+//! algorithm off. Spinning paths never sleep, blocking paths sleep in the kernel.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -27,8 +27,8 @@ pub enum Wait {
     Block,
 }
 
-/// Calls `exchange` for `time` and reduces the latencies of what came after the warm-up; of everything, when
-/// a disturbed machine leaves nothing after it.
+/// Calls `exchange` for `time` and reduces the latencies of what came after the warm-up; of
+/// everything, when a disturbed machine leaves nothing after it.
 pub fn time_exchanges(
     time: Duration,
     mut exchange: impl FnMut() -> io::Result<()>,

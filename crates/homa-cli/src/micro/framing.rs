@@ -1,4 +1,5 @@
-//! The framing of the TCP rivals: a length, an RPC number, the bytes. As lean as a careful engineer's own.
+//! The framing of the TCP rivals: a length, an RPC number, the bytes. As lean as a careful
+//! engineer's own.
 
 /// Bytes before each message: length (u32) and RPC number (u64), little-endian.
 pub const HEADER: usize = 12;

@@ -1,8 +1,8 @@
 //! Homa's rows: the same loads as the rivals', through the API that users have.
 //!
-//! The inline engine everywhere but in the blocking echo, whose callers share an engine as they would in a
-//! server with threads. In the fan-out rows the 64 servers are 64 engines with a socket each, driven by the
-//! server side's only thread: no train can carry RPCs of two peers.
+//! The inline engine everywhere but in the blocking echo, whose callers share an engine as they
+//! would in a server with threads. In the fan-out rows the 64 servers are 64 engines with a socket
+//! each, driven by the server side's only thread: no train can carry RPCs of two peers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -183,8 +183,8 @@ impl Caller {
     }
 }
 
-/// Serves `count` engines with one thread, one after the other. Under this load hardly any visit is in vain,
-/// so asking the kernel first which socket has something would only add a call.
+/// Serves `count` engines with one thread, one after the other. Under this load hardly any visit is
+/// in vain, so asking the kernel first which socket has something would only add a call.
 fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
     let mut engines = Vec::with_capacity(count);
     for _ in 0..count {

@@ -1,7 +1,9 @@
-//! `homa bench --micro`: latency, rate and throughput of Homa beside honest rivals on one veth pair.
+//! `homa bench --micro`: latency, rate and throughput of Homa beside honest rivals on one veth
+//! pair.
 //!
-//! Rivals and Homa take turns in rounds and the medians over the rounds are reported, so a disturbance of the
-//! machine hits every row alike. Left out: load and mixed sizes, which the main job of `homa bench` measures.
+//! Rivals and Homa take turns in rounds and the medians over the rounds are reported, so a
+//! disturbance of the machine hits every row alike. Left out: load and mixed sizes, which the main
+//! job of `homa bench` measures.
 
 mod echo;
 mod framing;

@@ -1,7 +1,8 @@
 //! Two hosts on one machine: a veth pair between two network namespaces, a core for each side.
 //!
-//! Every rival runs over the same pair, with the offloads the kernel gives a veth device by default.
-//! Invariant: a side's sockets are opened by a thread that stands in that side's namespace.
+//! Every rival runs over the same pair, with the offloads the kernel gives a veth device by
+//! default. Invariant: a side's sockets are opened by a thread that stands in that side's
+//! namespace.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -52,14 +53,15 @@ impl ServerSide {
 }
 
 impl Pair {
-    /// Builds the pair. The process moves into a network of its own, so this must run before any thread
-    /// is started; no privilege is needed.
+    /// Builds the pair. The process moves into a network of its own, so this must run before any
+    /// thread is started; no privilege is needed.
     pub fn build() -> Result<Self, TestbedError> {
         let inside = homa_testbed::isolate()?;
         Ok(Self { network: Arc::new(VethPair::new(&inside)?), cores: cores::two() })
     }
 
-    /// Runs `server` and `client`, each on its side and its core, and returns what the client measured.
+    /// Runs `server` and `client`, each on its side and its core, and returns what the client
+    /// measured.
     pub fn run<T: Send + 'static>(
         &self,
         server: impl FnOnce(&ServerSide) -> io::Result<()> + Send + 'static,

@@ -11,7 +11,8 @@ pub struct Tail {
     pub p99_us: f64,
 }
 
-/// The exact quantile of sorted samples: the smallest one that at least a share `q` does not exceed.
+/// The exact quantile of sorted samples: the smallest one that at least a share `q` does not
+/// exceed.
 fn quantile(sorted: &[u64], q: f64) -> u64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

@@ -1,7 +1,8 @@
-//! The rival in rate: tokio TCP with our own framing and coalesced writes, one thread and one core a side.
+//! The rival in rate: tokio TCP with our own framing and coalesced writes, one thread and one core
+//! a side.
 //!
-//! Everything that one read brought is answered with one write, so the batches grow with the load. This is
-//! the best that a service engineer gets from async Rust without leaving TCP.
+//! Everything that one read brought is answered with one write, so the batches grow with the load.
+//! This is the best that a service engineer gets from async Rust without leaving TCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -135,7 +136,8 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// A client that ends its round closes with RPCs in progress: that ends the connection, not the round.
+/// A client that ends its round closes with RPCs in progress: that ends the connection, not the
+/// round.
 fn unless_closed<T: Default>(result: io::Result<T>) -> io::Result<T> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     match result {

@@ -1,7 +1,8 @@
-//! Where the kernel refuses network namespaces: Homa alone, its hosts joined by memory instead of links.
+//! Where the kernel refuses network namespaces: Homa alone, its hosts joined by memory instead of
+//! links.
 //!
-//! This shows that the transport works and what its software costs, and nothing about queues, priorities or
-//! TCP: the in-memory network has no rate and no time. The screen says so.
+//! This shows that the transport works and what its software costs, and nothing about queues,
+//! priorities or TCP: the in-memory network has no rate and no time. The screen says so.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

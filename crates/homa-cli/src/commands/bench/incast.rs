@@ -1,5 +1,5 @@
-//! `homa bench --incast`: one client asks all other hosts for 10 kB each and keeps many RPCs in progress
-//! (Homa §3.6, §5.1): do the responses overrun the client's port at the switch?
+//! `homa bench --incast`: one client asks all other hosts for 10 kB each and keeps many RPCs in
+//! progress (Homa §3.6, §5.1): do the responses overrun the client's port at the switch?
 
 use std::time::Duration;
 

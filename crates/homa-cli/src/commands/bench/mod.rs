@@ -1,6 +1,6 @@
-//! `homa bench`: the main job. Three questions, one command: what do Homa and kernel TCP do to the same RPCs on
-//! a loaded rack (default), what does each cost unloaded (`--micro`), and what does a running server give
-//! (`--peer`)?
+//! `homa bench`: the main job. Three questions, one command: what do Homa and kernel TCP do to the
+//! same RPCs on a loaded rack (default), what does each cost unloaded (`--micro`), and what does a
+//! running server give (`--peer`)?
 
 mod chart;
 mod in_memory;
@@ -33,7 +33,8 @@ const RACK_DURATION: Duration = Duration::from_secs(8);
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Unloaded latency, rate and throughput beside raw UDP and TCP on one veth pair, instead of the rack.
+    /// Unloaded latency, rate and throughput beside raw UDP and TCP on one veth pair, instead of
+    /// the rack.
     #[arg(long, conflicts_with_all = ["peer", "incast", "transport", "workload", "load", "hosts"])]
     micro: bool,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
@@ -42,8 +43,9 @@ pub struct Args {
     peer: Option<SocketAddr>,
     /// What is compared, in this order, separated by commas.
     ///
-    /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in a DSCP
-    /// class of their own), tcp-pool (8 connections per pair), tcp (one per pair). [default: all]
+    /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in
+    /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair). [default:
+    /// all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     transport: Vec<Transport>,
     /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
@@ -73,7 +75,8 @@ pub struct Args {
     /// Probability that the switch delivers a frame twice.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     duplicate: f64,
-    /// One client calls all others, 10 kB responses, this many RPCs in progress, instead of the load.
+    /// One client calls all others, 10 kB responses, this many RPCs in progress, instead of the
+    /// load.
     #[arg(long, value_name = "N")]
     incast: Option<usize>,
     /// Whether Homa limits unscheduled bytes of responses when many RPCs are in progress.

@@ -1,5 +1,5 @@
-//! Open-loop load from one engine: RPCs start at their times whatever has finished, and latency counts from
-//! the scheduled arrival, so a client that falls behind shows it.
+//! Open-loop load from one engine: RPCs start at their times whatever has finished, and latency
+//! counts from the scheduled arrival, so a client that falls behind shows it.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! `homa bench --peer`: open-loop load against a running `homa serve --echo`, on this machine or another.
+//! `homa bench --peer`: open-loop load against a running `homa serve --echo`, on this machine or
+//! another.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;

@@ -169,7 +169,8 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
 fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
     let Some(path) = &args.chart else { return Ok(()) };
     let subtitle = format!(
-        "{} echo RPCs, {} % load, {} hosts x {} Mbit/s, {} B of buffer a port, {:.0} s a row, seed {}",
+        "{} echo RPCs, {} % load, {} hosts x {} Mbit/s, {} B of buffer a port, {:.0} s a row, \
+         seed {}",
         args.workload.to_string().to_uppercase(),
         (args.load * 100.0).round(),
         args.hosts,

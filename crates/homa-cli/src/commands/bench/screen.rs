@@ -1,4 +1,5 @@
-//! What a reader of `homa bench` sees: the rack, its checks, a row per transport, and what to make of it.
+//! What a reader of `homa bench` sees: the rack, its checks, a row per transport, and what to make
+//! of it.
 
 use homa_testbed::IdleTimes;
 use homa_testbed::check::Verdict;
@@ -111,8 +112,10 @@ impl<'a> Screen<'a> {
         if self.short == 0 {
             line(format!("No RPC of this workload is as small as {SHORT_BYTES} B."));
         }
-        for sentence in sentences::about(self.args, rows) {
-            line(sentence);
+        if verdict.valid() {
+            sentences::about(self.args, rows).iter().for_each(line);
+        } else {
+            line(sentences::INVALID);
         }
         line(format!("Repeat: {}", self.args.command_line()));
     }

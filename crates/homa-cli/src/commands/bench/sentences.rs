@@ -1,5 +1,5 @@
-//! What to make of the rows, in plain sentences: the tails compared, where Homa is not best, what a rack on
-//! one machine does not show. Every number comes from the rows.
+//! What to make of the rows, in plain sentences: the tails compared, where Homa is not best, what a
+//! rack on one machine does not show. Every number comes from the rows.
 
 use super::Args;
 use super::report::TransportResult;
@@ -8,6 +8,11 @@ use crate::values::show_rate;
 
 /// The row the others are compared with.
 const SUBJECT: &str = "homa";
+
+/// Instead of them when the rack failed its own checks.
+pub const INVALID: &str = "These rows do not count: this machine, not the network, decided them. \
+                           Stop other work, or choose fewer --hosts or a slower --link, and run \
+                           it again.";
 
 /// The sentences, in order.
 pub fn about(args: &Args, rows: &[TransportResult]) -> Vec<String> {

@@ -1,10 +1,11 @@
-//! What the wire alone costs an echo RPC on the idle rack: the bound below every measured round trip.
+//! What the wire alone costs an echo RPC on the idle rack: the bound below every measured round
+//! trip.
 
 use homa_workload::framing::{FULL_FRAME, Framing};
 
-/// Microseconds that an echo of `bytes` takes on two links per direction with a store-and-forward switch
-/// between them, software aside: one way, all frames on the first link and then the first frame's length
-/// again, because each later frame is sent on while the next one arrives.
+/// Microseconds that an echo of `bytes` takes on two links per direction with a store-and-forward
+/// switch between them, software aside: one way, all frames on the first link and then the first
+/// frame's length again, because each later frame is sent on while the next one arrives.
 ///
 /// 100 B over UDP at 100 Mbit/s: 238 wire bytes, four times 19.04 us.
 pub fn echo_us(bytes: u32, framing: Framing, link_bps: u64) -> f64 {

@@ -1,8 +1,8 @@
 //! `homa doctor`: what this machine and its loopback path can do, what follows, and the remedy.
 //!
-//! Everything is tried, nothing is guessed from version numbers. Invariant: nothing outside this process
-//! changes; namespaces and sockets made here end with it. Left out: the path to another machine
-//! (`homa ping` times it).
+//! Everything is tried, nothing is guessed from version numbers. Invariant: nothing outside this
+//! process changes; namespaces and sockets made here end with it. Left out: the path to another
+//! machine (`homa ping` times it).
 
 mod machine;
 mod sockets;
