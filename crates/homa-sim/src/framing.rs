@@ -1,7 +1,7 @@
 //! What a packet costs on the wire: the environment's business, not the protocol's.
 //!
-//! Sizes are those of the kernel module's packet layout behind the chosen headers, on Ethernet with an
-//! MTU of 1500 bytes, preamble (8), frame check (4) and inter-frame gap (12) included.
+//! Sizes are those of the kernel module's packet layout behind the chosen headers, on Ethernet with
+//! an MTU of 1500 bytes, preamble (8), frame check (4) and inter-frame gap (12) included.
 
 use homa_proto::{Body, Packet, wire};
 

@@ -1,8 +1,8 @@
 //! A deterministic packet-level simulator that runs Homa's own protocol code.
 //!
-//! Everything a result depends on is here and integer: picoseconds ([`SimTime`]), bytes, named random
-//! streams. Switch models are state machines generic over the frame, so that a software switch can run
-//! the same ones in real time.
+//! Everything a result depends on is here and integer: picoseconds ([`SimTime`]), bytes, named
+//! random streams. Switch models are state machines generic over the frame, so that a software
+//! switch can run the same ones in real time.
 #![forbid(unsafe_code)]
 
 pub mod checker;

@@ -1,5 +1,5 @@
-//! A second transport, for tests: one packet per message, every packet repeated each millisecond until it
-//! is answered. It is slow and correct, unless told to break one promise.
+//! A second transport, for tests: one packet per message, every packet repeated each millisecond
+//! until it is answered. It is slow and correct, unless told to break one promise.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! Simulated time: whole picoseconds, because a byte at 100 Gbit/s lasts 80 of them.
 //!
-//! The protocol counts nanoseconds; [`SimTime::protocol`] rounds down at that border, which keeps `now`
-//! monotone, and a deadline of `n` ns converts to exactly `1000 n` ps, so a timer never fires early.
+//! The protocol counts nanoseconds; [`SimTime::protocol`] rounds down at that border, which keeps
+//! `now` monotone, and a deadline of `n` ns converts to exactly `1000 n` ps, so a timer never fires
+//! early.
 
 use homa_proto::{Duration, Rate, Time};
 

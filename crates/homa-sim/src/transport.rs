@@ -1,7 +1,8 @@
 //! What a host runs: six calls, two per neighbour, the shape of [`homa_proto::Endpoint`].
 //!
-//! After an input the simulator drains `event`, reads `deadline` again and, when the wire is free, pulls
-//! `transmit`. `now` never decreases. A transport is chosen at compile time: no call here is virtual.
+//! After an input the simulator drains `event`, reads `deadline` again and, when the wire is free,
+//! pulls `transmit`. `now` never decreases. A transport is chosen at compile time: no call here is
+//! virtual.
 
 use homa_proto::{Endpoint, Event, Packet, Receipt, Submit, SubmitError, Submitted, Time};
 

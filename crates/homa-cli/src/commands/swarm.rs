@@ -147,7 +147,7 @@ fn print(document: &Document) {
     line(match document.failures.len() {
         0 => String::from("every promise was kept"),
         n => format!(
-            "{n} of {seeds} scenarios broke a promise; `{} --trace` shows every packet of the first",
+            "{n} of {seeds} scenarios broke a promise; `{} --trace` shows each packet of the first",
             document.failures[0].replay
         ),
     });

@@ -1,4 +1,5 @@
-//! Judging submissions and events: names are valid, endings are justified, requests run as promised.
+//! Judging submissions and events: names are valid, endings are justified, requests run as
+//! promised.
 
 use homa_proto::{
     Delivered, Event, MessageId, MessageKind, Request, RpcError, RpcHandle, Submit, SubmitError,

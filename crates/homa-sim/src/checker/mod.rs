@@ -1,16 +1,17 @@
 //! The independent judge: watches a run from outside and says where a promise was broken.
 //!
-//! It knows what applications asked for, what packets went by and what transports reported, and nothing
-//! of how a transport works. It checks that
-//! * an incoming message's bytes all came from its sender, for its RPC, each to its own place, and are
-//!   all there when it is delivered (messages carry no bytes here, so this stands for "bytes in place");
+//! It knows what applications asked for, what packets went by and what transports reported, and
+//! nothing of how a transport works. It checks that
+//! * an incoming message's bytes all came from its sender, for its RPC, each to its own place, and
+//!   are all there when it is delivered (messages carry no bytes here, so this stands for "bytes in
+//!   place");
 //! * every call ends once, in its response or in an error that the circumstances justify, in time;
 //! * requests run as often as the profile promises ([`Promises`]);
 //! * names (RPC handles, messages) are used only while they are valid, and all are given back;
 //! * memory for incoming messages stays in its budget.
 //!
-//! Left out: performance; order of grants; anything about a transport's inside, which the swarm asks the
-//! endpoint itself.
+//! Left out: performance; order of grants; anything about a transport's inside, which the swarm
+//! asks the endpoint itself.
 
 mod events;
 mod intervals;
@@ -36,8 +37,8 @@ pub struct Promises {
     pub unreachable_after: Option<Duration>,
     /// A call may end in "indeterminate" when its server lost or forgot its state.
     pub indeterminate: bool,
-    /// A call whose deadline is later has no excuse to miss it: the network healed, and there was time for
-    /// everything that was asked for.
+    /// A call whose deadline is later has no excuse to miss it: the network healed, and there was
+    /// time for everything that was asked for.
     pub healthy_from: SimTime,
     /// How long after its deadline a call may end (pauses of its host, say).
     pub deadline_slack: SimDuration,

@@ -1,4 +1,5 @@
-//! Judging packets: only live messages are sent, only what may be sent, and bytes land in their place.
+//! Judging packets: only live messages are sent, only what may be sent, and bytes land in their
+//! place.
 
 use homa_proto::{
     Body, Data, DropReason, MessageId, Packet, PeerId, Place, Receipt, ResendLength, RpcId,

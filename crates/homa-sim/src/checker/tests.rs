@@ -49,8 +49,8 @@ fn promises() -> Promises {
     }
 }
 
-/// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which a
-/// request may run again, as its call allows.
+/// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which
+/// a request may run again, as its call allows.
 fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
     let physics = NetworkConfig {
         rate: LinkRate::new(Rate::gbps(10)),

@@ -1,7 +1,7 @@
 //! Values at stable `u32` indices: a packet is moved once and then named by its number.
 //!
-//! Invariant: an index is either live or in the free list. Nothing is allocated once the pool has grown to
-//! the largest number of values alive at a time.
+//! Invariant: an index is either live or in the free list. Nothing is allocated once the pool has
+//! grown to the largest number of values alive at a time.
 
 /// See the module's description.
 #[derive(Debug)]

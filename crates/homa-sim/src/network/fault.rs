@@ -1,8 +1,8 @@
 //! What may go wrong on a link: loss, duplication, reordering by extra delay.
 //!
-//! A fault decides about one packet on one link, before the packet takes effect there. It sees the packet
-//! and the time, so that a script can pick "the third GRANT". Hosts that pause, restart or die are told to
-//! the network itself ([`super::Network::pause`], [`super::Network::crash`]).
+//! A fault decides about one packet on one link, before the packet takes effect there. It sees the
+//! packet and the time, so that a script can pick "the third GRANT". Hosts that pause, restart or
+//! die are told to the network itself ([`super::Network::pause`], [`super::Network::crash`]).
 
 use homa_proto::Packet;
 use homa_workload::rng::Rng;

@@ -1,7 +1,8 @@
 //! A host: its transport, the wire it pulls packets for, its one timer, and whether it is alive.
 //!
-//! Invariants: at most one packet is being serialised; at most one timer event is *current* (older ones
-//! still in the queue are ignored); a wake-up asked for in one life of the host never fires in another.
+//! Invariants: at most one packet is being serialised; at most one timer event is *current* (older
+//! ones still in the queue are ignored); a wake-up asked for in one life of the host never fires in
+//! another.
 
 use homa_proto::{Submit, SubmitError, Submitted};
 

@@ -1,10 +1,10 @@
 //! Hosts around one output-queued switch, packet by packet.
 //!
-//! A host pulls a packet from its transport when its wire is free, serialises it, and the switch receives
-//! it whole; the output port serialises it again; after propagation and the receiver's software delay it
-//! reaches the transport. Two hops, four events. Invariants: one pending event per wire and port; packets
-//! rest in a pool and travel as `u32`; equal plans and seeds give equal [`Network::trace_hash`] values.
-//! Left out: more than one switch, ECN, shared switch memory.
+//! A host pulls a packet from its transport when its wire is free, serialises it, and the switch
+//! receives it whole; the output port serialises it again; after propagation and the receiver's
+//! software delay it reaches the transport. Two hops, four events. Invariants: one pending event
+//! per wire and port; packets rest in a pool and travel as `u32`; equal plans and seeds give equal
+//! [`Network::trace_hash`] values. Left out: more than one switch, ECN, shared switch memory.
 
 mod chronicle;
 mod fault;
@@ -156,8 +156,8 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
         self.events.push(at, Happening::Pause { host, until: at + length });
     }
 
-    /// Stops `host`, which loses all state; it starts anew after `downtime`, or never. A downtime shorter
-    /// than the longest way of a packet lets packets of the old life meet the new one.
+    /// Stops `host`, which loses all state; it starts anew after `downtime`, or never. A downtime
+    /// shorter than the longest way of a packet lets packets of the old life meet the new one.
     pub fn crash(&mut self, host: HostId, at: SimTime, downtime: Option<SimDuration>) {
         self.events.push(at, Happening::Crash { host, downtime });
     }
@@ -182,8 +182,8 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
         self.packet_hops
     }
 
-    /// Equal for two runs exactly when the same packets were sent and received at the same times (up to
-    /// collisions of a 64-bit hash).
+    /// Equal for two runs exactly when the same packets were sent and received at the same times
+    /// (up to collisions of a 64-bit hash).
     pub fn trace_hash(&self) -> u64 {
         self.trace.0
     }

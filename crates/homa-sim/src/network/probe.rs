@@ -1,4 +1,5 @@
-//! Observation: typed events of a run, for checkers and measures. A probe cannot influence anything.
+//! Observation: typed events of a run, for checkers and measures. A probe cannot influence
+//! anything.
 
 use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted};
 

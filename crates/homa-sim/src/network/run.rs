@@ -11,7 +11,8 @@ use super::probe::{LossCause, Observed, Probe};
 use super::{Envelope, Happening, HostId, Network, Waiting};
 
 impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
-    /// Runs until nothing is pending at or before `end`, or `max_events` happened; true in the first case.
+    /// Runs until nothing is pending at or before `end`, or `max_events` happened; true in the
+    /// first case.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> bool {
         for _ in 0..max_events {
             if self.events.peek().is_none_or(|at| at > end) {
@@ -253,7 +254,8 @@ impl<T: Transport, A: Application<T>, F: Fault, P: Probe> Network<T, A, F, P> {
     }
 }
 
-/// The packet as its receiver knows it: from whom, ports from its side, no name of the sender's message.
+/// The packet as its receiver knows it: from whom, ports from its side, no name of the sender's
+/// message.
 fn as_received(from: HostId, packet: Packet) -> Packet {
     let mut body = packet.body;
     if let Body::Data(data) = &mut body {

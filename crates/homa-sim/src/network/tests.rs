@@ -90,7 +90,8 @@ fn senders_share_the_receivers_link_and_the_buffer_drops_the_rest() {
     let mut network = network(&calls, NoFaults);
     assert!(network.run_until(SimTime(800_000_000), 1_000_000));
     let counters = *network.port_counters(HostId(3)).unwrap();
-    // Three wires at full rate feed one: two thirds of each packet's bytes queue up until the limit.
+    // Three wires at full rate feed one: two thirds of each packet's bytes queue up until the
+    // limit.
     assert!(counters.max_bytes > 100_000 - 1114 && counters.max_bytes <= 100_000);
     assert!(counters.dropped_frames() > 0);
     run(&mut network);

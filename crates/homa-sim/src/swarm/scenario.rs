@@ -1,8 +1,8 @@
 //! One random scenario: a network, a configuration, calls and faults, all drawn from one seed.
 //!
-//! Sizes are small on purpose: rare interleavings come from many short runs, not from long ones. Bounds
-//! that the protocol's promises rest on are kept: a crashed host stays down longer than any packet of its
-//! old life can live.
+//! Sizes are small on purpose: rare interleavings come from many short runs, not from long ones.
+//! Bounds that the protocol's promises rest on are kept: a crashed host stays down longer than any
+//! packet of its old life can live.
 
 use homa_proto::{Completion, Config, Duration, IncastConfig, Overcommitment, Profile, Rate};
 use homa_workload::rng::Rng;
@@ -14,8 +14,8 @@ use crate::time::{LinkRate, SimDuration, SimTime};
 
 use super::draw::Draw;
 
-/// Hosts run this long before the first call: longer than any packet lives, so that a server may say of
-/// every call that it never heard of it.
+/// Hosts run this long before the first call: longer than any packet lives, so that a server may
+/// say of every call that it never heard of it.
 const WARM_UP: SimTime = SimTime(1_000_000_000_000);
 
 /// Timers of the protocol may be this coarse.
@@ -239,8 +239,8 @@ fn host_faults(
     faults
 }
 
-/// When the last fault is over and everything that was asked for had time to be done, twice, one thing
-/// after the other.
+/// When the last fault is over and everything that was asked for had time to be done, twice, one
+/// thing after the other.
 fn healthy_from(
     calls: &[PlannedCall],
     network: &NetworkConfig,
@@ -267,8 +267,9 @@ fn promises(
     network: &NetworkConfig,
     (links, host_faults, calls): (&RandomFaults, &[HostFault], &[PlannedCall]),
 ) -> Promises {
-    // The kernel module executes again what arrives after it forgot: late copies, packets that a RESEND
-    // overtook because a queue held them longer than the resend timer, requests its server refused.
+    // The kernel module executes again what arrives after it forgot: late copies, packets that a
+    // RESEND overtook because a queue held them longer than the resend timer, requests its server
+    // refused.
     let late = network.rate.serialisation(network.buffer_bytes as u32) > SimDuration::millis(1);
     let refusals =
         calls.iter().any(|call| call.refused || call.response_bytes > config.max_message);

@@ -1,8 +1,8 @@
 //! Output-queued switch models as state machines: no clock, no socket, no simulator.
 //!
 //! Time comes in with every call, so the same [`Port`] serves the simulator in virtual time and a
-//! software switch in real time. Frames are opaque values; a model reads only what [`Frame`] offers.
-//! Left out: ECN marking, shared memory between ports, pause frames, forwarding.
+//! software switch in real time. Frames are opaque values; a model reads only what [`Frame`]
+//! offers. Left out: ECN marking, shared memory between ports, pause frames, forwarding.
 
 mod port;
 mod queue;

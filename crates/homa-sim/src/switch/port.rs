@@ -1,9 +1,9 @@
 //! A switch output port: a queue and the link behind it, which carries one frame at a time.
 //!
-//! Not preemptive: a frame in service leaves whole. Store and forward: a frame departs when its last bit
-//! has left, and occupies the buffer until then. Invariants: service is back to back while frames wait
-//! (the next frame starts when the last one finished, however late the caller looks), and departure times
-//! never decrease.
+//! Not preemptive: a frame in service leaves whole. Store and forward: a frame departs when its
+//! last bit has left, and occupies the buffer until then. Invariants: service is back to back while
+//! frames wait (the next frame starts when the last one finished, however late the caller looks),
+//! and departure times never decrease.
 
 use crate::time::{LinkRate, SimTime};
 

@@ -1,9 +1,10 @@
 //! Strict-priority queue: eight levels, first in first out within a level, one byte limit for all.
 //!
-//! Invariants: `bytes` is the sum over all queued frames and never exceeds the limit; the bit of a level
-//! is set exactly when its queue is not empty; every frame offered is counted once as accepted or
-//! dropped. Drop-tail: the arriving frame is dropped, whatever its priority, as in a switch whose ports
-//! share no memory between classes. A frame allocates nothing once the queues have grown.
+//! Invariants: `bytes` is the sum over all queued frames and never exceeds the limit; the bit of a
+//! level is set exactly when its queue is not empty; every frame offered is counted once as
+//! accepted or dropped. Drop-tail: the arriving frame is dropped, whatever its priority, as in a
+//! switch whose ports share no memory between classes. A frame allocates nothing once the queues
+//! have grown.
 
 use std::collections::VecDeque;
 
@@ -65,8 +66,8 @@ impl<F: Frame> StrictPriorityQueue<F> {
         }
     }
 
-    /// Appends a frame to its level, when the buffer holds `reserved` bytes besides those queued (a frame
-    /// in service still occupies memory).
+    /// Appends a frame to its level, when the buffer holds `reserved` bytes besides those queued (a
+    /// frame in service still occupies memory).
     pub fn push(&mut self, frame: F, reserved: u32) -> Result<(), Dropped<F>> {
         let level = usize::from(frame.priority()).min(LEVELS - 1);
         let bytes = u64::from(frame.bytes());
