@@ -3,12 +3,20 @@
 mod common;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{code, document, homa, keys, program, stderr};
 use serde_json::Value;
 
 const TRANSPORT_KEYS: [&str; 8] =
     ["buckets", "completed", "cpu_us_per_rpc", "errors", "long", "name", "offered", "short"];
+
+/// Runs spin on the same cores: one at a time.
+static CORES: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    CORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// True when the run could not happen for lack of namespaces; then the error must say what decides.
 fn refused(output: &std::process::Output) -> bool {
@@ -22,6 +30,7 @@ fn refused(output: &std::process::Output) -> bool {
 /// The whole micro benchmark with rounds so short that only its shape means something.
 #[test]
 fn micro_prints_the_documented_shape() {
+    let _alone = alone();
     let output = homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]);
     if refused(&output) {
         return;
@@ -74,6 +83,7 @@ fn assert_transport_shape(row: &Value) {
 
 #[test]
 fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
+    let _alone = alone();
     let arguments = ["bench", "--transport", "tcp,tcp-pool", "--hosts", "3", "--load", "0.2"];
     let more = ["--duration", "300ms", "--format", "json"];
     let output = homa(&[&arguments[..], &more[..]].concat());
@@ -98,6 +108,7 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
 /// inside.
 #[test]
 fn without_namespaces_homa_runs_alone_and_says_so() {
+    let _alone = alone();
     let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
                   /proc/sys/user/max_user_namespaces && exec \"$0\" bench --hosts 2 \
                   --duration 300ms --load 0.3";
