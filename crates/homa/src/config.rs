@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homa_proto::{Rate, ValidConfig};
+use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
 use crate::error::OpenError;
@@ -11,11 +11,12 @@ use crate::error::OpenError;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
-    /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default: [`homa_proto::Config::for_users`] at 10 Gbit/s.
+    /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
+    /// [`homa_proto::Config::for_users`] at the rate of the fastest interface, with windows to match.
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,
-    /// Rate of the link below, for the pacer. `None` (default): ask the kernel what is still queued.
+    /// Rate of the link below, for the pacer and the protocol. `None` (default): ask the kernel what is still queued.
     /// Set it where the kernel cannot know, as on a tunnel or TAP device.
     pub link_rate: Option<Rate>,
     /// Largest IP packet to send, bytes; at least 576. Default 1500.
@@ -37,10 +38,42 @@ pub struct Config {
     pub seed: Option<u64>,
 }
 
+/// Assumed where no interface tells its rate, as in many virtual machines: too high a rate only means that
+/// windows reach their configured maximum, too low a one that they never fill the link.
+const UNKNOWN_LINK: Rate = Rate::gbps(100);
+
+/// Most RTTbytes in time: a kernel takes up to this long to turn a grant into data, and windows have to last.
+const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
+/// Most RTTbytes whatever the link, bytes: more would only fill the buffers of switches.
+const RTT_BYTES_MAX: u32 = 240_000;
+
+/// The users' profile with windows for a link of the given rate.
+fn protocol_for(link: Rate) -> homa_proto::Config {
+    let mut protocol = homa_proto::Config::for_users(link);
+    let window = link.bytes_in(RTT_MAX).min(u64::from(RTT_BYTES_MAX)) as u32;
+    protocol.rtt_bytes_max = protocol.rtt_bytes_max.max(window);
+    if let GrantWindow::RttBytesShared { max_incoming } = &mut protocol.window {
+        *max_incoming = (*max_incoming).max(4 * protocol.rtt_bytes_max);
+    }
+    protocol
+}
+
+/// The rate of the fastest physical interface, as far as the system tells.
+fn fastest_link() -> Option<Rate> {
+    let interfaces = std::fs::read_dir("/sys/class/net").ok()?;
+    let speed = |interface: std::path::PathBuf| {
+        // Virtual interfaces have no device and report whatever they like.
+        interface.join("device").exists().then_some(())?;
+        let megabits = std::fs::read_to_string(interface.join("speed")).ok()?;
+        megabits.trim().parse::<u64>().ok().filter(|&megabits| megabits > 0)
+    };
+    interfaces.flatten().filter_map(|i| speed(i.path())).max().map(Rate::mbps)
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
-            protocol: homa_proto::Config::for_users(Rate::gbps(10)),
+            protocol: protocol_for(fastest_link().unwrap_or(UNKNOWN_LINK)),
             priority_map: PriorityMap::default(),
             link_rate: None,
             mtu: 1500,
@@ -62,6 +95,9 @@ impl Config {
         let mut protocol = self.protocol.clone();
         protocol.levels = protocol.levels.min(self.priority_map.levels());
         protocol.receive_buffer = receive_buffer;
+        if let Some(rate) = self.link_rate {
+            protocol.link_rate = rate;
+        }
         protocol.seed = self.seed.unwrap_or_else(random);
         Ok(protocol.validate()?)
     }

@@ -270,3 +270,21 @@ fn an_idle_engine_ends_with_its_last_handle() {
     // The port is free again once the engine is gone.
     drop(Server::bind(to).unwrap());
 }
+
+#[test]
+fn a_server_at_every_address_answers_from_the_one_that_was_called() {
+    for (any, called) in
+        [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])]
+    {
+        let server = engine(any, Config::default());
+        let port = server.local_addr().port();
+        let echo = echo(server.serve().unwrap());
+        let client = Client::new().unwrap();
+        for ip in called {
+            let to = (ip.parse::<std::net::IpAddr>().unwrap(), port).into();
+            assert_eq!(client.call(to, ip).unwrap(), *ip.as_bytes(), "{ip} of {any}");
+        }
+        server.drain(Duration::from_secs(5)).unwrap();
+        assert_eq!(echo.join().unwrap(), 2);
+    }
+}

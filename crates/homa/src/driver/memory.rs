@@ -207,6 +207,7 @@ impl Driver for MemoryDriver {
         Received {
             from: datagram.from,
             socket: *socket,
+            to: None,
             tos: datagram.tos,
             datagram: datagram.bytes.len().max(1),
             bytes: &datagram.bytes,
@@ -260,7 +261,15 @@ mod tests {
         Outbox {
             bytes: bytes.to_vec(),
             pieces: vec![Piece::Buffered(0..len)],
-            trains: vec![Train { to, socket: 0, tos: 0x60, datagram, len, pieces: 0..1 }],
+            trains: vec![Train {
+                to,
+                socket: 0,
+                source: None,
+                tos: 0x60,
+                datagram,
+                len,
+                pieces: 0..1,
+            }],
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Train {
     pub to: SocketAddr,
     /// The driver's socket to send from (0 is the first one bound).
     pub socket: usize,
+    /// The local address to send from; `None` leaves it to the socket and the routes.
+    pub source: Option<IpAddr>,
     /// Type-of-service byte.
     pub tos: u8,
     /// Bytes of every datagram but the last, which may be shorter.
@@ -103,6 +105,8 @@ pub struct Received<'a> {
     pub from: SocketAddr,
     /// The driver's socket it arrived at.
     pub socket: usize,
+    /// The local address it was sent to, where the socket has several.
+    pub to: Option<IpAddr>,
     /// Type-of-service byte.
     pub tos: u8,
     /// Bytes of every datagram but the last, which may be shorter.

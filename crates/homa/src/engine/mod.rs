@@ -20,7 +20,8 @@ use std::net::SocketAddr;
 
 use homa_proto::wire::datagram;
 use homa_proto::{
-    Delivered, DropReason, Endpoint, Event, MessageKind, Receipt, Request, RpcHandle, Submit, Time,
+    Delivered, DropReason, Endpoint, Event, MessageKind, PeerId, Receipt, Request, RpcHandle,
+    Submit, Time,
 };
 
 use crate::config::{CallOptions, Config};
@@ -209,7 +210,7 @@ impl Core {
         let max_peers = state.config.max_peers;
         let peer = state
             .peers
-            .find(now, canonical(to), &mut state.endpoint)
+            .find(now, canonical(to), None, &mut state.endpoint)
             .ok_or(CallError::TooManyPeers { max: max_peers })?;
         let submit = Submit::Request(Request {
             peer,
@@ -438,12 +439,9 @@ impl State {
             Ok(datagram) => datagram,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
-        // Only a well-formed datagram is worth an entry in the table.
-        let Some(peer) = self.peers.find(now, train.from, &mut self.endpoint) else {
-            return self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
-        };
         let level = self.config.priority_map.level(train.tos);
-        for decoded in datagram.packets(peer, level) {
+        // Whose packets these are is known when they are read.
+        for decoded in datagram.packets(PeerId(0), level) {
             let mut decoded = match decoded {
                 Ok(decoded) => decoded,
                 Err(reason) => {
@@ -451,6 +449,14 @@ impl State {
                     continue;
                 }
             };
+            // Only a well-formed packet is worth an entry in the table. A server is one peer whichever of
+            // our addresses it answers.
+            let source = if decoded.packet.id.from_server() { None } else { train.to };
+            let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
+                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
+                continue;
+            };
+            decoded.packet.peer = peer;
             // Homa's ports repeat UDP's: what the kernel says counts.
             decoded.packet.local_port = port;
             decoded.packet.remote_port = train.from.port();

@@ -15,7 +15,9 @@ use crate::driver::{Outbox, Piece, TRAIN_MAX, Train};
 
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
-/// Bytes of a train of long packets: longer ones would make SRPT coarse (Homa §3.2 orders packets).
+/// Bytes of a train of long packets. Where the link is the bottleneck the pacer asks for two packets at a
+/// time, which keeps SRPT fine-grained (Homa §3.2 orders packets); longer trains form only on links
+/// that swallow them as fast as we write.
 const LONG_TRAIN: usize = 60_000;
 /// Datagrams of a train (the oldest kernels with offload take 64).
 const DATAGRAMS_MAX: usize = 64;
@@ -192,6 +194,7 @@ impl Packer {
             && train.to == route.peer.address
             && train.tos == route.tos
             && train.socket == route.socket
+            && train.source == route.peer.source
             && train.len % train.datagram == 0
             && len <= train.datagram
             && train.len + len <= limit
@@ -205,6 +208,7 @@ impl Packer {
         self.outbox.trains.push(Train {
             to: route.peer.address,
             socket: route.socket,
+            source: route.peer.source,
             tos: route.tos,
             datagram: len,
             len,

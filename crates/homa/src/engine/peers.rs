@@ -1,7 +1,8 @@
 //! Addresses and the numbers that the protocol knows peers by.
 //!
-//! A peer is an IP address and a UDP port: one engine, in its own process. Peers appear when first needed
-//! and are forgotten, longest unused first as far as cheaply known, when the table is full.
+//! A peer is an IP address and a UDP port: one engine, in its own process. To a server that listens at all
+//! addresses of its host, a client that calls two of them is two peers: each is answered from the
+//! address it called. Peers appear when first needed and are forgotten, longest unused first as far as cheaply known, when the table is full.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,6 +22,8 @@ const EXAMINED: usize = 64;
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
+    /// Our address as it knows us, where we have several and it is the client.
+    pub source: Option<IpAddr>,
     /// Bytes in a datagram to it.
     pub datagram: usize,
     /// Used since the clock hand last passed.
@@ -28,15 +31,18 @@ pub struct Peer {
     open: bool,
 }
 
+/// A peer's address, and ours as [`Peer::source`].
+type Key = (SocketAddr, Option<IpAddr>);
+
 /// The table of peers.
 #[derive(Debug)]
 pub struct Peers {
-    by_address: HashMap<SocketAddr, u32>,
+    by_address: HashMap<Key, u32>,
     hosts: HashMap<IpAddr, Host>,
     peers: Vec<Peer>,
     free: Vec<u32>,
     next_host: u32,
-    last: Option<(SocketAddr, u32)>,
+    last: Option<(Key, u32)>,
     hand: usize,
     max: usize,
     mtu: u16,
@@ -76,9 +82,9 @@ impl Peers {
         (self.by_address.len(), self.evicted)
     }
 
-    /// The number of a known address.
+    /// The number of a known server's address.
     pub fn known(&self, address: SocketAddr) -> Option<PeerId> {
-        self.by_address.get(&address).map(|&index| PeerId(index))
+        self.by_address.get(&(address, None)).map(|&index| PeerId(index))
     }
 
     /// The number of an address, new if need be; `None` when the table is full of busy peers.
@@ -86,32 +92,35 @@ impl Peers {
         &mut self,
         now: Time,
         address: SocketAddr,
+        source: Option<IpAddr>,
         endpoint: &mut Endpoint,
     ) -> Option<PeerId> {
+        let key = (address, source);
         if let Some((last, index)) = self.last
-            && last == address
+            && last == key
         {
             return Some(PeerId(index));
         }
-        let index = match self.by_address.get(&address) {
+        let index = match self.by_address.get(&key) {
             Some(&index) => index,
-            None => self.open(now, address, endpoint)?,
+            None => self.open(now, key, endpoint)?,
         };
         self.peers[index as usize].used = true;
-        self.last = Some((address, index));
+        self.last = Some((key, index));
         Some(PeerId(index))
     }
 
-    fn open(&mut self, now: Time, address: SocketAddr, endpoint: &mut Endpoint) -> Option<u32> {
+    fn open(&mut self, now: Time, key: Key, endpoint: &mut Endpoint) -> Option<u32> {
         if self.by_address.len() >= self.max {
             self.evict(now, endpoint);
         }
         if self.by_address.len() >= self.max {
             return None;
         }
+        let (address, source) = key;
         let headers = if address.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         let datagram = usize::from(self.mtu - headers);
-        let peer = Peer { address, datagram, used: true, open: true };
+        let peer = Peer { address, source, datagram, used: true, open: true };
         let index = match self.free.pop() {
             Some(index) => {
                 self.peers[index as usize] = peer;
@@ -130,7 +139,7 @@ impl Peers {
         host.peers += 1;
         let max_payload = (datagram - DATA_OVERHEAD) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
-        self.by_address.insert(address, index);
+        self.by_address.insert(key, index);
         Some(index)
     }
 
@@ -149,14 +158,15 @@ impl Peers {
             }
             if endpoint.close_peer(now, PeerId(self.hand as u32)) {
                 peer.open = false;
-                let address = peer.address;
-                self.forget(address, self.hand as u32);
+                let key = (peer.address, peer.source);
+                self.forget(key, self.hand as u32);
             }
         }
     }
 
-    fn forget(&mut self, address: SocketAddr, index: u32) {
-        self.by_address.remove(&address);
+    fn forget(&mut self, key: Key, index: u32) {
+        let address = key.0;
+        self.by_address.remove(&key);
         self.free.push(index);
         self.last = None;
         self.evicted += 1;
@@ -184,7 +194,8 @@ mod tests {
         let mut peers = Peers::new(100, 1500);
         let mut served = 0;
         for n in 0..10_000 {
-            served += usize::from(peers.find(Time::ZERO, address(n), &mut endpoint).is_some());
+            served +=
+                usize::from(peers.find(Time::ZERO, address(n), None, &mut endpoint).is_some());
         }
         let (count, evicted) = peers.count();
         assert!(count <= 100 && peers.peers.len() <= 100, "{count} peers");
@@ -198,8 +209,10 @@ mod tests {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
         let mut peers = Peers::new(100, 1500);
-        let v4 = peers.find(Time::ZERO, address(1), &mut endpoint).unwrap();
-        let v6 = peers.find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), &mut endpoint).unwrap();
+        let v4 = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
+        let v6 = peers
+            .find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), None, &mut endpoint)
+            .unwrap();
         assert_eq!(peers.get(v4).unwrap().datagram - DATA_OVERHEAD, 1400);
         assert_eq!(peers.get(v6).unwrap().datagram - DATA_OVERHEAD, 1380);
     }

@@ -1,8 +1,9 @@
 //! Control messages: what travels beside a datagram train to and from the kernel.
 
 use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Room for the control messages of one train in either direction: four of at most 24 bytes each, and for
+/// Room for the control messages of one train in either direction: three of 24 bytes and one of 40, and for
 /// the error queue one of 16 + 16 + 28 bytes.
 const ROOM: usize = 128;
 
@@ -39,6 +40,24 @@ impl Control {
         self.len = next;
     }
 
+    /// Adds the local address to send from.
+    pub fn push_source(&mut self, source: IpAddr) {
+        match source {
+            IpAddr::V4(v4) => {
+                // struct in_pktinfo: interface, address to use, address in the header (ignored here).
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&v4.octets());
+                self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            IpAddr::V6(v6) => {
+                // struct in6_pktinfo: address, interface.
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&v6.octets());
+                self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+        }
+    }
+
     /// Bytes in use.
     pub fn len(&self) -> usize {
         self.len
@@ -64,6 +83,16 @@ impl Control {
             Some((level, kind, data))
         })
     }
+}
+
+/// The local address in a packet-information message of the given level.
+pub fn local_address(level: i32, data: &[u8]) -> Option<IpAddr> {
+    if level == libc::IPPROTO_IP {
+        let address: [u8; 4] = data.get(4..8)?.try_into().ok()?;
+        return Some(Ipv4Addr::from(address).into());
+    }
+    let address: [u8; 16] = data.get(..16)?.try_into().ok()?;
+    Some(Ipv6Addr::from(address).to_canonical())
 }
 
 /// A C int at the start of `data`; kernels send some of these as a single byte.

@@ -1,12 +1,12 @@
 //! A batch of incoming trains in the shape that `recvmmsg` fills.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr;
 
 use super::address::Name;
-use super::control::{Control, int};
+use super::control::{Control, int, local_address};
 use crate::driver::Received;
 
 /// Most trains fetched at a time.
@@ -36,6 +36,7 @@ pub struct ReceiveBatch {
 struct Arrived {
     from: SocketAddr,
     socket: usize,
+    to: Option<IpAddr>,
     tos: u8,
     datagram: usize,
     slot: usize,
@@ -136,7 +137,7 @@ impl ReceiveBatch {
         let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(ROOM);
         let Some(from) = self.names[slot].get() else { return };
-        let mut train = Arrived { from, socket, tos: 0, datagram: len.max(1), slot, len };
+        let mut train = Arrived { from, socket, to: None, tos: 0, datagram: len.max(1), slot, len };
         for (level, kind, data) in self.controls[slot].iter(header.msg_hdr.msg_controllen) {
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -144,6 +145,9 @@ impl ReceiveBatch {
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     train.datagram = usize::try_from(int(data)).unwrap_or(0).clamp(1, len.max(1));
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    train.to = local_address(level, data);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.overflows = Some(int(data) as u32),
                 _ => {}
@@ -159,6 +163,7 @@ impl ReceiveBatch {
         Received {
             from: train.from,
             socket: train.socket,
+            to: train.to,
             tos: train.tos,
             datagram: train.datagram,
             bytes: &self.room[start..start + train.len],

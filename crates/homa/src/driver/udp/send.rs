@@ -81,6 +81,9 @@ impl SendBatch {
                         control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
                     }
                 }
+                if let Some(source) = train.source {
+                    control.push_source(source);
+                }
                 if len > train.datagram {
                     let segment = (train.datagram as u16).to_ne_bytes();
                     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment);

@@ -20,6 +20,13 @@ pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
+    if at.ip().is_unspecified() {
+        // A host with several addresses has to answer from the one that was asked.
+        let _ = match at.is_ipv4() {
+            true => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+            false => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+        };
+    }
     if at.is_ipv6() {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);

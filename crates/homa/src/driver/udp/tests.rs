@@ -38,7 +38,15 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
     }
     let pieces = 0..outbox.pieces.len();
     let len = expected.len();
-    outbox.trains.push(Train { to, socket: 0, tos, datagram: 4 + payload, len, pieces });
+    outbox.trains.push(Train {
+        to,
+        socket: 0,
+        source: None,
+        tos,
+        datagram: 4 + payload,
+        len,
+        pieces,
+    });
     (outbox, message, expected)
 }
 
