@@ -20,6 +20,10 @@ const HEADROOM: f64 = 0.10;
 /// Share of frames the switch may notice too late to keep their exact order.
 const LATE_ARRIVALS: f64 = 0.01;
 
+/// Longest time the switch may have stood still, milliseconds. A scheduler's hiccup is shorter; a
+/// virtual machine that its host pauses stands still for longer, and the run's tail is that pause.
+const STALL_MS: u64 = 100;
+
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -85,6 +89,11 @@ pub fn judge(rack: &RackConfig, seen: &SwitchInterval, idle: Option<f64>) -> Ver
         seen.lateness.max_us()
     );
     verdict.add("switch lateness", p99 <= bound, detail);
+    let stall_ms = seen.lateness.max_us() / 1_000;
+    if stall_ms > STALL_MS {
+        let detail = format!("stood still for {stall_ms} ms (at most {STALL_MS} ms)");
+        verdict.add("machine", false, detail);
+    }
     let frames = seen.delivered.max(1) as f64;
     let missed = seen.overflow + seen.undeliverable;
     let late = seen.late_arrivals as f64 / frames;
@@ -148,6 +157,13 @@ mod tests {
         assert!(!judge(&rack, &SwitchInterval { overflow: 1, ..good.clone() }, None).valid());
         assert!(!judge(&rack, &SwitchInterval { undeliverable: 1, ..good.clone() }, None).valid());
         assert!(!judge(&rack, &SwitchInterval { late_arrivals: 11, ..good.clone() }, None).valid());
+        let mut stalled = good.clone();
+        (0..1_000).for_each(|_| stalled.lateness.record(1_000));
+        assert!(judge(&rack, &stalled, None).valid());
+        stalled.lateness.record(2_000_000_000);
+        let verdict = judge(&rack, &stalled, None);
+        assert!(verdict.to_string().contains("machine stood still for 2000 ms"), "{verdict}");
+        assert!(!verdict.valid());
         let mut late = good;
         late.lateness.record(1_000_000);
         let verdict = judge(&rack, &late, None);
