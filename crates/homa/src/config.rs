@@ -12,37 +12,39 @@ use crate::error::OpenError;
 pub struct Config {
     /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
     /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
-    /// [`homa_proto::Config::for_users`] at the rate of the fastest interface, with windows to match.
+    /// [`homa_proto::Config::for_users`] at the rate of the fastest interface, with windows to
+    /// match.
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,
-    /// Rate of the link below, for the pacer and the protocol. `None` (default): ask the kernel what is still queued.
-    /// Set it where the kernel cannot know, as on a tunnel or TAP device.
+    /// Rate of the link below, for the pacer and the protocol. `None` (default): ask the kernel
+    /// what is still queued. Set it where the kernel cannot know, as on a tunnel or TAP device.
     pub link_rate: Option<Rate>,
     /// Largest IP packet to send, bytes; at least 576. Default 1500.
     pub mtu: u16,
     /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
     /// `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Bytes of outgoing messages held at a time (kept until acknowledged); calls and replies beyond
-    /// are refused. Default 1 GiB.
+    /// Bytes of outgoing messages held at a time (kept until acknowledged); calls and replies
+    /// beyond are refused. Default 1 GiB.
     pub send_memory: u64,
-    /// How long a thread that blocks for a response or request looks for it before it sleeps, as long as
-    /// that succeeds often enough to pay: falling asleep and waking up take longer. Default 50 µs; zero
-    /// never spins.
+    /// How long a thread that blocks for a response or request looks for it before it sleeps, as
+    /// long as that succeeds often enough to pay: falling asleep and waking up take longer. Default
+    /// 50 µs; zero never spins.
     pub spin: Duration,
     /// Most peers remembered at a time; idle ones make room. Default 65,536.
     pub max_peers: u32,
-    /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers from
-    /// the same address and port one after the other must not share a seed.
+    /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers
+    /// from the same address and port one after the other must not share a seed.
     pub seed: Option<u64>,
 }
 
-/// Assumed where no interface tells its rate, as in many virtual machines: too high a rate only means that
-/// windows reach their configured maximum, too low a one that they never fill the link.
+/// Assumed where no interface tells its rate, as in many virtual machines: too high a rate only
+/// means that windows reach their configured maximum, too low a one that they never fill the link.
 const UNKNOWN_LINK: Rate = Rate::gbps(100);
 
-/// Most RTTbytes in time: a kernel takes up to this long to turn a grant into data, and windows have to last.
+/// Most RTTbytes in time: a kernel takes up to this long to turn a grant into data, and windows
+/// have to last.
 const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
 /// Most RTTbytes whatever the link, bytes: more would only fill the buffers of switches.
 const RTT_BYTES_MAX: u32 = 240_000;

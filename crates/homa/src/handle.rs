@@ -1,4 +1,5 @@
-//! The engine as users hold it: opens, hands out clients and servers, drains, tells what it counted.
+//! The engine as users hold it: opens, hands out clients and servers, drains, tells what it
+//! counted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::server::Server;
 /// How often a drain looks whether everything is finished.
 const DRAIN_STEP: Duration = Duration::from_millis(1);
 
-/// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the same
-/// engine, which lives as long as the last handle, client, server, call or request.
+/// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the
+/// same engine, which lives as long as the last handle, client, server, call or request.
 #[derive(Clone)]
 pub struct Engine(Arc<Owner>);
 
@@ -33,7 +34,8 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.close();
-        // The helper itself may drop the last handle (with a task's waker): it cannot wait for itself.
+        // The helper itself may drop the last handle (with a task's waker): it cannot wait for
+        // itself.
         if let Some(helper) = self.helper.take()
             && helper.thread().id() != thread::current().id()
         {
@@ -98,9 +100,9 @@ impl Engine {
         Ok(Server::on(self.clone(), at))
     }
 
-    /// Finishes gracefully: refuses new calls and requests at once, lets those in progress finish and be
-    /// acknowledged, and returns when all are, or fails when `timeout` has passed. Servers go on
-    /// yielding requests that had arrived, then none.
+    /// Finishes gracefully: refuses new calls and requests at once, lets those in progress finish
+    /// and be acknowledged, and returns when all are, or fails when `timeout` has passed. Servers
+    /// go on yielding requests that had arrived, then none.
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         let until = Instant::now() + timeout;
         let mut access = self.access();

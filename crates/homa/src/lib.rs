@@ -1,4 +1,62 @@
-//! Homa for everyone: RPCs with low tail latency in user space, over UDP, without privileges.
+//! Homa for everyone: RPCs with low tail latency, in user space, over UDP, without privileges.
+//!
+//! Homa delivers the shortest remaining message first: receivers grant senders what they may send,
+//! senders send the shortest message next, and packets carry a priority that switches honour (Homa
+//! §3). Short RPCs stay fast while long ones fill the links. There are no connections: a client
+//! calls an address.
+//!
+//! A server in ten lines:
+//! ```no_run
+//! use homa::Server;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let server = Server::bind("0.0.0.0:4000".parse()?)?;
+//!     while let Some(request) = server.accept() {
+//!         let reply = format!("hello, {}", String::from_utf8_lossy(&request));
+//!         request.reply(reply)?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//! and its client (here with the server in the same process):
+//! ```
+//! use homa::{Client, Server};
+//!
+//! # let server = Server::bind("127.0.0.1:0".parse()?)?;
+//! # let address = server.local_addr();
+//! # std::thread::spawn(move || {
+//! #     while let Some(request) = server.accept() {
+//! #         let reply = format!("hello, {}", String::from_utf8_lossy(&request));
+//! #         let _ = request.reply(reply);
+//! #     }
+//! # });
+//! let client = Client::new()?;
+//! let response = client.call(address, "world")?;
+//! assert_eq!(&response[..], b"hello, world");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Three ways to drive it
+//! | way | who does the work | for |
+//! |---|---|---|
+//! | [`Client::call`], [`Server::accept`] | the threads that block | services with threads |
+//! | [`Client::call_async`], [`Server::accept_async`] | a helper thread | any async executor |
+//! | [`inline::Engine`] | the caller's event loop | the lowest latency |
+//!
+//! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
+//!
+//! # What is promised
+//! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s).
+//! * A request is executed at most once unless the call says that it is idempotent.
+//! * Dropping a [`Call`] cancels it, also at the server ([`Request::is_cancelled`]).
+//! * Too much work is refused with a typed error, not queued without bound.
+//! * Nothing that a peer sends can panic, or take more memory than [`Config`] allows.
+//!
+//! # What is not
+//! Everything travels in plaintext and peers are not authenticated: use it inside networks that you
+//! trust. Linux on 64-bit machines only. A message is at least one byte long and at most 16 MiB by
+//! default.
+
 mod client;
 mod config;
 pub mod driver;

@@ -1,11 +1,12 @@
 //! Keeps the queue below us short: at most two full packets (Homa §4).
 //!
-//! Packets that already left cannot be overtaken, so the order of sending is decided as late as possible:
-//! the pacer says how many bytes may be pulled now. Two sources, by configuration:
+//! Packets that already left cannot be overtaken, so the order of sending is decided as late as
+//! possible: the pacer says how many bytes may be pulled now. Two sources, by configuration:
 //! * *rate*: an estimate of when the link will be idle, from its configured rate;
-//! * *kernel*: what the kernel says is still queued. A question is a system call, so it is asked once per
-//!   two full packets or per batch, whichever is longer. A link that has swallowed every batch by the
-//!   time the question is asked is faster than we are; the batch grows until it pays for itself.
+//! * *kernel*: what the kernel says is still queued. A question is a system call, so it is asked
+//!   once per two full packets or per batch, whichever is longer. A link that has swallowed every
+//!   batch by the time the question is asked is faster than we are; the batch grows until it pays
+//!   for itself.
 //!
 //! Sizes are wire bytes: with IP, Ethernet, preamble and gap.
 
@@ -15,7 +16,8 @@ use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 const QUEUE_MAX: u32 = 2 * FULL_FRAME;
 /// Largest batch on a link that is faster than we are.
 const BATCH_MAX: u32 = 96 * 1024;
-/// On a fast link, two packets last no time: what the link sends in this time may be queued as well.
+/// On a fast link, two packets last no time: what the link sends in this time may be queued as
+/// well.
 const QUANTUM: Duration = Duration::micros(8);
 /// The kernel charges buffers, not payload: a full packet counts as this much.
 const PACKET_BUFFER: u32 = 2304;

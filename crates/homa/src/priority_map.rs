@@ -1,7 +1,7 @@
 //! How priority levels travel in the IP header (Homa §4: switches queue by DSCP or 802.1p).
 //!
-//! A level becomes a DSCP class selector: the top three bits of the IPv4 type-of-service byte or of the
-//! IPv6 traffic class. Nothing relies on the network honouring it.
+//! A level becomes a DSCP class selector: the top three bits of the IPv4 type-of-service byte or of
+//! the IPv6 traffic class. Nothing relies on the network honouring it.
 
 /// The mapping between priority levels and class selectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

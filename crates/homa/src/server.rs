@@ -15,8 +15,8 @@ use crate::error::{OpenError, ReplyError};
 use crate::handle::Engine;
 use crate::message::Message;
 
-/// Yields the requests that arrive at an address. Any number of threads and tasks may accept at a time;
-/// dropping the server refuses those that nobody accepted.
+/// Yields the requests that arrive at an address. Any number of threads and tasks may accept at a
+/// time; dropping the server refuses those that nobody accepted.
 #[derive(Debug)]
 pub struct Server {
     engine: Engine,
@@ -131,8 +131,8 @@ impl Drop for Accept<'_> {
     }
 }
 
-/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client that no answer
-/// will come.
+/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client that no
+/// answer will come.
 #[derive(Debug)]
 pub struct Request {
     engine: Engine,

@@ -273,9 +273,7 @@ fn an_idle_engine_ends_with_its_last_handle() {
 
 #[test]
 fn a_server_at_every_address_answers_from_the_one_that_was_called() {
-    for (any, called) in
-        [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])]
-    {
+    for (any, called) in [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])] {
         let server = engine(any, Config::default());
         let port = server.local_addr().port();
         let echo = echo(server.serve().unwrap());

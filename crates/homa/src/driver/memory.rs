@@ -1,7 +1,8 @@
 //! A network inside one process: for tests and for machines without network namespaces.
 //!
-//! Datagrams hop from queue to queue, with loss and duplication on request, decided by a seed. It models
-//! no time, rate or order but first-in, first-out per receiver: that is the simulator's work.
+//! Datagrams hop from queue to queue, with loss and duplication on request, decided by a seed. It
+//! models no time, rate or order but first-in, first-out per receiver: that is the simulator's
+//! work.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -1,11 +1,12 @@
 //! Drivers: batches of frames in and out. A driver knows addresses and bytes, never the protocol.
 //!
-//! A *train* is a run of equal-size datagrams (the last may be shorter) to one destination in one traffic
-//! class: what segmentation offload can send in one pass through the kernel. The engine packs an [`Outbox`]
-//! of trains; long payloads stay where they are and are gathered by the driver.
+//! A *train* is a run of equal-size datagrams (the last may be shorter) to one destination in one
+//! traffic class: what segmentation offload can send in one pass through the kernel. The engine
+//! packs an [`Outbox`] of trains; long payloads stay where they are and are gathered by the driver.
 //!
-//! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted and
-//! left to the protocol's loss recovery); a received train stays readable until the next `receive`.
+//! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted
+//! and left to the protocol's loss recovery); a received train stays readable until the next
+//! `receive`.
 
 pub mod memory;
 pub mod udp;
@@ -147,8 +148,8 @@ pub trait Driver: Send {
     /// The next address reported as unreachable.
     fn unreachable(&mut self) -> Option<Unreachable>;
 
-    /// Bytes handed to the layers below that have not left yet, as these count them; `None` when they do
-    /// not tell.
+    /// Bytes handed to the layers below that have not left yet, as these count them; `None` when
+    /// they do not tell.
     fn queued(&self) -> Option<u32>;
 
     /// Bytes of datagrams that can wait to be received.

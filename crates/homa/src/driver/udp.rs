@@ -1,8 +1,8 @@
 //! Homa over UDP sockets: no privileges, IPv4 and IPv6, trains by segmentation offload (GSO, GRO).
 //!
-//! One `sendmmsg` takes a whole batch, one entry per train with its traffic class; long payloads are
-//! gathered from the messages themselves. Where the kernel refuses segmentation (some devices do so only
-//! at the first packet, with EIO), trains are sent as single datagrams from then on.
+//! One `sendmmsg` takes a whole batch, one entry per train with its traffic class; long payloads
+//! are gathered from the messages themselves. Where the kernel refuses segmentation (some devices
+//! do so only at the first packet, with EIO), trains are sent as single datagrams from then on.
 //!
 //! Left out: pacing (the engine's), encryption, path MTU discovery (the MTU is configured).
 
@@ -40,8 +40,8 @@ pub struct UdpDriver {
 }
 
 impl UdpDriver {
-    /// A driver with one socket at `at` (port 0: any) whose receive queue should hold `receive_buffer`
-    /// bytes; the kernel may grant less (`net.core.rmem_max`).
+    /// A driver with one socket at `at` (port 0: any) whose receive queue should hold
+    /// `receive_buffer` bytes; the kernel may grant less (`net.core.rmem_max`).
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let mut driver = Self {
             sockets: Vec::new(),
@@ -65,7 +65,8 @@ impl UdpDriver {
         self
     }
 
-    /// Sends the trains from `first` on that leave from the same socket; returns how many are done with.
+    /// Sends the trains from `first` on that leave from the same socket; returns how many are done
+    /// with.
     fn send_run(&mut self, outbox: &Outbox, first: usize, messages: &dyn Gather) -> usize {
         let socket = outbox.trains[first].socket;
         let same = outbox.trains[first..].iter().take_while(|t| t.socket == socket).count();

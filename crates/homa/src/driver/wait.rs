@@ -38,8 +38,8 @@ impl Waker {
     }
 }
 
-/// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives, or
-/// `timeout` has passed; true when something is there.
+/// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives,
+/// or `timeout` has passed; true when something is there.
 pub fn wait(
     handles: &[RawFd],
     waker: Option<&Waker>,

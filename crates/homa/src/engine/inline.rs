@@ -1,8 +1,9 @@
 //! An engine driven by the caller's own thread: no other thread, no lock, no hop.
 //!
-//! The shape is that of an event loop: submit calls and replies, [`Engine::poll`], take what is ready.
-//! Submitting only queues; packets leave in `poll`, so that what was submitted together travels together.
-//! Whoever stops polling stops the transport: grants, retransmissions and acknowledgements included.
+//! The shape is that of an event loop: submit calls and replies, [`Engine::poll`], take what is
+//! ready. Submitting only queues; packets leave in `poll`, so that what was submitted together
+//! travels together. Whoever stops polling stops the transport: grants, retransmissions and
+//! acknowledgements included.
 //!
 //! ```
 //! use homa::inline::{Completion, Engine, Wait};
@@ -145,7 +146,8 @@ impl Engine {
         self.core.call(0, to, request.into(), options, cookie).map(CallId)
     }
 
-    /// Gives up a call: nothing more is heard of it here, and the server is told. False when it had ended.
+    /// Gives up a call: nothing more is heard of it here, and the server is told. False when it had
+    /// ended.
     pub fn cancel(&mut self, call: CallId) -> bool {
         self.core.cancel(call.0)
     }
@@ -210,8 +212,8 @@ impl Engine {
         self.core.rpcs()
     }
 
-    /// File descriptors that become readable when `poll` would find something: for an outer event loop,
-    /// together with [`Self::timeout`].
+    /// File descriptors that become readable when `poll` would find something: for an outer event
+    /// loop, together with [`Self::timeout`].
     pub fn handles(&self) -> &[RawFd] {
         &self.handles
     }

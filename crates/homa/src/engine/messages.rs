@@ -1,7 +1,8 @@
 //! The bytes of messages in progress: ours until acknowledged, theirs while they arrive.
 //!
-//! Memory for an incoming message grows with what arrived, never on its announced length: a peer has to
-//! send a quarter of what it makes us allocate. In-order bytes are copied once and never zeroed.
+//! Memory for an incoming message grows with what arrived, never on its announced length: a peer
+//! has to send a quarter of what it makes us allocate. In-order bytes are copied once and never
+//! zeroed.
 
 use homa_proto::{MessageId, Place, Span};
 

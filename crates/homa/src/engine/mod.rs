@@ -1,8 +1,9 @@
 //! The engine: the protocol machine joined to a driver, a clock and the bytes of messages.
 //!
 //! [`Core`] does the work and is the same for both ways of driving it: by the caller's own thread
-//! ([`inline`]) or by whoever happens to wait ([`shared`]). It follows the contract of the protocol:
-//! after every packet, place its bytes, then drain events; before sleeping, ask for the deadline.
+//! ([`inline`]) or by whoever happens to wait ([`shared`]). It follows the contract of the
+//! protocol: after every packet, place its bytes, then drain events; before sleeping, ask for the
+//! deadline.
 //!
 //! Invariants: whatever a peer sends is counted and ignored or acted upon, never an error of the
 //! application; message bytes live from submission to release.
@@ -13,67 +14,32 @@ mod messages;
 mod pack;
 mod peers;
 pub mod shared;
+mod state;
 pub mod switchboard;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use homa_proto::wire::datagram;
-use homa_proto::{
-    Delivered, DropReason, Endpoint, Event, MessageKind, PeerId, Receipt, Request, RpcHandle,
-    Submit, Time,
-};
+use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time};
 
 use crate::config::{CallOptions, Config};
-use crate::driver::{Driver, Received};
+use crate::driver::Driver;
 use crate::error::{CallError, OpenError, ReplyError};
-use crate::message::Message;
-use crate::metrics::{EngineCounters, Metrics};
+use crate::metrics::Metrics;
 use crate::pacer::Pacer;
 use clock::Clock;
-use messages::Messages;
 use pack::{Packer, Sources};
-use peers::Peers;
+pub use state::Ready;
+use state::{State, canonical};
 
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
 
-/// Bounds of how much is made ready for the application before it is asked to deal with it. In between it
-/// is half of what is in progress: one half travels while the other is worked on.
+/// Bounds of how much is made ready for the application before it is asked to deal with it. In
+/// between it is half of what is in progress: one half travels while the other is worked on.
 const READY_MIN: usize = 16;
 const READY_MAX: usize = 512;
 /// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
 const TURNS_PER_TICK: u32 = 8;
-
-/// Something for the application.
-#[derive(Debug)]
-pub enum Ready {
-    /// A call ended.
-    Response {
-        /// The call.
-        rpc: RpcHandle,
-        /// From the call.
-        cookie: u64,
-        /// Its response.
-        result: Result<Message, CallError>,
-    },
-    /// A request arrived.
-    Request {
-        /// Where to reply.
-        rpc: RpcHandle,
-        /// The client.
-        from: SocketAddr,
-        /// The local port it was sent to.
-        port: u16,
-        /// Its bytes.
-        bytes: Message,
-    },
-    /// A client gave up a request that was not answered.
-    Cancelled {
-        /// The request.
-        rpc: RpcHandle,
-    },
-}
 
 /// An engine without a thread.
 pub struct Core {
@@ -101,20 +67,6 @@ struct Arrivals {
     offset: usize,
 }
 
-/// What a received packet can touch.
-struct State {
-    endpoint: Endpoint,
-    messages: Messages,
-    peers: Peers,
-    ready: VecDeque<Ready>,
-    /// Bytes of messages that arrived whole and were not taken.
-    waiting: u64,
-    /// What `waiting` was when the protocol's memory limit was set last.
-    limited_at: u64,
-    config: Config,
-    counters: EngineCounters,
-}
-
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
@@ -123,16 +75,7 @@ impl Core {
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let state = State {
-            endpoint,
-            messages: Messages::default(),
-            peers: Peers::new(config.max_peers, config.mtu),
-            ready: VecDeque::new(),
-            waiting: 0,
-            limited_at: 0,
-            config,
-            counters: EngineCounters::default(),
-        };
+        let state = State::new(endpoint, config);
         let pacer = Pacer::new(state.config.link_rate);
         let clock = Clock::start();
         let arrivals = Arrivals::default();
@@ -260,16 +203,17 @@ impl Core {
         result.is_ok()
     }
 
-    /// One turn without waiting: sends what may leave, takes in what arrived, acts on timers, and sends
-    /// what that caused.
+    /// One turn without waiting: sends what may leave, takes in what arrived, acts on timers, and
+    /// sends what that caused.
     pub fn turn(&mut self) {
         self.tick();
         self.spin();
         self.transmit();
     }
 
-    /// A turn for threads that spin and come back at once: looks at the clock, and so at timers, less often,
-    /// and leaves what arrivals caused to travel with what the application makes of them.
+    /// A turn for threads that spin and come back at once: looks at the clock, and so at timers,
+    /// less often, and leaves what arrivals caused to travel with what the application makes of
+    /// them.
     pub fn spin(&mut self) {
         self.transmit();
         if self.arrivals.next == self.arrivals.trains {
@@ -323,8 +267,8 @@ impl Core {
         self.state.drain_events();
     }
 
-    /// Takes in what arrived, until the application has enough to do: its answers to the first part can
-    /// travel while it works on the next.
+    /// Takes in what arrived, until the application has enough to do: its answers to the first part
+    /// can travel while it works on the next.
     fn receive(&mut self) {
         let (calls, requests) = self.state.endpoint.rpcs();
         let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);
@@ -388,8 +332,8 @@ impl Core {
         Some(clock::std(wake.since(self.now)))
     }
 
-    /// The next thing for the application. Its bytes count against the memory for incoming messages until
-    /// [`Self::taken`].
+    /// The next thing for the application. Its bytes count against the memory for incoming messages
+    /// until [`Self::taken`].
     pub fn next(&mut self) -> Option<Ready> {
         self.state.ready.pop_front()
     }
@@ -430,95 +374,5 @@ impl Core {
             driver: *self.driver.counters(),
             engine,
         }
-    }
-}
-
-impl State {
-    fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
-        let datagram = match datagram::decode(bytes) {
-            Ok(datagram) => datagram,
-            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
-        };
-        let level = self.config.priority_map.level(train.tos);
-        // Whose packets these are is known when they are read.
-        for decoded in datagram.packets(PeerId(0), level) {
-            let mut decoded = match decoded {
-                Ok(decoded) => decoded,
-                Err(reason) => {
-                    self.endpoint.counters_mut().drop_packet(reason);
-                    continue;
-                }
-            };
-            // Only a well-formed packet is worth an entry in the table. A server is one peer whichever of
-            // our addresses it answers.
-            let source = if decoded.packet.id.from_server() { None } else { train.to };
-            let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
-                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
-                continue;
-            };
-            decoded.packet.peer = peer;
-            // Homa's ports repeat UDP's: what the kernel says counts.
-            decoded.packet.local_port = port;
-            decoded.packet.remote_port = train.from.port();
-            match self.endpoint.receive(now, &decoded.packet) {
-                Receipt::Place(place) => self.messages.place(place, decoded.payload),
-                Receipt::Consumed | Receipt::Dropped(_) => {}
-            }
-            self.drain_events();
-        }
-    }
-
-    fn drain_events(&mut self) {
-        while let Some(event) = self.endpoint.event() {
-            match event {
-                Event::Started { .. } | Event::Readable { .. } => {}
-                Event::Delivered(delivered) => self.deliver(&delivered),
-                Event::Failed { rpc, cookie, error } => {
-                    let result = Err(CallError::from(error));
-                    self.ready.push_back(Ready::Response { rpc, cookie, result });
-                }
-                Event::Cancelled { rpc } => self.ready.push_back(Ready::Cancelled { rpc }),
-                Event::Release { message } => self.messages.release(message),
-            }
-        }
-    }
-
-    fn deliver(&mut self, delivered: &Delivered) {
-        let bytes = Message::from(self.messages.take(delivered.message));
-        self.waiting += bytes.len() as u64;
-        let rpc = delivered.rpc;
-        match delivered.kind {
-            MessageKind::Request => {
-                let Some(peer) = self.peers.get(delivered.peer) else { return };
-                let (from, port) = (peer.address, delivered.local_port);
-                self.ready.push_back(Ready::Request { rpc, from, port, bytes });
-            }
-            MessageKind::Response => {
-                let cookie = delivered.cookie;
-                self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
-            }
-            // No wire encoding exists for these.
-            MessageKind::OneWay => {}
-        }
-    }
-
-    /// Messages that the application has not taken yet count against the memory for incoming ones.
-    fn limit_memory(&mut self, now: Time) {
-        let budget = self.config.protocol.memory_budget;
-        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
-            self.limited_at = self.waiting;
-            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
-        }
-    }
-}
-
-/// One form per address: IPv4 as itself, IPv6 without flow label.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(_) => address,
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::from((v4, v6.port())),
-            None => std::net::SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
-        },
     }
 }

@@ -1,9 +1,9 @@
 //! Packs packets into datagrams and datagrams into trains.
 //!
-//! Packets are pulled from the protocol one at a time, in its order, and leave in that order. Neighbours to
-//! the same peer at the same level share what they can: short ones a datagram, equal-size datagrams a
-//! train. Headers and short payloads are written once, where the kernel reads them; long payloads are
-//! left in their message.
+//! Packets are pulled from the protocol one at a time, in its order, and leave in that order.
+//! Neighbours to the same peer at the same level share what they can: short ones a datagram,
+//! equal-size datagrams a train. Headers and short payloads are written once, where the kernel
+//! reads them; long payloads are left in their message.
 
 use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Writer};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Packet, Time};
@@ -15,9 +15,9 @@ use crate::driver::{Outbox, Piece, TRAIN_MAX, Train};
 
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
-/// Bytes of a train of long packets. Where the link is the bottleneck the pacer asks for two packets at a
-/// time, which keeps SRPT fine-grained (Homa §3.2 orders packets); longer trains form only on links
-/// that swallow them as fast as we write.
+/// Bytes of a train of long packets. Where the link is the bottleneck the pacer asks for two
+/// packets at a time, which keeps SRPT fine-grained (Homa §3.2 orders packets); longer trains form
+/// only on links that swallow them as fast as we write.
 const LONG_TRAIN: usize = 60_000;
 /// Datagrams of a train (the oldest kernels with offload take 64).
 const DATAGRAMS_MAX: usize = 64;
@@ -73,8 +73,8 @@ impl Packer {
         &self.outbox
     }
 
-    /// Pulls packets for at most `room` wire bytes (at least a full frame's worth); returns the wire bytes
-    /// packed.
+    /// Pulls packets for at most `room` wire bytes (at least a full frame's worth); returns the
+    /// wire bytes packed.
     pub fn pack(&mut self, now: Time, room: u32, from: &mut Sources<'_>) -> u32 {
         self.outbox.clear();
         self.used = 0;
@@ -95,7 +95,8 @@ impl Packer {
                 Body::Data(data) if data.span.len > SHORT => Some(*data),
                 _ => None,
             };
-            // A packet pulled in vain needs a datagram of its own: look ahead only if it may have one.
+            // A packet pulled in vain needs a datagram of its own: look ahead only if it may have
+            // one.
             let look_ahead = wire + 2 * FULL_FRAME <= room;
             let len = match long {
                 Some(data) => self.pack_long(&packet, &data, from.messages),
@@ -140,8 +141,8 @@ impl Packer {
         header + data.span.len as usize
     }
 
-    /// A short packet and, with `look_ahead`, those right after it that fit the same datagram; the first
-    /// that does not is put into `held`. Returns the datagram's length.
+    /// A short packet and, with `look_ahead`, those right after it that fit the same datagram; the
+    /// first that does not is put into `held`. Returns the datagram's length.
     fn pack_short(
         &mut self,
         first: Packet,
@@ -186,7 +187,8 @@ impl Packer {
         len
     }
 
-    /// Appends a datagram, whose pieces begin at `first_piece`, to the last train or begins a new one.
+    /// Appends a datagram, whose pieces begin at `first_piece`, to the last train or begins a new
+    /// one.
     fn append(&mut self, route: Route, len: usize, first_piece: usize, long: bool) {
         let pieces = self.outbox.pieces.len();
         let limit = if long { LONG_TRAIN } else { TRAIN_MAX };

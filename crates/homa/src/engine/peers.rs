@@ -1,8 +1,9 @@
 //! Addresses and the numbers that the protocol knows peers by.
 //!
-//! A peer is an IP address and a UDP port: one engine, in its own process. To a server that listens at all
-//! addresses of its host, a client that calls two of them is two peers: each is answered from the
-//! address it called. Peers appear when first needed and are forgotten, longest unused first as far as cheaply known, when the table is full.
+//! A peer is an IP address and a UDP port: one engine, in its own process. To a server that listens
+//! at all addresses of its host, a client that calls two of them is two peers: each is answered
+//! from the address it called. Peers appear when first needed and are forgotten, longest unused
+//! first as far as cheaply known, when the table is full.
 
 use std::net::{IpAddr, SocketAddr};
 

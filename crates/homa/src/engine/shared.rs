@@ -1,14 +1,15 @@
 //! An engine for many threads and tasks, driven by whoever waits.
 //!
-//! One lock guards the engine. A thread that blocks becomes the *leader* if there is none: it sleeps in
-//! `ppoll` on the sockets, without the lock, and then takes in what arrived for everybody. Others park;
-//! the leader wakes those whose turn came and hands the lead to one of them when it leaves. The helper
-//! thread leads only when no thread blocks: on the way to an answer, another thread's wake-up costs
-//! more than the protocol.
+//! One lock guards the engine. A thread that blocks becomes the *leader* if there is none: it
+//! sleeps in `ppoll` on the sockets, without the lock, and then takes in what arrived for
+//! everybody. Others park; the leader wakes those whose turn came and hands the lead to one of them
+//! when it leaves. The helper thread leads only when no thread blocks: on the way to an answer,
+//! another thread's wake-up costs more than the protocol.
 //!
-//! Taking over costs two context switches, so the helper does not jump in the moment a lead is dropped: it
-//! looks every [`STANDBY`], without the lock, and steps in when nothing has happened since its last look,
-//! or at once when tasks wait, which cannot lead. When a lead lasts, it stops looking until called.
+//! Taking over costs two context switches, so the helper does not jump in the moment a lead is
+//! dropped: it looks every [`STANDBY`], without the lock, and steps in when nothing has happened
+//! since its last look, or at once when tasks wait, which cannot lead. When a lead lasts, it stops
+//! looking until called.
 //!
 //! A leading thread spins before it sleeps while that pays (see [`Spinner`]).
 //!
@@ -139,8 +140,8 @@ impl Access<'_> {
         result
     }
 
-    /// To be called after submissions: sends what may leave and makes sure that somebody sees to the rest
-    /// in time.
+    /// To be called after submissions: sends what may leave and makes sure that somebody sees to
+    /// the rest in time.
     pub fn submitted(&mut self) {
         let state = &mut **self;
         state.core.transmit();
@@ -194,8 +195,8 @@ impl Access<'_> {
         }
     }
 
-    /// Blocks until `done` yields a value, driving the engine meanwhile if nobody else does. `done` has to
-    /// register the thread with the board. `None` when `until` passed.
+    /// Blocks until `done` yields a value, driving the engine meanwhile if nobody else does. `done`
+    /// has to register the thread with the board. `None` when `until` passed.
     pub fn block<T>(
         &mut self,
         until: Option<Instant>,
@@ -334,7 +335,8 @@ impl Shared {
         Ok((shared, helper))
     }
 
-    /// Takes the lock. A panic elsewhere does not spoil the engine: its state is consistent between calls.
+    /// Takes the lock. A panic elsewhere does not spoil the engine: its state is consistent between
+    /// calls.
     fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -415,7 +417,8 @@ fn spin_then_wait(
     Ok(false)
 }
 
-/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find out.
+/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
+/// out.
 struct Spinner {
     time: Duration,
     /// Rises with success.
@@ -428,7 +431,8 @@ impl Spinner {
     const CREDIT_MAX: u8 = 8;
     /// A failure costs as much as so many successes bring.
     const FAILURE: u8 = 4;
-    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could save.
+    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could
+    /// save.
     const PAUSE: u8 = 63;
 
     fn new(time: Duration) -> Self {

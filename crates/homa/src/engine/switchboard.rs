@@ -1,7 +1,7 @@
 //! Who waits for what: connects finished calls and arrived requests with threads and tasks.
 //!
-//! Plain tables under the shared engine's lock. Waking happens after the lock is released: the board only
-//! collects whom to wake.
+//! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
+//! board only collects whom to wake.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Socket addresses as the kernel lays them out.
 //!
-//! IPv4 destinations of an IPv6 socket are written in mapped form, and mapped sources are read as IPv4, so
-//! that one host has one address.
+//! IPv4 destinations of an IPv6 socket are written in mapped form, and mapped sources are read as
+//! IPv4, so that one host has one address.
 
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

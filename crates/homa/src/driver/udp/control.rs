@@ -3,8 +3,8 @@
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Room for the control messages of one train in either direction: three of 24 bytes and one of 40, and for
-/// the error queue one of 16 + 16 + 28 bytes.
+/// Room for the control messages of one train in either direction: three of 24 bytes and one of 40,
+/// and for the error queue one of 16 + 16 + 28 bytes.
 const ROOM: usize = 128;
 
 /// A control buffer with the alignment that the kernel's headers need.
@@ -44,7 +44,8 @@ impl Control {
     pub fn push_source(&mut self, source: IpAddr) {
         match source {
             IpAddr::V4(v4) => {
-                // struct in_pktinfo: interface, address to use, address in the header (ignored here).
+                // struct in_pktinfo: interface, address to use, address in the header (ignored
+                // here).
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&v4.octets());
                 self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);

@@ -8,8 +8,8 @@ use super::address::Name;
 use super::control::Control;
 use crate::driver::Unreachable;
 
-/// Takes one report off the queue. `None`: the queue is empty. `Some(None)`: a report that does not say that
-/// a destination is unreachable (a smaller MTU, say).
+/// Takes one report off the queue. `None`: the queue is empty. `Some(None)`: a report that does not
+/// say that a destination is unreachable (a smaller MTU, say).
 pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
     let mut name = Name::empty();
     let mut control = Control::empty();
@@ -25,8 +25,8 @@ pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
         msg_flags: 0,
     };
     control.attach(&mut header, true);
-    // SAFETY: the header points to a name, an empty piece and a control buffer that outlive the call, with
-    // their true lengths.
+    // SAFETY: the header points to a name, an empty piece and a control buffer that outlive the
+    // call, with their true lengths.
     let got =
         unsafe { libc::recvmsg(fd, &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if got < 0 {

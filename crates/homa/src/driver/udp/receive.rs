@@ -22,8 +22,8 @@ pub struct ReceiveBatch {
     names: Vec<Name>,
     controls: Vec<Control>,
     trains: Vec<Arrived>,
-    /// Trains to ask for: grows while calls in a row come back full, so that a lone datagram costs one look
-    /// into the queue and a flood costs few calls.
+    /// Trains to ask for: grows while calls in a row come back full, so that a lone datagram costs
+    /// one look into the queue and a flood costs few calls.
     appetite: usize,
     /// The last call came back full.
     full: bool,
@@ -43,12 +43,14 @@ struct Arrived {
     len: usize,
 }
 
-// SAFETY: the raw pointers in `headers` and `pieces` point into the heap memory of vectors of the same struct,
-// which never grow or shrink; they are followed only inside `fetch`, which borrows the struct mutably.
+// SAFETY: the raw pointers in `headers` and `pieces` point into the heap memory of vectors of the
+// same struct, which never grow or shrink; they are followed only inside `fetch`, which borrows the
+// struct mutably.
 unsafe impl Send for ReceiveBatch {}
 
 impl ReceiveBatch {
-    /// Buffers for a full batch (2 MiB of address space; the kernel provides the pages that are used).
+    /// Buffers for a full batch (2 MiB of address space; the kernel provides the pages that are
+    /// used).
     pub fn new() -> Self {
         let no_piece = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut batch = Self {
@@ -117,8 +119,9 @@ impl ReceiveBatch {
         let got = match &mut self.headers[..self.appetite] {
             // For threads that spin: a look into an empty queue costs less with the simpler call.
             [one] => {
-                // SAFETY: the header points to a name, one piece and a control buffer of `self`, with their
-                // true lengths, and the piece to a slot of `room`; nothing else touches them.
+                // SAFETY: the header points to a name, one piece and a control buffer of `self`,
+                // with their true lengths, and the piece to a slot of `room`; nothing else touches
+                // them.
                 let len = unsafe { libc::recvmsg(fd, &raw mut one.msg_hdr, libc::MSG_DONTWAIT) };
                 one.msg_len = u32::try_from(len).unwrap_or(0);
                 if len < 0 { -1 } else { 1 }

@@ -1,7 +1,8 @@
 //! A batch of outgoing messages in the shape that `sendmmsg` takes.
 //!
-//! Filled from trains and flushed at once: the pointers inside are valid only while the outbox and the
-//! messages that they point into are borrowed, which `fill` … `flush` within one driver call guarantees.
+//! Filled from trains and flushed at once: the pointers inside are valid only while the outbox and
+//! the messages that they point into are borrowed, which `fill` … `flush` within one driver call
+//! guarantees.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -39,8 +40,8 @@ struct Entry {
     last: usize,
 }
 
-// SAFETY: the raw pointers in `headers` and `pieces` are followed only by `flush`, called after `fill` within
-// one `&mut` borrow of the driver; between driver calls they are never dereferenced.
+// SAFETY: the raw pointers in `headers` and `pieces` are followed only by `flush`, called after
+// `fill` within one `&mut` borrow of the driver; between driver calls they are never dereferenced.
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
@@ -109,8 +110,8 @@ impl SendBatch {
         self.done += 1;
     }
 
-    /// Sends what is left, or as much of it as the kernel takes in one call. An error concerns the first
-    /// entry not yet sent.
+    /// Sends what is left, or as much of it as the kernel takes in one call. An error concerns the
+    /// first entry not yet sent.
     pub fn flush(&mut self, fd: RawFd) -> io::Result<()> {
         self.headers.clear();
         for entry in self.entries.iter_mut().skip(self.done).take(HEADERS_MAX) {
@@ -130,9 +131,10 @@ impl SendBatch {
             self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
         }
         let sent = match &mut self.headers[..] {
-            // SAFETY: the header points to a name, a piece array and a control buffer owned by `self`, whose
-            // vectors are not touched until the call returns; the pieces point into the outbox and the
-            // messages that the caller of `fill` and `flush` keeps borrowed. The kernel only reads.
+            // SAFETY: the header points to a name, a piece array and a control buffer owned by
+            // `self`, whose vectors are not touched until the call returns; the pieces point into
+            // the outbox and the messages that the caller of `fill` and `flush` keeps borrowed. The
+            // kernel only reads.
             [one] => match unsafe { libc::sendmsg(fd, &raw const one.msg_hdr, 0) } {
                 error if error < 0 => -1,
                 _ => 1,

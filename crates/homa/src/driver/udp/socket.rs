@@ -48,8 +48,8 @@ fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Bytes of datagrams that the socket's receive queue holds: the kernel grants twice what is asked for and
-/// charges about twice what arrives.
+/// Bytes of datagrams that the socket's receive queue holds: the kernel grants twice what is asked
+/// for and charges about twice what arrives.
 pub fn receive_buffer(fd: RawFd) -> Option<u32> {
     let mut granted: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;

@@ -50,7 +50,8 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
     (outbox, message, expected)
 }
 
-/// Receives until `len` bytes have arrived; also returns the number of trains and the class of the last.
+/// Receives until `len` bytes have arrived; also returns the number of trains and the class of the
+/// last.
 fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
     let (mut bytes, mut trains, mut tos) = (Vec::new(), 0, 0);
     while bytes.len() < len {

@@ -1,0 +1,174 @@
+//! What a received packet can touch: the protocol machine, message bytes, peers, and what is ready
+//! for the application. Apart from the driver, whose buffers hold the packet meanwhile.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, SocketAddrV6};
+
+use homa_proto::wire::datagram;
+use homa_proto::{
+    Delivered, DropReason, Endpoint, Event, MessageKind, PeerId, Receipt, RpcHandle, Time,
+};
+
+use super::messages::Messages;
+use super::peers::Peers;
+use crate::config::Config;
+use crate::driver::Received;
+use crate::error::CallError;
+use crate::message::Message;
+use crate::metrics::EngineCounters;
+
+/// Something for the application.
+#[derive(Debug)]
+pub enum Ready {
+    /// A call ended.
+    Response {
+        /// The call.
+        rpc: RpcHandle,
+        /// From the call.
+        cookie: u64,
+        /// Its response.
+        result: Result<Message, CallError>,
+    },
+    /// A request arrived.
+    Request {
+        /// Where to reply.
+        rpc: RpcHandle,
+        /// The client.
+        from: SocketAddr,
+        /// The local port it was sent to.
+        port: u16,
+        /// Its bytes.
+        bytes: Message,
+    },
+    /// A client gave up a request that was not answered.
+    Cancelled {
+        /// The request.
+        rpc: RpcHandle,
+    },
+}
+
+/// What a received packet can touch.
+pub struct State {
+    /// The protocol machine.
+    pub endpoint: Endpoint,
+    /// Bytes of messages in progress.
+    pub messages: Messages,
+    /// Addresses of peers.
+    pub peers: Peers,
+    /// What the application has not taken.
+    pub ready: VecDeque<Ready>,
+    /// Bytes of messages that arrived whole and were not taken.
+    pub waiting: u64,
+    /// What `waiting` was when the protocol's memory limit was set last.
+    limited_at: u64,
+    /// What the engine was told.
+    pub config: Config,
+    /// What the engine counts itself.
+    pub counters: EngineCounters,
+}
+
+impl State {
+    /// The state of an engine that has not received anything.
+    pub fn new(endpoint: Endpoint, config: Config) -> Self {
+        Self {
+            endpoint,
+            messages: Messages::default(),
+            peers: Peers::new(config.max_peers, config.mtu),
+            ready: VecDeque::new(),
+            waiting: 0,
+            limited_at: 0,
+            config,
+            counters: EngineCounters::default(),
+        }
+    }
+
+    /// Takes in one datagram of a train.
+    pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
+        let datagram = match datagram::decode(bytes) {
+            Ok(datagram) => datagram,
+            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
+        };
+        let level = self.config.priority_map.level(train.tos);
+        // Whose packets these are is known when they are read.
+        for decoded in datagram.packets(PeerId(0), level) {
+            let mut decoded = match decoded {
+                Ok(decoded) => decoded,
+                Err(reason) => {
+                    self.endpoint.counters_mut().drop_packet(reason);
+                    continue;
+                }
+            };
+            // Only a well-formed packet is worth an entry in the table. A server is one peer
+            // whichever of our addresses it answers.
+            let source = if decoded.packet.id.from_server() { None } else { train.to };
+            let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
+                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
+                continue;
+            };
+            decoded.packet.peer = peer;
+            // Homa's ports repeat UDP's: what the kernel says counts.
+            decoded.packet.local_port = port;
+            decoded.packet.remote_port = train.from.port();
+            match self.endpoint.receive(now, &decoded.packet) {
+                Receipt::Place(place) => self.messages.place(place, decoded.payload),
+                Receipt::Consumed | Receipt::Dropped(_) => {}
+            }
+            self.drain_events();
+        }
+    }
+
+    /// Acts on what the protocol has to say; due after every input.
+    pub fn drain_events(&mut self) {
+        while let Some(event) = self.endpoint.event() {
+            match event {
+                Event::Started { .. } | Event::Readable { .. } => {}
+                Event::Delivered(delivered) => self.deliver(&delivered),
+                Event::Failed { rpc, cookie, error } => {
+                    let result = Err(CallError::from(error));
+                    self.ready.push_back(Ready::Response { rpc, cookie, result });
+                }
+                Event::Cancelled { rpc } => self.ready.push_back(Ready::Cancelled { rpc }),
+                Event::Release { message } => self.messages.release(message),
+            }
+        }
+    }
+
+    fn deliver(&mut self, delivered: &Delivered) {
+        let bytes = Message::from(self.messages.take(delivered.message));
+        self.waiting += bytes.len() as u64;
+        let rpc = delivered.rpc;
+        match delivered.kind {
+            MessageKind::Request => {
+                let Some(peer) = self.peers.get(delivered.peer) else { return };
+                let (from, port) = (peer.address, delivered.local_port);
+                self.ready.push_back(Ready::Request { rpc, from, port, bytes });
+            }
+            MessageKind::Response => {
+                let cookie = delivered.cookie;
+                self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
+            }
+            // No wire encoding exists for these.
+            MessageKind::OneWay => {}
+        }
+    }
+
+    /// Messages that the application has not taken yet count against the memory for incoming ones.
+    pub fn limit_memory(&mut self, now: Time) {
+        let budget = self.config.protocol.memory_budget;
+        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
+            self.limited_at = self.waiting;
+            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
+        }
+    }
+}
+
+/// One form per address: IPv4 as itself, IPv6 without flow label.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => address,
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
+        },
+    }
+}

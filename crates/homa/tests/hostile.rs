@@ -1,0 +1,160 @@
+//! Whatever arrives at the socket: no panic, no execution, no growth, and honest clients are served.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use common::{echo, engine, message};
+use homa::inline::{Completion, Engine, Wait};
+use homa::proto::wire::datagram;
+use homa::proto::{Body, Data, DropReason, MessageId, Packet, PeerId, RpcId, Span};
+use homa::{CallOptions, Config};
+
+/// A request's first packet as an attacker would write it.
+fn first_packet(id: u64, total: u32, payload: usize) -> Vec<u8> {
+    let span = Span { message: MessageId(0), offset: 0, len: payload as u32 };
+    let data = Data {
+        span,
+        message_length: total,
+        incoming: total,
+        ack: None,
+        cutoff_version: 0,
+        retransmit: false,
+        incast: None,
+    };
+    let packet = Packet {
+        peer: PeerId(0),
+        priority: 0,
+        local_port: 1,
+        remote_port: 2,
+        id: RpcId(id),
+        body: Body::Data(data),
+    };
+    let mut bytes = vec![0; 2000];
+    let len = datagram::encode(&packet, 1, &mut bytes).unwrap() + payload;
+    bytes.truncate(len);
+    bytes
+}
+
+fn attacker(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server).unwrap();
+    socket
+}
+
+/// Lets an engine take in everything that waits; returns the requests it would hand to the server.
+fn take_in(engine: &mut Engine) -> usize {
+    let mut requests = 0;
+    for _ in 0..64 {
+        engine.poll(Wait::No).unwrap();
+        while let Some(completion) = engine.next() {
+            requests += usize::from(matches!(completion, Completion::Request { .. }));
+        }
+    }
+    requests
+}
+
+#[test]
+fn noise_is_counted_and_honest_clients_are_served_meanwhile() {
+    let server = engine("127.0.0.1", Config::default());
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    let attacker = attacker(to);
+    let client = engine("127.0.0.1", Config::default()).client();
+    for seed in 0..500 {
+        attacker.send(&message(1 + seed as usize % 1400, seed)).unwrap();
+        // A well-formed packet with one byte changed.
+        let mut bent = first_packet(2 * seed, 100, 100);
+        let at = seed as usize * 7 % bent.len();
+        bent[at] ^= 1 << (seed % 8);
+        attacker.send(&bent).unwrap();
+        attacker.send(&bent[..at]).unwrap();
+        assert_eq!(client.call(to, "honest").unwrap(), *b"honest");
+    }
+    let drops: u64 = server.metrics().protocol.drops().map(|(_, count)| count).sum();
+    assert!(drops > 500, "{drops} drops");
+    // Half-open RPCs of the attacker's bent packets may remain: no graceful end.
+    let _ = server.drain(Duration::from_millis(10));
+    assert!(echo.join().unwrap() >= 500);
+}
+
+#[test]
+fn half_open_requests_are_bounded_in_number_and_memory() {
+    let mut config = Config::default();
+    config.protocol.max_rpcs = 100;
+    config.protocol.memory_budget = 1 << 20;
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    server.listen();
+    let attacker = attacker(server.local_addr());
+    let mut requests = 0;
+    for id in 1..2000 {
+        // Announces 16 MiB, sends 1 kB, and is never heard of again.
+        attacker.send(&first_packet(2 * id, 16 << 20, 1000)).unwrap();
+        if id % 50 == 0 {
+            requests += take_in(&mut server);
+        }
+    }
+    requests += take_in(&mut server);
+    assert_eq!(requests, 0, "no request was complete");
+    assert!(server.in_progress().1 <= 100);
+    let metrics = server.metrics().protocol;
+    let refused = metrics.dropped(DropReason::TooManyRpcs) + metrics.dropped(DropReason::NoMemory);
+    assert!(refused >= 1800, "{refused} refused");
+}
+
+#[test]
+fn a_flood_of_small_requests_waits_in_bounded_memory() {
+    let mut config = Config::default();
+    config.protocol.memory_budget = 100_000;
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    server.listen();
+    let attacker = attacker(server.local_addr());
+    for id in 1..1000 {
+        attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
+        // The application takes nothing.
+        server.poll(Wait::No).unwrap();
+    }
+    let mut held = 0;
+    while let Some(Completion::Request { bytes, .. }) = server.next() {
+        held += bytes.len();
+    }
+    assert!(held <= 120_000, "{held} bytes of requests were held");
+}
+
+#[test]
+fn another_host_cannot_answer_for_the_server() {
+    let mut client = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let options = CallOptions::deadline(Duration::from_secs(60));
+    client.call(silent.local_addr().unwrap(), "question", 7, &options).unwrap();
+    client.poll(Wait::No).unwrap();
+    let mut bytes = [0; 2000];
+    let len = silent.recv(&mut bytes).unwrap();
+    let question = datagram::decode(&bytes[..len]).unwrap();
+    let id = question.packets(PeerId(0), 0).next().unwrap().unwrap().packet.id;
+
+    let forged = first_packet(id.server().0, 5, 5);
+    attacker(client.local_addr()).send(&forged).unwrap();
+    assert_eq!((take_in(&mut client), client.in_progress().0), (0, 1));
+    assert_eq!(client.metrics().protocol.dropped(DropReason::WrongPeer), 1);
+    // The same bytes from the right address are believed: there is no authentication yet.
+    silent.send_to(&forged, client.local_addr()).unwrap();
+    take_in(&mut client);
+    assert_eq!(client.in_progress().0, 0);
+}
+
+#[test]
+fn every_datagram_cut_short_is_harmless() {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    let attacker = attacker(server.local_addr());
+    let whole = first_packet(2, 100, 100);
+    let mut requests = 0;
+    for len in 0..whole.len() {
+        attacker.send(&whole[..len]).unwrap();
+        requests += take_in(&mut server);
+    }
+    assert_eq!(requests, 0);
+    assert_eq!(server.metrics().engine.peers, 1);
+}
