@@ -1,5 +1,5 @@
-//! An in-memory key-value server with many concurrent clients, all in one process for the show: four
-//! threads serve, sixteen threads write and read back. Large values do not delay small ones.
+//! An in-memory key-value server with many concurrent clients, all in one process for the show:
+//! four threads serve, sixteen threads write and read back. Large values do not delay small ones.
 //!
 //! ```text
 //! cargo run --release --example kv

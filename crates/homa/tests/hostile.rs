@@ -1,4 +1,5 @@
-//! Whatever arrives at the socket: no panic, no execution, no growth, and honest clients are served.
+//! Whatever arrives at the socket: no panic, no execution, no growth, and honest clients are
+//! served.
 
 mod common;
 

@@ -12,6 +12,10 @@ use crate::driver::Gather;
 const FIRST_ALLOCATION: usize = 4096;
 /// How much faster than the bytes the memory may grow.
 const GROWTH: usize = 4;
+/// Buffers of released messages kept for the next ones, and the largest kept: one RPC's memory serves
+/// the next RPC.
+const SPARE: usize = 256;
+const SPARE_CAPACITY: usize = 2048;
 
 #[derive(Debug, Default)]
 enum Slot {
@@ -25,6 +29,7 @@ enum Slot {
 #[derive(Debug, Default)]
 pub struct Messages {
     slots: Vec<Slot>,
+    spare: Vec<Vec<u8>>,
     outgoing_bytes: u64,
 }
 
@@ -61,11 +66,11 @@ impl Messages {
 
     /// Copies received bytes to where they belong.
     pub fn place(&mut self, place: Place, payload: &[u8]) {
-        let slot = self.slot(place.message);
-        if !matches!(slot, Slot::Incoming(_)) {
-            *slot = Slot::Incoming(Vec::new());
+        if !matches!(self.slot(place.message), Slot::Incoming(_)) {
+            let bytes = self.spare.pop().unwrap_or_default();
+            *self.slot(place.message) = Slot::Incoming(bytes);
         }
-        let Slot::Incoming(bytes) = slot else { return };
+        let Slot::Incoming(bytes) = self.slot(place.message) else { return };
         let (offset, total) = (place.offset as usize, place.total as usize);
         let payload = &payload[..payload.len().min(place.len as usize)];
         let end = offset + payload.len();
@@ -94,8 +99,12 @@ impl Messages {
 
     /// Forgets a message.
     pub fn release(&mut self, id: MessageId) {
-        if let Slot::Outgoing(bytes) = std::mem::take(self.slot(id)) {
+        if let Slot::Outgoing(mut bytes) = std::mem::take(self.slot(id)) {
             self.outgoing_bytes -= bytes.len() as u64;
+            if bytes.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE {
+                bytes.clear();
+                self.spare.push(bytes);
+            }
         }
     }
 }
@@ -147,5 +156,19 @@ mod tests {
         messages.release(MessageId(0));
         messages.release(MessageId(0));
         assert_eq!(messages.outgoing_bytes(), 0);
+    }
+
+    #[test]
+    fn released_memory_serves_the_next_message_and_shows_nothing_of_the_old() {
+        let mut messages = Messages::default();
+        let secret = vec![7; 500];
+        let memory = secret.as_ptr();
+        messages.insert(MessageId(0), secret);
+        messages.release(MessageId(0));
+        messages.place(place(100, 100, 200), &[2; 100]);
+        messages.place(place(0, 100, 200), &[1; 100]);
+        let bytes = messages.take(MessageId(3));
+        assert_eq!(bytes.as_ptr(), memory);
+        assert_eq!(bytes, [[1; 100], [2; 100]].concat());
     }
 }

@@ -100,7 +100,9 @@ impl Packer {
             let look_ahead = wire + 2 * FULL_FRAME <= room;
             let len = match long {
                 Some(data) => self.pack_long(&packet, &data, from.messages),
-                None => self.pack_short(packet, look_ahead.then_some(now), &route, from, &mut held),
+                None => {
+                    self.pack_short(&packet, look_ahead.then_some(now), &route, from, &mut held)
+                }
             };
             if len == 0 {
                 held = held.or_else(|| from.endpoint.transmit(now));
@@ -145,7 +147,7 @@ impl Packer {
     /// first that does not is put into `held`. Returns the datagram's length.
     fn pack_short(
         &mut self,
-        first: Packet,
+        first: &Packet,
         look_ahead: Option<Time>,
         route: &Route,
         from: &mut Sources<'_>,
@@ -154,36 +156,23 @@ impl Packer {
         let start = self.used;
         let room = &mut self.outbox.bytes[start..start + route.peer.datagram];
         let Ok(mut writer) = Writer::new(room, self.next_number) else { return 0 };
-        let mut packet = first;
-        loop {
-            let payload = match &packet.body {
-                Body::Data(data) => from.messages.get(data.span).unwrap_or_default(),
-                _ => &[],
-            };
-            match writer.push(&packet) {
-                Ok(place) if place.len() == payload.len() => place.copy_from_slice(payload),
-                Ok(_) => debug_assert!(false, "the protocol sends bytes of a released message"),
-                Err(_) => {
-                    if !writer.is_empty() {
-                        *held = Some(packet);
-                    }
-                    break;
-                }
-            }
-            let Some(next) = look_ahead.and_then(|now| from.endpoint.transmit(now)) else { break };
-            let long = matches!(&next.body, Body::Data(data) if data.span.len > SHORT);
-            if long || !same_way(&packet, &next) {
-                *held = Some(next);
+        if !push(&mut writer, first, from.messages) {
+            return 0;
+        }
+        while let Some(now) = look_ahead {
+            // Packets are looked at where they were made: copying them costs more than packing them.
+            let next = from.endpoint.transmit(now);
+            let Some(packet) = &next else { break };
+            let long = matches!(&packet.body, Body::Data(data) if data.span.len > SHORT);
+            if long || !same_way(first, packet) || !push(&mut writer, packet, from.messages) {
+                *held = next;
                 break;
             }
-            packet = next;
         }
-        let len = if writer.is_empty() { 0 } else { writer.len() };
-        if len > 0 {
-            self.next_number += 1;
-            self.outbox.pieces.push(Piece::Buffered(start..start + len));
-            self.used = start + len;
-        }
+        let len = writer.len();
+        self.next_number += 1;
+        self.outbox.pieces.push(Piece::Buffered(start..start + len));
+        self.used = start + len;
         len
     }
 
@@ -231,6 +220,20 @@ fn merge(pieces: &mut Vec<Piece>, last: usize, end: &mut usize) {
         pieces.pop();
         *end = last;
     }
+}
+
+/// Appends a short packet to a datagram; false when there is no room.
+fn push(writer: &mut Writer<'_>, packet: &Packet, messages: &Messages) -> bool {
+    let payload = match &packet.body {
+        Body::Data(data) => messages.get(data.span).unwrap_or_default(),
+        _ => &[],
+    };
+    match writer.push(packet) {
+        Ok(place) if place.len() == payload.len() => place.copy_from_slice(payload),
+        Ok(_) => debug_assert!(false, "the protocol sends bytes of a released message"),
+        Err(_) => return false,
+    }
+    true
 }
 
 /// True when two packets may share a datagram.

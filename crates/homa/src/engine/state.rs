@@ -89,7 +89,8 @@ impl State {
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
         let level = self.config.priority_map.level(train.tos);
-        // Whose packets these are is known when they are read.
+        // Whose packets these are is known when they are read: by who sent them, server or client.
+        let mut peers = [None; 2];
         for decoded in datagram.packets(PeerId(0), level) {
             let mut decoded = match decoded {
                 Ok(decoded) => decoded,
@@ -100,8 +101,13 @@ impl State {
             };
             // Only a well-formed packet is worth an entry in the table. A server is one peer
             // whichever of our addresses it answers.
-            let source = if decoded.packet.id.from_server() { None } else { train.to };
-            let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
+            let from_server = decoded.packet.id.from_server();
+            let peer = &mut peers[usize::from(from_server)];
+            if peer.is_none() {
+                let source = if from_server { None } else { train.to };
+                *peer = self.peers.find(now, train.from, source, &mut self.endpoint);
+            }
+            let Some(peer) = *peer else {
                 self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
                 continue;
             };
