@@ -292,8 +292,8 @@ impl Config {
                 unknown: UnknownRpcReply::RpcUnknown,
             },
             completion: Completion::Acked {
-                need_ack_after: Duration::millis(2),
-                need_ack_interval: Duration::millis(2),
+                need_ack_after: Duration::millis(25),
+                need_ack_interval: Duration::millis(25),
                 give_up: Some(Duration::secs(2)),
                 suppress_duplicates: true,
             },

@@ -11,6 +11,7 @@ use crate::peer::Peer;
 use crate::priority::Levels;
 use crate::rpc::Rpc;
 use crate::rpc::id::RpcIds;
+use crate::rtt::SmoothedTime;
 use crate::sender::Sender;
 use crate::table::{IdMap, Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
@@ -54,6 +55,8 @@ pub struct Endpoint {
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
     pub(crate) levels: Levels,
+    /// Time between DATA packets of one incoming message.
+    pub(crate) data_gap: SmoothedTime,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
     due: Vec<(u64, Ref)>,
@@ -84,6 +87,7 @@ impl Endpoint {
             scheduler: Scheduler::new(1, config.one_message_per_sender),
             incoming,
             levels,
+            data_gap: SmoothedTime::default(),
             timers: Wheel::new(),
             last_local_port: 0,
             due: Vec::new(),

@@ -17,18 +17,30 @@ const MAX_RESENDS: usize = 16;
 /// RESENDs without DATA after which a message makes room for others.
 const PARK_ROUNDS: u32 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
-const MAX_BACKOFF: u32 = 3;
+const MAX_BACKOFF: u32 = 5;
+/// Longest patience that slowness can teach, and longest after doublings.
+const MAX_LEARNED: Duration = Duration::millis(100);
+const MAX_PATIENCE: Duration = Duration::millis(250);
 /// A response that waits this long for grants belongs to a client that is gone.
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
 const IDLE_CHECK: Duration = Duration::millis(200);
 
 impl Endpoint {
-    /// Silence that calls for a RESEND.
+    /// Silence that calls for a RESEND. The user profile is as patient with a response as responses of that
+    /// peer lately took, and with the rest of a message as such gaps lately were (low levels wait for high
+    /// ones): a server, or a network, that is slow with everything lost nothing, and asking again for all of
+    /// it would be the load that keeps it slow.
     fn patience(&self, rpc: &Rpc) -> Duration {
         let loss = &self.config.loss;
         let base = if self.config.profile == Profile::Default {
-            Duration(loss.resend_after.0 << rpc.rounds.min(MAX_BACKOFF))
+            let usual = match rpc.state {
+                State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.response_time.usual()),
+                _ => Some(self.data_gap.usual()),
+            };
+            let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED);
+            let patience = loss.resend_after.max(learned).0 << rpc.rounds.min(MAX_BACKOFF);
+            Duration(patience).min(MAX_PATIENCE.max(loss.resend_after))
         } else {
             loss.resend_after
         };

@@ -6,7 +6,7 @@ use crate::config::{Config, LEVELS};
 use crate::endpoint::PeerInfo;
 use crate::executed::Executed;
 use crate::packet::Limits;
-use crate::rtt::RttBytes;
+use crate::rtt::{RttBytes, SmoothedTime};
 use crate::units::Time;
 
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) cutoffs_sent: Option<Time>,
     pub(crate) acks: PendingAcks,
     pub(crate) rtt: RttBytes,
+    /// How long the peer's responses take to begin.
+    pub(crate) response_time: SmoothedTime,
     /// When any packet of the peer last arrived.
     pub(crate) heard: Time,
     /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per peer).
@@ -40,6 +42,7 @@ impl Peer {
             cutoffs_sent: None,
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
+            response_time: SmoothedTime::default(),
             heard: Time::ZERO,
             resend_until: Time::ZERO,
             executed: Executed::new(since),

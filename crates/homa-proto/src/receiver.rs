@@ -66,6 +66,9 @@ impl Endpoint {
             }
             State::OneWayOutgoing => return Err(DropReason::WrongState),
         }
+        if rpc.inc.is_some() && !data.retransmit {
+            self.data_gap.sample(now.since(rpc.heard));
+        }
         rpc.heard = now;
         rpc.rounds = 0;
         let (fresh, parked, reserved) = match &rpc.inc {
@@ -84,7 +87,7 @@ impl Endpoint {
             return Err(DropReason::NoMemory);
         }
         if fresh {
-            self.first_packet(who, data)?;
+            self.first_packet(now, who, data)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
@@ -114,15 +117,19 @@ impl Endpoint {
 
     /// The first packet of a message: its length is known now. A message that is whole in one packet
     /// needs no state.
-    fn first_packet(&mut self, who: Ref, data: &Data) -> Result<(), DropReason> {
+    fn first_packet(&mut self, now: Time, who: Ref, data: &Data) -> Result<(), DropReason> {
         let length = data.message_length;
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
             self.fail(who, RpcError::ResponseTooLong { length });
             return Err(DropReason::TooLong);
         }
-        if rpc.state == State::ClientOutgoing {
+        let began = (rpc.state == State::ClientOutgoing).then_some((rpc.peer, rpc.started));
+        if let Some((peer, started)) = began {
             rpc.state = State::ClientIncoming;
+            if let Some(peer) = self.peer_mut(peer) {
+                peer.response_time.sample(now.since(started));
+            }
         }
         let payload = self.peer_of(who).map_or(FULL_FRAME, |p| p.info.max_payload);
         let overhead = FULL_FRAME.saturating_sub(payload);

@@ -53,9 +53,48 @@ impl RttBytes {
     }
 }
 
+/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator (Jacobson
+/// and Karels 1988).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SmoothedTime {
+    mean: u64,
+    deviation: u64,
+}
+
+impl SmoothedTime {
+    pub(crate) fn sample(&mut self, time: Duration) {
+        if self.mean == 0 {
+            *self = Self { mean: time.0, deviation: time.0 / 2 };
+            return;
+        }
+        let error = self.mean.abs_diff(time.0);
+        self.deviation = self.deviation - self.deviation / 4 + error / 4;
+        self.mean = self.mean - self.mean / 8 + time.0 / 8;
+    }
+
+    /// Longer than nearly every response takes.
+    pub(crate) fn usual(&self) -> Duration {
+        Duration(self.mean.saturating_add(self.deviation.saturating_mul(4)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_time_follows_what_is_seen() {
+        let mut time = SmoothedTime::default();
+        assert_eq!(time.usual(), Duration::ZERO);
+        for _ in 0..200 {
+            time.sample(Duration::millis(80));
+        }
+        assert!((80..100).contains(&time.usual().as_millis()), "{:?}", time.usual());
+        for _ in 0..200 {
+            time.sample(Duration::micros(300));
+        }
+        assert!(time.usual() < Duration::millis(2), "{:?}", time.usual());
+    }
 
     fn settle(start: u32, base: Duration, rate: Rate) -> u32 {
         let mut rtt = RttBytes::new(start);

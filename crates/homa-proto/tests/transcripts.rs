@@ -21,7 +21,7 @@ fn the_simplest_rpc_is_two_packets_and_its_ack_rides_on_the_next() {
     pair.call(100, 1);
     pair.run_for(Duration::micros(100));
     pair.call(100, 2);
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
@@ -30,7 +30,7 @@ fn the_simplest_rpc_is_two_packets_and_its_ack_rides_on_the_next() {
 fn a_long_message_is_granted_as_it_arrives() {
     let mut pair = users();
     pair.call(30_000, 1);
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
@@ -41,7 +41,7 @@ fn a_lost_packet_is_asked_for_by_range() {
     let mut pair = users();
     pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 3);
     pair.call(6_000, 1);
-    pair.run_for(Duration::millis(40));
+    pair.run_for(Duration::millis(80));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
@@ -52,7 +52,7 @@ fn a_lost_request_is_found_by_the_client_and_executed_once() {
     let mut pair = users();
     pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 1);
     pair.call(100, 1);
-    pair.run_for(Duration::millis(40));
+    pair.run_for(Duration::millis(80));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     assert_eq!(pair.executions(), 1);
     pair.assert_clean();
@@ -64,7 +64,7 @@ fn a_lost_response_is_sent_again_without_executing_again() {
     let mut pair = users();
     pair.lose = Box::new(|from, packet, n| from == SERVER && is_data(&packet.body) && n < 3);
     pair.call(100, 1);
-    pair.run_for(Duration::millis(60));
+    pair.run_for(Duration::millis(90));
     assert_eq!((pair.executions(), pair.seen[CLIENT].len()), (1, 1));
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
@@ -75,7 +75,7 @@ fn a_slow_server_says_busy_and_the_client_waits() {
     let mut pair = users();
     pair.reply = Some((100, Duration::millis(40)));
     pair.call(100, 1);
-    pair.run_for(Duration::millis(100));
+    pair.run_for(Duration::millis(150));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     assert!(pair.ends[SERVER].counters().busys_sent >= 2);
     pair.assert_clean();
@@ -141,7 +141,7 @@ fn the_papers_profile_needs_no_acks_and_may_execute_again() {
     let mut pair = Pair::new(Config::sigcomm18(LINK), Config::sigcomm18(LINK));
     pair.lose = Box::new(|from, packet, n| from == SERVER && is_data(&packet.body) && n == 1);
     pair.call(100, 1);
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     assert_eq!(pair.executions(), 2);
     pair.assert_clean();
@@ -164,7 +164,7 @@ fn short_message_overtakes_long_one() {
     pair.call(1_000_000, 1);
     pair.run_for(Duration::micros(50));
     pair.call(100, 2);
-    pair.run_for(Duration::millis(40));
+    pair.run_for(Duration::millis(80));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(2, 100), Seen::Response(1, 100)]);
     pair.assert_clean();
 }
@@ -175,12 +175,12 @@ fn a_too_long_request_fails_with_the_servers_limit() {
     small.max_message = 5_000;
     let mut pair = Pair::new(Config::for_users(LINK), small);
     pair.call(100_000, 1);
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::RequestTooLong { max: 5_000 })]);
     let refused = pair.request(5_001, 2);
     let error = pair.ends[CLIENT].submit(pair.now, Submit::Request(refused));
     assert_eq!(error, Err(homa_proto::SubmitError::MessageTooLong { max: 5_000 }));
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     pair.assert_clean();
 }
 
@@ -191,7 +191,7 @@ fn a_too_long_response_fails_the_call_that_asked_for_it() {
     let mut pair = Pair::new(small, Config::for_users(LINK));
     pair.reply = Some((100_000, Duration::micros(1)));
     pair.call(100, 1);
-    pair.run_for(Duration::millis(20));
+    pair.run_for(Duration::millis(60));
     let error = RpcError::ResponseTooLong { length: 100_000 };
     assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, error)]);
     pair.run_for(Duration::secs(3));
