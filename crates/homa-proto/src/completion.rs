@@ -1,8 +1,8 @@
 //! When an RPC's state ends (Homa §3.8; Linux §2.5).
 //!
-//! `AtLeastOnce`: the server forgets with the last response packet. `Acked`: the client reports completed
-//! RPCs, one in each DATA packet to the server's host or five to an ACK; a server that waits too long asks
-//! with NEED_ACK, and gives up where the profile says so.
+//! `AtLeastOnce`: the server forgets with the last response packet. `Acked`: the client reports
+//! completed RPCs, one in each DATA packet to the server's host or five to an ACK; a server that
+//! waits too long asks with NEED_ACK, and gives up where the profile says so.
 
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
@@ -74,7 +74,8 @@ impl Endpoint {
         }
     }
 
-    /// NEED_ACK at the client: ask for what is missing, or confirm (also for an RPC we do not know).
+    /// NEED_ACK at the client: ask for what is missing, or confirm (also for an RPC we do not
+    /// know).
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, who: Option<Ref>) {
         self.counters.need_acks_received += 1;
         match who {
@@ -95,7 +96,8 @@ impl Endpoint {
         }
     }
 
-    /// One RPC was acknowledged: forget it in whatever state it is (a running one is thereby cancelled).
+    /// One RPC was acknowledged: forget it in whatever state it is (a running one is thereby
+    /// cancelled).
     pub(crate) fn on_acked(&mut self, peer: PeerId, id: RpcId) {
         let Some(&who) = self.server_rpcs.get(&(peer.0, id.0)) else { return };
         self.counters.acks_received += 1;
@@ -106,8 +108,8 @@ impl Endpoint {
         self.end_server_rpc(who);
     }
 
-    /// Server: the RPC is over; the application hears of it when it was asked to serve it and had not
-    /// answered, or its answer was not confirmed.
+    /// Server: the RPC is over; the application hears of it when it was asked to serve it and had
+    /// not answered, or its answer was not confirmed.
     pub(crate) fn end_server_rpc(&mut self, who: Ref) {
         let Some(ended) = self.forget(who) else { return };
         if ended.state == State::ServerInService {
@@ -194,8 +196,8 @@ impl Endpoint {
         Some(ended)
     }
 
-    /// How a cancel travels: an ACK naming the RPC (never sent by the kernel module, which would not tell
-    /// the server; nor by the paper's profile, which has no acks).
+    /// How a cancel travels: an ACK naming the RPC (never sent by the kernel module, which would
+    /// not tell the server; nor by the paper's profile, which has no acks).
     pub(crate) fn tell_cancelled(&mut self, ended: &Ended) {
         if self.config.profile == Profile::Default {
             self.queue_ack(ended.peer, ended.ports, ended.id, Acks::default());

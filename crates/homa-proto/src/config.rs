@@ -1,6 +1,7 @@
 //! Every parameter of the protocol, in four named profiles (the table in `ARCHITECTURE.md`).
 //!
-//! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind an endpoint takes.
+//! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind an endpoint
+//! takes.
 
 use crate::units::{Duration, Rate};
 
@@ -30,8 +31,8 @@ pub struct Config {
     pub max_message: u32,
     /// Most RPCs in progress, as client and as server each. Bounds memory and hostile floods.
     pub max_rpcs: u32,
-    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time; one message may
-    /// exceed them, so that there is always one that becomes whole. At the start;
+    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time; one
+    /// message may exceed them, so that there is always one that becomes whole. At the start;
     /// changed with [`crate::Endpoint::limit_memory`].
     pub memory_budget: u64,
     /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts.
@@ -42,8 +43,8 @@ pub struct Config {
     pub measure_rtt_bytes: bool,
     /// Most RTTbytes may become, and the cap advertised to senders, bytes.
     pub rtt_bytes_max: u32,
-    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): all senders'
-    /// unscheduled bytes together should fit, so each is told its share.
+    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): all
+    /// senders' unscheduled bytes together should fit, so each is told its share.
     pub receive_buffer: u32,
     /// How many bytes of a message go unscheduled.
     pub unscheduled: UnscheduledLimit,
@@ -88,7 +89,8 @@ pub enum UnscheduledLimit {
 pub enum GrantWindow {
     /// RTTbytes (Homa §3.3).
     RttBytes,
-    /// `max_incoming / (active messages + 1)`, all together at most `max_incoming` bytes (Linux §2.4).
+    /// `max_incoming / (active messages + 1)`, all together at most `max_incoming` bytes (Linux
+    /// §2.4).
     Shared {
         /// Bytes granted and not received, over all messages.
         max_incoming: u32,
@@ -130,8 +132,8 @@ pub struct LossConfig {
     pub scale_with_bytes: bool,
     /// At most one RESEND outstanding per peer.
     pub one_resend_per_peer: bool,
-    /// Silence after which an RPC is given up; `None`: at the call's deadline (client) or never heard of
-    /// again for `server_silence` (server).
+    /// Silence after which an RPC is given up; `None`: at the call's deadline (client) or never
+    /// heard of again for `server_silence` (server).
     pub timeout: Option<Duration>,
     /// A server forgets an incomplete request after this much silence.
     pub server_silence: Duration,
@@ -161,7 +163,8 @@ pub enum Completion {
         need_ack_interval: Duration,
         /// When to stop asking; `None`: never (Linux).
         give_up: Option<Duration>,
-        /// Remember which of a client's RPCs were executed, so that late duplicates never run again.
+        /// Remember which of a client's RPCs were executed, so that late duplicates never run
+        /// again.
         suppress_duplicates: bool,
     },
 }
@@ -173,8 +176,8 @@ pub struct IncastConfig {
     pub threshold: u32,
     /// Most unscheduled bytes of a flagged RPC's response.
     pub max_unscheduled: u16,
-    /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided by the
-    /// number outstanding.
+    /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided
+    /// by the number outstanding.
     pub budget: u32,
 }
 

@@ -1,4 +1,5 @@
-//! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives here.
+//! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives
+//! here.
 
 use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
@@ -113,8 +114,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten too,
-    /// which later answers to it will admit.
+    /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten
+    /// too, which later answers to it will admit.
     pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
         let Some(slot) = self.peers.get_mut(peer.0 as usize) else { return true };
         match slot {
@@ -228,8 +229,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Clock in: acts on everything due at `now`. Idempotent; stale wake-ups are legal. Call it once when the
-    /// endpoint is made, too: from its first input on it vouches for what was executed.
+    /// Clock in: acts on everything due at `now`. Idempotent; stale wake-ups are legal. Call it
+    /// once when the endpoint is made, too: from its first input on it vouches for what was
+    /// executed.
     pub fn expire(&mut self, now: Time) {
         self.begin(now);
         let mut due = core::mem::take(&mut self.due);
@@ -249,8 +251,8 @@ impl Endpoint {
         self.timers.deadline()
     }
 
-    /// Network out: the next packet, chosen now. Call when the link can take one; `None` when nothing
-    /// may be sent. Control packets go first (Homa §3.2).
+    /// Network out: the next packet, chosen now. Call when the link can take one; `None` when
+    /// nothing may be sent. Control packets go first (Homa §3.2).
     pub fn transmit(&mut self, now: Time) -> Option<Packet> {
         while let Some(control) = self.control.pop_front() {
             match control {
@@ -265,7 +267,8 @@ impl Endpoint {
         self.next_data(now)
     }
 
-    /// False when `transmit` would yield nothing (true may still mean nothing: a message just ended).
+    /// False when `transmit` would yield nothing (true may still mean nothing: a message just
+    /// ended).
     pub fn has_packet(&self) -> bool {
         !self.control.is_empty() || self.sender.has_packet()
     }
@@ -275,8 +278,8 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Environment in: bytes of incoming messages (received or granted, not delivered) that may be held.
-    /// Lowering it withholds grants and drops unscheduled data, to be asked for again later.
+    /// Environment in: bytes of incoming messages (received or granted, not delivered) that may be
+    /// held. Lowering it withholds grants and drops unscheduled data, to be asked for again later.
     pub fn limit_memory(&mut self, now: Time, bytes: u64) {
         self.begin(now);
         self.set_memory_budget(bytes);
@@ -288,7 +291,8 @@ impl Endpoint {
         self.fail_unreachable(peer, port);
     }
 
-    /// Tells servers at once which RPCs completed, instead of with the next DATA: before a shutdown.
+    /// Tells servers at once which RPCs completed, instead of with the next DATA: before a
+    /// shutdown.
     pub fn flush_acks(&mut self) {
         self.flush_pending_acks();
     }

@@ -3,7 +3,8 @@
 use crate::packet::{MessageId, PeerId, RpcId};
 use crate::units::Time;
 
-/// An RPC as the application names it. Safe to keep: a handle of a finished RPC is refused, never mistaken.
+/// An RPC as the application names it. Safe to keep: a handle of a finished RPC is refused, never
+/// mistaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RpcHandle {
     /// Slot in the endpoint's table.
@@ -24,7 +25,8 @@ pub enum Submit {
         /// Bytes in the response, at least 1.
         length: u32,
     },
-    /// A message without response, ack or wire encoding: for the simulator (Homa §5.2 measures these).
+    /// A message without response, ack or wire encoding: for the simulator (Homa §5.2 measures
+    /// these).
     OneWay {
         /// To whom.
         peer: PeerId,
@@ -33,7 +35,8 @@ pub enum Submit {
         /// Returned in events about this message.
         cookie: u64,
     },
-    /// Give up an RPC: as client (reaches the server where the profile allows) or as server (no answer).
+    /// Give up an RPC: as client (reaches the server where the profile allows) or as server (no
+    /// answer).
     Cancel {
         /// The RPC.
         rpc: RpcHandle,
@@ -98,8 +101,8 @@ pub enum RpcError {
     DeadlineExceeded,
     /// Nothing was heard from the server for the profile's timeout.
     PeerUnreachable,
-    /// The server no longer knows the RPC and cannot say whether it was executed; not retried, because
-    /// the call did not say that it is idempotent.
+    /// The server no longer knows the RPC and cannot say whether it was executed; not retried,
+    /// because the call did not say that it is idempotent.
     Indeterminate,
     /// The request is longer than the server accepts.
     RequestTooLong {
@@ -118,8 +121,8 @@ pub enum RpcError {
 /// What happened; drained with [`crate::Endpoint::event`] after every input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// First bytes of an incoming message that did not arrive whole in one packet; `message` is valid from
-    /// here to `Delivered` or `Release`.
+    /// First bytes of an incoming message that did not arrive whole in one packet; `message` is
+    /// valid from here to `Delivered` or `Release`.
     Started {
         /// The RPC it belongs to.
         rpc: RpcHandle,
@@ -137,7 +140,8 @@ pub enum Event {
         /// End of the contiguous prefix, in bytes.
         offset: u32,
     },
-    /// A whole message arrived; its bytes now belong to the application and `message` may be reused.
+    /// A whole message arrived; its bytes now belong to the application and `message` may be
+    /// reused.
     Delivered(Delivered),
     /// A client's RPC failed (after which nothing more is heard of it but `Release`).
     Failed {
@@ -148,7 +152,8 @@ pub enum Event {
         /// Why.
         error: RpcError,
     },
-    /// A server's RPC ended before its response was delivered: the client cancelled, vanished or forgot.
+    /// A server's RPC ended before its response was delivered: the client cancelled, vanished or
+    /// forgot.
     Cancelled {
         /// The RPC.
         rpc: RpcHandle,
@@ -220,7 +225,8 @@ pub struct Place {
     pub len: u32,
 }
 
-/// Why a packet was ignored. The codec's reasons ("undecodable") and the endpoint's are counted alike.
+/// Why a packet was ignored. The codec's reasons ("undecodable") and the endpoint's are counted
+/// alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -311,7 +317,8 @@ macro_rules! explain {
 
 explain!(SubmitError {
     Self::EmptyMessage => "a message needs at least one byte";
-    Self::MessageTooLong { max } => "the message is longer than {} bytes: split it or raise the limit", max;
+    Self::MessageTooLong { max } =>
+        "the message is longer than {} bytes: split it or raise the limit", max;
     Self::TooManyRpcs { max } => "{} RPCs are in progress: wait for some to finish", max;
     Self::UnknownRpc => "the RPC is finished, cancelled or already answered";
     Self::UnknownPeer => "the peer was not opened";

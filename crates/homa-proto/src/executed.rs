@@ -1,6 +1,6 @@
-//! Which of a client's RPCs were executed (profile `default`, at most once): per client epoch a watermark and
-//! a bitmap above it. Late duplicates of a forgotten request then never run again, and a server can
-//! tell a client how far back its memory reaches.
+//! Which of a client's RPCs were executed (profile `default`, at most once): per client epoch a
+//! watermark and a bitmap above it. Late duplicates of a forgotten request then never run again,
+//! and a server can tell a client how far back its memory reaches.
 //!
 //! Invariant: what is at or below the watermark counts as executed; memory per peer is bounded.
 
@@ -72,7 +72,8 @@ impl Executed {
         }
     }
 
-    /// The record of `epoch`, moved to the most recent place; the stalest is forgotten for a new one.
+    /// The record of `epoch`, moved to the most recent place; the stalest is forgotten for a new
+    /// one.
     fn epoch(&mut self, now: Time, epoch: u32, counter: u32) -> &mut Epoch {
         match self.epochs.iter().position(|e| e.epoch == epoch) {
             Some(at) if at + 1 == self.epochs.len() => {}

@@ -1,9 +1,10 @@
 //! Flow control (Homa §3.3): which bytes of incoming messages may be sent now.
 //!
-//! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs` chooses
-//! which are active). Invariants: grants only grow; the bytes granted and not received stay below
-//! `max_incoming` where the profile has one; memory for granted bytes is within the budget, but for one
-//! message at a time; a grant withheld for want of either is given as soon as there is room.
+//! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs`
+//! chooses which are active). Invariants: grants only grow; the bytes granted and not received stay
+//! below `max_incoming` where the profile has one; memory for granted bytes is within the budget,
+//! but for one message at a time; a grant withheld for want of either is given as soon as there is
+//! room.
 
 use crate::config::{GrantWindow, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
@@ -120,8 +121,9 @@ impl Endpoint {
         }
     }
 
-    /// The sender of a message does not answer: others get its place among the active messages, its share
-    /// of the window, and the memory kept for bytes that did not come. Without this, a dead host holds what it was granted until its RPC ends.
+    /// The sender of a message does not answer: others get its place among the active messages, its
+    /// share of the window, and the memory kept for bytes that did not come. Without this, a dead
+    /// host holds what it was granted until its RPC ends.
     pub(crate) fn park(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window_counted) else { return };
@@ -134,7 +136,8 @@ impl Endpoint {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
         }
-        // It stays the one beyond the budget, if it was: else each silent sender could add a message.
+        // It stays the one beyond the budget, if it was: else each silent sender could add a
+        // message.
         self.grant(None);
     }
 
@@ -210,7 +213,8 @@ impl Endpoint {
         let Some(inc) = &rpc.inc else { return };
         let target = inc.bytes.received().saturating_add(window).min(inc.bytes.length());
         let wanted = target.saturating_sub(inc.granted);
-        // A GRANT per two packets does as well as one per packet while half the window is on its way.
+        // A GRANT per two packets does as well as one per packet while half the window is on its
+        // way.
         let payload = self.peer(rpc.peer).map_or(0, |p| p.info.max_payload);
         let can_wait = self.config.profile == Profile::Default
             && target < inc.bytes.length()
@@ -227,7 +231,8 @@ impl Endpoint {
         self.fifo_grant();
     }
 
-    /// The message beyond the budget goes on although others come before it: they wait for its memory.
+    /// The message beyond the budget goes on although others come before it: they wait for its
+    /// memory.
     pub(crate) fn grant_beyond_budget(&mut self) {
         if let Some(who) = self.incoming.beyond_budget {
             self.grant_message(who);
@@ -248,8 +253,9 @@ impl Endpoint {
         }
     }
 
-    /// Grants `extra` more bytes, or as many as memory allows. When there is none left, the message with
-    /// the fewest bytes to grant goes beyond the budget, alone, and thereby frees memory soonest.
+    /// Grants `extra` more bytes, or as many as memory allows. When there is none left, the message
+    /// with the fewest bytes to grant goes beyond the budget, alone, and thereby frees memory
+    /// soonest.
     fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) {
         let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
         let profile = self.config.profile;

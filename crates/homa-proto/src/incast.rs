@@ -1,5 +1,6 @@
-//! Incast (Homa §3.6): a client counts its outstanding RPCs; above a threshold new requests carry a flag that
-//! limits the unscheduled bytes of their responses to a few hundred, and to less as more are outstanding.
+//! Incast (Homa §3.6): a client counts its outstanding RPCs; above a threshold new requests carry a
+//! flag that limits the unscheduled bytes of their responses to a few hundred, and to less as more
+//! are outstanding.
 
 use crate::config::IncastConfig;
 

@@ -1,5 +1,6 @@
-//! The Homa transport protocol as a pure state machine: time is an argument, randomness is a seed, packets
-//! are values. `no_std`, so that no socket, clock, thread or randomly seeded map can be named at all.
+//! The Homa transport protocol as a pure state machine: time is an argument, randomness is a seed,
+//! packets are values. `no_std`, so that no socket, clock, thread or randomly seeded map can be
+//! named at all.
 //!
 //! # The contract
 //! | neighbour | in | out |

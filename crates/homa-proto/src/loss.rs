@@ -1,8 +1,10 @@
-//! Lost packets (Homa §3.7): receivers notice silence and ask again; senders that are not ready say BUSY.
+//! Lost packets (Homa §3.7): receivers notice silence and ask again; senders that are not ready say
+//! BUSY.
 //!
-//! All timers of an RPC are one lazily re-armed entry in the wheel: [`Endpoint::check`] does what is due and
-//! yields the time of the next check. Silence is time without DATA, GRANT or BUSY for that RPC, and does
-//! not count while nothing is owed to us (everything granted arrived, or we have bytes to send).
+//! All timers of an RPC are one lazily re-armed entry in the wheel: [`Endpoint::check`] does what
+//! is due and yields the time of the next check. Silence is time without DATA, GRANT or BUSY for
+//! that RPC, and does not count while nothing is owed to us (everything granted arrived, or we have
+//! bytes to send).
 
 use crate::config::{Profile, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
@@ -27,10 +29,10 @@ const RESPONSE_SILENCE: Duration = Duration::secs(10);
 const IDLE_CHECK: Duration = Duration::millis(200);
 
 impl Endpoint {
-    /// Silence that calls for a RESEND. The user profile is as patient with a response as responses of that
-    /// peer lately took, and with the rest of a message as such gaps lately were (low levels wait for high
-    /// ones): a server, or a network, that is slow with everything lost nothing, and asking again for all of
-    /// it would be the load that keeps it slow.
+    /// Silence that calls for a RESEND. The user profile is as patient with a response as responses
+    /// of that peer lately took, and with the rest of a message as such gaps lately were (low
+    /// levels wait for high ones): a server, or a network, that is slow with everything lost
+    /// nothing, and asking again for all of it would be the load that keeps it slow.
     fn patience(&self, rpc: &Rpc) -> Duration {
         let loss = &self.config.loss;
         let base = if self.config.profile == Profile::Default {
@@ -161,9 +163,10 @@ impl Endpoint {
         }
     }
 
-    /// Everything granted is here: silence about this message means nothing. A client that lives goes on
-    /// asking for its responses, so for the requests of a peer its last packet of any kind counts: those
-    /// of a dead client are forgotten together, not one after the other as each gets its grant.
+    /// Everything granted is here: silence about this message means nothing. A client that lives
+    /// goes on asking for its responses, so for the requests of a peer its last packet of any kind
+    /// counts: those of a dead client are forgotten together, not one after the other as each gets
+    /// its grant.
     fn nothing_owed(&mut self, now: Time, who: Ref) {
         let Some(rpc) = self.rpcs.get(who) else { return };
         let kernel = self.config.profile == Profile::Linux;

@@ -1,9 +1,9 @@
 //! Overcommitment (Homa §3.5): which incoming messages are granted now.
 //!
-//! At most `degree` messages are *active*; the others wait. Shortest first, ties to the older; one active
-//! message per sender host (`exclusive`), or only a preference for hosts with fewer active messages (Linux
-//! §2.4). Invariants: no waiting message that may be active is better than the worst active one, and
-//! every tracked message is in exactly one of the two sets.
+//! At most `degree` messages are *active*; the others wait. Shortest first, ties to the older; one
+//! active message per sender host (`exclusive`), or only a preference for hosts with fewer active
+//! messages (Linux §2.4). Invariants: no waiting message that may be active is better than the
+//! worst active one, and every tracked message is in exactly one of the two sets.
 
 use crate::table::Ref;
 use alloc::collections::{BTreeMap, BTreeSet};

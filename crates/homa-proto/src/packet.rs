@@ -1,8 +1,9 @@
 //! Packets as values: what `transmit` yields and `receive` takes.
 //!
-//! Packets carry *spans* (message, offset, length), never bytes: the environment owns the bytes and gathers
-//! them when it writes the frame. The wire module turns these values into the exact layout of the Linux
-//! kernel module and back. Bodies follow Homa §3 Figure 3 plus the types the kernel module added.
+//! Packets carry *spans* (message, offset, length), never bytes: the environment owns the bytes and
+//! gathers them when it writes the frame. The wire module turns these values into the exact layout
+//! of the Linux kernel module and back. Bodies follow Homa §3 Figure 3 plus the types the kernel
+//! module added.
 
 use crate::units::Duration;
 
@@ -10,8 +11,8 @@ use crate::units::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// A message known to the local endpoint: a small dense index, reused after [`crate::Event::Release`] or
-/// after the message was handed over in [`crate::Event::Delivered`].
+/// A message known to the local endpoint: a small dense index, reused after
+/// [`crate::Event::Release`] or after the message was handed over in [`crate::Event::Delivered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u32);
 
@@ -37,7 +38,8 @@ impl RpcId {
     }
 }
 
-/// One Homa packet: to `peer` when it comes from `transmit`, from `peer` when it goes into `receive`.
+/// One Homa packet: to `peer` when it comes from `transmit`, from `peer` when it goes into
+/// `receive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The remote endpoint.
@@ -77,15 +79,16 @@ pub enum Body {
     },
     /// Answer to a RESEND for an RPC we do not know.
     RpcUnknown {
-        /// How long the sender has remembered everything it heard from us, without a gap (UDP only):
-        /// longer than the RPC's age means the request was never executed. `None`: not said.
+        /// How long the sender has remembered everything it heard from us, without a gap (UDP
+        /// only): longer than the RPC's age means the request was never executed. `None`: not said.
         remembered: Option<Duration>,
     },
     /// A response to RESEND will be delayed; prevents timeouts.
     Busy,
     /// New cutoffs for unscheduled priorities.
     Cutoffs {
-        /// Largest message length for each level 0..=7; 0 means the level is not used for unscheduled bytes.
+        /// Largest message length for each level 0..=7; 0 means the level is not used for
+        /// unscheduled bytes.
         cutoffs: [u32; 8],
         /// Version to be echoed in DATA.
         version: u16,
@@ -103,12 +106,13 @@ pub enum Body {
 /// A range of bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Which bytes these are: on transmit the environment gathers them. On receive `span.message` is
-    /// meaningless (set it to 0) and the answer of `receive` names the message.
+    /// Which bytes these are: on transmit the environment gathers them. On receive `span.message`
+    /// is meaningless (set it to 0) and the answer of `receive` names the message.
     pub span: Span,
     /// Length of the whole message in bytes.
     pub message_length: u32,
-    /// Bytes the sender will transmit without a grant (for a retransmission: end of the resent range).
+    /// Bytes the sender will transmit without a grant (for a retransmission: end of the resent
+    /// range).
     pub incoming: u32,
     /// Another RPC between the two hosts that the sender, its client, has completed.
     pub ack: Option<AckEntry>,
@@ -116,8 +120,8 @@ pub struct Data {
     pub cutoff_version: u16,
     /// Sent again.
     pub retransmit: bool,
-    /// Homa §3.6: the client has many RPCs outstanding; at most this many bytes of the response may go
-    /// unscheduled. Never sent under the `linux` profile.
+    /// Homa §3.6: the client has many RPCs outstanding; at most this many bytes of the response may
+    /// go unscheduled. Never sent under the `linux` profile.
     pub incast: Option<u16>,
 }
 

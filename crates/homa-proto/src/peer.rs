@@ -1,5 +1,5 @@
-//! What is kept per remote endpoint: its cutoffs and limits (Homa §3.4: a few dozen bytes), acks to report,
-//! RTTbytes, and which of its RPCs were executed here.
+//! What is kept per remote endpoint: its cutoffs and limits (Homa §3.4: a few dozen bytes), acks to
+//! report, RTTbytes, and which of its RPCs were executed here.
 
 use crate::completion::PendingAcks;
 use crate::config::{Config, LEVELS};
@@ -25,7 +25,8 @@ pub(crate) struct Peer {
     pub(crate) response_time: SmoothedTime,
     /// When any packet of the peer last arrived.
     pub(crate) heard: Time,
-    /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per peer).
+    /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per
+    /// peer).
     pub(crate) resend_until: Time,
     pub(crate) executed: Executed,
     /// RPCs in progress with this peer.

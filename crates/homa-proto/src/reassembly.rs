@@ -1,12 +1,14 @@
 //! Received ranges of one message (Homa §3.3: DATA may arrive in any order; collated by offset).
 //!
-//! The rules are the kernel module's (Linux §2.3): a packet appends, opens a gap, or lies entirely inside
-//! one gap; what partly overlaps received bytes is discarded whole. So `received` counts each byte once.
+//! The rules are the kernel module's (Linux §2.3): a packet appends, opens a gap, or lies entirely
+//! inside one gap; what partly overlaps received bytes is discarded whole. So `received` counts
+//! each byte once.
 
 use crate::event::DropReason;
 use alloc::vec::Vec;
 
-/// Gaps tracked per message before packets that would open another are refused: bounds a hostile sender.
+/// Gaps tracked per message before packets that would open another are refused: bounds a hostile
+/// sender.
 const MAX_GAPS: usize = 1024;
 
 /// Which bytes of a message have arrived.

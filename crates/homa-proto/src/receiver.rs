@@ -1,5 +1,6 @@
 //! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
-//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided elsewhere.
+//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
+//! elsewhere.
 
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
@@ -78,7 +79,8 @@ impl Endpoint {
         if parked {
             self.unpark(who);
         }
-        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was granted.
+        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was
+        // granted.
         if end > reserved
             && !self.incoming.has_room(end - reserved)
             && *self.incoming.beyond_budget.get_or_insert(who) != who
@@ -115,8 +117,8 @@ impl Endpoint {
         Ok(place)
     }
 
-    /// The first packet of a message: its length is known now. A message that is whole in one packet
-    /// needs no state.
+    /// The first packet of a message: its length is known now. A message that is whole in one
+    /// packet needs no state.
     fn first_packet(&mut self, now: Time, who: Ref, data: &Data) -> Result<(), DropReason> {
         let length = data.message_length;
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };

@@ -1,8 +1,9 @@
-//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the data it
-//! allowed, as the smallest sample of the recent past (queues only ever add).
+//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
+//! data it allowed, as the smallest sample of the recent past (queues only ever add).
 //!
-//! A link that is kept busy hides the true delay behind the window itself: samples then equal the window's
-//! own drain time. The estimate therefore steps down a sixteenth (a frame at least) per period while it is what limits.
+//! A link that is kept busy hides the true delay behind the window itself: samples then equal the
+//! window's own drain time. The estimate therefore steps down a sixteenth (a frame at least) per
+//! period while it is what limits.
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};
@@ -53,8 +54,8 @@ impl RttBytes {
     }
 }
 
-/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator (Jacobson
-/// and Karels 1988).
+/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator
+/// (Jacobson and Karels 1988).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SmoothedTime {
     mean: u64,
@@ -101,7 +102,8 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..20_000 {
             now += Duration::micros(200);
-            // A saturated window delays its own grants: the true delay shows only when it is longer.
+            // A saturated window delays its own grants: the true delay shows only when it is
+            // longer.
             let delay = base.max(rate.time_for(u64::from(rtt.bytes())));
             rtt.sample(now, delay, rate, 1_000_000);
         }

@@ -1,9 +1,9 @@
-//! Basic sender behaviour (Homa §3.2): unscheduled bytes at once, scheduled bytes as granted, SRPT over all
-//! messages that may send, control packets before all data (in `endpoint.rs`).
+//! Basic sender behaviour (Homa §3.2): unscheduled bytes at once, scheduled bytes as granted, SRPT
+//! over all messages that may send, control packets before all data (in `endpoint.rs`).
 //!
-//! Invariants: packet boundaries are a function of the message alone, so a retransmission repeats the
-//! original packets (Linux §2.3); the queue holds at most one valid entry per message. A share of the
-//! transmitted packets can go to the oldest message (Linux `pacer_fifo_fraction`).
+//! Invariants: packet boundaries are a function of the message alone, so a retransmission repeats
+//! the original packets (Linux §2.3); the queue holds at most one valid entry per message. A share
+//! of the transmitted packets can go to the oldest message (Linux `pacer_fifo_fraction`).
 
 use crate::config::{Config, Profile, UnscheduledLimit};
 use crate::endpoint::Endpoint;
@@ -76,8 +76,8 @@ impl Outgoing {
         (start, start.saturating_add(self.payload).min(limit).min(self.length))
     }
 
-    /// Schedules `[start, end)` of what was sent for sending again, on packet boundaries; false when
-    /// nothing of it was sent yet.
+    /// Schedules `[start, end)` of what was sent for sending again, on packet boundaries; false
+    /// when nothing of it was sent yet.
     pub(crate) fn resend(&mut self, start: u32, end: u32, priority: u8) -> bool {
         let end = end.min(self.sent);
         if start >= end {
@@ -223,7 +223,8 @@ impl Sender {
     }
 }
 
-/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). The user profile fills packets.
+/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). The user profile fills
+/// packets.
 pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     let limit = match config.unscheduled {
         UnscheduledLimit::RttBytes => peer.rtt.bytes(),

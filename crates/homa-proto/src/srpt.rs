@@ -1,8 +1,9 @@
 //! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), ties to the older.
 //!
-//! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait in buckets
-//! of [`STEP`] bytes and leave in constant time; within a bucket the older goes first. The others wait in
-//! a heap. Entries are never removed from the middle: the caller recognises stale ones.
+//! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait
+//! in buckets of [`STEP`] bytes and leave in constant time; within a bucket the older goes first.
+//! The others wait in a heap. Entries are never removed from the middle: the caller recognises
+//! stale ones.
 
 use crate::table::Ref;
 use alloc::collections::{BinaryHeap, VecDeque};

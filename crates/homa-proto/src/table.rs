@@ -1,7 +1,8 @@
 //! Tables of live objects: a slab with generations and a map from wire ids to slots.
 //!
-//! Invariants: a slot's generation changes with each user, so a stale reference is refused; maps are never
-//! iterated, and their hash is keyed by the configuration's seed so that a peer cannot aim for collisions.
+//! Invariants: a slot's generation changes with each user, so a stale reference is refused; maps
+//! are never iterated, and their hash is keyed by the configuration's seed so that a peer cannot
+//! aim for collisions.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};

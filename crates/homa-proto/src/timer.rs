@@ -1,7 +1,8 @@
-//! A coarse timing wheel: every live RPC has one entry, checked lazily (Homa's timers are milliseconds).
+//! A coarse timing wheel: every live RPC has one entry, checked lazily (Homa's timers are
+//! milliseconds).
 //!
-//! Invariants: entries fire at or after their time, never before; a stale entry (its RPC is gone or was
-//! re-armed) is the caller's to ignore; order within a tick is order of arming.
+//! Invariants: entries fire at or after their time, never before; a stale entry (its RPC is gone or
+//! was re-armed) is the caller's to ignore; order within a tick is order of arming.
 
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -24,8 +25,8 @@ impl Wheel {
         Self { slots: [const { Vec::new() }; SLOTS as usize], occupied: [0; 4], next: 0 }
     }
 
-    /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again). Returns
-    /// the tick, by which the caller recognises the valid one of several entries.
+    /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again).
+    /// Returns the tick, by which the caller recognises the valid one of several entries.
     pub(crate) fn arm(&mut self, now: Time, at: Time, who: Ref) -> u64 {
         let current = now.0 / TICK.0;
         self.next = self.next.max(if self.is_empty() { current } else { self.next });

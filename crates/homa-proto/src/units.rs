@@ -1,8 +1,9 @@
 //! Time and rate: the only units that cross a module border.
 //!
-//! The protocol counts whole nanoseconds since an epoch that the environment chooses. A simulator that
-//! counts picoseconds divides at the border: every constant of the protocol is microseconds or longer,
-//! and `u64` nanoseconds last 584 years where picoseconds would wrap after 213 days of a server's life.
+//! The protocol counts whole nanoseconds since an epoch that the environment chooses. A simulator
+//! that counts picoseconds divides at the border: every constant of the protocol is microseconds or
+//! longer, and `u64` nanoseconds last 584 years where picoseconds would wrap after 213 days of a
+//! server's life.
 
 use core::ops::{Add, AddAssign, Sub};
 

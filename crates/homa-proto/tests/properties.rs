@@ -1,5 +1,5 @@
-//! Properties of any exchange: SRPT order at the sender, conservation of credit at the receiver, and that
-//! every call ends under any loss, with nothing left behind.
+//! Properties of any exchange: SRPT order at the sender, conservation of credit at the receiver,
+//! and that every call ends under any loss, with nothing left behind.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What every packet does in every state, as a table to review. One row per (state, packet): what became
-//! of the packet, what was sent in answer, and what the application heard.
+//! What every packet does in every state, as a table to review. One row per (state, packet): what
+//! became of the packet, what was sent in answer, and what the application heard.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! The automatic rule of Homa §3.4 on measured traffic, against Figure 4 (workload W2): about 80 % of the
-//! bytes are unscheduled, 6 of 8 levels are theirs, and the highest is for messages up to 280 bytes.
+//! The automatic rule of Homa §3.4 on measured traffic, against Figure 4 (workload W2): about 80 %
+//! of the bytes are unscheduled, 6 of 8 levels are theirs, and the highest is for messages up to
+//! 280 bytes.
 
 use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
@@ -11,7 +12,8 @@ const PAYLOAD: u32 = 1442;
 const RTT_BYTES: u32 = 10_000;
 
 /// Feeds a receiver the first packets of `messages` messages whose lengths cover the distribution
-/// evenly, and the grants of as many messages that it sends: traffic is the same in both directions.
+/// evenly, and the grants of as many messages that it sends: traffic is the same in both
+/// directions.
 fn allocation(workload: &str, messages: u64) -> [u32; 8] {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
     let mut endpoint = Endpoint::new(Config::sigcomm18(Rate::gbps(10)).validate().unwrap());
@@ -29,8 +31,8 @@ fn allocation(workload: &str, messages: u64) -> [u32; 8] {
     let mut now = Time::ZERO;
     for i in 1..=messages {
         now += Duration::micros(1);
-        // Every 4096 successive draws are one from each 4096th of the unit interval, in mixed order,
-        // so that rare long messages come as often as they should.
+        // Every 4096 successive draws are one from each 4096th of the unit interval, in mixed
+        // order, so that rare long messages come as often as they should.
         let (round, k) = (i / 4096, i * 2531 % 4096);
         let u = (k as f64 + (round as f64 * 0.618_033_988_749_894_9).fract() + 1e-9) / 4096.0;
         let length = sizes.quantile(u);

@@ -1,10 +1,11 @@
-//! Measurement of incoming traffic (Homa §3.4): which fraction of bytes is unscheduled, and how unscheduled
-//! bytes distribute over message lengths. From these follow the split of levels and the cutoffs that give
-//! each unscheduled level the same number of bytes (Homa Figure 4).
+//! Measurement of incoming traffic (Homa §3.4): which fraction of bytes is unscheduled, and how
+//! unscheduled bytes distribute over message lengths. From these follow the split of levels and the
+//! cutoffs that give each unscheduled level the same number of bytes (Homa Figure 4).
 //!
-//! Counts bytes as on the wire; control packets, which travel unscheduled at the highest level, count as
-//! unscheduled bytes. Old traffic fades by a sixteenth at each evaluation, so that about the last 65,000
-//! messages count: fewer would let the rare long messages of a heavy tail come and go.
+//! Counts bytes as on the wire; control packets, which travel unscheduled at the highest level,
+//! count as unscheduled bytes. Old traffic fades by a sixteenth at each evaluation, so that about
+//! the last 65,000 messages count: fewer would let the rare long messages of a heavy tail come and
+//! go.
 
 use super::NO_LIMIT;
 use crate::config::LEVELS;
@@ -59,8 +60,8 @@ impl Estimator {
         }
     }
 
-    /// An incoming message of `length` bytes, of which `unscheduled` come without a grant, `payload` bytes
-    /// to a packet, each packet with `overhead` bytes more on the wire.
+    /// An incoming message of `length` bytes, of which `unscheduled` come without a grant,
+    /// `payload` bytes to a packet, each packet with `overhead` bytes more on the wire.
     pub(crate) fn record(&mut self, length: u32, unscheduled: u32, payload: u32, overhead: u32) {
         let wire = |bytes: u32| {
             u64::from(bytes) + u64::from(bytes.div_ceil(payload)) * u64::from(overhead)

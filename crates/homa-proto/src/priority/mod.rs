@@ -1,8 +1,8 @@
-//! Packet priorities (Homa §3.4): the split of levels between unscheduled and scheduled bytes, our cutoffs
-//! for senders, and the level of a packet.
+//! Packet priorities (Homa §3.4): the split of levels between unscheduled and scheduled bytes, our
+//! cutoffs for senders, and the level of a packet.
 //!
-//! Levels run from 0 (lowest) to `levels - 1`; control packets use the highest. The highest levels carry
-//! unscheduled bytes, the lower ones scheduled bytes.
+//! Levels run from 0 (lowest) to `levels - 1`; control packets use the highest. The highest levels
+//! carry unscheduled bytes, the lower ones scheduled bytes.
 
 mod estimator;
 mod scheduled;
@@ -34,7 +34,8 @@ impl Levels {
                 (unscheduled::initial(config.levels), Some(Estimator::new()))
             }
         };
-        // Version 0 means "never told": the paper's profile has no CUTOFFS until it measured something.
+        // Version 0 means "never told": the paper's profile has no CUTOFFS until it measured
+        // something.
         let version = u16::from(config.profile != Profile::Sigcomm18 || estimator.is_none());
         Self { levels: config.levels, cutoffs, version, estimator }
     }

@@ -1,5 +1,6 @@
-//! Levels of scheduled bytes (Homa §3.4): a level per active message, fewest remaining bytes highest, and
-//! the *lowest* free levels first, so that a newcomer finds a higher one free (no preemption lag, Figure 5).
+//! Levels of scheduled bytes (Homa §3.4): a level per active message, fewest remaining bytes
+//! highest, and the *lowest* free levels first, so that a newcomer finds a higher one free (no
+//! preemption lag, Figure 5).
 
 use super::Levels;
 
@@ -11,8 +12,8 @@ impl Levels {
         (free.count() as u8).max(1)
     }
 
-    /// The level of the message at `rank` (0 the best) of `active` messages. More messages than levels
-    /// share the lowest.
+    /// The level of the message at `rank` (0 the best) of `active` messages. More messages than
+    /// levels share the lowest.
     pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
         let used = active.min(usize::from(self.scheduled_levels()));
         used.saturating_sub(1 + rank) as u8

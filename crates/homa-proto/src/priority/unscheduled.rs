@@ -1,5 +1,5 @@
-//! Levels of unscheduled bytes (Homa §3.4): chosen in advance by the receiver as cutoffs on message length,
-//! applied by the sender.
+//! Levels of unscheduled bytes (Homa §3.4): chosen in advance by the receiver as cutoffs on message
+//! length, applied by the sender.
 
 use super::{Levels, NO_LIMIT};
 use crate::config::LEVELS;
@@ -25,8 +25,9 @@ pub(super) fn differs(old: &[u32; LEVELS], new: &[u32; LEVELS], levels: u8) -> b
 }
 
 impl Levels {
-    /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs` (Linux §2.2: the highest
-    /// level whose cutoff is not below the length; before the first CUTOFFS the second highest level).
+    /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs` (Linux §2.2:
+    /// the highest level whose cutoff is not below the length; before the first CUTOFFS the second
+    /// highest level).
     pub(crate) fn unscheduled_priority(&self, cutoffs: Option<&[u32; LEVELS]>, length: u32) -> u8 {
         let top = self.top();
         let Some(cutoffs) = cutoffs else {

@@ -1,5 +1,5 @@
-//! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and cancelling it,
-//! and the answer to RPC_UNKNOWN.
+//! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and
+//! cancelling it, and the answer to RPC_UNKNOWN.
 
 use super::{Rpc, State, incoming_message, outgoing_message};
 use crate::config::{LEVELS, Profile};
@@ -12,7 +12,8 @@ use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 impl Endpoint {
-    /// Checks a message's length against our limit and the peer's; yields (unscheduled limit, payload).
+    /// Checks a message's length against our limit and the peer's; yields (unscheduled limit,
+    /// payload).
     pub(crate) fn check_length(
         &self,
         peer: PeerId,
@@ -133,9 +134,10 @@ impl Endpoint {
 
     /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC.
     ///
-    /// The kernel's rule is to send everything again while nothing of the response arrived. The user
-    /// profile does so only if the server's memory covers the RPC's whole life (so the request was never
-    /// executed), or the call is idempotent; otherwise nobody can tell, and the call fails as such.
+    /// The kernel's rule is to send everything again while nothing of the response arrived. The
+    /// user profile does so only if the server's memory covers the RPC's whole life (so the request
+    /// was never executed), or the call is idempotent; otherwise nobody can tell, and the call
+    /// fails as such.
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
@@ -225,7 +227,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux §2.2).
+    /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
+    /// §2.2).
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,

@@ -1,7 +1,9 @@
-//! RPC numbers (Homa §3.1: globally unique, made by the client; Linux: even, the low bit tells the sender).
+//! RPC numbers (Homa §3.1: globally unique, made by the client; Linux: even, the low bit tells the
+//! sender).
 //!
-//! An id is a random epoch (high 32 bits), a counter (31 bits) and a zero. A restarted process draws
-//! another epoch, so its RPCs are never mistaken for those of its predecessor on the same address.
+//! An id is a random epoch (high 32 bits), a counter (31 bits) and a zero. A restarted process
+//! draws another epoch, so its RPCs are never mistaken for those of its predecessor on the same
+//! address.
 
 use crate::packet::RpcId;
 use crate::table::SplitMix;

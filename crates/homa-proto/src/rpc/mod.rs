@@ -1,11 +1,13 @@
-//! RPCs, not connections (Homa §3.1): one [`Rpc`] ties a request message to its response message, and
-//! state exists only while the RPC is in progress.
+//! RPCs, not connections (Homa §3.1): one [`Rpc`] ties a request message to its response message,
+//! and state exists only while the RPC is in progress.
 //!
 //! ```text
 //! client   Outgoing ──first response byte──▶ Incoming ──whole response──▶ (forgotten)
-//! server   Incoming ──whole request──▶ InService ──reply──▶ Outgoing ──last byte──▶ Sent ──ack──▶ (forgotten)
+//! server   Incoming ──whole request──▶ InService ──reply──▶ Outgoing ──last byte──▶ Sent
+//!          Sent ──ack──▶ (forgotten)
 //! ```
-//! The unit of sending, granting, priority and loss is the message; this module only ties two together.
+//! The unit of sending, granting, priority and loss is the message; this module only ties two
+//! together.
 
 pub(crate) mod client;
 pub(crate) mod id;

@@ -1,5 +1,5 @@
-//! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers, and the
-//! response is sent like any other message.
+//! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
+//! and the response is sent like any other message.
 
 use super::{Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};

@@ -48,7 +48,8 @@ fn level(means: &str) -> u8 {
 fn as_we_would(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[16..18].fill(0); // We leave the checksum, which no receiver reads, at zero.
     if bytes[11] == wire::kind::DATA {
-        // A train that the kernel segments says 0xd0: the card repeats its header without the offset.
+        // A train that the kernel segments says 0xd0: the card repeats its header without the
+        // offset.
         bytes[12] = 0xe0;
         if bytes[52..56] == [0xff; 4] {
             bytes.copy_within(4..8, 52);

@@ -44,8 +44,8 @@ impl HomaTransport {
         if !incast_control {
             protocol.incast = None;
         }
-        // The kernel's answer leaves out the frame that the rack's uplink is serialising, as it would for
-        // any shaped link: so the pacer is told the rate.
+        // The kernel's answer leaves out the frame that the rack's uplink is serialising, as it
+        // would for any shaped link: so the pacer is told the rate.
         let link_rate = Some(host.rack.link);
         let config = Config { protocol, priority_map, link_rate, ..Config::default() };
         let at = SocketAddr::from((host.address(), PORT));

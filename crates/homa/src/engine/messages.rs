@@ -12,8 +12,8 @@ use crate::driver::Gather;
 const FIRST_ALLOCATION: usize = 4096;
 /// How much faster than the bytes the memory may grow.
 const GROWTH: usize = 4;
-/// Buffers of released messages kept for the next ones, and the largest kept: one RPC's memory serves
-/// the next RPC.
+/// Buffers of released messages kept for the next ones, and the largest kept: one RPC's memory
+/// serves the next RPC.
 const SPARE: usize = 256;
 const SPARE_CAPACITY: usize = 2048;
 

@@ -160,7 +160,8 @@ impl Packer {
             return 0;
         }
         while let Some(now) = look_ahead {
-            // Packets are looked at where they were made: copying them costs more than packing them.
+            // Packets are looked at where they were made: copying them costs more than packing
+            // them.
             let next = from.endpoint.transmit(now);
             let Some(packet) = &next else { break };
             let long = matches!(&packet.body, Body::Data(data) if data.span.len > SHORT);

@@ -1,6 +1,6 @@
-//! The bench's result as a figure in the paper's axes (Homa Figure 8): 99th percentile by message size, the
-//! horizontal axis linear in the number of messages, one line per transport. Self-contained SVG, readable
-//! on light and dark pages; the same result gives the same bytes.
+//! The bench's result as a figure in the paper's axes (Homa Figure 8): 99th percentile by message
+//! size, the horizontal axis linear in the number of messages, one line per transport.
+//! Self-contained SVG, readable on light and dark pages; the same result gives the same bytes.
 
 use std::fmt::Write;
 
@@ -58,7 +58,8 @@ pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
          <title>99th percentile latency by message size</title><style>{STYLE}</style>\n\
-         <text class=\"h\" x=\"{LEFT}\" y=\"22\">99th percentile RPC latency by message size</text>\n\
+         <text class=\"h\" x=\"{LEFT}\" y=\"22\">99th percentile RPC latency by message size\
+         </text>\n\
          <text x=\"{LEFT}\" y=\"40\">{subtitle}</text>\n"
     );
     vertical_axis(&mut out, &scale);
