@@ -32,6 +32,7 @@ const RETRY_MAX: Duration = Duration::millis(1);
 pub struct Pacer {
     source: Source,
     wake: Option<Time>,
+    waits: u64,
 }
 
 #[derive(Debug)]
@@ -46,10 +47,14 @@ struct Kernel {
     unchecked: u32,
     /// What may be sent at once when nothing is queued.
     batch: u32,
-    /// The last answer that was not 0.
+    /// When the last question was asked.
+    asked: Time,
+    /// The last answer, if not 0, and when it was new.
     backlog: Option<(Time, u32)>,
-    /// Time between questions while blocked.
+    /// About how long a packet takes to leave.
     retry: Duration,
+    /// Until the next question while blocked.
+    wait: Duration,
 }
 
 impl Pacer {
@@ -60,11 +65,13 @@ impl Pacer {
             None => Source::Kernel(Kernel {
                 unchecked: 0,
                 batch: QUEUE_MAX,
+                asked: Time::ZERO,
                 backlog: None,
                 retry: FIRST_RETRY,
+                wait: FIRST_RETRY,
             }),
         };
-        Self { source, wake: None }
+        Self { source, wake: None, waits: 0 }
     }
 
     /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` asks the kernel.
@@ -72,29 +79,23 @@ impl Pacer {
         if self.wake.is_some_and(|wake| now < wake) {
             return 0;
         }
-        let (room, retry) = match &mut self.source {
+        let (room, wake) = match &mut self.source {
             Source::Rate { rate, idle_at } => {
                 let limit = u64::from(QUEUE_MAX).max(rate.bytes_in(QUANTUM));
                 let backlog = rate.bytes_in(idle_at.since(now));
-                let room = limit.saturating_sub(backlog) as u32;
-                let until = rate.time_for(u64::from(FULL_FRAME));
-                (room, until.max(Duration(1)))
+                let ahead = rate.time_for(limit - u64::from(FULL_FRAME));
+                let wake = Time(idle_at.0.saturating_sub(ahead.0)).max(now + Duration(1));
+                (limit.saturating_sub(backlog) as u32, wake)
             }
-            Source::Kernel(kernel) => (kernel.room(now, queued), kernel.retry),
+            Source::Kernel(kernel) => (kernel.room(now, queued), now + kernel.wait),
         };
         // Two packets are outstanding at most when there is room for one more.
         if room >= FULL_FRAME {
             self.wake = None;
             return room;
         }
-        self.wake = Some(match &self.source {
-            Source::Rate { rate, idle_at } => {
-                let limit = u64::from(QUEUE_MAX).max(rate.bytes_in(QUANTUM));
-                let ahead = rate.time_for(limit - u64::from(FULL_FRAME));
-                Time(idle_at.0.saturating_sub(ahead.0)).max(now + Duration(1))
-            }
-            Source::Kernel(_) => now + retry,
-        });
+        self.waits += 1;
+        self.wake = Some(wake);
         0
     }
 
@@ -108,6 +109,11 @@ impl Pacer {
         }
     }
 
+    /// Times that it held packets back.
+    pub fn waits(&self) -> u64 {
+        self.waits
+    }
+
     /// When there will be room again; `None` when there is room now.
     pub fn wake(&self) -> Option<Time> {
         self.wake
@@ -116,7 +122,8 @@ impl Pacer {
 
 impl Kernel {
     fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
-        if self.backlog.is_some() || self.unchecked >= QUEUE_MAX {
+        let stale = self.backlog.is_some() && self.asked != now;
+        if stale || self.unchecked >= QUEUE_MAX {
             self.ask(now, queued);
         }
         match self.backlog {
@@ -142,24 +149,33 @@ impl Kernel {
     /// Asks, and learns from two answers in a row how fast the queue drains.
     fn ask(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) {
         self.unchecked = 0;
+        self.asked = now;
         match queued().unwrap_or(0) {
             0 => {
                 self.backlog = None;
                 self.retry = FIRST_RETRY;
             }
-            queued => {
-                if let Some((then, before)) = self.backlog
-                    && before > queued
-                    && now > then
-                {
-                    let per_packet = u64::from(PACKET_BUFFER) * now.since(then).0;
-                    let drained = Duration(per_packet / u64::from(before - queued));
-                    self.retry = Duration(drained.0.clamp(RETRY_MIN.0, RETRY_MAX.0));
-                }
-                self.backlog = Some((now, queued));
-                self.batch = QUEUE_MAX;
-            }
+            queued => self.note_backlog(now, queued),
         }
+    }
+
+    fn note_backlog(&mut self, now: Time, queued: u32) {
+        self.batch = QUEUE_MAX;
+        let (then, before) = self.backlog.unwrap_or((now, queued));
+        if before == queued && self.backlog.is_some() {
+            // Not yet. When it should have been, it cannot be long.
+            let left = self.retry.0.saturating_sub(now.since(then).0);
+            self.wait = Duration(left.max(self.retry.0 / 8).max(RETRY_MIN.0));
+            return;
+        }
+        if before > queued {
+            let per_packet = u64::from(PACKET_BUFFER) * now.since(then).0;
+            let drained = per_packet / u64::from(before - queued);
+            // A little early: coming late every time would be taken for a slower link.
+            self.retry = Duration((drained / 8 * 7).clamp(RETRY_MIN.0, RETRY_MAX.0));
+        }
+        self.wait = self.retry;
+        self.backlog = Some((now, queued));
     }
 }
 
@@ -206,6 +222,37 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
+        let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
+        let mut pacer = Pacer::new(None);
+        // When the packets below us will have left, by a model of the kernel's queue.
+        let mut leaving = std::collections::VecDeque::new();
+        let asked = std::cell::Cell::new(0);
+        let (mut now, mut sent) = (Time::ZERO, 0u64);
+        let end = Time(1_000_000_000);
+        while now < end {
+            let mut room = pacer.room(now, || {
+                asked.set(asked.get() + 1);
+                leaving.retain(|&at| at > now);
+                Some(leaving.len() as u32 * PACKET_BUFFER)
+            });
+            while room >= FULL_FRAME {
+                leaving.retain(|&at| at > now);
+                let begins = leaving.back().copied().unwrap_or(now);
+                leaving.push_back(begins + packet);
+                assert!(leaving.len() <= 2, "{} packets queued", leaving.len());
+                room -= FULL_FRAME;
+                sent += 1;
+                pacer.sent(now, FULL_FRAME, || Some(leaving.len() as u32 * PACKET_BUFFER));
+            }
+            now = pacer.wake().unwrap_or(now + Duration(1));
+        }
+        let possible = end.0 / packet.0;
+        assert!(sent >= possible * 98 / 100, "{sent} of {possible} packets");
+        assert!(asked.get() < 4 * sent, "{} questions for {sent} packets", asked.get());
+    }
+
+    #[test]
     fn what_the_kernel_still_holds_stops_the_pulling_until_it_left() {
         let mut pacer = Pacer::new(None);
         assert_eq!(pacer.room(Time(0), || None), QUEUE_MAX);
@@ -214,7 +261,7 @@ mod tests {
         let wake = pacer.wake().unwrap();
         assert_eq!(pacer.room(Time(wake.0 - 1), || panic!("asked too early")), 0);
         assert_eq!(pacer.room(wake, || Some(PACKET_BUFFER)), FULL_FRAME);
-        assert_eq!(pacer.room(wake, || Some(0)), QUEUE_MAX);
+        assert_eq!(pacer.room(wake + Duration(1), || Some(0)), QUEUE_MAX);
     }
 
     #[test]

@@ -247,7 +247,6 @@ impl Core {
         while turn < TURN_MAX && self.state.endpoint.has_packet() {
             let room = self.pacer.room(now, || self.driver.queued());
             if room == 0 {
-                self.state.counters.pacer_waits += 1;
                 return;
             }
             let state = &mut self.state;
@@ -363,6 +362,7 @@ impl Core {
     pub fn metrics(&self) -> Metrics {
         let mut engine = self.state.counters;
         let (peers, evicted) = self.state.peers.count();
+        engine.pacer_waits = self.pacer.waits();
         engine.peers = peers as u64;
         engine.peers_evicted = evicted;
         engine.send_memory_bytes = self.state.messages.outgoing_bytes();
