@@ -3,7 +3,8 @@
 //! The shape is that of an event loop: submit calls and replies, [`Engine::poll`], take what is
 //! ready. Submitting only queues; packets leave in `poll`, so that what was submitted together
 //! travels together. Whoever stops polling stops the transport: grants, retransmissions and
-//! acknowledgements included.
+//! acknowledgements included. What is ready and not taken holds the transport up likewise: beyond a
+//! bound, no more is taken in.
 //!
 //! ```
 //! use homa::inline::{Completion, Engine, Wait};
