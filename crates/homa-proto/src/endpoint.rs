@@ -13,7 +13,7 @@ use crate::priority::Levels;
 use crate::rpc::Rpc;
 use crate::rpc::id::RpcIds;
 use crate::rtt::SmoothedTime;
-use crate::sender::Sender;
+use crate::sender::{MAX_UNSCHEDULED, Sender};
 use crate::table::{IdMap, Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
 use crate::units::Time;
@@ -400,6 +400,6 @@ impl Endpoint {
     /// Most unscheduled bytes of one message we want from one sender.
     pub(crate) fn unscheduled_cap(&self) -> u32 {
         let share = self.config.receive_buffer / self.open_peers.max(1);
-        share.min(self.config.rtt_bytes_max)
+        share.min(self.config.rtt_bytes_max).min(MAX_UNSCHEDULED)
     }
 }
