@@ -11,7 +11,7 @@ use crate::endpoint::{Control, Endpoint};
 use crate::overcommitment::Key;
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
-use crate::rpc::{Incoming, State};
+use crate::rpc::{Incoming, Probe, State};
 use crate::table::Ref;
 use crate::units::Time;
 use alloc::boxed::Box;
@@ -345,7 +345,9 @@ impl Endpoint {
             return None;
         }
         if inc.probe.is_none() && inc.granted > inc.grant_sent {
-            inc.probe = Some((inc.grant_sent, now));
+            let new = u64::from(inc.granted - inc.grant_sent);
+            let ahead = self.incoming.expected.saturating_sub(new);
+            inc.probe = Some(Probe { from: inc.grant_sent, sent: now, ahead });
         }
         inc.grant_sent = inc.granted;
         self.counters.grants_sent += 1;

@@ -202,14 +202,14 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
-        let Some((_, sent)) = inc.probe.filter(|p| offset >= p.0) else { return };
+        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
         inc.probe = None;
         if !self.config.measure_rtt_bytes {
             return;
         }
         let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
         if let Some(peer) = self.peer_mut(peer) {
-            peer.rtt.sample(now, now.since(sent), rate, max);
+            peer.rtt.sample(now, now.since(probe.sent), probe.ahead, rate, max);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
 //! data it allowed, as the smallest sample of the recent past (queues only ever add).
 //!
-//! A link that is kept busy hides the true delay behind the window itself: samples then equal the
-//! window's own drain time. The estimate therefore steps down a sixteenth (a frame at least) per
-//! period while it is what limits.
+//! A link that is kept busy hides the true delay behind the granted bytes of all messages: a sample
+//! that is no longer than what was ahead of it takes to drain says nothing. A period of only such
+//! samples steps the estimate down by a sixteenth (a frame at least), so that windows cannot feed on
+//! the queue they build.
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};
@@ -31,24 +32,25 @@ impl RttBytes {
         self.bytes
     }
 
-    /// Takes a sample; `max` is the configured cap.
-    pub(crate) fn sample(&mut self, now: Time, delay: Duration, rate: Rate, max: u32) {
+    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that were
+    /// on their way to us already; `max` is the configured cap.
+    pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
         if self.samples == 0 {
             self.period_started = now;
-            self.least = delay;
+            self.least = Duration::MAX;
         }
-        self.least = self.least.min(delay);
         self.samples += 1;
+        if delay > rate.time_for(ahead + 2 * u64::from(FULL_FRAME)) {
+            self.least = self.least.min(delay);
+        }
         if self.samples < SAMPLES || now.since(self.period_started) < PERIOD {
             return;
         }
         self.samples = 0;
-        let measured = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
-        let drains = measured.saturating_add(FULL_FRAME) >= self.bytes && measured <= self.bytes;
-        let next = if drains {
+        let next = if self.least == Duration::MAX {
             self.bytes - (self.bytes / 16).max(FULL_FRAME).min(self.bytes)
         } else {
-            measured
+            u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX)
         };
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
     }
@@ -97,15 +99,17 @@ mod tests {
         assert!(time.usual() < Duration::millis(2), "{:?}", time.usual());
     }
 
-    fn settle(start: u32, base: Duration, rate: Rate) -> u32 {
+    fn settle(start: u32, base: Duration, rate: Rate, senders: u64) -> u32 {
         let mut rtt = RttBytes::new(start);
         let mut now = Time::ZERO;
         for _ in 0..20_000 {
             now += Duration::micros(200);
             // A saturated window delays its own grants: the true delay shows only when it is
             // longer.
-            let delay = base.max(rate.time_for(u64::from(rtt.bytes())));
-            rtt.sample(now, delay, rate, 1_000_000);
+            let window = u64::from(rtt.bytes());
+            let delay = base.max(rate.time_for(senders * window));
+            let ahead = senders * window - u64::from(FULL_FRAME);
+            rtt.sample(now, delay, ahead, rate, 1_000_000);
         }
         rtt.bytes()
     }
@@ -115,18 +119,25 @@ mod tests {
         let rate = Rate::gbps(10);
         let base = Duration::micros(24);
         for start in [10_000, 200_000] {
-            let bytes = settle(start, base, rate);
+            let bytes = settle(start, base, rate, 1);
             assert!(bytes.abs_diff(30_000) <= 2 * FULL_FRAME, "{start} settles at {bytes}");
         }
     }
 
     #[test]
+    fn many_senders_at_once_do_not_talk_each_other_up() {
+        let rate = Rate::mbps(100);
+        assert_eq!(settle(60_000, Duration::micros(300), rate, 5), RTT_BYTES_MIN);
+    }
+
+    #[test]
     fn never_below_six_frames_nor_above_the_cap() {
-        assert_eq!(settle(50_000, Duration::nanos(100), Rate::mbps(100)), RTT_BYTES_MIN);
+        let idle = Duration::nanos(100);
+        assert_eq!(settle(50_000, idle, Rate::mbps(100), 1), RTT_BYTES_MIN);
         let mut rtt = RttBytes::new(10_000);
         for i in 0..100 {
             let now = Time(i * 10_000_000);
-            rtt.sample(now, Duration::secs(1), Rate::gbps(10), 60_000);
+            rtt.sample(now, Duration::secs(1), 0, Rate::gbps(10), 60_000);
         }
         assert_eq!(rtt.bytes(), 60_000);
     }

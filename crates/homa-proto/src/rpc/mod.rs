@@ -87,6 +87,17 @@ pub(crate) struct Ended {
     pub(crate) cookie: u64,
 }
 
+/// A measurement of RTTbytes under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    /// The first byte that the GRANT allowed.
+    pub(crate) from: u32,
+    /// When it left.
+    pub(crate) sent: Time,
+    /// Bytes that were on their way to us already.
+    pub(crate) ahead: u64,
+}
+
 /// An incoming message.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -110,8 +121,8 @@ pub(crate) struct Incoming {
     pub(crate) grant_sent: u32,
     /// Prefix already announced as readable.
     pub(crate) readable: u32,
-    /// RTT probe: bytes from this offset answer a GRANT sent at that time.
-    pub(crate) probe: Option<(u32, Time)>,
+    /// A GRANT whose first bytes have not come yet: measures RTTbytes.
+    pub(crate) probe: Option<Probe>,
 }
 
 impl Incoming {
