@@ -3,8 +3,8 @@
 //!
 //! A link that is kept busy hides the true delay behind the granted bytes of all messages: a sample
 //! that is no longer than what was ahead of it takes to drain says nothing. A period of only such
-//! samples steps the estimate down by a sixteenth (a frame at least), so that windows cannot feed on
-//! the queue they build.
+//! samples steps the estimate down by a sixteenth (a frame at least), so that windows cannot feed
+//! on the queue they build.
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};
@@ -32,8 +32,8 @@ impl RttBytes {
         self.bytes
     }
 
-    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that were
-    /// on their way to us already; `max` is the configured cap.
+    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that
+    /// were on their way to us already; `max` is the configured cap.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
         if self.samples == 0 {
             self.period_started = now;

@@ -19,8 +19,9 @@ use core::cmp::Reverse;
 
 /// Ranges kept for retransmission per message; more are merged into one.
 const MAX_RESEND_RANGES: usize = 32;
-/// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's author
-/// found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer unasked.
+/// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
+/// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
+/// unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 
 /// An outgoing message.
