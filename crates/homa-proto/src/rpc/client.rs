@@ -45,23 +45,15 @@ impl Endpoint {
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
         self.last_local_port = request.local_port;
+        let ports = (request.local_port, request.remote_port);
+        let (id, peer) = (self.ids.next(), request.peer);
         let rpc = Rpc {
-            state: State::ClientOutgoing,
-            id: self.ids.next(),
-            peer: request.peer,
-            local_port: request.local_port,
-            remote_port: request.remote_port,
             idempotent: request.idempotent,
             response_limit,
             cookie: request.cookie,
-            started: now,
             deadline: request.deadline,
-            heard: now,
-            asked: now,
-            rounds: 0,
-            tick: 0,
             out: self.outgoing(request.length, unscheduled, payload),
-            inc: None,
+            ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         Ok(self.start(now, rpc, first_check))
@@ -75,23 +67,11 @@ impl Endpoint {
         cookie: u64,
     ) -> Result<Submitted, SubmitError> {
         let (unscheduled, payload) = self.check_length(peer, length)?;
+        let id = self.ids.next();
         let rpc = Rpc {
-            state: State::OneWayOutgoing,
-            id: self.ids.next(),
-            peer,
-            local_port: 0,
-            remote_port: 0,
-            idempotent: true,
-            response_limit: None,
             cookie,
-            started: now,
-            deadline: Time::MAX,
-            heard: now,
-            asked: now,
-            rounds: 0,
-            tick: 0,
             out: self.outgoing(length, unscheduled, payload),
-            inc: None,
+            ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
         };
         Ok(self.start(now, rpc, now + Duration::secs(1)))
     }

@@ -161,6 +161,28 @@ pub(crate) const fn incoming_message(r: Ref) -> MessageId {
 }
 
 impl Rpc {
+    /// An RPC without messages that begins now, between `ports` (local, remote).
+    pub(crate) fn new(now: Time, state: State, id: RpcId, peer: PeerId, ports: (u16, u16)) -> Self {
+        Self {
+            state,
+            id,
+            peer,
+            local_port: ports.0,
+            remote_port: ports.1,
+            idempotent: false,
+            response_limit: None,
+            cookie: 0,
+            started: now,
+            deadline: Time::MAX,
+            heard: now,
+            asked: now,
+            rounds: 0,
+            tick: 0,
+            out: Outgoing::default(),
+            inc: None,
+        }
+    }
+
     /// A control packet about this RPC to its peer.
     pub(crate) const fn control(&self, priority: u8, body: Body) -> Packet {
         Packet {

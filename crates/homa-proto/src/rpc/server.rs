@@ -35,23 +35,11 @@ impl Endpoint {
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
+        let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
+        let ports = (packet.local_port, packet.remote_port);
         let rpc = Rpc {
-            state: if one_way { State::OneWayIncoming } else { State::ServerIncoming },
-            id: packet.id.client(),
-            peer: packet.peer,
-            local_port: packet.local_port,
-            remote_port: packet.remote_port,
-            idempotent: false,
             response_limit: data.incast,
-            cookie: 0,
-            started: now,
-            deadline: Time::MAX,
-            heard: now,
-            asked: now,
-            rounds: 0,
-            tick: 0,
-            out: crate::sender::Outgoing::default(),
-            inc: None,
+            ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
         self.server_rpcs.insert((packet.peer.0, packet.id.client().0), who);
