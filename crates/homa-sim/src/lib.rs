@@ -9,6 +9,8 @@ pub mod checker;
 pub mod engine;
 mod framing;
 pub mod network;
+pub mod scenario;
+pub mod scheme;
 #[cfg(test)]
 mod stop_and_wait;
 pub mod swarm;

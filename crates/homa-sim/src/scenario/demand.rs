@@ -1,0 +1,134 @@
+//! What a scenario asks of the network: who sends what to whom, how much of it, for how long.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::Span;
+
+/// Who sends what to whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "pattern", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Traffic {
+    /// Every host to uniformly chosen others, open loop, Poisson (Homa §5.2).
+    AllToAll {
+        /// `w1` to `w5`, `w1-analytic`, a table (`sizes.csv`) or a size in bytes.
+        workload: String,
+        /// One-way messages or echo RPCs.
+        #[serde(default)]
+        exchange: Exchange,
+        /// Larger messages are cut to this many bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_bytes: Option<u32>,
+    },
+    /// The first hosts call the others, open loop, Poisson (Homa §5.1, Figure 8: 8 and 8).
+    ClientsServers {
+        /// As above.
+        workload: String,
+        /// Number of clients.
+        clients: u32,
+        /// Number of servers.
+        servers: u32,
+        /// Larger messages are cut to this many bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_bytes: Option<u32>,
+    },
+    /// Host 0 keeps RPCs outstanding with servers in turn, closed loop (Homa §5.1, Figure 9).
+    Incast {
+        /// Number of servers: hosts 1, 2, ...
+        servers: u32,
+        /// RPCs outstanding at a time.
+        concurrent: u32,
+        /// Bytes of each request.
+        #[serde(default = "tiny_request")]
+        request_bytes: u32,
+        /// Bytes of each response.
+        response_bytes: u32,
+    },
+    /// Every host sends messages of one size to one other host, all at the start.
+    Permutation {
+        /// Bytes of each message.
+        bytes: u32,
+    },
+    /// Messages from a list: lines of `id,src,dst,bytes,start_ns`.
+    Flows {
+        /// Its path.
+        file: String,
+    },
+}
+
+const fn tiny_request() -> u32 {
+    100
+}
+
+/// What one exchange is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exchange {
+    /// A message without answer (Homa §5.2).
+    #[default]
+    OneWay,
+    /// A request and a response of the same size (Homa §5.1).
+    Echo,
+}
+
+/// How much traffic an open-loop pattern offers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Share of every host link's rate, in each direction that carries messages.
+    pub fraction: f64,
+    /// Which bytes it counts.
+    #[serde(default)]
+    pub basis: Basis,
+}
+
+/// Which bytes a load counts. The same fraction offers different traffic in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Wire bytes in the framing of the Homa authors' simulator, grants included, whatever the
+    /// scheme sends: equal fractions offer equal messages to every scheme (Homa §5.2).
+    #[default]
+    Paper,
+    /// Wire bytes in the scheme's own framing.
+    Wire,
+    /// Application bytes (Homa §5.1; HULL; DeTail).
+    Payload,
+}
+
+/// When traffic ends. Both given: whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stop {
+    /// After this many measured messages (RPCs for echo).
+    pub messages: Option<u64>,
+    /// At this time.
+    pub time: Option<Span>,
+    /// What happens to messages under way at the end.
+    pub ending: Ending,
+    /// At most this long after the end of traffic, in simulated time.
+    pub drain_limit: Span,
+}
+
+/// What happens to messages under way when traffic ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// The network runs until it is empty.
+    #[default]
+    Drain,
+    /// More, unmeasured messages keep the load up until all measured ones arrived.
+    Loaded,
+    /// The run ends at once; what did not arrive is counted.
+    Cut,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self {
+            messages: Some(100_000),
+            time: None,
+            ending: Ending::Drain,
+            drain_limit: Span(10 * 1_000_000_000_000),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The network of a scenario: its shape, rates, delays and buffers.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::{Bandwidth, Span};
+
+/// A network. The default is the one of Homa §5.2: 144 hosts in 9 racks, 4 spines, 10 and 40
+/// Gbit/s, per-packet spraying, unlimited buffers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fabric {
+    /// How hosts and switches are connected.
+    pub shape: Shape,
+    /// Rate of a host's link.
+    pub host_link: Bandwidth,
+    /// Rate of the links between switches.
+    pub fabric_link: Bandwidth,
+    /// From the application's call to the NIC: pure latency (Homa §5.2: part of 1.5 us).
+    pub send_delay: Span,
+    /// Inside the sending NIC, after serialisation.
+    pub nic_delay: Span,
+    /// From the receiving NIC to the application: pure latency.
+    pub receive_delay: Span,
+    /// Inside each switch, besides receiving and sending the frame.
+    pub switch_delay: Span,
+    /// Along each cable.
+    pub propagation: Span,
+    /// Switches forward a frame before its last bit arrived.
+    pub cut_through: bool,
+    /// Frames of higher priority interrupt the one being sent (link-level preemption).
+    pub preemption: bool,
+    /// How a switch picks among equal paths.
+    pub routing: Routing,
+    /// Memory for waiting frames.
+    pub buffer: Buffer,
+    /// Packets lost at random on every link, per million.
+    pub loss_ppm: u32,
+    /// Links between switches that are down or slower than the others.
+    pub impaired: Vec<Impaired>,
+}
+
+/// How hosts and switches are connected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Shape {
+    /// All hosts at one switch.
+    SingleSwitch {
+        /// Number of hosts.
+        hosts: u32,
+    },
+    /// Racks of hosts, each TOR connected once to every spine.
+    LeafSpine {
+        /// Number of TORs.
+        racks: u32,
+        /// Hosts at each TOR.
+        hosts_per_rack: u32,
+        /// Number of spines.
+        spines: u32,
+    },
+    /// Three tiers of `k`-port switches: `k` pods, `k^3 / 4` hosts times the oversubscription.
+    FatTree {
+        /// Ports per switch, even.
+        k: u32,
+        /// Hosts per TOR as a multiple of its uplinks; 1: full bisection.
+        oversubscription: u32,
+    },
+    /// Links listed in a file.
+    Graph {
+        /// Its path.
+        file: String,
+    },
+}
+
+/// How a switch picks among equal paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// Uniformly at random for each packet.
+    Spray,
+    /// By a hash of source and destination.
+    Ecmp,
+}
+
+/// Memory for waiting frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Buffer {
+    /// Never full (Homa §5.2).
+    Unlimited,
+    /// Drop-tail at this many wire bytes per port.
+    PerPort {
+        /// Wire bytes.
+        bytes: u64,
+    },
+    /// One pool per switch; no port takes more than `alpha_percent` % of what is free.
+    Shared {
+        /// Wire bytes per switch.
+        bytes: u64,
+        /// Dynamic threshold, percent of the free memory.
+        alpha_percent: u32,
+    },
+}
+
+/// A link between a TOR and a spine that is not as the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Impaired {
+    /// Number of the rack.
+    pub rack: u32,
+    /// Number of the spine.
+    pub spine: u32,
+    /// Its rate; absent: the link is down.
+    pub rate: Option<Bandwidth>,
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Self {
+            shape: Shape::LeafSpine { racks: 9, hosts_per_rack: 16, spines: 4 },
+            host_link: Bandwidth::gbps(10),
+            fabric_link: Bandwidth::gbps(40),
+            send_delay: Span::nanos(500),
+            nic_delay: Span::nanos(500),
+            receive_delay: Span::nanos(500),
+            switch_delay: Span::nanos(250),
+            propagation: Span::nanos(0),
+            cut_through: false,
+            preemption: false,
+            routing: Routing::Spray,
+            buffer: Buffer::Unlimited,
+            loss_ppm: 0,
+            impaired: Vec::new(),
+        }
+    }
+}
+
+impl Shape {
+    /// Number of hosts; `None` for a graph, whose file knows.
+    pub fn hosts(&self) -> Option<u32> {
+        match *self {
+            Self::SingleSwitch { hosts } => Some(hosts),
+            Self::LeafSpine { racks, hosts_per_rack, .. } => racks.checked_mul(hosts_per_rack),
+            Self::FatTree { k, oversubscription } => {
+                let hosts_per_rack = (k / 2).checked_mul(oversubscription)?;
+                k.checked_mul(k / 2)?.checked_mul(hosts_per_rack)
+            }
+            Self::Graph { .. } => None,
+        }
+    }
+}

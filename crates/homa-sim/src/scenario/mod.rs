@@ -1,0 +1,78 @@
+//! What a simulation is: a plain description that a plan file holds, and what came out.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`fabric`] | shape, rates, delays, buffers of the network |
+//! | [`demand`] | traffic, load and how long |
+//! | [`options`] | which of the scheme's parameters differ from its defaults |
+//! | [`outcome`] | everything measured |
+//!
+//! [`run`] is a function of the [`Scenario`] alone, except for what the run cost (CPU seconds,
+//! memory). Unknown keys are refused when a scenario is read.
+
+pub mod demand;
+mod error;
+pub mod fabric;
+pub mod options;
+pub mod outcome;
+mod run;
+pub mod units;
+
+pub use demand::{Basis, Ending, Exchange, Load, Stop, Traffic};
+pub use error::ScenarioError;
+pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
+pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
+pub use outcome::Outcome;
+pub use run::{Progress, run};
+pub use units::{Bandwidth, Span, UnitError};
+
+use serde::{Deserialize, Serialize};
+
+/// One simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// A name in [`crate::scheme::SCHEMES`].
+    pub scheme: String,
+    /// Parameters of the scheme that differ from its defaults.
+    pub options: SchemeOptions,
+    /// The network.
+    pub fabric: Fabric,
+    /// Who sends what to whom.
+    pub traffic: Traffic,
+    /// How much; of no meaning for closed loops and lists.
+    pub load: Load,
+    /// Until when.
+    pub stop: Stop,
+    /// Messages that start before this are not measured. The authors measured from the empty
+    /// start.
+    pub warm_up: Span,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// What a latency is divided by.
+    pub slowdown: SlowdownBy,
+    /// What is measured besides latency.
+    pub measures: Measures,
+}
+
+impl Default for Scenario {
+    /// The setting of Homa §5.2 with W3 at 80 % load.
+    fn default() -> Self {
+        Self {
+            scheme: "homa-sim".to_owned(),
+            options: SchemeOptions::default(),
+            fabric: Fabric::default(),
+            traffic: Traffic::AllToAll {
+                workload: "w3".to_owned(),
+                exchange: Exchange::OneWay,
+                max_bytes: None,
+            },
+            load: Load { fraction: 0.8, basis: Basis::Paper },
+            stop: Stop::default(),
+            warm_up: Span(0),
+            seed: 1,
+            slowdown: SlowdownBy::Authors,
+            measures: Measures::default(),
+        }
+    }
+}

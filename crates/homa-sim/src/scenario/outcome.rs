@@ -1,0 +1,237 @@
+//! Everything a run measured. Shares and loads are fractions of 1, times say their unit.
+
+use serde::{Deserialize, Serialize};
+
+use super::demand::Basis;
+use super::options::SlowdownBy;
+
+/// What came out of one scenario. Field names are the keys of `homa sim --format json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The scheme's name.
+    pub scheme: String,
+    /// The workload's name, or the pattern's when it has none.
+    pub workload: String,
+    /// The load asked for.
+    pub load: f64,
+    /// Measured messages that arrived (RPCs for echo).
+    pub messages: u64,
+    /// The seed.
+    pub seed: u64,
+    /// Sixteen hexadecimal digits: equal when the same packets moved at the same times.
+    pub trace_hash: String,
+    /// Packets, data or control, that crossed one link each.
+    pub packet_hops: u64,
+    /// User CPU time of the event loop.
+    pub cpu_seconds: f64,
+    /// The quotient of the two.
+    pub hops_per_cpu_second: f64,
+    /// Largest resident memory of the process so far.
+    pub peak_rss_bytes: u64,
+    /// Latency by message size.
+    pub slowdown: Slowdown,
+    /// Queue lengths, when measured.
+    pub queues: Option<Queues>,
+    /// Share of the receivers' links that each level carried, lowest level first, when measured.
+    pub priority_share: Option<[f64; 8]>,
+    /// Share of the receivers' links that idled although senders waited for grants, when measured.
+    pub wasted_bandwidth: Option<f64>,
+    /// Share of the receivers' links that carried frames while traffic lasted.
+    pub utilisation: f64,
+    /// The same, application bytes of delivered messages only.
+    pub goodput: f64,
+    /// The load in other terms.
+    pub loads: Loads,
+    /// Incomplete messages over time.
+    pub backlog: Backlog,
+    /// What was lost, and where.
+    pub drops: Drops,
+    /// What delayed messages near p99, when measured.
+    pub tail_delay: Option<TailDelay>,
+    /// Where the messages' time went, when measured.
+    pub ledger: Option<Ledger>,
+    /// Simulated time when traffic ended.
+    pub traffic_seconds: f64,
+    /// Simulated time when the run ended.
+    pub simulated_seconds: f64,
+    /// Events of the engine.
+    pub events: u64,
+    /// Messages submitted, measured or not.
+    pub submitted: u64,
+    /// Measured messages that had not arrived when the run ended.
+    pub undelivered: u64,
+}
+
+/// Latency by message size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// What latencies were divided by.
+    pub by: SlowdownBy,
+    /// Median over all messages.
+    pub p50: Option<f64>,
+    /// 99th percentile over all messages.
+    pub p99: Option<f64>,
+    /// By size, each bin 1 % of the messages, or one size at the head.
+    pub buckets: Vec<Bucket>,
+}
+
+/// One bin of sizes. Intervals hold with 95 % confidence; an end is absent when the sample cannot
+/// bound it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Share of messages in this bin and all before it, by the distribution.
+    pub cum_share: f64,
+    /// Its smallest size in bytes.
+    pub min_bytes: u32,
+    /// Its largest size in bytes.
+    pub max_bytes: u32,
+    /// Messages measured.
+    pub count: u64,
+    /// Median slowdown.
+    pub p50: Option<f64>,
+    /// 99th percentile of slowdown.
+    pub p99: Option<f64>,
+    /// Where the median lies.
+    pub p50_ci: [Option<f64>; 2],
+    /// Where the 99th percentile lies.
+    pub p99_ci: [Option<f64>; 2],
+    /// Median latency, microseconds.
+    pub p50_us: Option<f64>,
+    /// 99th percentile of latency, microseconds.
+    pub p99_us: Option<f64>,
+}
+
+/// Queue lengths of each tier in wire bytes. `mean` and `max` as Homa Table 1 reads them: seen by
+/// arriving frames, the frame in transmission left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queues {
+    /// Host to TOR: the NIC, which the transport keeps empty.
+    pub host_up: Option<QueueLength>,
+    /// TOR to spine.
+    pub tor_up: Option<QueueLength>,
+    /// Spine to TOR (in a fat tree: aggregation to TOR).
+    pub aggr_down: Option<QueueLength>,
+    /// TOR to host; the only tier of a single switch.
+    pub tor_down: Option<QueueLength>,
+    /// Aggregation to core (fat tree).
+    pub aggr_up: Option<QueueLength>,
+    /// Core to aggregation (fat tree).
+    pub core_down: Option<QueueLength>,
+}
+
+/// Queue lengths over the ports of one tier, wire bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueLength {
+    /// Mean seen by arriving frames: waiting frames only.
+    pub mean_bytes: f64,
+    /// Most seen by an arriving frame: waiting frames only.
+    pub max_bytes: u64,
+    /// Mean seen by arriving frames, the unsent rest of the frame in transmission included (as
+    /// the authors' code counted).
+    pub mean_bytes_with_residual: f64,
+    /// Most, counted so.
+    pub max_bytes_with_residual: u64,
+    /// Mean over time of waiting frames.
+    pub time_mean_bytes: f64,
+    /// Frames that arrived.
+    pub frames: u64,
+}
+
+/// The load in other terms, as shares of the host links' rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loads {
+    /// As asked for.
+    pub asked: f64,
+    /// In these bytes.
+    pub basis: Basis,
+    /// The same messages in the authors' wire bytes.
+    pub paper: f64,
+    /// The same messages in application bytes.
+    pub payload: f64,
+    /// What the seed really drew, in the authors' wire bytes.
+    pub realised_paper: f64,
+    /// What the seed really drew, in application bytes.
+    pub realised_payload: f64,
+    /// What really crossed the senders' links while traffic lasted, all packets.
+    pub realised_wire: f64,
+}
+
+/// Incomplete messages, sampled while traffic lasted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Between samples, seconds.
+    pub interval_seconds: f64,
+    /// Bytes of submitted messages that had not been delivered, all hosts.
+    pub bytes: Vec<u64>,
+    /// Number of such messages.
+    pub messages: Vec<u64>,
+    /// Whether it grew without bound by the rule of `measure::backlog`.
+    pub diverges: bool,
+    /// Growth over the second half as a share of what was offered then.
+    pub growth: f64,
+}
+
+/// What was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// Frames that found a full buffer.
+    pub overflow: u64,
+    /// Frames lost to a fault or a dead link.
+    pub fault: u64,
+    /// Packets that a transport refused (duplicates after a retransmission, for example).
+    pub refused: u64,
+}
+
+/// What delayed the last packet of messages near p99 (Homa Figure 11), means in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TailDelay {
+    /// Largest message looked at, bytes.
+    pub max_bytes: u32,
+    /// Messages looked at.
+    pub messages: u64,
+    /// Waiting for the rest of a frame of lower priority that was being sent.
+    pub preemption_lag_us: f64,
+    /// Waiting for frames of the same or higher priority.
+    pub queueing_us: f64,
+    /// By place: at the sender's NIC, TOR up, core down, TOR down.
+    pub by_hop: Vec<HopDelay>,
+}
+
+/// The waits at one place, means in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HopDelay {
+    /// `nic`, `tor_up`, `aggr_down`, `tor_down`.
+    pub hop: String,
+    /// See [`TailDelay`].
+    pub preemption_lag_us: f64,
+    /// See [`TailDelay`].
+    pub queueing_us: f64,
+}
+
+/// Where the messages' time went: five parts that sum to the latency, exactly, message by message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Means over all messages, microseconds.
+    pub mean: LedgerParts,
+    /// Means over the slowest 1 % of each bin's messages, microseconds.
+    pub tail: LedgerParts,
+    /// Means by bin of the slowdown table, microseconds.
+    pub buckets: Vec<LedgerParts>,
+    /// Messages whose parts did not sum to their latency: always 0.
+    pub unbalanced: u64,
+}
+
+/// Parts of a latency, microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LedgerParts {
+    /// Waiting at the sender behind other messages with bytes that might be sent.
+    pub sender_queue_us: f64,
+    /// Waiting at the sender for a grant.
+    pub grant_wait_us: f64,
+    /// Serialisation, propagation and fixed delays.
+    pub wire_us: f64,
+    /// Waiting in the fabric's ports.
+    pub fabric_queue_us: f64,
+    /// Waiting for a lost packet to be sent again.
+    pub recovery_us: f64,
+}
