@@ -19,7 +19,7 @@ const REQUIRED: [&str; 6] =
 /// Largest file that is no text, bytes.
 const MAX_BINARY: usize = 400_000;
 
-/// Folders nobody wrote.
+/// Folders nobody wrote. In a linked worktree `.git` is a file, which nobody wrote either.
 const SKIPPED_FOLDERS: [&str; 2] = [".git", "target"];
 
 /// Something to be changed.
@@ -103,7 +103,10 @@ fn collect_files(root: &Path, folder: &Path, paths: &mut Vec<String>) -> io::Res
         let name = entry.file_name().to_string_lossy().into_owned();
         let path: PathBuf = entry.path();
         let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+        if SKIPPED_FOLDERS.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             collect_files(root, &path, paths)?;
         } else if kind.is_file()
             && let Ok(relative) = path.strip_prefix(root)
