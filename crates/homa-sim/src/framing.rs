@@ -14,6 +14,9 @@ const IPV4: u32 = 20;
 /// UDP's own header and the datagram header in front of the Homa packet.
 const UDP: u32 = 8 + 16;
 const DATA_HEADER: u32 = wire::DATA_LEN as u32;
+/// Homa headers of the authors' simulator (HomaSimulation).
+const AUTHORS_UNSCHEDULED: u32 = 30;
+const AUTHORS_SCHEDULED: u32 = 16;
 
 /// The headers around a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +25,27 @@ pub enum Framing {
     Ip146,
     /// In UDP over IPv4.
     Udp,
+    /// As the simulator of the paper's authors counts: UDP over IPv4 without our datagram header, a
+    /// Homa header of 30 bytes for unscheduled and 16 for scheduled data, GRANTs included.
+    Authors,
 }
 
 impl Framing {
     /// Message bytes that fit in one DATA packet.
     pub const fn max_payload(self) -> u32 {
-        MTU - self.headers() - DATA_HEADER
+        match self {
+            Self::Authors => MTU - self.headers() - AUTHORS_UNSCHEDULED,
+            _ => MTU - self.headers() - DATA_HEADER,
+        }
     }
 
     /// Bytes that the packet occupies on the wire.
     pub fn wire_bytes(self, packet: &Packet) -> u32 {
-        let bytes = ETHERNET + self.headers() + packet_bytes(&packet.body);
+        let bytes = match self {
+            Self::Authors => authors_bytes(&packet.body),
+            _ => packet_bytes(&packet.body),
+        };
+        let bytes = ETHERNET + self.headers() + bytes;
         if bytes < SHORTEST { SHORTEST } else { bytes }
     }
 
@@ -40,7 +53,16 @@ impl Framing {
         match self {
             Self::Ip146 => IPV4,
             Self::Udp => IPV4 + UDP,
+            Self::Authors => IPV4 + 8,
         }
+    }
+}
+
+fn authors_bytes(body: &Body) -> u32 {
+    match body {
+        Body::Data(data) if data.span.offset < data.incoming => AUTHORS_UNSCHEDULED + data.span.len,
+        Body::Data(data) => AUTHORS_SCHEDULED + data.span.len,
+        _ => AUTHORS_SCHEDULED,
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod checker;
 pub mod engine;
+pub mod fabric;
 mod framing;
 pub mod network;
 pub mod scenario;
@@ -16,8 +17,10 @@ mod stop_and_wait;
 pub mod swarm;
 pub mod switch;
 mod time;
-mod transport;
+pub mod topology;
+pub mod transport;
 
 pub use framing::Framing;
 pub use time::{LinkRate, SimDuration, SimTime};
+pub use topology::HostId;
 pub use transport::Transport;

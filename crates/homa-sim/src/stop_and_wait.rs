@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use homa_proto::*;
 
-use crate::transport::Transport;
+use crate::network::Transport;
 
 const AGAIN: Duration = Duration::millis(1);
 const TRIES: u32 = 20;

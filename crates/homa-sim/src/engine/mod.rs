@@ -1,7 +1,189 @@
-//! The deterministic core: what happens next, where packets rest.
+//! The deterministic core: hosts that run a transport, joined by a fabric, packet by packet.
+//!
+//! A host pulls a packet from its transport when its wire is free; the packet crosses links and
+//! output-queued switches and is given to the receiver's transport. One event per hop. Everything
+//! is chosen at compile time: transport, applications, probe, faults. Invariants: events happen in
+//! the order (time, order of scheduling); one pending event per port and one current timer per
+//! host; nothing is allocated per packet once buffers have grown; equal inputs give equal
+//! [`Simulation::trace_hash`] values on any machine.
 
+mod agenda;
+mod application;
 mod event_queue;
-mod pool;
+mod fault;
+mod host;
+mod net;
+mod probe;
+mod run;
 
+pub use application::{Application, Context};
 pub use event_queue::EventQueue;
-pub use pool::Pool;
+pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
+pub use probe::{AtPort, Backlog, LossCause, Probe};
+
+use crate::fabric::{Buffers, FabricConfig, Port};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, PortId, Wiring};
+use crate::transport::Transport;
+
+use host::Host;
+use net::{Incident, Net};
+
+/// Makes the transport of a host, also for each life after the first.
+pub type MakeTransport<T> = Box<dyn FnMut(HostId, u32) -> T>;
+
+/// Why [`Simulation::run_until`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// The time was reached; more is pending.
+    Time,
+    /// Nothing is pending any more.
+    Drained,
+    /// The application said so.
+    Stopped,
+    /// The number of events allowed happened.
+    Events,
+}
+
+/// What a run counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets serialised on a link and delivered at its far end, counted on every link.
+    pub packet_hops: u64,
+    /// Events that happened.
+    pub events: u64,
+    /// Most events pending at once.
+    pub peak_pending: usize,
+    /// Packets lost, whatever the cause.
+    pub lost: u64,
+}
+
+/// A network of hosts. See the module's description.
+pub struct Simulation<T: Transport, A, P = (), F = NoFaults> {
+    net: Net<T, P, F>,
+    application: A,
+    make: MakeTransport<T>,
+}
+
+impl<T, A, P, F> Simulation<T, A, P, F>
+where
+    T: Transport,
+    A: Application,
+    P: Probe<T::Packet>,
+    F: Fault<T::Packet>,
+{
+    /// All hosts up, nothing scheduled but their first timers.
+    pub fn new(
+        wiring: Wiring,
+        config: FabricConfig,
+        mut make: MakeTransport<T>,
+        (application, probe, faults): (A, P, F),
+    ) -> Self {
+        let limit = match config.buffers {
+            Buffers::Unlimited => u64::MAX,
+            Buffers::PerPort(bytes) => bytes,
+        };
+        let ports = wiring.ports().iter().map(|spec| {
+            Port::new(spec, if spec.from.0 < wiring.hosts() { u64::MAX } else { limit })
+        });
+        let ports = ports.collect();
+        let hosts = (0..wiring.hosts()).map(|host| Host::new(make(HostId(host), 0))).collect();
+        let net = Net::new((wiring, config), hosts, ports, (probe, faults));
+        Self { net, application, make }
+    }
+
+    /// Calls [`Application::wake`] at `at`.
+    pub fn wake_at(&mut self, at: SimTime, token: u64) {
+        Context::wake_at(&mut self.net, at, token);
+    }
+
+    /// Calls [`Application::wake_host`] at `at`, unless the host restarts before.
+    pub fn wake_host_at(&mut self, host: HostId, at: SimTime, token: u64) {
+        Context::wake_host_at(&mut self.net, host, at, token);
+    }
+
+    /// Freezes `host` for a while: packets, timers and applications wait.
+    pub fn pause(&mut self, host: HostId, at: SimTime, length: SimDuration) {
+        self.net.plan(at, Incident::Pause { host, until: at + length });
+    }
+
+    /// Stops `host`, which loses all state; it starts anew after `downtime`, or never. A downtime
+    /// shorter than the longest way of a packet lets packets of the old life meet the new one.
+    pub fn crash(&mut self, host: HostId, at: SimTime, downtime: Option<SimDuration>) {
+        self.net.plan(at, Incident::Crash { host, downtime });
+    }
+
+    /// The time.
+    pub fn now(&self) -> SimTime {
+        self.net.now
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.net.counters
+    }
+
+    /// Events not yet happened.
+    pub fn pending(&self) -> usize {
+        self.net.events.len()
+    }
+
+    /// Packets in the fabric: on a wire or in a buffer.
+    pub fn packets_in_flight(&self) -> u32 {
+        self.net.frames.live()
+    }
+
+    /// Equal for two runs exactly when the same packets (by sender, receiver, size, priority and
+    /// flow) were sent and received at the same times, up to collisions of a 64-bit hash.
+    pub fn trace_hash(&self) -> u64 {
+        self.net.trace.0
+    }
+
+    /// The topology.
+    pub fn wiring(&self) -> &Wiring {
+        &self.net.wiring
+    }
+
+    /// The transport of a host that is up.
+    pub fn transport(&self, host: HostId) -> Option<&T> {
+        self.net.hosts.get(host.0 as usize).filter(|host| host.up).map(|host| &host.transport)
+    }
+
+    /// The transports of the hosts that are up.
+    pub fn transports(&self) -> impl Iterator<Item = &T> {
+        self.net.hosts.iter().filter(|host| host.up).map(|host| &host.transport)
+    }
+
+    /// Wire bytes that a port has begun to send.
+    pub fn sent_bytes(&self, port: PortId) -> u64 {
+        self.net.ports[port.0 as usize].sent_bytes
+    }
+
+    /// Frames that a port dropped for want of buffer.
+    pub fn dropped_frames(&self, port: PortId) -> u64 {
+        u64::from(self.net.ports[port.0 as usize].dropped_frames)
+    }
+
+    /// The probe.
+    pub fn probe(&self) -> &P {
+        &self.net.probe
+    }
+
+    /// The probe, to be asked for its findings.
+    pub fn probe_mut(&mut self) -> &mut P {
+        &mut self.net.probe
+    }
+
+    /// The application.
+    pub fn application(&self) -> &A {
+        &self.application
+    }
+
+    /// The application, to be asked for its findings.
+    pub fn application_mut(&mut self) -> &mut A {
+        &mut self.application
+    }
+}
+
+#[cfg(test)]
+mod tests;

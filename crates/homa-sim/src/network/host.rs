@@ -6,9 +6,9 @@
 
 use homa_proto::{Submit, SubmitError, Submitted};
 
+use super::Transport;
 use crate::engine::EventQueue;
 use crate::time::SimTime;
-use crate::transport::Transport;
 
 use super::probe::{Observed, Probe};
 use super::{Happening, HostId};

@@ -9,6 +9,8 @@
 mod chronicle;
 mod fault;
 mod host;
+mod host_transport;
+mod pool;
 mod probe;
 mod run;
 
@@ -17,18 +19,17 @@ pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
 pub use host::{Application, Context};
 pub use probe::{LossCause, Observed, Probe};
 
-use crate::engine::{EventQueue, Pool};
+use crate::engine::EventQueue;
 use crate::framing::Framing;
 use crate::switch::{Frame, Port, QueueCounters};
 use crate::time::{LinkRate, SimDuration, SimTime};
-use crate::transport::Transport;
+pub use host_transport::Transport;
+use pool::Pool;
 
 use homa_proto::Packet;
 use host::Host;
 
-/// A host's number, also its [`homa_proto::PeerId`] at every other host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub u32);
+pub use crate::topology::HostId;
 
 /// The physics of a single-switch network.
 #[derive(Clone, Copy, Debug)]

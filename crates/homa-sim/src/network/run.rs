@@ -2,8 +2,8 @@
 
 use homa_proto::{Body, Packet, PeerId};
 
+use super::Transport;
 use crate::time::SimTime;
-use crate::transport::Transport;
 
 use super::fault::{Fault, Link, Verdict};
 use super::host::{Application, Context};

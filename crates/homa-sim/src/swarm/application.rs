@@ -6,9 +6,9 @@ use homa_proto::{
     Delivered, Event, MessageKind, PeerId, Request, RpcHandle, Submit, SubmitError, Submitted,
 };
 
+use crate::network::Transport;
 use crate::network::{Application, Context, Probe};
 use crate::time::{SimDuration, SimTime};
-use crate::transport::Transport;
 
 use super::scenario::PlannedCall;
 

@@ -47,11 +47,6 @@ impl<T> Pool<T> {
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
-
-    /// True without live values.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]

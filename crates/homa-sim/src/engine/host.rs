@@ -1,0 +1,51 @@
+//! A host: its transport, the wire it pulls packets for, its one timer, and whether it is alive.
+//!
+//! Invariants: at most one wake-up for the wire is pending, and only while the transport has
+//! something to send; at most one timer event is *current* (older ones still in the queue are
+//! ignored).
+
+use crate::time::SimTime;
+use crate::transport::Transport;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Host<T> {
+    pub transport: T,
+    /// The current timer event; `MAX`: none.
+    pub timer: SimTime,
+    /// Frozen until then: nothing is processed, nothing new is sent.
+    pub paused_until: SimTime,
+    /// Counts restarts.
+    pub life: u32,
+    pub up: bool,
+    /// A wake-up at the end of the present packet is pending.
+    pub wire_awaited: bool,
+    /// Listed as having new input.
+    pub dirty: bool,
+}
+
+impl<T: Transport> Host<T> {
+    pub fn new(transport: T) -> Self {
+        Self {
+            transport,
+            // The first call tells the transport when its life begins.
+            timer: SimTime::ZERO,
+            paused_until: SimTime::ZERO,
+            life: 0,
+            up: true,
+            wire_awaited: false,
+            dirty: false,
+        }
+    }
+
+    /// When the transport's deadline needs a new timer event, its time.
+    #[inline]
+    pub fn rearm(&mut self, now: SimTime) -> Option<SimTime> {
+        let deadline = SimTime::from_protocol(self.transport.deadline()?);
+        if deadline == SimTime::MAX || deadline >= self.timer {
+            return None;
+        }
+        self.timer = deadline.max(now);
+        Some(self.timer)
+    }
+}

@@ -1,0 +1,145 @@
+//! Observation: one method per thing that happens, each empty unless overridden, so that what
+//! nobody watches costs nothing. A probe cannot influence anything.
+//!
+//! Happenings of one host come in the order of time, and so do those of one port. Between ports
+//! `departed` may come late, by at most the link's delay, because ports act when they are looked
+//! at: use the time given, not the order of calls.
+
+use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted};
+
+use crate::time::SimTime;
+use crate::topology::{HostId, PortId, Tier};
+use crate::transport::Label;
+
+/// Why a packet never arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossCause {
+    /// A fault.
+    Fault,
+    /// The output port's buffer was full.
+    Overflow,
+    /// The destination host was down.
+    HostDown,
+    /// There is no such host, or no way to it.
+    NoRoute,
+}
+
+/// A frame at a port of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtPort {
+    /// Which port.
+    pub port: PortId,
+    /// Its place in the hierarchy.
+    pub tier: Tier,
+    /// Names the packet from `transmitted` to `received` or `lost`; then the number is reused.
+    pub slot: u32,
+    /// Bytes on the wire.
+    pub wire_bytes: u32,
+    /// Priority level.
+    pub priority: u8,
+}
+
+/// What a frame finds at its arrival at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Wire bytes that wait, whatever their priority.
+    pub queued_bytes: u64,
+    /// Wire bytes of the frame in service that have not left yet.
+    pub residual_bytes: u32,
+    /// Level of the frame in service; meaningless when `residual_bytes` is 0.
+    pub in_service_priority: u8,
+}
+
+/// Receives what happens. `K` is the transport's packet.
+pub trait Probe<K> {
+    /// An application submitted something.
+    #[inline]
+    fn submitted(
+        &mut self,
+        _now: SimTime,
+        _host: HostId,
+        _what: &Submit,
+        _result: &Result<Submitted, SubmitError>,
+    ) {
+    }
+
+    /// A transport reported something to its application.
+    #[inline]
+    fn event(&mut self, _now: SimTime, _host: HostId, _event: &Event) {}
+
+    /// A packet's first bit leaves its host.
+    #[inline]
+    fn transmitted(
+        &mut self,
+        _now: SimTime,
+        _host: HostId,
+        _slot: u32,
+        _packet: &K,
+        _label: &Label,
+    ) {
+    }
+
+    /// A packet arrives at a switch's output port, before it is queued.
+    #[inline]
+    fn enqueued(&mut self, _now: SimTime, _frame: &AtPort, _backlog: &Backlog) {}
+
+    /// A packet's first bit leaves a switch's output port.
+    #[inline]
+    fn departed(&mut self, _at: SimTime, _frame: &AtPort) {}
+
+    /// A packet was given to the transport of `host`.
+    #[inline]
+    fn received(
+        &mut self,
+        _now: SimTime,
+        _host: HostId,
+        _from: HostId,
+        _slot: u32,
+        _packet: &K,
+        _receipt: &Receipt,
+    ) {
+    }
+
+    /// A packet to `to` disappeared.
+    #[inline]
+    fn lost(&mut self, _now: SimTime, _to: HostId, _slot: u32, _packet: &K, _cause: LossCause) {}
+
+    /// `host` stopped without a trace of its state.
+    #[inline]
+    fn crashed(&mut self, _now: SimTime, _host: HostId) {}
+
+    /// `host` runs a new transport.
+    #[inline]
+    fn restarted(&mut self, _now: SimTime, _host: HostId) {}
+}
+
+/// Observes nothing.
+impl<K> Probe<K> for () {}
+
+macro_rules! both {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        $(#[inline] fn $name(&mut self, $($arg: $type),*) {
+            self.0.$name($($arg),*);
+            self.1.$name($($arg),*);
+        })*
+    };
+}
+
+/// Two probes see the same.
+impl<K, A: Probe<K>, B: Probe<K>> Probe<K> for (A, B) {
+    both! {
+        submitted(
+            now: SimTime, host: HostId, what: &Submit, result: &Result<Submitted, SubmitError>
+        );
+        event(now: SimTime, host: HostId, event: &Event);
+        transmitted(now: SimTime, host: HostId, slot: u32, packet: &K, label: &Label);
+        enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
+        departed(at: SimTime, frame: &AtPort);
+        received(
+            now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
+        );
+        lost(now: SimTime, to: HostId, slot: u32, packet: &K, cause: LossCause);
+        crashed(now: SimTime, host: HostId);
+        restarted(now: SimTime, host: HostId);
+    }
+}

@@ -1,0 +1,232 @@
+//! The loop: one handler per kind of happening.
+
+use crate::time::SimTime;
+use crate::topology::{HostId, NodeId};
+use crate::transport::Transport;
+
+use super::agenda::Happening;
+use super::application::Application;
+use super::fault::Fault;
+use super::net::{Incident, Wake};
+use super::probe::{LossCause, Probe};
+use super::{Halt, Simulation};
+use crate::fabric::NONE;
+
+impl<T, A, P, F> Simulation<T, A, P, F>
+where
+    T: Transport,
+    A: Application,
+    P: Probe<T::Packet>,
+    F: Fault<T::Packet>,
+{
+    /// Runs everything that is due up to `end`, at most `max_events` events.
+    pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
+        let last = self.net.counters.events.saturating_add(max_events);
+        while self.net.counters.events < last {
+            match self.net.events.peek() {
+                None => return Halt::Drained,
+                Some(at) if at > end => {
+                    self.net.now = self.net.now.max(end);
+                    return Halt::Time;
+                }
+                Some(_) => self.step(),
+            };
+            if self.net.stopped {
+                self.net.stopped = false;
+                return Halt::Stopped;
+            }
+        }
+        Halt::Events
+    }
+
+    /// Runs until nothing is pending or the application stops it.
+    pub fn run_to_drain(&mut self) -> Halt {
+        self.run_until(SimTime::MAX, u64::MAX)
+    }
+
+    /// The next happening; false when nothing is pending.
+    pub fn step(&mut self) -> bool {
+        let net = &mut self.net;
+        let Some((at, ticket)) = net.events.pop() else { return false };
+        debug_assert!(at >= net.now);
+        net.now = at;
+        net.counters.events += 1;
+        match ticket.happening() {
+            Happening::Arrival(port) => {
+                if let Some((slot, node)) = net.on_arrival(port) {
+                    self.on_effect(slot, node);
+                }
+            }
+            Happening::WireFree(host) => self.on_wire_free(host),
+            Happening::Timer(host) => self.on_timer(host),
+            Happening::Deferred(slot) => {
+                let node = net.deferred(slot);
+                self.on_effect(slot, node);
+            }
+            Happening::Wake(index) => {
+                let wake = net.take_wake(index);
+                self.on_wake(wake);
+            }
+            Happening::Incident(index) => {
+                let incident = net.incident(index);
+                self.on_incident(incident);
+            }
+        }
+        true
+    }
+
+    /// A packet takes effect at a node.
+    #[inline]
+    fn on_effect(&mut self, slot: u32, node: NodeId) {
+        let net = &mut self.net;
+        match node.0.checked_sub(net.wiring.hosts()) {
+            Some(switch) => net.forward(switch, slot),
+            None => self.on_delivery(node.0, slot),
+        }
+    }
+
+    #[inline]
+    fn on_delivery(&mut self, id: u32, slot: u32) {
+        let net = &mut self.net;
+        let host = &net.hosts[id as usize];
+        if !host.up {
+            return net.lose(slot, LossCause::HostDown);
+        }
+        if net.now < host.paused_until {
+            let until = host.paused_until;
+            return net.defer(slot, NodeId(id), until);
+        }
+        net.deliver(id, slot);
+        self.settle(id);
+    }
+
+    #[inline]
+    fn on_wire_free(&mut self, id: u32) {
+        let host = &mut self.net.hosts[id as usize];
+        if self.net.now < host.paused_until {
+            let until = host.paused_until;
+            return self.net.schedule(until, Happening::WireFree(id));
+        }
+        host.wire_awaited = false;
+        if host.up {
+            self.settle(id);
+        }
+    }
+
+    fn on_timer(&mut self, id: u32) {
+        let net = &mut self.net;
+        let host = &mut net.hosts[id as usize];
+        // Superseded by an earlier deadline, or of an earlier life.
+        if host.timer != net.now || !host.up {
+            return;
+        }
+        host.timer = SimTime::MAX;
+        if net.now < host.paused_until {
+            let until = host.paused_until;
+            host.timer = until;
+            return net.schedule(until, Happening::Timer(id));
+        }
+        host.transport.expire(net.now.protocol());
+        self.settle(id);
+    }
+
+    fn on_wake(&mut self, wake: Wake) {
+        let net = &mut self.net;
+        if wake.host == NONE {
+            self.application.wake(net, wake.token);
+            return self.settle_dirty();
+        }
+        let host = &net.hosts[wake.host as usize];
+        if !host.up || host.life != wake.life {
+            return;
+        }
+        if net.now < host.paused_until {
+            let until = host.paused_until;
+            return net.schedule_wake(until, wake);
+        }
+        self.application.wake_host(net, HostId(wake.host), wake.token);
+        self.settle_dirty();
+    }
+
+    fn on_incident(&mut self, incident: Incident) {
+        let net = &mut self.net;
+        match incident {
+            Incident::Pause { host, until } => {
+                let host = &mut net.hosts[host.0 as usize];
+                host.paused_until = host.paused_until.max(until);
+            }
+            Incident::Crash { host, downtime } => {
+                net.hosts[host.0 as usize].up = false;
+                net.probe.crashed(net.now, host);
+                if let Some(downtime) = downtime {
+                    net.plan(net.now + downtime, Incident::Restart(host));
+                }
+            }
+            Incident::Restart(id) => {
+                let host = &mut net.hosts[id.0 as usize];
+                host.life += 1;
+                host.up = true;
+                host.timer = SimTime::MAX;
+                host.paused_until = net.now;
+                host.transport = (self.make)(id, host.life);
+                host.transport.expire(net.now.protocol());
+                net.probe.restarted(net.now, id);
+                self.application.restarted(net, id);
+                self.settle(id.0);
+                self.settle_dirty();
+            }
+        }
+    }
+
+    /// Hosts that applications gave input to.
+    #[inline]
+    fn settle_dirty(&mut self) {
+        while let Some(id) = self.net.dirty.pop() {
+            self.net.hosts[id as usize].dirty = false;
+            self.settle_one(id);
+        }
+    }
+
+    /// After an input to `id`.
+    #[inline]
+    fn settle(&mut self, id: u32) {
+        self.settle_one(id);
+        self.settle_dirty();
+    }
+
+    /// Events out, wire offered, until neither changes anything; then wire and timer are awaited.
+    #[inline]
+    fn settle_one(&mut self, id: u32) {
+        loop {
+            self.drain(id);
+            let net = &mut self.net;
+            let free = net.ports[id as usize].free_at <= net.now;
+            let host = &net.hosts[id as usize];
+            if !free || !host.up || net.now < host.paused_until || !net.pull(id) {
+                break;
+            }
+        }
+        let net = &mut self.net;
+        let busy_until = net.ports[id as usize].free_at;
+        let host = &mut net.hosts[id as usize];
+        let rearmed = host.rearm(net.now);
+        let awaits_wire = busy_until > net.now && !host.wire_awaited && host.transport.has_packet();
+        if awaits_wire {
+            host.wire_awaited = true;
+            net.schedule(busy_until, Happening::WireFree(id));
+        }
+        if let Some(at) = rearmed {
+            self.net.schedule(at, Happening::Timer(id));
+        }
+    }
+
+    /// Hands events to the application.
+    #[inline]
+    fn drain(&mut self, id: u32) {
+        let net = &mut self.net;
+        while let Some(event) = net.hosts[id as usize].transport.event() {
+            net.probe.event(net.now, HostId(id), &event);
+            self.application.event(net, HostId(id), &event);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Switches and links: output-queued ports with strict priorities, joined by a [`Wiring`].
+//!
+//! Lazy: a port acts when it is looked at ([`port`]), so a packet costs one event per hop.
+
+mod frames;
+pub(crate) mod port;
+mod spray;
+
+pub(crate) use frames::{Frame, Frames, NONE};
+pub(crate) use port::Port;
+pub use spray::Forwarding;
+pub(crate) use spray::{Chooser, ecmp};
+
+/// Memory behind the output ports of switches. Hosts' own queues have no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Buffers {
+    /// No limit (Homa §5.2).
+    #[default]
+    Unlimited,
+    /// Wire bytes per port, shared by all priorities; the frame in service counts until its last
+    /// bit has left. The arriving frame is dropped.
+    PerPort(u64),
+}
+
+/// What a fabric does with frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FabricConfig {
+    /// Choice among shortest paths.
+    pub forwarding: Forwarding,
+    /// Memory of switches.
+    pub buffers: Buffers,
+    /// Seeds the stream `spray`.
+    pub seed: u64,
+}

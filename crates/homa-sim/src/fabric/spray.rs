@@ -1,0 +1,55 @@
+//! Which of several equal paths: a fresh uniform choice per packet, or a hash of the flow.
+
+use homa_workload::rng::Rng;
+
+/// How switches choose among shortest paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// Uniformly at random for each packet.
+    #[default]
+    Spray,
+    /// By a hash of source, destination and flow label: per-flow ECMP.
+    Ecmp,
+}
+
+/// Uniform choices that use up random bits sparingly.
+#[derive(Clone, Debug)]
+pub(crate) struct Chooser {
+    rng: Rng,
+    bits: u64,
+    left: u32,
+}
+
+impl Chooser {
+    pub fn new(seed: u64) -> Self {
+        Self { rng: Rng::stream(seed, "spray"), bits: 0, left: 0 }
+    }
+
+    /// Uniform below `n`, which is at least 1.
+    #[inline]
+    pub fn below(&mut self, n: u32) -> u32 {
+        if !n.is_power_of_two() {
+            return self.rng.uniform_below(n);
+        }
+        let width = n.trailing_zeros();
+        if self.left < width {
+            self.bits = self.rng.next_u64();
+            self.left = u64::BITS;
+        }
+        let choice = self.bits as u32 & (n - 1);
+        self.bits >>= width;
+        self.left -= width;
+        choice
+    }
+}
+
+/// The choice of per-flow ECMP among `n` ports at `switch`: independent between switches.
+#[inline]
+pub(crate) fn ecmp(n: u32, switch: u32, (from, to, flow): (u32, u32, u32)) -> u32 {
+    let pair = u64::from(from) << 32 | u64::from(to);
+    let key = pair ^ (u64::from(flow) << 20) ^ (u64::from(switch) << 48);
+    // The finalizer of SplitMix64.
+    let z = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((u64::from((z ^ z >> 31) as u32) * u64::from(n)) >> 32) as u32
+}

@@ -1,0 +1,145 @@
+//! Homa's own protocol code as a host transport.
+//!
+//! The adapter numbers peers densely in the order they appear, so that a host's state grows with
+//! the peers it talks to and not with the network, and prices packets by their framing.
+
+use homa_proto::{
+    Body, Endpoint, Event, MessageId, Packet, PeerId, PeerInfo, Receipt, Request, Submit,
+    SubmitError, Submitted, Time,
+};
+
+use crate::framing::Framing;
+use crate::topology::HostId;
+
+use super::{Arrival, Label, Transport};
+
+/// No peer yet.
+const UNKNOWN: u32 = u32::MAX;
+
+/// An endpoint and its framing.
+#[derive(Debug)]
+pub struct Homa {
+    endpoint: Endpoint,
+    framing: Framing,
+    /// By host: its number at the endpoint.
+    peers: Vec<u32>,
+    /// By number at the endpoint: the host.
+    hosts: Vec<HostId>,
+}
+
+impl Homa {
+    /// A host's transport. Peers are opened when they first appear.
+    pub fn new(endpoint: Endpoint, framing: Framing) -> Self {
+        Self { endpoint, framing, peers: Vec::new(), hosts: Vec::new() }
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    #[inline]
+    fn peer(&mut self, host: u32) -> PeerId {
+        match self.peers.get(host as usize) {
+            Some(&peer) if peer != UNKNOWN => PeerId(peer),
+            _ => self.open(host),
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, host: u32) -> PeerId {
+        let peer = PeerId(self.hosts.len() as u32);
+        if self.peers.len() <= host as usize {
+            self.peers.resize(host as usize + 1, UNKNOWN);
+        }
+        self.peers[host as usize] = peer.0;
+        self.hosts.push(HostId(host));
+        let max_payload = self.framing.max_payload();
+        self.endpoint.open_peer(peer, PeerInfo { host, max_payload });
+        peer
+    }
+
+    fn host(&self, peer: PeerId) -> PeerId {
+        PeerId(self.hosts[peer.0 as usize].0)
+    }
+}
+
+impl Transport for Homa {
+    type Packet = Packet;
+
+    fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
+        let what = match what {
+            Submit::Request(request) => {
+                Submit::Request(Request { peer: self.peer(request.peer.0), ..request })
+            }
+            Submit::OneWay { peer, length, cookie } => {
+                Submit::OneWay { peer: self.peer(peer.0), length, cookie }
+            }
+            other => other,
+        };
+        self.endpoint.submit(now, what)
+    }
+
+    #[inline]
+    fn event(&mut self) -> Option<Event> {
+        let mut event = self.endpoint.event()?;
+        if let Event::Delivered(delivered) = &mut event {
+            delivered.peer = self.host(delivered.peer);
+        }
+        Some(event)
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+        let peer = self.peer(arrival.from.0);
+        let packet = Packet { peer, ..as_received(arrival.from, packet) };
+        self.endpoint.receive(now, &packet)
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time) -> Option<Packet> {
+        let packet = self.endpoint.transmit(now)?;
+        Some(Packet { peer: self.host(packet.peer), ..packet })
+    }
+
+    #[inline]
+    fn label(&self, packet: &Packet) -> Label {
+        let id = packet.id.client().0;
+        Label {
+            to: HostId(packet.peer.0),
+            wire_bytes: self.framing.wire_bytes(packet),
+            priority: packet.priority,
+            flow: (id >> 32) as u32 ^ id as u32,
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        self.endpoint.expire(now);
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Time> {
+        self.endpoint.deadline()
+    }
+
+    #[inline]
+    fn has_packet(&self) -> bool {
+        self.endpoint.has_packet()
+    }
+}
+
+/// A packet as its receiver knows it: from whom, ports from its side, no name of the sender's
+/// message.
+#[inline]
+pub fn as_received(from: HostId, packet: &Packet) -> Packet {
+    let mut received = Packet {
+        peer: PeerId(from.0),
+        local_port: packet.remote_port,
+        remote_port: packet.local_port,
+        ..*packet
+    };
+    if let Body::Data(data) = &mut received.body {
+        data.span.message = MessageId(0);
+    }
+    received
+}
