@@ -130,7 +130,7 @@ impl Endpoint {
                 rpc.heard = now;
                 rpc.asked = now;
                 rpc.rounds = 0;
-                rpc.tick = self.timers.arm(now, now + need_ack_after, who);
+                self.arm(now, now + need_ack_after, who);
             }
             _ => {}
         }

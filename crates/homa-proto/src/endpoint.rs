@@ -1,12 +1,12 @@
 //! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives
 //! here.
 
-use crate::config::{Config, ValidConfig};
+use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
 use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
-use crate::overcommitment::Scheduler;
+use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
 use crate::priority::Levels;
@@ -41,6 +41,8 @@ pub(crate) enum Control {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) config: ValidConfig,
+    /// Of the last input.
+    pub(crate) now: Time,
     pub(crate) counters: Counters,
     pub(crate) coverage: Coverage,
     pub(crate) ids: RpcIds,
@@ -73,6 +75,7 @@ impl Endpoint {
         let levels = Levels::new(&config);
         let incoming = IncomingTotals::new(config.memory_budget);
         let mut endpoint = Self {
+            now: Time::ZERO,
             counters: Counters::default(),
             coverage: Coverage::default(),
             ids: RpcIds::new(random.next()),
@@ -85,7 +88,11 @@ impl Endpoint {
             events: VecDeque::new(),
             control: VecDeque::new(),
             sender: Sender::default(),
-            scheduler: Scheduler::new(1, config.one_message_per_sender),
+            scheduler: Scheduler::new(
+                if config.overcommitment == Overcommitment::Unlimited { UNLIMITED } else { 1 },
+                config.one_message_per_sender,
+                config.fifo_permille > 0,
+            ),
             incoming,
             levels,
             data_gap: SmoothedTime::default(),
@@ -110,7 +117,12 @@ impl Endpoint {
             self.open_peers += 1;
             let since = self.remembers_since.unwrap_or(Time::MAX);
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
-            self.peers[index] = Some(Peer::new(&self.config, info, since));
+            let mut new = Peer::new(&self.config, info, since);
+            if let Some((cutoffs, version)) = self.levels.assumed(self.config.profile) {
+                new.cutoffs = Some(cutoffs);
+                new.cutoff_version = version;
+            }
+            self.peers[index] = Some(new);
         }
     }
 
@@ -244,16 +256,25 @@ impl Endpoint {
             }
         }
         self.due = due;
+        self.expire_grants(now);
     }
 
     /// Clock out: when to call `expire` next.
     pub fn deadline(&self) -> Option<Time> {
-        self.timers.deadline()
+        match (self.timers.deadline(), self.scheduler.next_due()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Network out: the next packet, chosen now. Call when the link can take one; `None` when
     /// nothing may be sent. Control packets go first (Homa §3.2).
     pub fn transmit(&mut self, now: Time) -> Option<Packet> {
+        let packet = self.next_packet(now)?;
+        Some(Packet { priority: self.levels.in_network(packet.priority), ..packet })
+    }
+
+    fn next_packet(&mut self, now: Time) -> Option<Packet> {
         while let Some(control) = self.control.pop_front() {
             match control {
                 Control::Packet(packet) => return Some(packet),
@@ -338,6 +359,7 @@ impl Endpoint {
     }
 
     fn begin(&mut self, now: Time) {
+        self.now = now;
         if self.remembers_since.is_none() {
             self.remembers_since = Some(now);
             for peer in self.peers.iter_mut().flatten() {

@@ -24,6 +24,7 @@ mod coverage;
 mod endpoint;
 mod event;
 mod executed;
+mod frame;
 mod grant;
 mod incast;
 mod loss;
@@ -43,8 +44,9 @@ mod units;
 pub mod wire;
 
 pub use config::{
-    Completion, Config, ConfigError, FULL_FRAME, GrantWindow, IncastConfig, LEVELS, LossConfig,
-    Overcommitment, PriorityAllocation, Profile, UnknownRpcReply, UnscheduledLimit, ValidConfig,
+    Completion, Config, ConfigError, FULL_FRAME, GrantWindow, GrantedLevel, Granting, IncastConfig,
+    LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, UnknownRpcReply,
+    UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 pub use counters::Counters;
 pub use coverage::Coverage;

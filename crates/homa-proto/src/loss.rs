@@ -53,6 +53,16 @@ impl Endpoint {
         }
     }
 
+    /// Has an RPC looked at no later than `at`; never where loss has no timers.
+    pub(crate) fn arm(&mut self, now: Time, at: Time, who: Ref) {
+        if self.config.loss.resend_after == Duration::MAX {
+            return;
+        }
+        if let Some(rpc) = self.rpcs.get_mut(who) {
+            rpc.tick = self.timers.arm(now, at, who);
+        }
+    }
+
     /// Acts on everything due for one RPC.
     pub(crate) fn check(&mut self, now: Time, who: Ref) {
         let Some(state) = self.rpcs.get(who).map(|r| r.state) else { return };
@@ -62,10 +72,10 @@ impl Endpoint {
             State::ServerInService => Some(now + IDLE_CHECK),
             State::ServerOutgoing => self.check_responding(now, who),
             State::ServerSent => self.check_sent(now, who),
-            State::OneWayOutgoing => Some(now + IDLE_CHECK),
+            State::OneWayOutgoing => None,
         };
-        if let (Some(next), Some(rpc)) = (next, self.rpcs.get_mut(who)) {
-            rpc.tick = self.timers.arm(now, next, who);
+        if let Some(next) = next {
+            self.arm(now, next, who);
         }
     }
 
@@ -128,7 +138,7 @@ impl Endpoint {
     /// Sends a RESEND for each missing range of what was granted.
     pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
         let priority = self.levels.top();
-        let ranges = if self.config.profile == Profile::Sigcomm18 { 1 } else { MAX_RESENDS };
+        let ranges = if self.config.profile.is_paper() { 1 } else { MAX_RESENDS };
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let mut asked = false;
         if let Some(mut inc) = rpc.inc.take() {

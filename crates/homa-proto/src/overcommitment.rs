@@ -1,33 +1,59 @@
 //! Overcommitment (Homa §3.5): which incoming messages are granted now.
 //!
-//! At most `degree` messages are *active*; the others wait. Shortest first, ties to the older; one
-//! active message per sender host (`exclusive`), or only a preference for hosts with fewer active
-//! messages (Linux §2.4). Invariants: no waiting message that may be active is better than the
-//! worst active one, and every tracked message is in exactly one of the two sets.
+//! At most `degree` messages are *active*; the others wait. Fewest bytes to go first, ties to the
+//! shorter, then to the older; one active message per sender host (`exclusive`), or only a
+//! preference for hosts with fewer active messages (Linux §2.4). Invariants: no waiting message
+//! that may be active is better than the worst active one, and every tracked message is in exactly
+//! one of the two sets; without a limit neither is kept.
 
 use crate::table::Ref;
+use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The order of messages: fewest bytes to go, then oldest.
+/// The order of messages: fewest bytes to go, then shortest, then oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) remaining: u32,
+    pub(crate) length: u32,
     pub(crate) age: u64,
     pub(crate) who: Ref,
+}
+
+/// A sender's grant timer, where grants are paced per sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// When it fires; [`Time::MAX`] when it does not run.
+    pub(crate) until: Time,
+    /// Level of the sender's last GRANT.
+    pub(crate) level: u8,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { until: Time::MAX, level: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Active {
     key: Key,
     host: u32,
+    pace: Pace,
+    /// Not granted since it became active.
+    newcomer: bool,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     waiting: BTreeSet<Key>,
     active: u32,
+    /// While none of its messages is active.
+    pace: Pace,
 }
+
+/// The degree at which every message is active.
+pub(crate) const UNLIMITED: usize = usize::MAX;
 
 /// The messages that need grants.
 #[derive(Debug)]
@@ -39,21 +65,23 @@ pub(crate) struct Scheduler {
     hosts: BTreeMap<u32, Host>,
     /// Best waiting message of each host, behind the number of its active messages.
     heads: BTreeSet<(u32, Key, u32)>,
-    /// All tracked messages by age, for the FIFO share.
+    /// All tracked messages by age, where the oldest has a share or all are active.
     ages: BTreeMap<u64, Ref>,
+    keeps_ages: bool,
     /// A message became active since the last `take_changed`.
     changed: bool,
 }
 
 impl Scheduler {
-    pub(crate) fn new(degree: usize, exclusive: bool) -> Self {
+    pub(crate) fn new(degree: usize, exclusive: bool, keeps_ages: bool) -> Self {
         Self {
             degree,
             exclusive,
-            active: Vec::with_capacity(degree + 1),
+            active: Vec::new(),
             hosts: BTreeMap::new(),
             heads: BTreeSet::new(),
             ages: BTreeMap::new(),
+            keeps_ages: keeps_ages || degree == UNLIMITED,
             changed: false,
         }
     }
@@ -90,18 +118,40 @@ impl Scheduler {
         self.ages.first_key_value().map(|(_, &who)| who)
     }
 
+    /// Every tracked message, oldest first, when all are active.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Ref> + '_ {
+        self.ages.values().copied()
+    }
+
+    pub(crate) const fn is_unlimited(&self) -> bool {
+        self.degree == UNLIMITED
+    }
+
     pub(crate) fn insert(&mut self, key: Key, host: u32) {
-        self.ages.insert(key.age, key.who);
+        if self.keeps_ages {
+            self.ages.insert(key.age, key.who);
+        }
+        if self.is_unlimited() {
+            return;
+        }
         self.wait(key, host);
         self.rebalance();
     }
 
     pub(crate) fn remove(&mut self, old: Key, host: u32) {
-        self.ages.remove(&old.age);
+        if self.keeps_ages {
+            self.ages.remove(&old.age);
+        }
+        if self.is_unlimited() {
+            return;
+        }
         match self.active.iter().position(|a| a.key.who == old.who) {
             Some(at) => {
-                self.active.remove(at);
-                self.change_host(host, |h| h.active -= 1);
+                let Active { pace, .. } = self.active.remove(at);
+                self.change_host(host, |h| {
+                    h.active -= 1;
+                    h.pace = pace;
+                });
             }
             None => self.change_host(host, |h| {
                 h.waiting.remove(&old);
@@ -112,6 +162,9 @@ impl Scheduler {
 
     /// The message has other bytes to go now.
     pub(crate) fn update(&mut self, old: Key, remaining: u32, host: u32) {
+        if self.is_unlimited() {
+            return;
+        }
         let new = Key { remaining, ..old };
         match self.active.iter().position(|a| a.key.who == old.who) {
             Some(mut at) => {
@@ -163,20 +216,23 @@ impl Scheduler {
     }
 
     fn demote(&mut self, at: usize) {
-        let Active { key, host } = self.active.remove(at);
+        let Active { key, host, pace, .. } = self.active.remove(at);
         self.change_host(host, |h| {
             h.active -= 1;
+            h.pace = pace;
             h.waiting.insert(key);
         });
     }
 
     fn promote(&mut self, key: Key, host: u32) {
+        let mut pace = Pace::default();
         self.change_host(host, |h| {
             h.waiting.remove(&key);
             h.active += 1;
+            pace = h.pace;
         });
         let at = self.active.partition_point(|a| a.key < key);
-        self.active.insert(at, Active { key, host });
+        self.active.insert(at, Active { key, host, pace, newcomer: true });
         self.changed = true;
     }
 
@@ -201,7 +257,7 @@ impl Scheduler {
     /// A host's active message gives way to a better one of the same host.
     fn swap_within_hosts(&mut self) {
         for at in (0..self.active.len()).rev() {
-            let Active { key, host } = self.active[at];
+            let Active { key, host, .. } = self.active[at];
             let better =
                 self.hosts.get(&host).and_then(|h| h.waiting.first()).is_some_and(|w| *w < key);
             if better {
@@ -215,13 +271,60 @@ impl Scheduler {
     }
 }
 
+/// Senders, where at most one message of each is active.
+impl Scheduler {
+    /// Rank, message and timer of a sender that is active.
+    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, Ref, Pace)> {
+        let rank = self.active.iter().position(|a| a.host == host)?;
+        let a = &self.active[rank];
+        Some((rank, a.key.who, a.pace))
+    }
+
+    /// A sender's best message, active or not.
+    pub(crate) fn best_of(&self, host: u32) -> Option<Ref> {
+        let active = self.active.iter().find(|a| a.host == host).map(|a| a.key.who);
+        active.or_else(|| self.hosts.get(&host)?.waiting.first().map(|key| key.who))
+    }
+
+    /// A sender that became active and was not granted since; each is yielded once.
+    pub(crate) fn take_newcomer(&mut self) -> Option<u32> {
+        let newcomer = self.active.iter_mut().find(|a| a.newcomer)?;
+        newcomer.newcomer = false;
+        Some(newcomer.host)
+    }
+
+    /// Sets a sender's timer, if it has messages left; it is no newcomer then.
+    pub(crate) fn set_pace(&mut self, host: u32, pace: Pace) {
+        if let Some(a) = self.active.iter_mut().find(|a| a.host == host) {
+            a.pace = pace;
+            a.newcomer = false;
+        } else if let Some(h) = self.hosts.get_mut(&host) {
+            h.pace = pace;
+        }
+    }
+
+    /// When the first timer of an active sender fires.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.active.iter().map(|a| a.pace.until).min().filter(|&until| until != Time::MAX)
+    }
+
+    /// Stops the first timer of an active sender that is due.
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<u32> {
+        let due = self.active.iter_mut().filter(|a| a.pace.until <= now);
+        let first = due.min_by_key(|a| a.pace.until)?;
+        first.pace.until = Time::MAX;
+        Some(first.host)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec;
 
     fn key(remaining: u32, index: u32) -> Key {
-        Key { remaining, age: u64::from(index), who: Ref { index, generation: 0 } }
+        let who = Ref { index, generation: 0 };
+        Key { remaining, length: 1000, age: u64::from(index), who }
     }
 
     fn active(s: &Scheduler) -> Vec<u32> {
@@ -230,7 +333,7 @@ mod tests {
 
     #[test]
     fn grants_the_shortest_message_of_each_of_the_best_hosts() {
-        let mut s = Scheduler::new(2, true);
+        let mut s = Scheduler::new(2, true, true);
         s.insert(key(900, 1), 10);
         s.insert(key(500, 2), 10);
         s.insert(key(700, 3), 11);
@@ -242,7 +345,7 @@ mod tests {
 
     #[test]
     fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
-        let mut s = Scheduler::new(3, false);
+        let mut s = Scheduler::new(3, false, true);
         s.insert(key(1, 1), 10);
         s.insert(key(2, 2), 10);
         s.insert(key(900, 3), 11);
@@ -254,7 +357,7 @@ mod tests {
     fn the_active_set_matches_a_brute_force_choice() {
         arbtest::arbtest(|u| {
             let degree = u.int_in_range(1..=4usize)?;
-            let mut s = Scheduler::new(degree, true);
+            let mut s = Scheduler::new(degree, true, true);
             let mut all: Vec<(Key, u32)> = Vec::new();
             for i in 0..u.int_in_range(0..=60u32)? {
                 match u.int_in_range(0..=3u8)? {

@@ -125,6 +125,13 @@ pub struct Data {
     pub incast: Option<u16>,
 }
 
+impl Data {
+    /// Sent without a grant, for the first time.
+    pub const fn is_unscheduled(&self) -> bool {
+        self.span.offset < self.incoming && !self.retransmit
+    }
+}
+
 /// A range of bytes of a local message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {

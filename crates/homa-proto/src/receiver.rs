@@ -92,6 +92,7 @@ impl Endpoint {
             self.first_packet(now, who, data)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
+        let peer = rpc.peer;
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let place = Place {
             message: incoming_message(who),
@@ -107,13 +108,13 @@ impl Endpoint {
         inc.bytes.insert(data.span.offset, end)?;
         let complete = inc.bytes.is_complete();
         self.sample_rtt(now, who, data.span.offset);
-        self.account_received(who, before, end);
+        self.account_received(who, before, data);
         if complete {
             self.deliver(now, who, length);
         } else {
             self.announce_prefix(who);
         }
-        self.grant(Some(who));
+        self.grant(Some((who, peer)));
         Ok(place)
     }
 

@@ -5,7 +5,7 @@
 //! the original packets (Linux §2.3); the queue holds at most one valid entry per message. A share
 //! of the transmitted packets can go to the oldest message (Linux `pacer_fifo_fraction`).
 
-use crate::config::{Config, Profile, UnscheduledLimit};
+use crate::config::{Config, GrantedLevel, Profile, UnscheduledLevel, UnscheduledLimit};
 use crate::endpoint::Endpoint;
 use crate::packet::{AckEntry, Body, Data, Packet, Span};
 use crate::peer::Peer;
@@ -24,6 +24,47 @@ const MAX_RESEND_RANGES: usize = 32;
 /// unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 
+/// Runs of granted bytes with the same level, kept apart per message.
+const RUNS: usize = 4;
+
+/// The levels of bytes that were granted and not sent: runs up to ascending offsets. The last run
+/// reaches further than any grant, as that of the kernel module's rule always does.
+#[derive(Clone, Copy, Debug, Default)]
+struct GrantedLevels {
+    ends: [u32; RUNS],
+    levels: [u8; RUNS],
+    /// Index of the last run.
+    last: u8,
+}
+
+impl GrantedLevels {
+    fn all(level: u8) -> Self {
+        Self { levels: [level; RUNS], ..Self::default() }
+    }
+
+    /// Bytes up to `end` have `level`; those up to `sent` need none any more.
+    fn push(&mut self, sent: u32, end: u32, level: u8) {
+        while self.last > 0 && self.ends[0] <= sent {
+            self.ends.rotate_left(1);
+            self.levels.rotate_left(1);
+            self.last -= 1;
+        }
+        let last = usize::from(self.last);
+        let done = self.ends[last] <= sent;
+        if !done && self.levels[last] != level && last + 1 < RUNS {
+            self.last += 1;
+        }
+        self.ends[usize::from(self.last)] = end;
+        self.levels[usize::from(self.last)] = level;
+    }
+
+    fn at(&self, offset: u32) -> u8 {
+        let last = usize::from(self.last);
+        let run = self.ends[..last].iter().position(|&end| offset < end).unwrap_or(last);
+        self.levels[run]
+    }
+}
+
 /// An outgoing message.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -34,10 +75,12 @@ pub(crate) struct Outgoing {
     pub(crate) granted: u32,
     /// All bytes before this were sent at least once.
     pub(crate) sent: u32,
-    /// Message bytes per packet.
+    /// Message bytes per unscheduled packet.
     pub(crate) payload: u32,
-    /// Level of scheduled bytes, from the last GRANT.
-    pub(crate) scheduled_priority: u8,
+    /// Message bytes per scheduled packet beyond that.
+    scheduled_extra: u32,
+    /// Levels of granted bytes.
+    levels: GrantedLevels,
     /// Level of retransmitted bytes, from the last RESEND.
     pub(crate) resend_priority: u8,
     /// Order of submission.
@@ -69,15 +112,39 @@ impl Outgoing {
         self.length - self.sent + again
     }
 
-    /// The original packet that holds `offset`. A boundary is forced at the unscheduled limit.
-    fn packet_at(&self, offset: u32) -> (u32, u32) {
-        let (base, limit) = if offset < self.unscheduled {
-            (0, self.unscheduled)
+    /// Granted bytes up to `offset`, at `level`.
+    pub(crate) fn grant(&mut self, offset: u32, level: u8, rule: GrantedLevel) {
+        let offset = offset.min(self.length);
+        match rule {
+            GrantedLevel::AllUnsent => self.levels = GrantedLevels::all(level),
+            GrantedLevel::OwnBytes if offset > self.granted => {
+                self.levels.push(self.sent, offset, level);
+            }
+            GrantedLevel::OwnBytes => {}
+        }
+        self.granted = self.granted.max(offset);
+    }
+
+    /// The level of scheduled bytes from `offset` on.
+    fn scheduled_level(&self, offset: u32) -> u8 {
+        self.levels.at(offset)
+    }
+
+    /// Start of the part of the message that holds `offset`, its end, and its bytes per packet. A
+    /// packet boundary is forced at the unscheduled limit.
+    fn part_at(&self, offset: u32) -> (u32, u32, u32) {
+        if offset < self.unscheduled {
+            (0, self.unscheduled.min(self.length), self.payload)
         } else {
-            (self.unscheduled, self.length)
-        };
-        let start = base + (offset - base) / self.payload * self.payload;
-        (start, start.saturating_add(self.payload).min(limit).min(self.length))
+            (self.unscheduled, self.length, self.payload + self.scheduled_extra)
+        }
+    }
+
+    /// The original packet that holds `offset`.
+    fn packet_at(&self, offset: u32) -> (u32, u32) {
+        let (base, limit, payload) = self.part_at(offset);
+        let start = base + (offset - base) / payload * payload;
+        (start, start.saturating_add(payload).min(limit))
     }
 
     /// Schedules `[start, end)` of what was sent for sending again, on packet boundaries; false
@@ -124,9 +191,11 @@ impl Outgoing {
             }
             return (start, end, true);
         }
-        let (start, end) = self.packet_at(self.sent);
-        self.sent = end;
-        (start, end, false)
+        // What was sent ends where a packet does.
+        let start = self.sent;
+        let (_, limit, payload) = self.part_at(start);
+        self.sent = start.saturating_add(payload).min(limit);
+        (start, self.sent, false)
     }
 }
 
@@ -237,7 +306,7 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     let limit = limit.min(peer.unscheduled_cap());
     match config.profile {
         Profile::Default => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
-        Profile::Sigcomm18 | Profile::Linux => limit.max(1),
+        _ => limit.max(1),
     }
 }
 
@@ -250,6 +319,7 @@ impl Endpoint {
             unscheduled,
             granted: unscheduled,
             payload,
+            scheduled_extra: self.config.scheduled_extra,
             age: self.sender.age(),
             ..Outgoing::default()
         }
@@ -266,9 +336,13 @@ impl Endpoint {
         let priority = if retransmit {
             out.resend_priority
         } else if start < out.unscheduled {
-            self.levels.unscheduled_priority(peer.cutoffs.as_ref(), out.length)
+            let by = match self.config.unscheduled_level {
+                UnscheduledLevel::MessageLength => out.length,
+                UnscheduledLevel::BytesLeft => out.length - start,
+            };
+            self.levels.unscheduled_priority(peer.cutoffs.as_ref(), by)
         } else {
-            out.scheduled_priority.min(self.levels.top())
+            out.scheduled_level(start).min(self.levels.top())
         };
         if retransmit {
             self.counters.data_resent += 1;

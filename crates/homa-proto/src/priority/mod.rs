@@ -19,6 +19,8 @@ pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
 #[derive(Debug)]
 pub(crate) struct Levels {
     levels: u8,
+    /// The level in the network of each level.
+    in_network: [u8; LEVELS],
     /// As in CUTOFFS: largest message per level; 0 for scheduled levels.
     cutoffs: [u32; LEVELS],
     version: u16,
@@ -36,8 +38,10 @@ impl Levels {
         };
         // Version 0 means "never told": the paper's profile has no CUTOFFS until it measured
         // something.
-        let version = u16::from(config.profile != Profile::Sigcomm18 || estimator.is_none());
-        Self { levels: config.levels, cutoffs, version, estimator }
+        let version = u16::from(!config.profile.is_paper() || estimator.is_none());
+        let merged = config.network_levels.min(config.levels);
+        let in_network = core::array::from_fn(|level| level as u8 * merged / config.levels);
+        Self { levels: config.levels, in_network, cutoffs, version, estimator }
     }
 
     /// The highest level.
@@ -45,8 +49,19 @@ impl Levels {
         self.levels - 1
     }
 
+    /// The level that a packet of `level` has in the network, which may have fewer of them.
+    pub(crate) fn in_network(&self, level: u8) -> u8 {
+        self.in_network[usize::from(level)]
+    }
+
     pub(crate) const fn cutoffs(&self) -> ([u32; LEVELS], u16) {
         (self.cutoffs, self.version)
+    }
+
+    /// What a sender that was never told may assume: the paper's hosts all know a split that was
+    /// given.
+    pub(crate) fn assumed(&self, profile: Profile) -> Option<([u32; LEVELS], u16)> {
+        (profile.is_paper() && self.estimator.is_none()).then(|| self.cutoffs())
     }
 
     /// Accounts for an incoming message; true when the allocation changed.

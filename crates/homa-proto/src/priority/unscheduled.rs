@@ -25,6 +25,11 @@ pub(super) fn differs(old: &[u32; LEVELS], new: &[u32; LEVELS], levels: u8) -> b
 }
 
 impl Levels {
+    /// The level that our senders give to unscheduled bytes.
+    pub(crate) fn own_unscheduled_priority(&self, length: u32) -> u8 {
+        self.unscheduled_priority(Some(&self.cutoffs), length)
+    }
+
     /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs` (Linux §2.2:
     /// the highest level whose cutoff is not below the length; before the first CUTOFFS the second
     /// highest level).

@@ -56,7 +56,9 @@ impl Endpoint {
             ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
-        Ok(self.start(now, rpc, first_check))
+        let started = self.start(rpc);
+        self.arm(now, first_check, started.rpc.into());
+        Ok(started)
     }
 
     pub(crate) fn submit_one_way(
@@ -73,19 +75,17 @@ impl Endpoint {
             out: self.outgoing(length, unscheduled, payload),
             ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
         };
-        Ok(self.start(now, rpc, now + Duration::secs(1)))
+        Ok(self.start(rpc))
     }
 
-    fn start(&mut self, now: Time, rpc: Rpc, first_check: Time) -> Submitted {
+    fn start(&mut self, rpc: Rpc) -> Submitted {
         let (id, peer) = (rpc.id, rpc.peer);
         let who = self.rpcs.insert(rpc);
         self.client_rpcs.insert(id.0, who);
         if let Some(peer) = self.peer_mut(peer) {
             peer.rpcs += 1;
         }
-        let tick = self.timers.arm(now, first_check, who);
         if let Some(rpc) = self.rpcs.get_mut(who) {
-            rpc.tick = tick;
             self.sender.wake(who, &mut rpc.out);
         }
         Submitted { rpc: who.into(), message: Some(outgoing_message(who)) }
@@ -132,7 +132,7 @@ impl Endpoint {
             return;
         }
         let retry = match self.config.profile {
-            Profile::Sigcomm18 | Profile::Linux => waiting,
+            Profile::Sigcomm18 | Profile::Sigcomm18Sim | Profile::Linux => waiting,
             Profile::Default => rpc.idempotent || never_executed,
         };
         if !retry {

@@ -104,6 +104,8 @@ pub(crate) struct Incoming {
     pub(crate) bytes: Reassembly,
     /// All bytes before this were sent unscheduled or granted.
     pub(crate) granted: u32,
+    /// Bytes agreed to and not here yet, as on the wire; only kept for a window of wire bytes.
+    pub(crate) wire_outstanding: u32,
     /// Bytes counted against the memory budget.
     pub(crate) reserved: u32,
     pub(crate) priority: u8,
@@ -131,6 +133,7 @@ impl Incoming {
         Self {
             bytes: Reassembly::new(length),
             granted: unscheduled,
+            wire_outstanding: 0,
             reserved: unscheduled,
             priority: 0,
             age,

@@ -46,10 +46,7 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
         }
-        let tick = self.timers.arm(now, now + self.config.loss.resend_after, who);
-        if let Some(rpc) = self.rpcs.get_mut(who) {
-            rpc.tick = tick;
-        }
+        self.arm(now, now + self.config.loss.resend_after, who);
         Ok(who)
     }
 
@@ -93,7 +90,7 @@ impl Endpoint {
 
     /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
     pub(crate) fn refresh_cutoffs(&mut self, now: Time, packet: &Packet, version: u16) {
-        if version != self.levels.cutoffs().1 && packet.local_port != 0 {
+        if version != self.levels.cutoffs().1 {
             self.send_cutoffs(now, packet);
         }
     }

@@ -6,15 +6,19 @@
 //! but for one message at a time; a grant withheld for want of either is given as soon as there is
 //! room.
 
-use crate::config::{GrantWindow, Overcommitment, Profile};
+mod per_sender;
+
+use crate::config::{GrantWindow, Granting, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
-use crate::overcommitment::Key;
-use crate::packet::{Body, Packet, PeerId};
+use crate::frame::{wire_bytes, wire_bytes_of_all};
+use crate::overcommitment::{Key, UNLIMITED};
+use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{Incoming, Probe, State};
 use crate::table::Ref;
 use crate::units::Time;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
@@ -55,6 +59,7 @@ impl Endpoint {
         match self.config.overcommitment {
             Overcommitment::ScheduledLevels => usize::from(self.levels.scheduled_levels()),
             Overcommitment::Fixed(k) => usize::from(k),
+            Overcommitment::Unlimited => UNLIMITED,
         }
     }
 
@@ -62,17 +67,26 @@ impl Endpoint {
     fn remaining(profile: Profile, inc: &Incoming) -> u32 {
         match profile {
             Profile::Linux => inc.bytes.length() - inc.bytes.received(),
-            Profile::Sigcomm18 | Profile::Default => inc.bytes.length().saturating_sub(inc.granted),
+            Profile::Sigcomm18 | Profile::Sigcomm18Sim | Profile::Default => {
+                inc.bytes.length().saturating_sub(inc.granted)
+            }
         }
     }
 
     fn key(profile: Profile, who: Ref, inc: &Incoming) -> Key {
-        Key { remaining: Self::remaining(profile, inc), age: inc.age, who }
+        let remaining = Self::remaining(profile, inc);
+        Key { remaining, length: inc.bytes.length(), age: inc.age, who }
     }
 
     fn host_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
         let known = peers.get(peer.0 as usize).and_then(Option::as_ref);
         known.map_or(peer.0, |p| p.info.host)
+    }
+
+    /// Bytes of an unscheduled packet.
+    fn payload_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
+        let known = peers.get(peer.0 as usize).and_then(Option::as_ref);
+        known.map_or(1, |p| p.info.max_payload)
     }
 
     /// Room for `bytes` more of incoming messages?
@@ -86,6 +100,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let unscheduled = incoming.min(length);
         let mut inc = Box::new(Incoming::new(length, unscheduled, age));
+        if let GrantWindow::WireBytes(_) = self.config.window {
+            let payload = Self::payload_of(&self.peers, rpc.peer);
+            inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
+        }
         self.incoming.expected += u64::from(unscheduled);
         self.incoming.memory += u64::from(unscheduled);
         if unscheduled < length {
@@ -99,11 +117,18 @@ impl Endpoint {
         rpc.inc = Some(inc);
     }
 
-    /// Bytes up to `end` of an incomplete message were accepted; `before` is its state just before.
-    pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), end: u32) {
+    /// Bytes of an incomplete message were accepted; `before` is its state just before.
+    pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), data: &Data) {
         let (outstanding, received) = before;
+        let end = data.span.offset + data.span.len;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = &mut rpc.inc else { return };
+        if let GrantWindow::WireBytes(_) = self.config.window {
+            let extra = if data.is_unscheduled() { 0 } else { self.config.scheduled_extra };
+            let payload = Self::payload_of(&self.peers, rpc.peer) + extra;
+            let wire = wire_bytes(data.span.len, payload);
+            inc.wire_outstanding = inc.wire_outstanding.saturating_sub(wire);
+        }
         let arrived = u64::from(outstanding - inc.outstanding());
         self.incoming.expected -= arrived;
         if inc.window_counted {
@@ -172,11 +197,16 @@ impl Endpoint {
         }
     }
 
-    /// Gives every grant that may be given now; `arrived` is the message that received data.
-    pub(crate) fn grant(&mut self, arrived: Option<Ref>) {
+    /// Gives every grant that may be given now; `arrived` is the message that received data, or
+    /// was whole with it, and its sender.
+    pub(crate) fn grant(&mut self, arrived: Option<(Ref, PeerId)>) {
+        if self.config.granting == Granting::PerSender {
+            let host = arrived.map(|(_, peer)| Self::host_of(&self.peers, peer));
+            return self.grant_senders(host);
+        }
         let all = self.scheduler.take_changed() || self.incoming.starved;
         if !all {
-            if let Some(who) = arrived {
+            if let Some((who, _)) = arrived {
                 self.grant_message(who);
             }
             if !self.scheduler.take_changed() {
@@ -185,6 +215,10 @@ impl Endpoint {
         }
         loop {
             self.incoming.starved = false;
+            if self.scheduler.is_unlimited() {
+                let all: Vec<Ref> = self.scheduler.all().collect();
+                return all.into_iter().for_each(|who| self.grant_message(who));
+            }
             let mut active = [None; MAX_ACTIVE];
             active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
             active.into_iter().flatten().for_each(|who| self.grant_message(who));
@@ -196,39 +230,70 @@ impl Endpoint {
 
     /// Extends the grant of an active message as far as its window allows.
     fn grant_message(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let Some(inc) = rpc.inc.as_ref().filter(|inc| inc.scheduled) else { return };
         let active = self.scheduler.active_len();
         let rank = match self.scheduler.rank(who) {
             Some(rank) => rank,
-            None if self.is_granted_alone(who) => active.saturating_sub(1),
+            None if self.scheduler.is_unlimited() => 0,
+            None if self.incoming.beyond_budget == Some(who) => active.saturating_sub(1),
             None => return,
         };
-        let priority = self.levels.scheduled_priority(rank, active);
-        let Some(rpc) = self.rpcs.get(who) else { return };
-        let window = match self.config.window {
-            GrantWindow::Shared { max_incoming } => max_incoming / (active as u32 + 1),
-            GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
-                self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes())
-            }
+        let payload = Self::payload_of(&self.peers, rpc.peer) + self.config.scheduled_extra;
+        let window = self.window(rpc.peer);
+        let (ahead, least) = match self.config.granting {
+            Granting::Ahead { packets } => (u32::from(packets) * payload, 0),
+            Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * payload),
+            Granting::PerSender => (0, 0),
         };
-        let Some(inc) = &rpc.inc else { return };
-        let target = inc.bytes.received().saturating_add(window).min(inc.bytes.length());
-        let wanted = target.saturating_sub(inc.granted);
-        // A GRANT per two packets does as well as one per packet while half the window is on its
-        // way.
-        let payload = self.peer(rpc.peer).map_or(0, |p| p.info.max_payload);
-        let can_wait = self.config.profile == Profile::Default
-            && target < inc.bytes.length()
-            && wanted < 2 * payload
-            && inc.outstanding() > window / 2;
+        let room = self.window_room(inc, window);
+        let left = inc.bytes.length() - inc.granted;
+        let wanted = if room == 0 { 0 } else { room.saturating_add(ahead).min(left) };
+        let can_wait = wanted < left.min(least) && room < window - window / 2;
         if wanted == 0 || can_wait {
             return;
         }
+        let level = self.scheduled_level(rank, left, payload);
         let extra = u64::from(wanted).min(self.window_left());
         if extra < u64::from(wanted) {
             self.incoming.starved = true;
         }
-        self.extend_grant(who, extra as u32, priority);
+        if self.extend_grant(who, extra as u32, level) > 0 {
+            self.queue_grant(who);
+        }
         self.fifo_grant();
+    }
+
+    /// Bytes of one message that may be outstanding.
+    fn window(&self, peer: PeerId) -> u32 {
+        match self.config.window {
+            GrantWindow::Shared { max_incoming } => {
+                max_incoming / (self.scheduler.active_len() as u32 + 1)
+            }
+            GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
+                self.peer(peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes())
+            }
+            GrantWindow::WireBytes(bytes) => bytes,
+        }
+    }
+
+    /// How much of a window is free.
+    fn window_room(&self, inc: &Incoming, window: u32) -> u32 {
+        match self.config.window {
+            GrantWindow::WireBytes(_) => window.saturating_sub(inc.wire_outstanding),
+            _ => inc.bytes.received().saturating_add(window).saturating_sub(inc.granted),
+        }
+    }
+
+    /// The level for scheduled bytes of the message at `rank` of which `left` bytes are not
+    /// granted, in packets of `payload`.
+    fn scheduled_level(&self, rank: usize, left: u32, payload: u32) -> u8 {
+        let level = self.levels.scheduled_priority(rank, self.scheduler.active_len());
+        if wire_bytes_of_all(left, payload) < self.config.tail_boost {
+            level.max(self.levels.own_unscheduled_priority(left))
+        } else {
+            level
+        }
     }
 
     /// The message beyond the budget goes on although others come before it: they wait for its
@@ -239,29 +304,24 @@ impl Endpoint {
         }
     }
 
-    fn is_granted_alone(&self, who: Ref) -> bool {
-        let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref());
-        self.incoming.beyond_budget == Some(who) && inc.is_some_and(|inc| inc.scheduled)
-    }
-
     fn window_left(&self) -> u64 {
         match self.config.window {
-            GrantWindow::RttBytes => u64::MAX,
+            GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
             GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
                 u64::from(max_incoming).saturating_sub(self.incoming.granted)
             }
         }
     }
 
-    /// Grants `extra` more bytes, or as many as memory allows. When there is none left, the message
-    /// with the fewest bytes to grant goes beyond the budget, alone, and thereby frees memory
-    /// soonest.
-    fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) {
+    /// Grants `extra` more bytes, or as many as memory allows, and yields their number. When there
+    /// is none left, the message with the fewest bytes to grant goes beyond the budget, alone, and
+    /// thereby frees memory soonest.
+    fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) -> u32 {
         let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
         let profile = self.config.profile;
         let first = self.scheduler.rank(who) == Some(0);
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let Some(inc) = &mut rpc.inc else { return };
+        let Some(rpc) = self.rpcs.get_mut(who) else { return 0 };
+        let Some(inc) = &mut rpc.inc else { return 0 };
         // Reserved ahead of the grant, or granted and not reserved (any more).
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
         let owed = u64::from(inc.granted.saturating_sub(inc.reserved));
@@ -281,7 +341,7 @@ impl Endpoint {
             extra
         };
         if extra == 0 {
-            return;
+            return 0;
         }
         let old = Self::key(profile, who, inc);
         let before = inc.outstanding();
@@ -294,10 +354,6 @@ impl Endpoint {
             inc.reserved = inc.granted;
         }
         inc.priority = priority;
-        if !inc.grant_queued {
-            inc.grant_queued = true;
-            self.control.push_back(Control::Grant(who));
-        }
         self.incoming.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
         let full = inc.granted == inc.bytes.length();
         let remaining = Self::remaining(profile, inc);
@@ -307,6 +363,15 @@ impl Endpoint {
             self.scheduler.remove(old, host);
         } else {
             self.scheduler.update(old, remaining, host);
+        }
+        extra
+    }
+
+    /// Has the message's grant sent as it will be when the packet leaves.
+    fn queue_grant(&mut self, who: Ref) {
+        let Some(inc) = self.rpcs.get_mut(who).and_then(|rpc| rpc.inc.as_mut()) else { return };
+        if !core::mem::replace(&mut inc.grant_queued, true) {
+            self.control.push_back(Control::Grant(who));
         }
     }
 
@@ -324,7 +389,7 @@ impl Endpoint {
         }
         let priority = match self.config.profile {
             Profile::Linux => self.levels.top().saturating_sub(1),
-            Profile::Sigcomm18 | Profile::Default => self.levels.scheduled_top(),
+            _ => self.levels.scheduled_top(),
         };
         let Some(rpc) = self.rpcs.get(who) else { return };
         let Some(inc) = &rpc.inc else { return };
@@ -334,7 +399,9 @@ impl Endpoint {
         }
         let extra = increment.min(inc.bytes.length() - inc.granted);
         self.counters.fifo_grants += 1;
-        self.extend_grant(who, extra, priority);
+        if self.extend_grant(who, extra, priority) > 0 {
+            self.queue_grant(who);
+        }
     }
 
     /// The GRANT packet of a message, if it still needs one; starts an RTT probe.
@@ -368,8 +435,7 @@ impl Endpoint {
         rpc.heard = now;
         rpc.rounds = 0;
         let out = &mut rpc.out;
-        out.scheduled_priority = priority.min(self.levels.top());
-        out.granted = out.granted.max(offset.min(out.length));
+        out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
         self.sender.wake(who, out);
         self.counters.grants_received += 1;
         true

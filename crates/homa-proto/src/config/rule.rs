@@ -1,0 +1,208 @@
+//! The alternatives a rule of the protocol has.
+
+use super::{Config, LEVELS};
+use crate::priority::NO_LIMIT;
+use crate::units::Duration;
+
+/// How many bytes of a message may be sent before the first grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnscheduledLimit {
+    /// RTTbytes of the peer (Homa §3.2).
+    RttBytes,
+    /// A constant, bytes (Linux: 40,000; the authors' simulator: 9,328).
+    Fixed(u32),
+}
+
+/// How many granted bytes may be outstanding per message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantWindow {
+    /// RTTbytes (Homa §3.3).
+    RttBytes,
+    /// `max_incoming / (active messages + 1)`, all together at most `max_incoming` bytes (Linux
+    /// §2.4).
+    Shared {
+        /// Bytes granted and not received, over all messages.
+        max_incoming: u32,
+    },
+    /// RTTbytes, all together at most `max_incoming` bytes.
+    RttBytesShared {
+        /// Bytes granted and not received, over all messages.
+        max_incoming: u32,
+    },
+    /// A constant in bytes as on the wire, headers included (the authors' simulator: 10,000). A
+    /// packet is granted while less is outstanding, so the last one may exceed it by its size.
+    WireBytes(u32),
+}
+
+/// When a GRANT leaves, and how much it allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granting {
+    /// When DATA of an active message arrives, as far as the window reaches (Homa §3.3). A GRANT
+    /// for fewer than `least_packets` packets waits while more than half the window is on its way.
+    PerMessage {
+        /// 1: never waits.
+        least_packets: u8,
+    },
+    /// As soon as less than the window is outstanding, the window and `packets` packets beyond it
+    /// (the transport Basic of Homa Figure 8: 5).
+    Ahead {
+        /// Packets beyond the window.
+        packets: u8,
+    },
+    /// One packet at a time, for the best message of an active *sender*: when any DATA of that
+    /// sender arrives, but not within a packet's time of its last GRANT unless at a higher level;
+    /// and once a packet's time has passed, while less than the window is outstanding (the authors'
+    /// simulator). Asks for `one_message_per_sender`.
+    PerSender,
+}
+
+/// The degree of overcommitment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overcommitment {
+    /// As many as there are scheduled priority levels.
+    ScheduledLevels,
+    /// A constant, 1..=8 (Linux: 8).
+    Fixed(u8),
+    /// Every message is active, at the lowest level (the transport Basic of Homa Figure 8).
+    Unlimited,
+}
+
+/// How priority levels are allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriorityAllocation {
+    /// From measured traffic: levels by bytes, equal-byte cutoffs, recomputed as traffic changes.
+    Measured,
+    /// Given: largest message length per level 0..=7, 0 for scheduled levels.
+    Fixed {
+        /// As in CUTOFFS.
+        cutoffs: [u32; LEVELS],
+    },
+}
+
+impl PriorityAllocation {
+    /// A split computed beforehand, of `levels` levels: one unscheduled level more than there are
+    /// `cutoffs` (largest length of each but the lowest, ascending), the others scheduled. `None`
+    /// when that leaves no unscheduled level.
+    pub fn precomputed(levels: u8, cutoffs: &[u32]) -> Option<Self> {
+        let top = usize::from(levels).checked_sub(1).filter(|&top| top < LEVELS)?;
+        let lowest = top.checked_sub(cutoffs.len())?;
+        let mut table = [0; LEVELS];
+        table[lowest] = NO_LIMIT;
+        for (level, &cutoff) in (lowest + 1..=top).rev().zip(cutoffs) {
+            table[level] = cutoff;
+        }
+        Some(Self::Fixed { cutoffs: table })
+    }
+}
+
+/// What chooses the level of unscheduled bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnscheduledLevel {
+    /// The length of their message (Homa §3.4).
+    MessageLength,
+    /// The bytes of the message left when the packet leaves, so that later packets of a burst rise
+    /// (the authors' simulator).
+    BytesLeft,
+}
+
+/// Which scheduled bytes a GRANT gives its level to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantedLevel {
+    /// All that were not sent yet (Linux).
+    AllUnsent,
+    /// Those that it allowed (Homa §3.4).
+    OwnBytes,
+}
+
+/// Timers of loss detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossConfig {
+    /// Silence after which a RESEND is sent, and then again. [`Duration::MAX`]: never, and no
+    /// other timer runs either.
+    pub resend_after: Duration,
+    /// Add the time that the expected bytes need at the link rate.
+    pub scale_with_bytes: bool,
+    /// At most one RESEND outstanding per peer.
+    pub one_resend_per_peer: bool,
+    /// Silence after which an RPC is given up; `None`: at the call's deadline (client) or never
+    /// heard of again for `server_silence` (server).
+    pub timeout: Option<Duration>,
+    /// A server forgets an incomplete request after this much silence.
+    pub server_silence: Duration,
+    /// What a server answers to a RESEND of an RPC it does not know.
+    pub unknown: UnknownRpcReply,
+}
+
+/// The answer to a RESEND for an unknown RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownRpcReply {
+    /// A RESEND of the request's first RTTbytes (Homa §3.7).
+    ResendRequest,
+    /// RPC_UNKNOWN (Linux).
+    RpcUnknown,
+}
+
+/// When a server's state for an RPC ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// As soon as the last response packet was transmitted; requests may execute again (Homa §3.8).
+    AtLeastOnce,
+    /// When the client acknowledged.
+    Acked {
+        /// After the last response byte was sent, until the first NEED_ACK.
+        need_ack_after: Duration,
+        /// Between NEED_ACKs (doubling each time when there is a give-up).
+        need_ack_interval: Duration,
+        /// When to stop asking; `None`: never (Linux).
+        give_up: Option<Duration>,
+        /// Remember which of a client's RPCs were executed, so that late duplicates never run
+        /// again.
+        suppress_duplicates: bool,
+    },
+}
+
+/// Incast control (Homa §3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncastConfig {
+    /// RPCs outstanding above which new requests carry the flag.
+    pub threshold: u32,
+    /// Most unscheduled bytes of a flagged RPC's response.
+    pub max_unscheduled: u16,
+    /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided
+    /// by the number outstanding.
+    pub budget: u32,
+}
+
+impl Config {
+    /// What must hold: field, requirement, whether it does.
+    pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 15] {
+        let degree = match self.overcommitment {
+            Overcommitment::Fixed(k) => (1..=8).contains(&k),
+            Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
+        };
+        let per_sender = self.granting == Granting::PerSender;
+        let one_each =
+            self.one_message_per_sender && self.overcommitment != Overcommitment::Unlimited;
+        [
+            ("levels", "be between 1 and 8", (1..=8).contains(&self.levels)),
+            ("network_levels", "be between 1 and 8", (1..=8).contains(&self.network_levels)),
+            ("max_message", "be between 1 and 2^31 - 1", (1..1 << 31).contains(&self.max_message)),
+            ("max_rpcs", "be between 1 and 2^24", (1..=1 << 24).contains(&self.max_rpcs)),
+            ("link_rate", "be at least 1 Mbit/s", self.link_rate.0 >= 1_000_000),
+            ("rtt_bytes", "be at least 1", self.rtt_bytes >= 1),
+            ("rtt_bytes_max", "be at least rtt_bytes", self.rtt_bytes_max >= self.rtt_bytes),
+            ("unscheduled", "be at least 1 byte", self.unscheduled != UnscheduledLimit::Fixed(0)),
+            ("window", "be at least 1 byte", self.window != GrantWindow::WireBytes(0)),
+            ("granting", "go with one message per sender", one_each || !per_sender),
+            ("fifo_permille", "be at most 1000", self.fifo_permille <= 1000),
+            ("fifo_increment", "be at least 1", self.fifo_increment >= 1),
+            ("overcommitment", "be between 1 and 8", degree),
+            ("scheduled_extra", "be at most 1000", self.scheduled_extra <= 1000),
+            (
+                "loss.resend_after",
+                "be at least 1 ms",
+                self.loss.resend_after >= Duration::millis(1),
+            ),
+        ]
+    }
+}

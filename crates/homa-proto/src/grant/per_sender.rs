@@ -1,0 +1,91 @@
+//! Granting as the authors' simulator does it: one packet at a time, paced per sender.
+//!
+//! A sender has a grant timer of one packet's time, which runs while less than the window of its
+//! best message is outstanding. While it runs, only a higher level is granted at.
+
+use crate::endpoint::{Control, Endpoint};
+use crate::frame::wire_bytes;
+use crate::overcommitment::Pace;
+use crate::packet::Body;
+use crate::rpc::Incoming;
+use crate::table::Ref;
+use crate::units::Time;
+
+/// What to grant next to one sender.
+struct NextGrant {
+    bytes: u32,
+    level: u8,
+    wire_bytes: u32,
+}
+
+impl Endpoint {
+    /// DATA of a sender arrived, or its timer fired (`host`), or others left the active ones.
+    pub(crate) fn grant_senders(&mut self, host: Option<u32>) {
+        if let Some(host) = host {
+            self.grant_sender(host);
+        }
+        while let Some(host) = self.scheduler.take_newcomer() {
+            self.grant_sender(host);
+        }
+    }
+
+    /// Grant timers.
+    pub(crate) fn expire_grants(&mut self, now: Time) {
+        while let Some(host) = self.scheduler.take_due(now) {
+            self.grant_senders(Some(host));
+        }
+    }
+
+    fn grant_sender(&mut self, host: u32) {
+        let Some((rank, who, pace)) = self.scheduler.active_of(host) else { return };
+        let Some(next) = self.next_grant(who, rank) else { return };
+        let paced = pace.until > self.now && pace.until != Time::MAX;
+        if paced && next.level <= pace.level {
+            return;
+        }
+        if !self.has_window(who) {
+            self.scheduler.set_pace(host, Pace::default());
+            return;
+        }
+        let granted = self.extend_grant(who, next.bytes, next.level);
+        if granted == 0 {
+            return;
+        }
+        self.send_grant(who, next.wire_bytes);
+        let more = self.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
+        let until = if more {
+            self.now + self.config.link_rate.time_for(u64::from(next.wire_bytes))
+        } else {
+            Time::MAX
+        };
+        self.scheduler.set_pace(host, Pace { until, level: next.level });
+    }
+
+    fn has_window(&self, who: Ref) -> bool {
+        let Some(rpc) = self.rpcs.get(who) else { return false };
+        let room = |inc: &Incoming| self.window_room(inc, self.window(rpc.peer));
+        rpc.inc.as_ref().is_some_and(|inc| room(inc) > 0)
+    }
+
+    /// The GRANT of one packet leaves as such: later ones do not take its place.
+    fn send_grant(&mut self, who: Ref, wire_bytes: u32) {
+        let level = self.levels.top();
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = &mut rpc.inc else { return };
+        inc.wire_outstanding += wire_bytes;
+        inc.grant_sent = inc.granted;
+        let body = Body::Grant { offset: inc.granted, priority: inc.priority };
+        self.counters.grants_sent += 1;
+        self.control.push_back(Control::Packet(rpc.control(level, body)));
+    }
+
+    fn next_grant(&self, who: Ref, rank: usize) -> Option<NextGrant> {
+        let rpc = self.rpcs.get(who)?;
+        let inc = rpc.inc.as_ref()?;
+        let payload = self.peer(rpc.peer)?.info.max_payload + self.config.scheduled_extra;
+        let left = inc.bytes.length() - inc.granted;
+        let bytes = left.min(payload);
+        let level = self.scheduled_level(rank, left, payload);
+        Some(NextGrant { bytes, level, wire_bytes: wire_bytes(bytes, payload) })
+    }
+}
