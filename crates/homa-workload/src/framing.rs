@@ -25,7 +25,7 @@ pub const MIN_FRAME: u64 = 84;
 pub const FULL_FRAME: u64 = 1538;
 
 /// Bytes of one message that the authors' simulator sends unscheduled: 10,000 on the wire.
-const PAPER_UNSCHEDULED: u64 = 9328;
+pub(crate) const PAPER_UNSCHEDULED: u64 = 9328;
 
 /// How messages become frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub enum Framing {
 }
 
 /// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
-struct Packets {
+pub(crate) struct Packets {
     headers: u64,
-    payload: u64,
+    pub(crate) payload: u64,
 }
 
 impl Packets {
@@ -55,7 +55,7 @@ impl Packets {
         full * self.frame(self.payload) + last
     }
 
-    fn frame(&self, payload: u64) -> u64 {
+    pub(crate) fn frame(&self, payload: u64) -> u64 {
         (ETHERNET + self.headers + payload).max(MIN_FRAME)
     }
 }
@@ -96,10 +96,10 @@ impl Framing {
         self.data_wire_bytes(message_bytes) + self.grant_wire_bytes(message_bytes)
     }
 
-    const PAPER_SCHEDULED: Packets = Packets { headers: 20 + 8 + 16, payload: 1456 };
+    pub(crate) const PAPER_SCHEDULED: Packets = Packets { headers: 20 + 8 + 16, payload: 1456 };
 
     /// The packets a message starts with.
-    fn first(self) -> Packets {
+    pub(crate) fn first(self) -> Packets {
         let headers = match self {
             Self::Paper => 20 + 8 + 30,
             Self::Udp => 20 + 8 + 16 + 56,

@@ -6,6 +6,7 @@
 //! | [`sizes`] | size distributions: W1-W5 of the Homa paper (Figure 1), a file, one constant |
 //! | [`rng`] | named streams of random numbers from one seed |
 //! | [`framing`] | what a message costs on the wire |
+//! | [`cutoffs`] | priority cutoffs for a size distribution known in advance |
 //! | [`load`] | from a load to RPCs per second and back |
 //! | [`arrivals`] | who sends which RPC to whom, and when: the same for every transport |
 //! | [`quantile`] | percentiles of recorded values |
@@ -21,6 +22,7 @@
 
 pub mod arrivals;
 pub mod bins;
+pub mod cutoffs;
 pub mod framing;
 pub mod interval;
 pub mod load;

@@ -1,4 +1,4 @@
-//! Levels of granted bytes: the lowest free ones, the tail's boost, and fewer levels in the network.
+//! Levels of granted bytes: the lowest free ones, the boost of the tail, merged levels.
 
 use super::{FIRST_BYTES, SCHEDULED, Sending, data, endpoint, simulator, submit};
 use homa_proto::{Config, Overcommitment, PriorityAllocation};
