@@ -9,6 +9,7 @@ pub mod checker;
 pub mod engine;
 pub mod fabric;
 mod framing;
+pub mod measure;
 pub mod network;
 pub mod scenario;
 pub mod scheme;
@@ -18,6 +19,7 @@ pub mod swarm;
 pub mod switch;
 mod time;
 pub mod topology;
+pub mod traffic;
 pub mod transport;
 
 pub use framing::Framing;

@@ -24,7 +24,7 @@ pub struct Split {
 /// a table of its analytic form, cut at the 99.9th percentile); `None` for others.
 pub const fn configured(workload: &Workload) -> Option<Split> {
     let (scheduled_levels, cutoffs): (u8, &[u32]) = match workload {
-        Workload::W1 => (1, &[11, 125, 273, 468, 764, 1_275]),
+        Workload::W1 | Workload::W1Analytic => (1, &[11, 125, 273, 468, 764, 1_275]),
         Workload::W2 => (3, &[269, 366, 512, 1_463]),
         Workload::W3 => (4, &[433, 2_339, 6_756]),
         Workload::W4 | Workload::W5 => (7, &[]),

@@ -25,7 +25,7 @@ pub const MIN_FRAME: u64 = 84;
 pub const FULL_FRAME: u64 = 1538;
 
 /// Bytes of one message that the authors' simulator sends unscheduled: 10,000 on the wire.
-pub(crate) const PAPER_UNSCHEDULED: u64 = 9328;
+pub const PAPER_UNSCHEDULED: u64 = 9328;
 
 /// How messages become frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

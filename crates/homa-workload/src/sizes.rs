@@ -8,8 +8,9 @@
 //! Invariants of a [`SizeDistribution`]: at least one row; sizes strictly increase and are at least
 //! 1; cumulative shares never decrease; the last one is exactly 1.
 //!
-//! Left out: the analytic tail of W1 above 100,000 bytes, which holds 2e-7 of its messages.
+//! The table of W1 ends at 100,000 bytes; 2e-7 of the messages of its model are larger.
 
+mod etc_model;
 mod table;
 mod workload;
 
@@ -44,6 +45,25 @@ impl SizeDistribution {
     /// `size_bytes,cumulative_fraction`, then one row per size.
     pub fn from_csv(text: &str) -> Result<Self, TableError> {
         table::parse(text).map(|steps| Self { steps })
+    }
+
+    /// What a list of messages holds: each of its sizes with its own share; `None` for an empty
+    /// list or an empty message.
+    pub fn of_messages(bytes: impl IntoIterator<Item = u32>) -> Option<Self> {
+        let mut sizes: Vec<u32> = bytes.into_iter().collect();
+        sizes.sort_unstable();
+        if *sizes.first()? == 0 {
+            return None;
+        }
+        let total = sizes.len() as f64;
+        let mut steps: Vec<SizeStep> = Vec::new();
+        for (index, &bytes) in sizes.iter().enumerate() {
+            if steps.last().is_some_and(|step| step.bytes == bytes) {
+                steps.pop();
+            }
+            steps.push(SizeStep { bytes, cumulative: (index + 1) as f64 / total });
+        }
+        Some(Self { steps })
     }
 
     /// The same distribution with every larger size cut down to `max_bytes` (at least 1), as the

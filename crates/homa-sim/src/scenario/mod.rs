@@ -10,12 +10,14 @@
 //! [`run`] is a function of the [`Scenario`] alone, except for what the run cost (CPU seconds,
 //! memory). Unknown keys are refused when a scenario is read.
 
+mod assemble;
 pub mod demand;
 mod error;
 pub mod fabric;
 pub mod options;
 pub mod outcome;
 mod run;
+mod setup;
 pub mod units;
 
 pub use demand::{Basis, Ending, Exchange, Load, Stop, Traffic};

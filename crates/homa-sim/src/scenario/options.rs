@@ -15,9 +15,12 @@ pub struct SchemeOptions {
     /// Message bytes sent before the first grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unscheduled_bytes: Option<u32>,
-    /// Priority levels of the network, 1 to 8.
+    /// Priority levels that are allocated, 1 to 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<u8>,
+    /// Priority levels of the network, 1 to 8: with fewer, adjacent levels are merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_levels: Option<u8>,
     /// Levels for scheduled packets (Homa §3.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_levels: Option<u8>,
@@ -27,6 +30,9 @@ pub struct SchemeOptions {
     /// Largest message of each unscheduled level but the last, bytes, ascending (Homa §3.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cutoffs: Option<Vec<u32>>,
+    /// How many times the bytes of an unscheduled level the next lower one gets; 1: all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cutoff_weight: Option<f64>,
     /// The last RTTbytes of a message travel at unscheduled priority (authors' simulator).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_boost: Option<bool>,

@@ -1,6 +1,23 @@
-//! From a description to its outcome.
+//! From a description to its outcome: the one place where a scheme's name becomes a type.
 
-use super::{Outcome, Scenario, ScenarioError};
+use std::collections::BTreeMap;
+
+use crate::engine::{Fault, Halt, NoFaults, Probe, RandomFaults, Simulation};
+use crate::measure::cost;
+use crate::measure::watch::Watch;
+use crate::scheme::homa::{Basis as HomaBasis, Stack};
+use crate::scheme::{self, Hosts, SCHEMES};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, PortId, Tier};
+use crate::traffic::Generator;
+use crate::traffic::open_loop::Arrival;
+use crate::transport::Homa;
+
+use homa_workload::rng::Rng;
+
+use super::assemble::{Moment, assemble};
+use super::setup::{Demand, Network};
+use super::{Ending, Outcome, Scenario, ScenarioError, SlowdownBy};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,11 +34,224 @@ pub struct Progress {
     pub packet_hops: u64,
 }
 
+/// Events between reports of progress.
+const STRIDE: u64 = 2_000_000;
+
 /// Runs a scenario; calls `progress` from time to time.
 pub fn run(
     scenario: &Scenario,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, ScenarioError> {
-    let _ = progress;
-    Err(ScenarioError::Unsupported { what: format!("scheme {} without a fabric", scenario.scheme) })
+    let row = scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
+        name: scenario.scheme.clone(),
+        known: SCHEMES.iter().map(|row| row.name).collect(),
+    })?;
+    let network = Network::new(scenario)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let Hosts::Homa(profile) = row.hosts;
+    let basis = HomaBasis {
+        link: network.link,
+        rtt_bytes: network.rtt_bytes,
+        workload: &demand.workload,
+        sizes: &demand.sizes,
+    };
+    let stack = Stack::new(profile, &basis, &scenario.options)?;
+    let bench = Bench { scenario, network: &network, demand: &demand, stack: &stack };
+    let watched = scenario.measures.queues || scenario.measures.priorities;
+    if watched {
+        let watch = Watch::new(scenario.measures.queues);
+        bench.lossy(watch, progress)
+    } else {
+        bench.lossy((), progress)
+    }
+}
+
+/// What a measuring probe is told.
+pub(super) trait Gated {
+    /// Measurement begins.
+    fn open(&mut self, _now: SimTime) {}
+    /// Measurement ends.
+    fn close(&mut self, _now: SimTime) {}
+    /// Writes its findings.
+    fn report(&self, _moment: &Moment<'_>, _outcome: &mut Outcome) {}
+}
+
+impl Gated for () {}
+
+/// Everything that a simulation is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Bench<'a> {
+    pub scenario: &'a Scenario,
+    pub network: &'a Network,
+    pub demand: &'a Demand,
+    pub stack: &'a Stack,
+}
+
+impl Bench<'_> {
+    fn lossy<P: Probe<homa_proto::Packet> + Gated>(
+        self,
+        probe: P,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome, ScenarioError> {
+        match self.scenario.fabric.loss_ppm {
+            0 => self.simulate(probe, NoFaults, progress),
+            loss_ppm => {
+                let faults = RandomFaults {
+                    rng: Rng::stream(self.scenario.seed, "faults"),
+                    loss_ppm,
+                    duplicate_ppm: 0,
+                    delay_ppm: 0,
+                    max_delay_ns: 0,
+                    heals_at: SimTime::MAX,
+                };
+                self.simulate(probe, faults, progress)
+            }
+        }
+    }
+
+    fn build<P, F>(self, generator: Generator, (probe, faults): (P, F)) -> Sim<P, F>
+    where
+        P: Probe<homa_proto::Packet>,
+        F: Fault<homa_proto::Packet>,
+    {
+        let (stack, seed) = (self.stack.clone(), self.scenario.seed);
+        let make = Box::new(move |host: HostId, life| stack.host(host, life, seed));
+        let wiring = self.network.wiring.clone();
+        let mut sim =
+            Simulation::new(wiring, self.network.config, make, (generator, probe, faults));
+        sim.wake_at(SimTime::ZERO, Generator::START);
+        sim
+    }
+
+    fn generator(self) -> Result<Generator, ScenarioError> {
+        let Self { scenario, network, demand, stack } = self;
+        let pattern = demand.pattern(scenario, network, stack.framing)?;
+        let limits = demand.limits(scenario, network, stack.framing);
+        let parts = (network.distance, demand.latencies());
+        Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
+    }
+
+    fn simulate<P, F>(
+        self,
+        probe: P,
+        faults: F,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome, ScenarioError>
+    where
+        P: Probe<homa_proto::Packet> + Gated,
+        F: Fault<homa_proto::Packet>,
+    {
+        let limits = self.demand.limits(self.scenario, self.network, self.stack.framing);
+        let mut sim = self.build(self.generator()?, (probe, faults));
+        let before = cost::cpu_seconds();
+        let mut report = |sim: &Sim<P, F>| {
+            let tally = sim.application().tally;
+            let by_messages = tally.measured as f64 / limits.messages.max(1) as f64;
+            let by_time = sim.now().0 as f64 / limits.time.0 as f64;
+            progress(Progress {
+                done: by_messages.max(by_time).min(1.0),
+                simulated_seconds: seconds(sim.now()),
+                submitted: tally.submitted,
+                delivered: tally.delivered,
+                packet_hops: sim.counters().packet_hops,
+            });
+        };
+        advance(&mut sim, limits.warm_up, &mut report);
+        let start = sent_bytes(&sim);
+        let opened = sim.now();
+        sim.probe_mut().open(opened);
+        advance(&mut sim, SimTime::MAX, &mut report);
+        let closed = sim.now();
+        sim.probe_mut().close(closed);
+        let end = sent_bytes(&sim);
+        if limits.ending != Ending::Cut {
+            let last = closed + self.scenario.stop.drain_limit.duration();
+            advance(&mut sim, last, &mut report);
+        }
+        report(&sim);
+        let cpu_seconds = cost::cpu_seconds() - before;
+        let moment = Moment { bench: self, opened, closed, start, end, cpu_seconds };
+        let ideals = self.ideals(&sim)?;
+        assemble(&moment, sim, &ideals)
+    }
+
+    /// Idle times by (bytes, switches), when latencies are divided by measured ones.
+    fn ideals<P, F>(self, loaded: &Sim<P, F>) -> Result<Ideals, ScenarioError>
+    where
+        P: Probe<homa_proto::Packet>,
+        F: Fault<homa_proto::Packet>,
+    {
+        if self.scenario.slowdown != SlowdownBy::Idle {
+            return Ok(Ideals::new());
+        }
+        let samples = loaded.application().latencies.samples().iter().flatten();
+        let mut kinds: Vec<(u32, u32)> = samples.map(|s| (s.bytes, s.switches)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let last = self.network.wiring.hosts() - 1;
+        let of_distance = |switches: u32| {
+            let distance = self.network.distance;
+            (1..=last).find(|&dst| distance.switches(0, dst) == switches).unwrap_or(last)
+        };
+        let mut at = SimTime::ZERO;
+        let list = kinds.iter().map(|&(bytes, switches)| {
+            let arrival = Arrival { at, src: 0, dst: of_distance(switches), bytes };
+            // Three times its serialisation both ways, and a round trip or two: long gone.
+            let wire = u64::from(bytes).saturating_mul(48_000_000_000_000);
+            at += SimDuration(wire / self.network.link.0) + SimDuration::micros(200);
+            arrival
+        });
+        let demand = self.demand.replaced_by(list.collect());
+        let mut scenario = self.scenario.clone();
+        scenario.warm_up = super::Span(0);
+        scenario.stop = super::Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
+        if let super::Traffic::Incast { .. } = scenario.traffic {
+            scenario.stop.messages = Some(1);
+        }
+        let idle = Bench { scenario: &scenario, demand: &demand, ..self };
+        let mut sim = idle.build(idle.generator()?, ((), NoFaults));
+        advance(&mut sim, SimTime::MAX, &mut |_| ());
+        advance(&mut sim, SimTime::MAX, &mut |_| ());
+        let samples = sim.application().latencies.samples().iter().flatten();
+        Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
+    }
+}
+
+/// Idle times by (bytes, switches).
+pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
+
+/// A simulation of Homa hosts.
+pub(super) type Sim<P, F> = Simulation<Homa, Generator, P, F>;
+
+/// Runs to `until`, to the application's stop, or until nothing is pending.
+fn advance<P, F>(sim: &mut Sim<P, F>, until: SimTime, report: &mut dyn FnMut(&Sim<P, F>))
+where
+    P: Probe<homa_proto::Packet>,
+    F: Fault<homa_proto::Packet>,
+{
+    while sim.now() < until && sim.run_until(until, STRIDE) == Halt::Events {
+        report(sim);
+    }
+}
+
+pub(super) fn seconds(time: SimTime) -> f64 {
+    time.0 as f64 / 1e12
+}
+
+/// Wire bytes sent so far by every port.
+fn sent_bytes<P, F>(sim: &Sim<P, F>) -> Vec<u64>
+where
+    P: Probe<homa_proto::Packet>,
+    F: Fault<homa_proto::Packet>,
+{
+    (0..sim.wiring().ports().len()).map(|port| sim.sent_bytes(PortId(port as u32))).collect()
+}
+
+/// Number of ports of each tier.
+pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
+    let mut count = [0; Tier::ALL.len()];
+    for port in network.wiring.ports() {
+        count[port.tier as usize] += 1;
+    }
+    count
 }

@@ -96,7 +96,7 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// The shortest text: the largest unit that leaves a whole number.
 fn text(value: u64, units: &[(&str, u64)]) -> String {
-    let whole = units.iter().filter(|(_, scale)| value % scale == 0);
+    let whole = units.iter().filter(|(_, scale)| value.is_multiple_of(*scale));
     match whole.max_by_key(|(_, scale)| scale) {
         Some((name, scale)) if value > 0 => format!("{}{name}", value / scale),
         _ => format!("0{}", units[0].0),

@@ -178,3 +178,12 @@ fn line_ends_and_blanks_of_other_systems_are_accepted() {
     assert_eq!(d.quantile(1.0), 20);
     assert_eq!(d.share_of_messages(9), 0.0);
 }
+
+#[test]
+fn a_list_of_messages_is_a_distribution() {
+    let d = SizeDistribution::of_messages([500, 20, 500, 1000]).unwrap();
+    let steps: Vec<(u32, f64)> = d.steps().iter().map(|s| (s.bytes, s.cumulative)).collect();
+    assert_eq!(steps, [(20, 0.25), (500, 0.75), (1000, 1.0)]);
+    assert_eq!(SizeDistribution::of_messages([]), None);
+    assert_eq!(SizeDistribution::of_messages([0, 1]), None);
+}

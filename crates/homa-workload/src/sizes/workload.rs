@@ -1,16 +1,18 @@
-//! Naming a workload: `w1` to `w5`, the path of a table, or one size in bytes.
+//! Naming a workload: `w1` to `w5`, `w1-analytic`, the path of a table, or one size in bytes.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{SizeDistribution, TableError};
+use super::{SizeDistribution, TableError, etc_model};
 
 /// Where message sizes come from, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Memcached at Facebook: most bytes in messages below 1 kB.
     W1,
+    /// W1 as its model gives it, with the tail above 100 kB (Homa §5.2 simulates this one).
+    W1Analytic,
     /// A search application at Google.
     W2,
     /// All applications in one Google datacenter: RPCs.
@@ -54,8 +56,8 @@ impl fmt::Display for WorkloadError {
         match self {
             Self::Unknown(name) => write!(
                 f,
-                "unknown workload `{name}`: use w1 to w5, the path of a .csv file, or a size in \
-                 bytes such as 1000"
+                "unknown workload `{name}`: use w1 to w5, w1-analytic, the path of a .csv file, or \
+                 a size in bytes such as 1000"
             ),
             Self::Size(text) => {
                 write!(f, "`{text}` is no message size: use 1 to {} bytes", u32::MAX)
@@ -84,13 +86,16 @@ impl Workload {
     /// The workloads that are built in.
     pub const BUILT_IN: [Self; 5] = [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5];
 
-    /// Understands `w3` (in any case), a path that ends in `.csv` or contains `/`, or a size in
-    /// bytes. Files are not opened before [`Workload::sizes`].
+    /// Understands `w3` and `w1-analytic` (in any case), a path that ends in `.csv` or contains
+    /// `/`, or a size in bytes. Files are not opened before [`Workload::sizes`].
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let text = text.trim();
         let name = text.to_ascii_lowercase();
         if let Some(known) = Self::BUILT_IN.iter().find(|w| w.to_string() == name) {
             return Ok(known.clone());
+        }
+        if name == Self::W1Analytic.to_string() {
+            return Ok(Self::W1Analytic);
         }
         if name.ends_with(".csv") || text.contains('/') {
             return Ok(Self::File(PathBuf::from(text)));
@@ -108,6 +113,7 @@ impl Workload {
     pub fn description(&self) -> &'static str {
         match self {
             Self::W1 => "memcached at Facebook (ETC)",
+            Self::W1Analytic => "memcached at Facebook (ETC), the model behind W1",
             Self::W2 => "search application at Google",
             Self::W3 => "Google RPCs",
             Self::W4 => "Facebook Hadoop",
@@ -120,6 +126,7 @@ impl Workload {
     /// The distribution; reads and checks the file of a [`Workload::File`].
     pub fn sizes(&self) -> Result<SizeDistribution, WorkloadError> {
         let built_in = match self {
+            Self::W1Analytic => return Ok(SizeDistribution { steps: etc_model::steps() }),
             Self::W1 => include_str!("../../data/w1.csv"),
             Self::W2 => include_str!("../../data/w2.csv"),
             Self::W3 => include_str!("../../data/w3.csv"),
@@ -159,6 +166,7 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::W1 => f.write_str("w1"),
+            Self::W1Analytic => f.write_str("w1-analytic"),
             Self::W2 => f.write_str("w2"),
             Self::W3 => f.write_str("w3"),
             Self::W4 => f.write_str("w4"),

@@ -1,0 +1,142 @@
+//! Latency by message size: every measured message is kept, percentiles are exact.
+//!
+//! Bins follow from the distribution, not from what was measured: 1 % of the messages each, or one
+//! size where it alone holds more. Within a bin messages lie in the order of their delivery, which
+//! is what the confidence intervals need to see how neighbours resemble each other.
+
+use homa_workload::bins::SizeBins;
+use homa_workload::interval::{self, Interval};
+use homa_workload::quantile::{Percentile, Sorted};
+use homa_workload::sizes::SizeDistribution;
+
+use crate::scenario::SlowdownBy;
+use crate::scenario::outcome::{Bucket, Slowdown};
+use crate::time::SimDuration;
+
+/// One measured message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// From submission to delivery.
+    pub latency: SimDuration,
+    /// Message bytes.
+    pub bytes: u32,
+    /// What the idle time depends on besides the size: the switches on the way.
+    pub switches: u32,
+}
+
+/// All measured messages, by bin.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    bins: SizeBins,
+    least: Vec<u32>,
+    samples: Vec<Vec<Sample>>,
+}
+
+impl Latencies {
+    /// Bins for the sizes of a workload.
+    pub fn new(sizes: &SizeDistribution) -> Self {
+        let bins = SizeBins::percent(sizes);
+        let mut least = vec![u32::MAX; bins.bins().len()];
+        for (bytes, _) in sizes.shares() {
+            let bin = bins.of_size(bytes);
+            least[bin] = least[bin].min(bytes);
+        }
+        let samples = vec![Vec::new(); least.len()];
+        Self { bins, least, samples }
+    }
+
+    /// The bin of a message size.
+    pub fn bin(&self, bytes: u32) -> usize {
+        self.bins.of_size(bytes)
+    }
+
+    /// Number of bins.
+    pub fn bins(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Enters a message.
+    pub fn record(&mut self, sample: Sample) {
+        let bin = self.bin(sample.bytes);
+        self.samples[bin].push(sample);
+    }
+
+    /// Messages entered.
+    pub fn count(&self) -> u64 {
+        self.samples.iter().map(|samples| samples.len() as u64).sum()
+    }
+
+    /// The samples of every bin, each in the order of delivery.
+    pub fn samples(&self) -> &[Vec<Sample>] {
+        &self.samples
+    }
+
+    /// Slowdowns: each latency divided by `ideal` of its bytes and switches.
+    pub fn slowdown(&self, by: SlowdownBy, ideal: &dyn Fn(u32, u32) -> SimDuration) -> Slowdown {
+        let of = |sample: &Sample| {
+            let ideal = ideal(sample.bytes, sample.switches);
+            sample.latency.0 as f64 / ideal.0.max(1) as f64
+        };
+        let mut all = Vec::with_capacity(self.count() as usize);
+        let mut buckets = Vec::with_capacity(self.samples.len());
+        for (index, samples) in self.samples.iter().enumerate() {
+            let slowdowns: Vec<f64> = samples.iter().map(of).collect();
+            buckets.push(self.bucket(index, &slowdowns));
+            all.extend(slowdowns);
+        }
+        let all = Sorted::new(all);
+        Slowdown {
+            by,
+            p50: all.percentile(Percentile::P50),
+            p99: all.percentile(Percentile::P99),
+            buckets,
+        }
+    }
+
+    fn bucket(&self, index: usize, slowdowns: &[f64]) -> Bucket {
+        let samples = &self.samples[index];
+        let times = Sorted::new(samples.iter().map(|sample| sample.latency.0).collect());
+        let micros = |percentile| times.percentile(percentile).map(|ps| ps as f64 / 1e6);
+        let sorted = Sorted::new(slowdowns.to_vec());
+        let ends = |interval: Interval<f64>| [interval.low, interval.high];
+        let bin = self.bins.bins()[index];
+        Bucket {
+            cum_share: bin.cum_share,
+            min_bytes: self.least[index],
+            max_bytes: bin.max_bytes,
+            count: samples.len() as u64,
+            p50: sorted.percentile(Percentile::P50),
+            p99: sorted.percentile(Percentile::P99),
+            p50_ci: ends(interval::correlated(slowdowns, Percentile::P50)),
+            p99_ci: ends(interval::correlated(slowdowns, Percentile::P99)),
+            p50_us: micros(Percentile::P50),
+            p99_us: micros(Percentile::P99),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_message_is_divided_by_its_own_idle_time() {
+        let text = "size_bytes,cumulative_fraction\n10,0.5\n20,1\n";
+        let sizes = SizeDistribution::from_csv(text).unwrap();
+        let mut latencies = Latencies::new(&sizes);
+        for n in 1..=100 {
+            let latency = SimDuration(n * 1_000_000);
+            latencies.record(Sample { latency, bytes: 10, switches: 1 + 2 * (n as u32 % 2) });
+        }
+        latencies.record(Sample { latency: SimDuration(7_000_000), bytes: 20, switches: 3 });
+        let ideal = |_, switches: u32| SimDuration(u64::from(switches) * 1_000_000);
+        let slowdown = latencies.slowdown(SlowdownBy::Idle, &ideal);
+        // 2, 4, ... 100 through one switch, 1/3 ... 33 through three.
+        let head = &slowdown.buckets[0];
+        assert_eq!((head.count, head.min_bytes, head.max_bytes), (100, 10, 10));
+        assert_eq!((head.p99, head.p99_us), (Some(98.0), Some(99.0)));
+        assert_eq!(head.p99_ci[1], None, "a hundred values do not bound their p99");
+        assert_eq!(slowdown.buckets[1].p50, Some(7.0 / 3.0));
+        assert_eq!(latencies.count(), 101);
+    }
+}

@@ -1,0 +1,17 @@
+//! Measures: what is read off a run, each as its paper defines it.
+//!
+//! | module | what it measures |
+//! |---|---|
+//! | [`latency`] | exact percentiles of slowdown and latency, by bins of 1 % of the messages |
+//! | [`ideal`] | what a latency is divided by: three named choices |
+//! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
+//! | [`watch`] | queue lengths, priority use |
+//! | [`cost`] | CPU time and memory of the run itself |
+//!
+//! A measure that watches packets is a [`crate::engine::Probe`]; one that is off is compiled out.
+
+pub mod backlog;
+pub mod cost;
+pub mod ideal;
+pub mod latency;
+pub mod watch;

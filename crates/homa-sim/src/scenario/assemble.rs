@@ -1,0 +1,160 @@
+//! The outcome of a finished simulation.
+
+use homa_proto::Packet;
+
+use crate::engine::{Fault, Probe};
+use crate::measure::cost;
+use crate::measure::watch::Watch;
+use crate::time::{SimDuration, SimTime};
+use crate::topology::PortId;
+use crate::transport::Homa;
+
+use super::outcome::{Drops, Loads};
+use super::run::{Bench, Gated, Ideals, Sim, ports_by_tier, seconds};
+use super::{Exchange, Outcome, ScenarioError, SlowdownBy};
+
+/// A finished run: when it was measured, and what ports had sent at those times.
+pub(super) struct Moment<'a> {
+    pub bench: Bench<'a>,
+    pub opened: SimTime,
+    pub closed: SimTime,
+    pub start: Vec<u64>,
+    pub end: Vec<u64>,
+    pub cpu_seconds: f64,
+}
+
+impl Moment<'_> {
+    /// How much one host link can carry while the run was measured, bytes.
+    pub fn capacity(&self) -> f64 {
+        let picos = self.closed.since(self.opened).0.max(1) as f64;
+        self.bench.network.link.0 as f64 / 8e12 * picos
+    }
+
+    fn sent(&self, port: PortId) -> f64 {
+        (self.end[port.0 as usize] - self.start[port.0 as usize]) as f64
+    }
+
+    /// What the links to all receivers can carry.
+    pub fn receiving_capacity(&self) -> f64 {
+        self.capacity() * self.bench.demand.receivers.len() as f64
+    }
+}
+
+impl Gated for Watch {
+    fn open(&mut self, now: SimTime) {
+        Self::open(self, now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        Self::close(self, now);
+    }
+
+    fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
+        let measures = moment.bench.scenario.measures;
+        if measures.priorities {
+            let capacity = moment.receiving_capacity();
+            outcome.priority_share = Some(self.level_bytes().map(|bytes| bytes as f64 / capacity));
+        }
+        outcome.queues = self.queues(ports_by_tier(moment.bench.network));
+    }
+}
+
+pub(super) fn assemble<P, F>(
+    moment: &Moment<'_>,
+    mut sim: Sim<P, F>,
+    ideals: &Ideals,
+) -> Result<Outcome, ScenarioError>
+where
+    P: Probe<Packet> + Gated,
+    F: Fault<Packet>,
+{
+    let Bench { scenario, network, demand, stack } = moment.bench;
+    let backlog = std::mem::take(&mut sim.application_mut().backlog);
+    let generator = sim.application();
+    let tally = generator.tally;
+    let counters = sim.counters();
+    let ideal = idle_time(moment.bench, ideals);
+    let receivers = demand.receivers.iter();
+    let received: f64 = receivers.map(|&host| moment.sent(network.wiring.downlink(host))).sum();
+    let overflow =
+        (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
+    let drops = |host: &Homa| host.endpoint().counters().drops().map(|(_, n)| n).sum::<u64>();
+    let refused = sim.transports().map(drops).sum();
+    let loads = loads(moment, (tally.offered_paper_bytes, tally.offered_bytes));
+    let limits = demand.limits(scenario, network, stack.framing);
+    let mut outcome = Outcome {
+        scheme: scenario.scheme.clone(),
+        workload: demand.workload.clone(),
+        load: loads.asked,
+        messages: tally.delivered,
+        seed: scenario.seed,
+        trace_hash: format!("{:016x}", sim.trace_hash()),
+        packet_hops: counters.packet_hops,
+        cpu_seconds: moment.cpu_seconds,
+        hops_per_cpu_second: counters.packet_hops as f64 / moment.cpu_seconds.max(1e-6),
+        peak_rss_bytes: cost::peak_rss_bytes(),
+        slowdown: generator.latencies.slowdown(scenario.slowdown, &*ideal),
+        queues: None,
+        priority_share: None,
+        wasted_bandwidth: None,
+        utilisation: received / moment.receiving_capacity(),
+        goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
+        loads,
+        backlog: backlog.judge(limits.sample_every, tally.offered_bytes),
+        drops: Drops { overflow, fault: counters.lost - overflow, refused },
+        tail_delay: None,
+        ledger: None,
+        traffic_seconds: seconds(moment.closed),
+        simulated_seconds: seconds(sim.now()),
+        events: counters.events,
+        submitted: tally.submitted,
+        undelivered: generator.book.measured(),
+    };
+    sim.probe().report(moment, &mut outcome);
+    Ok(outcome)
+}
+
+/// The load in other terms. Realised: from the empty start to the end of traffic.
+fn loads(moment: &Moment<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
+    let Bench { scenario, network, demand, stack } = moment.bench;
+    let senders = match demand.exchange {
+        Exchange::OneWay => f64::from(demand.senders),
+        // Requests load the clients' links and responses the servers'.
+        Exchange::Echo => {
+            f64::from(demand.senders).max(1.0) * if demand.is_split() { 2.0 } else { 1.0 }
+        }
+    };
+    let whole = network.link.0 as f64 / 8.0 * seconds(moment.closed) * senders;
+    let realised = |bytes: u64| bytes as f64 / whole.max(1.0);
+    let uplinks = (0..demand.senders).map(|host| moment.sent(PortId(host)));
+    let (realised_paper, realised_payload) = (realised(paper_bytes), realised(payload_bytes));
+    let (paper, payload) = if demand.is_open() {
+        demand.expressed(scenario, stack.framing)
+    } else {
+        (realised_paper, realised_payload)
+    };
+    Loads {
+        asked: if demand.is_open() { scenario.load.fraction } else { realised_paper },
+        basis: scenario.load.basis,
+        paper,
+        payload,
+        realised_paper,
+        realised_payload,
+        realised_wire: uplinks.sum::<f64>() / (moment.capacity() * f64::from(demand.senders)),
+    }
+}
+
+/// The idle time of a message or RPC by (bytes, switches).
+fn idle_time<'a>(
+    bench: Bench<'a>,
+    ideals: &'a Ideals,
+) -> Box<dyn Fn(u32, u32) -> SimDuration + 'a> {
+    let by = bench.scenario.slowdown;
+    if by == SlowdownBy::Idle {
+        let known = move |bytes, switches| ideals.get(&(bytes, switches)).copied();
+        return Box::new(move |bytes, switches| known(bytes, switches).unwrap_or(SimDuration(1)));
+    }
+    let formula = bench.network.formula(bench.scenario, by == SlowdownBy::AuthorsCorrected);
+    let ways = if bench.demand.exchange == Exchange::Echo { 2 } else { 1 };
+    Box::new(move |bytes, switches| SimDuration(formula.time(bytes, switches).0 * ways))
+}

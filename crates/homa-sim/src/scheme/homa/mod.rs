@@ -1,0 +1,238 @@
+//! Homa as a host transport of the simulator: which profile, which sizes, which levels.
+
+use homa_proto::{
+    Config, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile, Rate,
+    UnscheduledLevel, UnscheduledLimit, ValidConfig,
+};
+use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
+use homa_workload::framing as priced;
+use homa_workload::sizes::{SizeDistribution, Workload};
+
+use crate::framing::Framing;
+use crate::scenario::{FramingName, ScenarioError, SchemeOptions};
+use crate::topology::HostId;
+use crate::traffic::SERVER_PORT;
+use crate::transport::Homa;
+
+/// What a profile is derived from.
+#[derive(Clone, Copy, Debug)]
+pub struct Basis<'a> {
+    /// Rate of a host's link.
+    pub link: Rate,
+    /// RTTbytes of the fabric: what a host can send while the first grant comes back.
+    pub rtt_bytes: u32,
+    /// The workload's name, as plans write it.
+    pub workload: &'a str,
+    /// Its sizes.
+    pub sizes: &'a SizeDistribution,
+}
+
+/// A configured host transport.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    config: ValidConfig,
+    /// Headers around packets.
+    pub framing: Framing,
+}
+
+/// How a scheme makes its configuration.
+pub type Build = fn(&Basis<'_>) -> (Config, Framing);
+
+/// The authors' simulator (Homa §5.2): RTTbytes of 10,000 wire bytes where the network is theirs,
+/// else of the network; their splits and cutoffs for their workloads, else by their rule.
+pub fn simulator(basis: &Basis<'_>) -> (Config, Framing) {
+    let rtt = if basis.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { basis.rtt_bytes };
+    let config = Config::sigcomm18_sim(basis.link).with_rtt_wire_bytes(rtt);
+    let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
+    let cutoffs = match known {
+        Some(split) if rtt == 10_000 => split.cutoffs.to_vec(),
+        _ => rule(&config, LEVELS - split(basis)).cutoffs(basis.sizes),
+    };
+    let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
+    let config = Config { priorities: priorities.unwrap_or(config.priorities), ..config };
+    (config, Framing::Authors)
+}
+
+/// The paper's text.
+pub fn paper(basis: &Basis<'_>) -> (Config, Framing) {
+    let config = Config::sigcomm18(basis.link);
+    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Authors)
+}
+
+/// As users get it.
+pub fn default(basis: &Basis<'_>) -> (Config, Framing) {
+    let config = Config::for_users(basis.link);
+    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Ip146)
+}
+
+/// The paper's text on a network with `N` levels: adjacent ones merged, the degree of
+/// overcommitment kept (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
+pub fn merged<const N: u8>(basis: &Basis<'_>) -> (Config, Framing) {
+    let (config, framing) = paper(basis);
+    (Config { network_levels: N, ..config }, framing)
+}
+
+/// The transport that Homa Figure 8 calls Basic.
+pub fn basic(basis: &Basis<'_>) -> (Config, Framing) {
+    let config = Config::basic(basis.link);
+    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Authors)
+}
+
+const LEVELS: u8 = 8;
+/// RTTbytes of the paper's network as computed from its delays: 7.744 us at 10 Gbit/s.
+const PAPER_RTT_BYTES: u32 = 9680;
+
+/// Scheduled levels: as the authors configured them for their workloads (W3's 4 of 8 is configured,
+/// the rule gives 5; W2's 3 is configured, Figure 4 of the paper shows 2), else by the share of the
+/// wire bytes that is unscheduled (Homa §3.4).
+fn split(basis: &Basis<'_>) -> u8 {
+    let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
+    if let Some(split) = known {
+        return split.scheduled_levels;
+    }
+    let framing = priced::Framing::Paper;
+    let unscheduled = |bytes: u32| {
+        let first = framing.data_wire_bytes(bytes.min(priced::PAPER_UNSCHEDULED as u32));
+        (first + framing.grant_wire_bytes(bytes)) as f64
+    };
+    let all = basis.sizes.mean_of(|bytes| framing.wire_bytes(bytes) as f64);
+    let share = basis.sizes.mean_of(unscheduled) / all;
+    LEVELS - (f64::from(LEVELS) * share).round().clamp(1.0, 7.0) as u8
+}
+
+/// The authors' rule for cutoffs, as a configuration applies them.
+fn rule(config: &Config, unscheduled_levels: u8) -> CutoffRule {
+    let by = match config.unscheduled_level {
+        UnscheduledLevel::BytesLeft => CutoffSize::BytesLeft,
+        UnscheduledLevel::MessageLength => CutoffSize::MessageLength,
+    };
+    let mut rule = CutoffRule { by, ..CutoffRule::simulator(unscheduled_levels) };
+    rule.last_wire_bytes = u64::from(config.tail_boost);
+    if let GrantWindow::WireBytes(bytes) = config.window {
+        rule.first_wire_bytes = u64::from(bytes);
+    }
+    if let UnscheduledLimit::Fixed(bytes) = config.unscheduled {
+        rule.unscheduled_bytes = bytes;
+    }
+    rule
+}
+
+/// Limits that protect a real host, lifted, and a cap on RTTbytes that leaves room to measure them.
+fn large(config: Config, basis: &Basis<'_>) -> Config {
+    Config {
+        max_message: (1 << 31) - 1,
+        max_rpcs: 1 << 24,
+        memory_budget: 1 << 60,
+        receive_buffer: u32::MAX,
+        rtt_bytes_max: config.rtt_bytes_max.max(basis.rtt_bytes.saturating_mul(2)),
+        ..config
+    }
+}
+
+impl Stack {
+    /// A scheme's configuration with a scenario's changes.
+    pub fn new(
+        build: Build,
+        basis: &Basis<'_>,
+        options: &SchemeOptions,
+    ) -> Result<Self, ScenarioError> {
+        let (mut config, mut framing) = build(basis);
+        if let Some(name) = options.framing {
+            framing = match name {
+                FramingName::Paper => Framing::Authors,
+                FramingName::Ip146 => Framing::Ip146,
+                FramingName::Udp => Framing::Udp,
+            };
+        }
+        apply(&mut config, options, basis)?;
+        let config = config.validate().map_err(|error| ScenarioError::Field {
+            field: "options",
+            must: format!("make a valid configuration: {error}"),
+        })?;
+        Ok(Self { config, framing })
+    }
+
+    /// The transport of a host in its `life`-th life.
+    pub fn host(&self, host: HostId, life: u32, seed: u64) -> Homa {
+        let seed = seed ^ u64::from(host.0) << 20 ^ u64::from(life) << 50;
+        let config = Config { seed, ..(*self.config).clone() };
+        // Only the seed changed, which has no rule.
+        let config = config.validate().unwrap_or_else(|_| self.config.clone());
+        let mut endpoint = Endpoint::new(config);
+        endpoint.listen(SERVER_PORT);
+        Homa::new(endpoint, self.framing)
+    }
+}
+
+fn apply(
+    config: &mut Config,
+    options: &SchemeOptions,
+    basis: &Basis<'_>,
+) -> Result<(), ScenarioError> {
+    if let Some(bytes) = options.rtt_bytes {
+        config.rtt_bytes = bytes;
+        config.rtt_bytes_max = config.rtt_bytes_max.max(bytes);
+        if config.profile == Profile::Sigcomm18Sim {
+            *config = config.clone().with_rtt_wire_bytes(bytes);
+        }
+    }
+    if let Some(bytes) = options.unscheduled_bytes {
+        config.unscheduled = UnscheduledLimit::Fixed(bytes);
+    }
+    if let Some(levels) = options.network_levels {
+        config.network_levels = levels;
+    }
+    if options.tail_boost == Some(false) {
+        config.tail_boost = 0;
+    }
+    if options.incast_control == Some(false) {
+        config.incast = None;
+    }
+    apply_levels(config, options, basis)?;
+    if let Some(degree) = options.overcommitment {
+        config.overcommitment = Overcommitment::Fixed(degree);
+    }
+    Ok(())
+}
+
+/// How many levels, how they are split, and where the cutoffs are.
+fn apply_levels(
+    config: &mut Config,
+    options: &SchemeOptions,
+    basis: &Basis<'_>,
+) -> Result<(), ScenarioError> {
+    let SchemeOptions { levels, scheduled_levels, cutoffs, cutoff_weight, .. } = options;
+    let untouched = levels.is_none() && scheduled_levels.is_none() && cutoffs.is_none();
+    if untouched && cutoff_weight.is_none() {
+        return Ok(());
+    }
+    let wrong = || {
+        let must = "leave at least one unscheduled of 1 to 8 levels";
+        ScenarioError::field("options.levels, scheduled_levels and cutoffs", must)
+    };
+    config.levels = levels.unwrap_or(config.levels);
+    if !(1..=LEVELS).contains(&config.levels) {
+        return Err(wrong());
+    }
+    let given = cutoffs.as_ref().map(|given| given.len() as u8 + 1);
+    let by_scheduled = scheduled_levels.and_then(|scheduled| config.levels.checked_sub(scheduled));
+    let unscheduled = match (given, scheduled_levels) {
+        (Some(given), _) => given,
+        (None, Some(_)) => by_scheduled.ok_or_else(wrong)?,
+        // As many as before, if they fit.
+        (None, None) if config.priorities == PriorityAllocation::Measured => return Ok(()),
+        (None, None) => (LEVELS - split(basis)).min(config.levels),
+    };
+    if unscheduled == 0 || (scheduled_levels.is_some() && by_scheduled != Some(unscheduled)) {
+        return Err(wrong());
+    }
+    let weight = cutoff_weight.unwrap_or(1.0);
+    let rule = CutoffRule { weight, ..rule(config, unscheduled) };
+    let cutoffs = cutoffs.clone().unwrap_or_else(|| rule.cutoffs(basis.sizes));
+    config.priorities =
+        PriorityAllocation::precomputed(config.levels, &cutoffs).ok_or_else(wrong)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

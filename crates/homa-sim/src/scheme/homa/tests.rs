@@ -1,0 +1,54 @@
+//! Claims about splits, cutoffs and options.
+
+use super::*;
+use homa_workload::sizes::Workload;
+
+fn stack(workload: &str, options: &SchemeOptions) -> Result<Stack, ScenarioError> {
+    let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
+    let link = Rate::gbps(10);
+    let basis = Basis { link, rtt_bytes: PAPER_RTT_BYTES, workload, sizes: &sizes };
+    Stack::new(simulator, &basis, options)
+}
+
+fn cutoffs(workload: &str, options: &SchemeOptions) -> [u32; 8] {
+    let stack = stack(workload, options).unwrap();
+    let PriorityAllocation::Fixed { cutoffs } = stack.config.priorities else { panic!() };
+    cutoffs
+}
+
+#[test]
+fn the_authors_splits_and_cutoffs() {
+    let none = SchemeOptions::default();
+    assert_eq!(cutoffs("w1", &none)[2..], [1275, 764, 468, 273, 125, 11]);
+    assert_eq!(cutoffs("w2", &none)[..3], [0; 3]);
+    assert_eq!(cutoffs("w2", &none)[4..], [1463, 512, 366, 269]);
+    assert_eq!(cutoffs("w3", &none)[5..], [6756, 2339, 433]);
+    assert_eq!(cutoffs("w4", &none)[..7], [0; 7]);
+    let stack = stack("w4", &none).unwrap();
+    assert_eq!(stack.config.unscheduled, UnscheduledLimit::Fixed(9328));
+}
+
+#[test]
+fn a_split_of_the_users_moves_the_cutoffs() {
+    let two = SchemeOptions { scheduled_levels: Some(2), ..SchemeOptions::default() };
+    let w2 = cutoffs("w2", &two);
+    assert_eq!(w2[..2], [0; 2]);
+    assert!(w2[3..].iter().all(|&cutoff| (100..2000).contains(&cutoff)), "{w2:?}");
+    // Homa Figure 13: two levels, one of them scheduled.
+    let few = SchemeOptions { levels: Some(2), scheduled_levels: Some(1), ..two.clone() };
+    assert_eq!(cutoffs("w4", &few)[2..], [0; 6]);
+    let given = SchemeOptions { scheduled_levels: None, cutoffs: Some(vec![100, 200]), ..two };
+    assert_eq!(cutoffs("w3", &given)[6..], [200, 100]);
+}
+
+#[test]
+fn splits_that_leave_nothing_unscheduled_are_refused() {
+    for (levels, scheduled) in [(2, 2), (9, 1), (0, 0), (2, 3)] {
+        let options = SchemeOptions {
+            levels: Some(levels),
+            scheduled_levels: Some(scheduled),
+            ..SchemeOptions::default()
+        };
+        assert!(stack("w4", &options).is_err(), "{levels} {scheduled}");
+    }
+}

@@ -1,0 +1,85 @@
+//! A list of messages: lines of `id,src,dst,bytes,start_ns`, with a header line, in any order.
+
+use std::fmt;
+
+use crate::time::SimTime;
+
+use super::open_loop::Arrival;
+
+/// A list that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is expected there.
+    pub expected: String,
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.expected)
+    }
+}
+
+impl std::error::Error for FlowError {}
+
+/// Reads a list; messages come by start time, equals in the order of the list. Lines that start
+/// with `#` are comments.
+pub fn parse(text: &str) -> Result<Vec<Arrival>, FlowError> {
+    let mut arrivals = Vec::new();
+    let mut header = true;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if header && line.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            header = false;
+            continue;
+        }
+        header = false;
+        let wrong = |expected: &str| FlowError { line: index + 1, expected: expected.to_owned() };
+        let fields: Vec<u64> = line
+            .split(',')
+            .map(|field| field.trim().parse())
+            .collect::<Result<_, _>>()
+            .map_err(|_| wrong("expected whole numbers id,src,dst,bytes,start_ns"))?;
+        let [_, src, dst, bytes, start_ns] = fields[..] else {
+            return Err(wrong("expected five fields id,src,dst,bytes,start_ns"));
+        };
+        let narrow = |value: u64| u32::try_from(value).ok();
+        let (Some(src), Some(dst), Some(bytes)) = (narrow(src), narrow(dst), narrow(bytes)) else {
+            return Err(wrong("src, dst and bytes must be below 2^32"));
+        };
+        if src == dst || bytes == 0 {
+            return Err(wrong("a message needs two hosts and at least one byte"));
+        }
+        arrivals.push(Arrival { at: SimTime(start_ns.saturating_mul(1000)), src, dst, bytes });
+    }
+    // Stable: the list's order decides between equals.
+    arrivals.sort_by_key(|arrival| arrival.at);
+    Ok(arrivals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_by_start_time() {
+        let text = "id,src,dst,bytes,start_ns\n# later first\n0,107,139,56940,13243\n1,1,2,7,9\n";
+        let arrivals = parse(text).unwrap();
+        assert_eq!(arrivals[0], Arrival { at: SimTime(9_000), src: 1, dst: 2, bytes: 7 });
+        assert_eq!(arrivals[1].at, SimTime(13_243_000));
+        assert_eq!(parse("").unwrap(), []);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (text, line) in
+            [("id,src\n0,1,2,3\n", 2), ("0,1,1,3,4", 1), ("\n0,1,2,x,4", 2), ("0,1,2,0,4", 1)]
+        {
+            assert_eq!(parse(text).unwrap_err().line, line, "{text}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Open loop: hosts start messages whether or not earlier ones arrived (Homa §5.2).
+//!
+//! Each host is an independent Poisson process with streams of its own for gaps, sizes and
+//! destinations, the streams of [`homa_workload::arrivals`]: raising the load moves messages closer
+//! together and changes neither their sizes nor their destinations.
+
+use homa_workload::rng::Rng;
+use homa_workload::sizes::SizeDistribution;
+
+use crate::time::SimTime;
+
+/// A message to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When.
+    pub at: SimTime,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Message bytes.
+    pub bytes: u32,
+}
+
+/// Which hosts send, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Hosts 0 to n - 1, each to any other.
+    All(u32),
+    /// The first hosts to the ones after them.
+    Split {
+        /// Senders.
+        clients: u32,
+        /// Receivers.
+        servers: u32,
+    },
+}
+
+impl Pairs {
+    /// Number of senders: hosts 0 to this, exclusive.
+    pub const fn senders(self) -> u32 {
+        match self {
+            Self::All(hosts) => hosts,
+            Self::Split { clients, .. } => clients,
+        }
+    }
+
+    fn draw(self, src: u32, rng: &mut Rng) -> u32 {
+        match self {
+            Self::All(hosts) => {
+                let other = rng.uniform_below(hosts - 1);
+                if other < src { other } else { other + 1 }
+            }
+            Self::Split { clients, servers } => clients + rng.uniform_below(servers),
+        }
+    }
+}
+
+/// The endless arrivals of all senders.
+#[derive(Clone, Debug)]
+pub struct OpenLoop {
+    sizes: SizeDistribution,
+    pairs: Pairs,
+    mean_gap_ps: f64,
+    hosts: Vec<Streams>,
+}
+
+#[derive(Clone, Debug)]
+struct Streams {
+    now_ps: f64,
+    gaps: Rng,
+    sizes: Rng,
+    peers: Rng,
+}
+
+impl OpenLoop {
+    /// `mean_gap_ps`: between messages of one host, picoseconds.
+    pub fn new(sizes: SizeDistribution, pairs: Pairs, mean_gap_ps: f64, seed: u64) -> Self {
+        let stream = |what, host| Rng::stream(seed, &format!("arrivals/{what}/host{host}"));
+        let hosts = (0..pairs.senders())
+            .map(|host| Streams {
+                now_ps: 0.0,
+                gaps: stream("gaps", host),
+                sizes: stream("sizes", host),
+                peers: stream("peers", host),
+            })
+            .collect();
+        Self { sizes, pairs, mean_gap_ps, hosts }
+    }
+
+    /// Number of senders.
+    pub fn senders(&self) -> u32 {
+        self.pairs.senders()
+    }
+
+    /// The next message of one sender.
+    pub fn next(&mut self, src: u32) -> Arrival {
+        let streams = &mut self.hosts[src as usize];
+        streams.now_ps += streams.gaps.exponential(self.mean_gap_ps);
+        Arrival {
+            at: SimTime(streams.now_ps as u64),
+            src,
+            dst: self.pairs.draw(src, &mut streams.peers),
+            bytes: self.sizes.sample(&mut streams.sizes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use homa_workload::arrivals::{HostArrivals, Offer};
+    use homa_workload::framing::Framing;
+    use homa_workload::load::{Basis, Load};
+    use homa_workload::sizes::Workload;
+
+    #[test]
+    fn messages_are_those_of_the_workload_crate() {
+        let sizes = Workload::W3.sizes().unwrap();
+        let load = Load {
+            fraction: 0.8,
+            basis: Basis::Payload,
+            link_bps: 10_000_000_000,
+            framing: Framing::Udp,
+        };
+        let offer = Offer { hosts: 16, load, duration_ns: 1, seed: 9 };
+        let mean_gap_ps = 1e12 / load.rpcs_per_second(&sizes);
+        let mut ours = OpenLoop::new(sizes.clone(), Pairs::All(16), mean_gap_ps, 9);
+        let theirs = HostArrivals::new(&offer, &sizes, 5).unwrap();
+        for arrival in theirs.take(100) {
+            let next = ours.next(5);
+            assert_eq!((next.dst, next.bytes), (u32::from(arrival.dst), arrival.bytes));
+            assert!(next.at.0.abs_diff(arrival.at_ns * 1000) <= 1001, "{next:?} {arrival:?}");
+        }
+    }
+
+    #[test]
+    fn clients_send_to_servers_only_and_to_all_of_them() {
+        let sizes = SizeDistribution::constant(1).unwrap();
+        let mut split = OpenLoop::new(sizes, Pairs::Split { clients: 3, servers: 2 }, 1e6, 1);
+        assert_eq!(split.senders(), 3);
+        let mut seen = [0u32; 5];
+        for _ in 0..100 {
+            seen[split.next(2).dst as usize] += 1;
+        }
+        assert_eq!(seen[..3], [0; 3]);
+        assert!(seen[3] > 25 && seen[4] > 25, "{seen:?}");
+    }
+}
