@@ -2,7 +2,9 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, call, doctor, ping, serve, swarm, workloads};
+use crate::commands::{
+    bench, call, doctor, ping, report, repro, schemes, serve, sim, swarm, sweep, workloads,
+};
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
 ///
@@ -27,6 +29,16 @@ pub enum Command {
     Call(call::Args),
     /// Time small RPCs to a server, one after the other.
     Ping(ping::Args),
+    /// Simulate one scenario: latency by message size, queues, priorities, load.
+    Sim(Box<sim::Args>),
+    /// Simulate every combination of a plan's axes and seeds, on all cores, resumable.
+    Sweep(sweep::Args),
+    /// Simulate published figures again and compare them with the published numbers.
+    Repro(repro::Args),
+    /// Draw a folder of results as one self-contained HTML page.
+    Report(report::Args),
+    /// List what can be simulated.
+    Schemes(schemes::Args),
     /// List the message-size workloads W1-W5 with their key figures.
     Workloads(workloads::Args),
     /// Report what this machine and its loopback path can do, what follows, and the remedy.

@@ -4,8 +4,14 @@ pub mod bench;
 pub mod call;
 pub mod doctor;
 pub mod ping;
+pub mod report;
+pub mod repro;
+pub mod schemes;
 pub mod serve;
+pub mod sim;
 pub mod swarm;
+pub mod sweep;
+mod work;
 pub mod workloads;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,6 +26,11 @@ pub fn run(command: Command) -> Outcome {
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(&args),
         Command::Ping(args) => ping::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Repro(args) => repro::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Schemes(args) => schemes::run(&args),
         Command::Workloads(args) => workloads::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Swarm(args) => swarm::run(&args),

@@ -1,0 +1,157 @@
+//! `homa repro`: published figures, simulated again and compared.
+
+use std::path::PathBuf;
+
+use homa_lab::repro::{self, Reproduction, plan::ReproPlan};
+use homa_lab::store::{Store, program};
+use homa_lab::sweep::{Options, Shard};
+use serde::Serialize;
+
+use super::sweep::{show, threads};
+use super::work::{Work, write_page};
+use crate::failure::{Hint, Outcome, Verdict};
+use crate::output::{Align, Format, Table, json, line};
+
+/// Arguments of `homa repro`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Figures to reproduce, such as homa-fig10; absent: all.
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// List what can be reproduced, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Short runs: minutes for everything, at the price of undecided tails.
+    #[arg(long)]
+    quick: bool,
+    /// Also write a page with the figures.
+    #[arg(long)]
+    report: bool,
+    /// Folder for the results, from which a killed run goes on.
+    #[arg(long, value_name = "DIR", default_value = "homa-repro")]
+    out: PathBuf,
+    /// Simulations at a time; absent: one per core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Form of the results on stdout.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    title: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    id: &'a str,
+    checks: Vec<Check<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Check<'a> {
+    metric: &'a str,
+    published: Option<f64>,
+    measured: Option<f64>,
+    tolerance: Option<String>,
+    pass: Option<bool>,
+}
+
+/// Runs the command; a number outside its tolerance is a failed check, and so is one that a full
+/// run leaves undecided.
+pub fn run(args: &Args) -> Outcome {
+    let plans = repro::select(&args.ids).hint("`homa repro --list` shows all")?;
+    if args.list {
+        return list(&plans, args.format);
+    }
+    let store = Store::create(&args.out).hint("choose another --out")?;
+    let program = program().hint("is the program's file readable?")?;
+    let options = Options { threads: threads(args.threads), shard: Shard::ALL, program };
+    let mut work = Work::new();
+    let done = repro::run(&plans, args.quick, &store, &options, &mut |progress| {
+        show(&mut work, progress);
+    });
+    work.finish();
+    let done = done.hint("what is finished is kept; the same command goes on")?;
+    match args.format {
+        Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,
+        Format::Table => done.iter().for_each(print),
+    }
+    if args.report {
+        write_page(&args.out)?;
+    }
+    let failed = done.iter().any(Reproduction::failed);
+    Ok(if failed { Verdict::CheckFailed } else { Verdict::Passed })
+}
+
+fn list(plans: &[ReproPlan], format: Format) -> Outcome {
+    match format {
+        Format::Json => {
+            let listed = plans.iter().map(|plan| Listed { id: &plan.id, title: &plan.title });
+            json(&listed.collect::<Vec<_>>())?;
+        }
+        Format::Table => {
+            let table = Table::new(&[("id", Align::Left, 16), ("what it shows", Align::Left, 40)]);
+            line(table.head());
+            for plan in plans {
+                line(table.row(&[plan.id.clone(), plan.title.clone()]));
+            }
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn document(reproduction: &Reproduction) -> Document<'_> {
+    let checks = reproduction.checks.iter().map(|check| Check {
+        metric: &check.metric,
+        published: check.published,
+        measured: check.measured,
+        tolerance: check.tolerance.map(|tolerance| tolerance.to_string()),
+        pass: check.pass,
+    });
+    Document { id: &reproduction.id, checks: checks.collect() }
+}
+
+fn print(reproduction: &Reproduction) {
+    line(format!("{}: {} ({})", reproduction.id, reproduction.title, reproduction.source));
+    let right = |title, width| (title, Align::Right, width);
+    let others: Vec<&str> = reproduction
+        .checks
+        .iter()
+        .find(|check| !check.others.is_empty())
+        .map(|check| check.others.iter().map(|(name, _)| name.as_str()).collect())
+        .unwrap_or_default();
+    let first = reproduction.variants.first().map_or("ours", String::as_str);
+    let mut columns = vec![
+        ("number", Align::Left, 40),
+        right("published", 9),
+        right(first, 9),
+        right("tolerance", 9),
+        ("verdict", Align::Left, 9),
+    ];
+    columns.extend(others.iter().map(|name| right(*name, 9)));
+    let table = Table::new(&columns);
+    line(table.head());
+    let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.3}"));
+    for check in &reproduction.checks {
+        let verdict = match check.pass {
+            Some(true) => "ok",
+            Some(false) => "OUTSIDE",
+            None if check.gates() => "undecided",
+            None => "",
+        };
+        let tolerance = check.tolerance.map(|tolerance| tolerance.to_string());
+        let mut cells = vec![
+            check.metric.clone(),
+            number(check.published),
+            number(check.measured),
+            tolerance.unwrap_or_default(),
+            verdict.to_owned(),
+        ];
+        cells.extend(check.others.iter().map(|(_, value)| number(*value)));
+        line(table.row(&cells));
+    }
+    line("");
+}

@@ -1,0 +1,58 @@
+//! `homa schemes`: what can be simulated.
+
+use homa_sim::scheme::SCHEMES;
+use serde::Serialize;
+
+use crate::failure::{Outcome, Verdict};
+use crate::output::{Align, Format, Table, json, line};
+
+/// Arguments of `homa schemes`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    paper: &'static str,
+    host: &'static str,
+    queue: &'static str,
+    forwarding: &'static str,
+    nic: &'static str,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let rows = SCHEMES.iter().map(|scheme| Row {
+        name: scheme.name,
+        paper: scheme.paper,
+        host: scheme.host,
+        queue: scheme.queue,
+        forwarding: scheme.forwarding,
+        nic: scheme.nic,
+    });
+    let rows: Vec<Row> = rows.collect();
+    match args.format {
+        Format::Json => json(&rows)?,
+        Format::Table => {
+            let left = |title, width| (title, Align::Left, width);
+            let table = Table::new(&[
+                left("scheme", 12),
+                left("host", 34),
+                left("switch queue", 16),
+                left("forwarding", 10),
+                left("NIC", 5),
+                left("described in", 20),
+            ]);
+            line(table.head());
+            for row in &rows {
+                let cells = [row.name, row.host, row.queue, row.forwarding, row.nic, row.paper];
+                line(table.row(&cells.map(String::from)));
+            }
+        }
+    }
+    Ok(Verdict::Passed)
+}

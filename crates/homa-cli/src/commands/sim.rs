@@ -1,0 +1,249 @@
+//! `homa sim`: one simulation, from a plan or from the command line.
+
+use std::path::{Path, PathBuf};
+
+use homa_lab::cell::Cell;
+use homa_lab::plan::{Plan, changed};
+use homa_lab::settings::assignment;
+use homa_lab::store::{Manifest, Store, Stored, VERSION, program};
+use homa_lab::sweep::tabulate;
+use homa_sim::scenario::outcome::{Bucket, QueueLength};
+use homa_sim::scenario::{Outcome as Simulated, Scenario, run as simulate};
+use toml::Value;
+
+use super::work::{Work, write_page};
+use crate::failure::{Hint, Outcome, Verdict};
+use crate::output::{Align, Format, Table, json, line};
+use crate::values;
+
+/// What to do about a plan that is not understood.
+pub const PLAN_HINT: &str = "`homa sim --help` shows a plan and its keys; a key is set on the \
+                             command line by --set, such as --set load.fraction=0.5";
+
+/// Arguments of `homa sim`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plan is TOML; every key has a default, and an unknown key is refused with the allowed ones:
+
+  [scenario]
+  scheme = \"homa\"                                  # see `homa schemes`
+  traffic = { pattern = \"all-to-all\", workload = \"w4\" }
+  load = { fraction = 0.8, basis = \"paper\" }       # or \"wire\", \"payload\"
+  stop = { messages = 1_000_000 }
+  fabric = { host_link = \"10Gbps\", fabric_link = \"40Gbps\" }
+
+--out writes the plan with all defaults written out, tables and a page.")]
+pub struct Args {
+    /// The plan; absent: 144 hosts, W3 at 80 %, as in the Homa paper, changed by the options below.
+    #[arg(value_name = "PLAN.toml")]
+    plan: Option<PathBuf>,
+    #[command(flatten)]
+    changes: Changes,
+    /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Form of the results on stdout.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// What the command line changes in a plan.
+#[derive(Debug, clap::Args)]
+pub struct Changes {
+    /// A scheme that `homa schemes` lists.
+    #[arg(long)]
+    scheme: Option<String>,
+    /// Message sizes: w1 to w5, a table (FILE.csv) or one size in bytes.
+    #[arg(long)]
+    workload: Option<String>,
+    /// Share of every host's link that the traffic fills, in the plan's load basis.
+    #[arg(long, value_parser = values::load)]
+    load: Option<f64>,
+    /// Messages to measure.
+    #[arg(long, value_name = "N")]
+    messages: Option<u64>,
+    /// Everything random follows from it.
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Messages from a list instead: lines of id,src,dst,bytes,start_ns.
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["workload", "load"])]
+    flows: Option<String>,
+    /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, Value)>,
+}
+
+impl Changes {
+    /// As keys and values, `--set` last.
+    fn list(&self) -> Vec<(String, Value)> {
+        let text = |key: &str, value: &Option<String>| {
+            value.as_ref().map(|value| (key.to_owned(), Value::String(value.clone())))
+        };
+        let number = |key: &str, value: Option<u64>| {
+            let value = i64::try_from(value?).unwrap_or(i64::MAX);
+            Some((key.to_owned(), Value::Integer(value)))
+        };
+        let flows = self.flows.as_ref().map(|_| "flows".to_owned());
+        let mut list: Vec<(String, Value)> = [
+            text("scheme", &self.scheme),
+            text("traffic.pattern", &flows),
+            text("traffic.file", &self.flows),
+            text("traffic.workload", &self.workload),
+            self.load.map(|load| ("load.fraction".to_owned(), Value::Float(load))),
+            number("stop.messages", self.messages),
+            number("seed", self.seed),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        list.extend(self.set.iter().cloned());
+        list
+    }
+
+    /// The only simulation of a plan, or of none, with these changes.
+    fn plan(&self, path: Option<&Path>) -> Result<Plan, crate::failure::Failure> {
+        let plan = match path {
+            Some(path) => Plan::read(path, &self.list()).hint(PLAN_HINT)?,
+            None => {
+                let settings = changed(&Scenario::default(), &self.list()).hint(PLAN_HINT)?;
+                Plan::single(&settings).hint(PLAN_HINT)?
+            }
+        };
+        let cells = plan.cells.len();
+        let one = if cells == 1 { Ok(plan) } else { Err(anyhow::anyhow!("{cells} simulations")) };
+        one.hint("`homa sweep` runs a plan with axes or several seeds")
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let plan = args.changes.plan(args.plan.as_deref())?;
+    let cell = &plan.cells[0];
+    let mut work = Work::new();
+    let outcome = simulate(&cell.scenario, &mut |progress| {
+        work.show(progress.done, &format!("{} messages", progress.delivered));
+    });
+    work.finish();
+    let outcome = outcome.hint("`homa sim --help` shows the keys and their units")?;
+    if let Some(folder) = &args.out {
+        save(folder, &plan, cell, &outcome).hint("choose another --out")?;
+        write_page(folder)?;
+    }
+    match args.format {
+        Format::Json => json(&outcome)?,
+        Format::Table => print(&outcome),
+    }
+    Ok(Verdict::Passed)
+}
+
+fn save(
+    folder: &Path,
+    plan: &Plan,
+    cell: &Cell,
+    outcome: &Simulated,
+) -> Result<(), homa_lab::error::LabError> {
+    let store = Store::create(folder)?;
+    let program = program()?;
+    let manifest = Manifest::new(&plan.title, &program, &plan.cells);
+    store.describe(&manifest, &plan.resolved)?;
+    let (version, outcome) = (VERSION.to_owned(), outcome.clone());
+    let key = cell.key(&program);
+    store.write(&key, &Stored { version, program, cell: cell.clone(), outcome })?;
+    tabulate(&store, &manifest)
+}
+
+/// A share as people read it.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn print(outcome: &Simulated) {
+    let loads = &outcome.loads;
+    line(format!(
+        "{} on {} at load {} (seed {}): {} messages in {:.3} ms of simulated time",
+        outcome.scheme,
+        outcome.workload,
+        outcome.load,
+        outcome.seed,
+        outcome.messages,
+        outcome.simulated_seconds * 1e3
+    ));
+    line(format!(
+        "load: {} in the paper's wire bytes, {} in payload; realised {} and {}; links carried {}",
+        percent(loads.paper),
+        percent(loads.payload),
+        percent(loads.realised_paper),
+        percent(loads.realised_payload),
+        percent(outcome.utilisation)
+    ));
+    line("");
+    slowdowns(&outcome.slowdown.buckets);
+    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    line(format!(
+        "over all messages: p50 {}, p99 {}",
+        over_all(outcome.slowdown.p50),
+        over_all(outcome.slowdown.p99)
+    ));
+    line("");
+    if let Some(queues) = &outcome.queues {
+        let show = |name: &str, queue: Option<QueueLength>| {
+            if let Some(queue) = queue {
+                let (mean, max) = (queue.mean_bytes / 1e3, queue.max_bytes as f64 / 1e3);
+                line(format!("queue {name}: mean {mean:.2} kB, max {max:.1} kB"));
+            }
+        };
+        show("TOR up", queues.tor_up);
+        show("aggregation down", queues.aggr_down);
+        show("TOR down", queues.tor_down);
+    }
+    if let Some(shares) = outcome.priority_share {
+        let shares: Vec<String> =
+            shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect();
+        line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
+    }
+    if let Some(wasted) = outcome.wasted_bandwidth {
+        line(format!("wasted bandwidth: {}", percent(wasted)));
+    }
+    if outcome.backlog.diverges {
+        line("the backlog grows without bound: this load is not sustained");
+    }
+    line(format!(
+        "{} packet-hops in {:.2} s of CPU time ({:.2} M per second), {} MB, trace {}",
+        outcome.packet_hops,
+        outcome.cpu_seconds,
+        outcome.hops_per_cpu_second / 1e6,
+        outcome.peak_rss_bytes / 1_000_000,
+        outcome.trace_hash
+    ));
+}
+
+/// About ten rows: the bins at the tenths of the messages, and the last percents.
+fn slowdowns(bins: &[Bucket]) {
+    const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+    let right = |title, width| (title, Align::Right, width);
+    let table = Table::new(&[
+        right("messages", 8),
+        right("up to B", 9),
+        right("count", 8),
+        right("p50 slowdown", 8),
+        right("p99 slowdown", 8),
+        right("p99 us", 9),
+    ]);
+    line(table.head());
+    let mut last = None;
+    for share in AT {
+        let at = bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
+        let Some(at) = at.filter(|at| Some(*at) != last) else { continue };
+        last = Some(at);
+        let bin = &bins[at];
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+        line(table.row(&[
+            format!("{:.0} %", share * 100.0),
+            bin.max_bytes.to_string(),
+            bin.count.to_string(),
+            shown(bin.p50),
+            shown(bin.p99),
+            shown(bin.p99_us),
+        ]));
+    }
+}

@@ -1,0 +1,88 @@
+//! `homa sweep`: every combination of a plan's axes and seeds.
+
+use std::path::PathBuf;
+
+use homa_lab::plan::Plan;
+use homa_lab::settings::assignment;
+use homa_lab::store::{Store, program};
+use homa_lab::sweep::{Options, Progress, Shard, run_plan};
+use toml::Value;
+
+use super::sim::PLAN_HINT;
+use super::work::{Work, write_page};
+use crate::failure::{Hint, Outcome, Verdict};
+use crate::output::line;
+
+/// Arguments of `homa sweep`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plan with axes; every combination runs once per seed:
+
+  title = \"What load does to W3\"
+  seeds = [1, 2, 3]
+  [scenario]
+  traffic = { pattern = \"all-to-all\", workload = \"w3\" }
+  [axes]
+  \"load.fraction\" = [0.5, 0.8]
+  \"options.overcommitment\" = [2, 4]
+
+Killed at any time, the same command goes on. To share a plan among machines, run `--shard 1/3`,
+`2/3`, `3/3`, copy the cells folders into one, and run once more without --shard.")]
+pub struct Args {
+    /// The plan.
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Only every n-th simulation, beginning with the k-th: k/n.
+    #[arg(long, value_name = "K/N", default_value = "1/1")]
+    shard: Shard,
+    /// Folder for the results: plan, cells, tables (CSV, Parquet), page; absent: the plan's name
+    /// without `.toml`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Simulations at a time; absent: one per core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, Value)>,
+}
+
+/// One simulation per core, or as many as asked for.
+pub fn threads(asked: Option<u16>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    asked.map_or_else(cores, usize::from)
+}
+
+/// Shows a sweep's progress.
+pub fn show(work: &mut Work, progress: &Progress) {
+    let what = format!(
+        "{} of {} simulations ({} found) {}",
+        progress.finished, progress.cells, progress.stored, progress.label
+    );
+    work.show(progress.done, &what);
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let plan = Plan::read(&args.plan, &args.set).hint(PLAN_HINT)?;
+    let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
+    let store = Store::create(&folder).hint("choose another --out")?;
+    let program = program().hint("is the program's file readable?")?;
+    let options = Options { threads: threads(args.threads), shard: args.shard, program };
+    let mut work = Work::new();
+    let mut found = Progress::default();
+    let complete = run_plan(&plan, &store, &options, &mut |progress| {
+        found = progress.clone();
+        show(&mut work, progress);
+    });
+    work.finish();
+    let complete = complete.hint("correct the plan; what is finished is kept")?;
+    let what = format!("{} simulations run, {} found", found.finished, found.stored);
+    if complete {
+        write_page(&folder)?;
+        line(format!("{what}; tables in {}", folder.display()));
+    } else {
+        line(format!("{what}; other shards are missing in {}", folder.display()));
+    }
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,66 @@
+//! Progress of simulations, and where their results go.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use homa_lab::store::write_atomically;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::{Failure, Hint};
+
+/// Between lines where there is no terminal.
+const QUIET: Duration = Duration::from_secs(10);
+/// Parts of the whole that the bar counts.
+const PARTS: f64 = 10_000.0;
+
+/// A bar with the time left on a terminal; a line now and then elsewhere. On stderr.
+pub struct Work {
+    bar: ProgressBar,
+    terminal: bool,
+    began: Instant,
+    shown: Instant,
+}
+
+impl Work {
+    /// Nothing done yet.
+    pub fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(PARTS as u64);
+        let target =
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        bar.set_draw_target(target);
+        // The template is a constant: the default only keeps an edit of it from becoming a panic.
+        let style = ProgressStyle::with_template("[{bar:24}] {percent} %  {eta} left  {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let now = Instant::now();
+        Self { bar, terminal, began: now, shown: now }
+    }
+
+    /// A share of the work is done, 0 to 1.
+    pub fn show(&mut self, done: f64, what: &str) {
+        if self.terminal {
+            self.bar.set_message(what.to_owned());
+            self.bar.set_position((done * PARTS) as u64);
+        } else if self.shown.elapsed() >= QUIET {
+            self.shown = Instant::now();
+            let spent = self.began.elapsed().as_secs_f64();
+            let left = if done > 0.0 { spent / done - spent } else { f64::INFINITY };
+            eprintln!("{:.0} % done, about {left:.0} s left: {what}", done * 100.0);
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Writes the page of a folder of results, and says where.
+pub fn write_page(folder: &Path) -> Result<(), Failure> {
+    let page = homa_lab::report::page(folder).hint("is this a folder of results?")?;
+    let path = folder.join("index.html");
+    write_atomically(&path, page.as_bytes()).hint("is the folder writable?")?;
+    eprintln!("the page is {}", path.display());
+    Ok(())
+}

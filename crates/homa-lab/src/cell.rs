@@ -1,0 +1,153 @@
+//! One simulation of a plan, and the name its result is stored under.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use homa_sim::scenario::{Scenario, Traffic};
+use homa_workload::load::mean_wire_bytes;
+use homa_workload::sizes::Workload;
+use serde::{Deserialize, Serialize};
+
+/// A simulation: its place in the plan and all it needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What sets it apart from the other cells: axis and value, in the plan's order.
+    pub axes: Vec<(String, String)>,
+    /// Everything, defaults written out. Holds the seed.
+    pub scenario: Scenario,
+}
+
+impl Cell {
+    /// A short name for people: `traffic.workload=w4 load.fraction=0.8 seed=1`.
+    pub fn label(&self) -> String {
+        let mut label = String::new();
+        for (axis, value) in &self.axes {
+            let _ = write!(label, "{axis}={value} ");
+        }
+        let _ = write!(label, "seed={}", self.scenario.seed);
+        label
+    }
+
+    /// Thirty-two hexadecimal digits that change with anything that decides the result: the
+    /// scenario, the tables it names, the program.
+    pub fn key(&self, program: &str) -> String {
+        let mut hash = Hash::new();
+        hash.add(program.as_bytes());
+        hash.add(serde_json::to_string(&self.scenario).unwrap_or_default().as_bytes());
+        for input in self.inputs() {
+            hash.add(&std::fs::read(input).unwrap_or_default());
+        }
+        hash.text()
+    }
+
+    /// Files that the scenario reads.
+    fn inputs(&self) -> Vec<&Path> {
+        let named = match &self.scenario.traffic {
+            Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
+                Some(workload)
+            }
+            Traffic::Flows { file } => Some(file),
+            _ => None,
+        };
+        named.map(Path::new).filter(|path| path.is_file()).into_iter().collect()
+    }
+
+    /// About how many packets it moves: for the order of work and the time left, nothing else.
+    pub fn weight(&self) -> f64 {
+        const GUESS: f64 = 1e6;
+        let workload = match &self.scenario.traffic {
+            Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
+                workload
+            }
+            Traffic::Incast { .. } | Traffic::Permutation { .. } | Traffic::Flows { .. } => {
+                return GUESS;
+            }
+        };
+        let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
+        let frame = homa_workload::framing::FULL_FRAME as f64;
+        let packets = sizes.map_or(1.0, |sizes| {
+            1.0 + mean_wire_bytes(&sizes, homa_workload::framing::Framing::Paper) * 2.0 / frame
+        });
+        match self.scenario.stop.messages {
+            Some(messages) => messages as f64 * packets,
+            None => GUESS,
+        }
+    }
+}
+
+/// FNV-1a over 128 bits: stable between versions of the compiler, which `std`'s hasher is not.
+#[derive(Clone, Debug)]
+pub struct Hash(u128);
+
+impl Hash {
+    /// Of nothing.
+    pub fn new() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    /// Adds bytes and their number.
+    pub fn add(&mut self, bytes: &[u8]) {
+        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(PRIME);
+        }
+    }
+
+    /// In hexadecimal.
+    pub fn text(&self) -> String {
+        format!("{:032x}", self.0)
+    }
+}
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_follows_everything_that_decides_the_result() {
+        let cell = Cell { axes: Vec::new(), scenario: Scenario::default() };
+        let key = cell.key("1");
+        assert_eq!(key.len(), 32);
+        assert_ne!(key, cell.key("2"), "another program");
+        let mut other = cell.clone();
+        other.scenario.seed += 1;
+        assert_ne!(key, other.key("1"), "another seed");
+        let mut named = cell.clone();
+        named.axes.push(("load".into(), "0.8".into()));
+        assert_eq!(key, named.key("1"), "the same simulation under another name");
+    }
+
+    #[test]
+    fn the_key_follows_the_content_of_tables() {
+        let path = std::env::temp_dir().join(format!("homa-cell-{}.csv", std::process::id()));
+        let mut cell = Cell { axes: Vec::new(), scenario: Scenario::default() };
+        cell.scenario.traffic = Traffic::Flows { file: path.display().to_string() };
+        std::fs::write(&path, "a").unwrap();
+        let first = cell.key("1");
+        std::fs::write(&path, "b").unwrap();
+        assert_ne!(first, cell.key("1"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn heavier_workloads_weigh_more() {
+        let weight = |workload: &str| {
+            let mut scenario = Scenario::default();
+            let traffic = Traffic::AllToAll {
+                workload: workload.into(),
+                exchange: Default::default(),
+                max_bytes: None,
+            };
+            scenario.traffic = traffic;
+            Cell { axes: Vec::new(), scenario }.weight()
+        };
+        assert!(weight("w1") < weight("w3") && weight("w3") < weight("w4"));
+        assert!(weight("w4") < weight("w5"));
+    }
+}

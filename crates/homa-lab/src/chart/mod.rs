@@ -1,0 +1,112 @@
+//! Figures: what to draw, as data; and how, as SVG.
+//!
+//! Small, self-contained, the same bytes for the same data; readable on light and dark pages and,
+//! because a figure is only 480 units wide, on a phone. Left out: interaction, scripts, fonts.
+
+mod scale;
+mod svg;
+
+use serde::{Deserialize, Serialize};
+
+pub use svg::{STYLE, escaped, svg};
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// Below the title; may be empty.
+    pub subtitle: String,
+    /// Lines or bars.
+    pub mode: Mode,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+    /// What is drawn, later ones on top.
+    pub series: Vec<Series>,
+}
+
+/// The kind of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// Lines and points in two dimensions.
+    Plot,
+    /// Groups of bars at whole numbers.
+    Bars,
+}
+
+/// One of two axes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it counts, with its unit.
+    pub label: String,
+    /// How values become places.
+    pub scale: Scale,
+    /// Its ends; absent: what the data need.
+    pub range: Option<[f64; 2]>,
+    /// Places and names of ticks; none: round numbers.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// How values become places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scale {
+    /// Equal distances for equal differences.
+    Linear,
+    /// Equal distances for equal ratios.
+    Log,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// How it is drawn.
+    pub mark: Mark,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mark {
+    /// Hollow circles in the colour of the text: what others published.
+    Published,
+    /// A line through its points, each marked.
+    Line,
+    /// A line that already goes in steps.
+    Step,
+    /// A bar at each point.
+    Bar,
+}
+
+/// A value at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Place.
+    pub x: f64,
+    /// Value.
+    pub y: f64,
+    /// Lower end of its confidence interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+impl Point {
+    /// Without an interval.
+    pub const fn at(x: f64, y: f64) -> Self {
+        Self { x, y, low: None, high: None }
+    }
+}
+
+/// A message size as a tick's name.
+pub fn size_label(bytes: u32) -> String {
+    match bytes {
+        ..10_000 => bytes.to_string(),
+        10_000..1_000_000 => format!("{}k", bytes / 1_000),
+        _ => format!("{:.1}M", f64::from(bytes) / 1e6),
+    }
+}

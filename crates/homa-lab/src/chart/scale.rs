@@ -1,0 +1,144 @@
+//! From values to places, and which round numbers stand at an axis.
+
+use super::{Axis, Scale};
+
+/// An axis with its ends and ticks decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruler {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    /// Values and names.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Ruler {
+    /// For these values. A linear axis without given ends begins at zero.
+    pub fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
+        let usable =
+            |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
+        let (mut low, mut high) =
+            values.filter(usable).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if low > high {
+            (low, high) = (1.0, 1.0);
+        }
+        let mut ruler = match axis.scale {
+            Scale::Linear => linear(low.min(0.0), high),
+            Scale::Log => logarithmic(low, high),
+        };
+        if let Some([low, high]) = axis.range {
+            (ruler.low, ruler.high) = (low, high);
+        }
+        if !axis.ticks.is_empty() {
+            ruler.ticks.clone_from(&axis.ticks);
+        }
+        ruler
+    }
+
+    /// The place of a value: 0 at the low end, 1 at the high end, clamped to them.
+    pub fn place(&self, value: f64) -> f64 {
+        let part = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+        };
+        part.clamp(0.0, 1.0)
+    }
+}
+
+fn linear(low: f64, high: f64) -> Ruler {
+    let span = (high - low).max(1e-12);
+    let step = round_step(span / 5.0);
+    let (first, last) =
+        ((low / step).floor(), (high / step).ceil().max((low / step).floor() + 1.0));
+    let ticks = (first as i64..=last as i64).map(|k| {
+        let value = k as f64 * step;
+        (value, number(value))
+    });
+    Ruler { scale: Scale::Linear, low: first * step, high: last * step, ticks: ticks.collect() }
+}
+
+/// 1, 2 or 5 times a power of ten, at least `least`.
+fn round_step(least: f64) -> f64 {
+    let decade = 10f64.powf(least.log10().floor());
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|f| f * decade >= least * (1.0 - 1e-9));
+    factor.unwrap_or(10.0) * decade
+}
+
+/// Ends at 1, 2 or 5 times a power of ten around the values, ticks at those, or at the powers
+/// alone when there are many.
+fn logarithmic(low: f64, high: f64) -> Ruler {
+    let decades = low.log10().floor() as i32 - 1..=high.log10().ceil() as i32 + 1;
+    let all: Vec<f64> = decades
+        .flat_map(|decade| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(decade)))
+        .collect();
+    let below = all.iter().rposition(|tick| *tick <= low * (1.0 + 1e-9)).unwrap_or(0);
+    let above = all.iter().position(|tick| *tick >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
+    let above = above.max(below + 1);
+    let shown = &all[below..=above];
+    let many = shown.len() > 8;
+    let is_decade = |value: f64| (value.log10() - value.log10().round()).abs() < 1e-9;
+    let ticks = shown.iter().filter(|tick| !many || is_decade(**tick));
+    Ruler {
+        scale: Scale::Log,
+        low: all[below],
+        high: all[above],
+        ticks: ticks.map(|tick| (*tick, number(*tick))).collect(),
+    }
+}
+
+/// A round number without rounding errors.
+pub fn number(value: f64) -> String {
+    let rounded = (value * 1e6).round() / 1e6;
+    match rounded.abs() {
+        size if size >= 1e6 => format!("{}M", rounded / 1e6),
+        size if size >= 1e4 => format!("{}k", rounded / 1e3),
+        _ => rounded.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ruler(scale: Scale, values: &[f64]) -> Ruler {
+        let axis = Axis { label: String::new(), scale, range: None, ticks: Vec::new() };
+        Ruler::new(&axis, values.iter().copied())
+    }
+
+    fn names(ruler: &Ruler) -> Vec<&str> {
+        ruler.ticks.iter().map(|(_, name)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn linear_axes_begin_at_zero_and_end_at_round_numbers() {
+        let ruler = ruler(Scale::Linear, &[1.7, 17.3]);
+        assert_eq!(names(&ruler), ["0", "5", "10", "15", "20"]);
+        assert_eq!((ruler.place(0.0), ruler.place(10.0), ruler.place(99.0)), (0.0, 0.5, 1.0));
+    }
+
+    #[test]
+    fn logarithmic_axes_enclose_the_values() {
+        let ruler = ruler(Scale::Log, &[1.3, 16.0]);
+        assert_eq!(names(&ruler), ["1", "2", "5", "10", "20"]);
+        assert!(ruler.place(1.3) > 0.0 && ruler.place(16.0) < 1.0);
+        let ratio = ruler.place(4.0) - ruler.place(2.0);
+        assert!((ruler.place(8.0) - ruler.place(4.0) - ratio).abs() < 1e-12);
+    }
+
+    #[test]
+    fn wide_logarithmic_axes_name_decades_only() {
+        assert_eq!(names(&ruler(Scale::Log, &[1.0, 3000.0])), ["1", "10", "100", "1000"]);
+    }
+
+    #[test]
+    fn no_value_and_one_value_still_make_an_axis() {
+        for scale in [Scale::Linear, Scale::Log] {
+            for values in [&[][..], &[1.0], &[f64::NAN, f64::INFINITY]] {
+                let ruler = ruler(scale, values);
+                assert!(ruler.place(1.0).is_finite() && ruler.ticks.len() >= 2, "{ruler:?}");
+            }
+        }
+    }
+}

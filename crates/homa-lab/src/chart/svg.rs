@@ -1,0 +1,325 @@
+//! A figure as SVG. Colours come from custom properties with a default for each scheme, so that a
+//! figure on its own and a figure in a page look alike.
+
+use std::fmt::Write;
+
+use super::scale::Ruler;
+use super::{Chart, Mark, Mode, Point, Series};
+
+const WIDTH: f64 = 480.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 12.0;
+const PLOT_HEIGHT: f64 = 220.0;
+/// Height of a line of text.
+const LINE: f64 = 17.0;
+/// About the width of a character of the legend.
+const CHARACTER: f64 = 6.3;
+
+/// Colours and types of all figures: what a page includes once, and a figure on its own carries.
+/// The colours differ in lightness too, for those who do not see hues.
+pub const STYLE: &str = "\
+.fig{--ink:#1f2328;--faint:#d5dae0;--axis:#6e7781;--paper:#fff;\
+--c0:#0b62a8;--c1:#d9640b;--c2:#1a8f6a;--c3:#8a3ba8;--c4:#b8860b;--c5:#c2185b;--c6:#4f5d75}\
+@media(prefers-color-scheme:dark){.fig{--ink:#e6edf3;--faint:#30363d;--axis:#8b949e;\
+--paper:#0d1117;--c0:#5aaeff;--c1:#ff9d4d;--c2:#46cfa0;--c3:#d38cf0;--c4:#e3b341;--c5:#ff7eb0;\
+--c6:#a5b4cc}}\
+.fig text{font:11px system-ui,sans-serif;fill:var(--ink)}.fig .h{font-size:14px;font-weight:600}\
+.fig .q{fill:var(--axis)}.fig .a{stroke:var(--axis);fill:none}\
+.fig .g{stroke:var(--faint);stroke-width:.7}.fig .l{fill:none;stroke-width:1.8;\
+stroke-linejoin:round}.fig .p{fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
+.fig .i{stroke-width:1;opacity:.55}";
+
+const COLOURS: usize = 7;
+
+/// The figure; `alone` when no page around it carries [`STYLE`].
+pub fn svg(chart: &Chart, alone: bool) -> String {
+    let layout = Layout::new(chart);
+    let height = layout.height();
+    let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {WIDTH} {height}\" \
+         role=\"img\"><title>{}</title>{style}\n",
+        escaped(&chart.title)
+    );
+    let _ = writeln!(out, "<text class=\"h\" x=\"2\" y=\"15\">{}</text>", escaped(&chart.title));
+    if !chart.subtitle.is_empty() {
+        let text = escaped(&chart.subtitle);
+        let _ = writeln!(out, "<text class=\"q\" x=\"2\" y=\"{}\">{text}</text>", 15.0 + LINE);
+    }
+    layout.legend(&mut out, chart);
+    layout.axes(&mut out, chart);
+    let mut colour = 0;
+    let bars = chart.series.iter().filter(|series| series.mark == Mark::Bar).count();
+    let mut bar = 0;
+    // Published points come last, on top of everything.
+    for series in chart.series.iter().filter(|series| series.mark != Mark::Published) {
+        match series.mark {
+            Mark::Bar => {
+                layout.bars(&mut out, series, colour, bar, bars);
+                bar += 1;
+            }
+            mark => layout.line(&mut out, series, colour, mark == Mark::Line),
+        }
+        colour = (colour + 1) % COLOURS;
+    }
+    for (index, series) in published(chart).enumerate() {
+        layout.points(&mut out, series, index, chart.mode == Mode::Bars);
+    }
+    out += "</svg>\n";
+    out
+}
+
+fn published(chart: &Chart) -> impl Iterator<Item = &Series> {
+    chart.series.iter().filter(|series| series.mark == Mark::Published)
+}
+
+/// Where everything goes.
+struct Layout {
+    x: Ruler,
+    y: Ruler,
+    top: f64,
+    /// Places of the legend's entries and the lines they take.
+    entries: Vec<(f64, f64)>,
+    turned: bool,
+    below: f64,
+}
+
+impl Layout {
+    fn new(chart: &Chart) -> Self {
+        let points = || chart.series.iter().flat_map(|series| &series.points);
+        let x = Ruler::new(&chart.x, points().map(|point| point.x));
+        let y = Ruler::new(&chart.y, points().map(|point| point.y));
+        let head = if chart.subtitle.is_empty() { 22.0 } else { 22.0 + LINE };
+        let mut entries = Vec::new();
+        let (mut at, mut line) = (2.0, 0.0);
+        for series in &chart.series {
+            let width = 24.0 + CHARACTER * series.name.chars().count() as f64 + 12.0;
+            if at + width > WIDTH && at > 2.0 {
+                (at, line) = (2.0, line + 1.0);
+            }
+            entries.push((at, head + line * LINE));
+            at += width;
+        }
+        let lines = if entries.is_empty() { 0.0 } else { line + 1.0 };
+        // Names that would run into each other are turned.
+        let longest = x.ticks.iter().map(|(_, name)| name.chars().count()).max().unwrap_or(0);
+        let room = (WIDTH - LEFT - RIGHT) / x.ticks.len().max(1) as f64;
+        let turned = longest as f64 * CHARACTER > room + 2.0;
+        let names = if turned { longest as f64 * CHARACTER * 0.72 + 16.0 } else { 20.0 };
+        let below = names + if chart.x.label.is_empty() { 2.0 } else { LINE };
+        Self { x, y, top: head + lines * LINE + 20.0, entries, turned, below }
+    }
+
+    fn height(&self) -> f64 {
+        (self.base() + self.below).ceil()
+    }
+
+    fn base(&self) -> f64 {
+        self.top + PLOT_HEIGHT
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.base() - self.y.place(value) * PLOT_HEIGHT
+    }
+
+    fn legend(&self, out: &mut String, chart: &Chart) {
+        let (mut colour, mut shape) = (0, 0);
+        for (series, (x, y)) in chart.series.iter().zip(&self.entries) {
+            let middle = y + 8.0;
+            if series.mark == Mark::Published {
+                symbol(out, x + 9.0, middle, shape);
+                shape += 1;
+            } else {
+                let height = if series.mark == Mark::Bar { 9.0 } else { 3.0 };
+                let _ = write!(
+                    out,
+                    "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"{height}\" rx=\"1\" \
+                     fill=\"var(--c{colour})\"/>",
+                    middle - height / 2.0
+                );
+                colour = (colour + 1) % COLOURS;
+            }
+            let name = escaped(&series.name);
+            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{name}</text>", x + 24.0, middle + 4.0);
+        }
+    }
+
+    fn axes(&self, out: &mut String, chart: &Chart) {
+        let (base, right) = (self.base(), WIDTH - RIGHT);
+        let label = escaped(&chart.y.label);
+        let above = self.top - 8.0;
+        let _ = writeln!(out, "<text class=\"q\" x=\"2\" y=\"{above}\">{label}</text>");
+        for (value, name) in &self.y.ticks {
+            let y = self.y(*value);
+            let _ = writeln!(
+                out,
+                "<path class=\"g\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 5.0,
+                y + 4.0,
+                escaped(name)
+            );
+        }
+        let _ = writeln!(out, "<path class=\"a\" d=\"M{LEFT} {}V{base}H{right}\"/>", self.top);
+        for (value, name) in &self.x.ticks {
+            let (x, name) = (self.x(*value), escaped(name));
+            if chart.mode == Mode::Plot {
+                let _ = write!(out, "<path class=\"a\" d=\"M{x:.1} {base}v4\"/>");
+            }
+            let (anchor, turn) = if self.turned {
+                ("end", format!(" transform=\"rotate(-45 {x:.1} {:.1})\"", base + 13.0))
+            } else {
+                ("middle", String::new())
+            };
+            let y = base + 15.0;
+            let _ = writeln!(
+                out,
+                "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\"{turn}>{name}</text>"
+            );
+        }
+        let _ = writeln!(
+            out,
+            "<text class=\"q\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            (LEFT + right) / 2.0,
+            self.height() - 5.0,
+            escaped(&chart.x.label)
+        );
+    }
+
+    fn line(&self, out: &mut String, series: &Series, colour: usize, marked: bool) {
+        let _ = write!(out, "<polyline class=\"l\" stroke=\"var(--c{colour})\" points=\"");
+        for point in &series.points {
+            let _ = write!(out, "{:.1},{:.1} ", self.x(point.x), self.y(point.y));
+        }
+        *out += "\"/>\n";
+        if !marked {
+            return;
+        }
+        for point in &series.points {
+            let (x, y) = (self.x(point.x), self.y(point.y));
+            self.interval(out, point, x, colour);
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"var(--c{colour})\"/>"
+            );
+        }
+    }
+
+    fn interval(&self, out: &mut String, point: &Point, x: f64, colour: usize) {
+        if let (Some(low), Some(high)) = (point.low, point.high)
+            && high > low
+        {
+            let (low, high) = (self.y(low), self.y(high));
+            let _ = writeln!(
+                out,
+                "<path class=\"i\" stroke=\"var(--c{colour})\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>"
+            );
+        }
+    }
+
+    fn bars(&self, out: &mut String, series: &Series, colour: usize, bar: usize, bars: usize) {
+        let group = self.x(1.0) - self.x(0.0);
+        let width = (group * 0.76 / bars as f64).min(22.0);
+        for point in &series.points {
+            let left = self.x(point.x) + (bar as f64 - bars as f64 / 2.0) * width;
+            let y = self.y(point.y);
+            let _ = writeln!(
+                out,
+                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+                 fill=\"var(--c{colour})\"><title>{}: {:.4}</title></rect>",
+                width - 1.0,
+                self.base() - y,
+                escaped(&series.name),
+                point.y
+            );
+        }
+    }
+
+    fn points(&self, out: &mut String, series: &Series, index: usize, over_bars: bool) {
+        for point in &series.points {
+            let (x, y) = (self.x(point.x), self.y(point.y));
+            if over_bars {
+                let half = (self.x(1.0) - self.x(0.0)) * 0.4;
+                let _ = write!(
+                    out,
+                    "<path stroke=\"var(--ink)\" stroke-dasharray=\"3 2\" \
+                     d=\"M{:.1} {y:.1}h{:.1}\"/>",
+                    x - half,
+                    half * 2.0
+                );
+            }
+            symbol(out, x, y, index);
+        }
+    }
+}
+
+/// A hollow mark; series after the first have other shapes.
+fn symbol(out: &mut String, x: f64, y: f64, index: usize) {
+    let _ = match index % 3 {
+        0 => writeln!(out, "<circle class=\"p\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\"/>"),
+        1 => writeln!(
+            out,
+            "<rect class=\"p\" x=\"{:.1}\" y=\"{:.1}\" width=\"5.6\" height=\"5.6\"/>",
+            x - 2.8,
+            y - 2.8
+        ),
+        _ => writeln!(out, "<path class=\"p\" d=\"M{x:.1} {:.1}l3.6 6.4h-7.2z\"/>", y - 3.8),
+    };
+}
+
+/// Text in markup.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Axis, Scale};
+    use super::*;
+
+    fn chart(series: Vec<Series>) -> Chart {
+        let axis = |scale| Axis { label: "a < b".into(), scale, range: None, ticks: Vec::new() };
+        Chart {
+            title: "Figure".into(),
+            subtitle: String::new(),
+            mode: Mode::Plot,
+            x: axis(Scale::Linear),
+            y: axis(Scale::Log),
+            series,
+        }
+    }
+
+    #[test]
+    fn larger_values_are_drawn_higher() {
+        let points = vec![Point::at(0.0, 1.0), Point::at(1.0, 10.0)];
+        let chart = chart(vec![Series { name: "s".into(), mark: Mark::Step, points }]);
+        let layout = Layout::new(&chart);
+        assert!(layout.y(10.0) < layout.y(1.0) && layout.x(1.0) > layout.x(0.0));
+        assert!(layout.y(10.0) >= layout.top && layout.y(1.0) <= layout.base());
+    }
+
+    #[test]
+    fn text_is_escaped_and_an_empty_figure_is_one() {
+        let text = svg(&chart(Vec::new()), true);
+        assert!(text.ends_with("</svg>\n") && text.contains("a &lt; b") && !text.contains("a < b"));
+    }
+
+    #[test]
+    fn a_figure_needs_nothing_from_outside() {
+        let text = svg(&chart(Vec::new()), true);
+        assert!(!text.contains("href") && !text.contains("url(") && !text.contains("<script"));
+        assert!(text.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn published_points_are_drawn_on_top() {
+        let series = |mark| Series { name: "s".into(), mark, points: vec![Point::at(0.5, 2.0)] };
+        let text = svg(&chart(vec![series(Mark::Published), series(Mark::Line)]), false);
+        let last_symbol = text.rfind("class=\"p\"").unwrap();
+        assert!(last_symbol > text.rfind("class=\"l\"").unwrap());
+    }
+}

@@ -1,0 +1,157 @@
+//! A TOML file whose mistakes can be pointed at: every error names the file, the line, the key and
+//! what is allowed there.
+//!
+//! The parser knows the place of most mistakes. Where it loses it (inside tables that are one of
+//! several kinds), the place is found again by the name of the key.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{LabError, PlanFault};
+
+/// The text of a plan and the name of its file.
+#[derive(Clone, Debug)]
+pub struct Document {
+    file: String,
+    text: String,
+}
+
+impl Document {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, LabError> {
+        let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        Ok(Self::new(path.display().to_string(), text))
+    }
+
+    /// A text that goes by the name `file` in errors.
+    pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { file: file.into(), text: text.into() }
+    }
+
+    /// The name in errors.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The text as a value of `T`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, PlanFault> {
+        toml::from_str(&self.text).map_err(|error| self.explain(&error))
+    }
+
+    /// A mistake at a key, given as its path from the top of the file.
+    pub fn fault(&self, path: &[&str], message: impl Into<String>) -> PlanFault {
+        let offset = self.table().and_then(|table| key_offset(&table, path));
+        PlanFault {
+            file: self.file.clone(),
+            line: offset.map_or(0, |offset| self.line(offset)),
+            key: path.join("."),
+            message: message.into(),
+        }
+    }
+
+    fn explain(&self, error: &toml::de::Error) -> PlanFault {
+        let message = plain(error.message());
+        let Some(span) = error.span() else {
+            return self.fault(&[], message);
+        };
+        let Some(table) = self.table() else {
+            let (file, line) = (self.file.clone(), self.line(span.start));
+            return PlanFault { file, line, key: String::new(), message };
+        };
+        let mut path = Vec::new();
+        path_at(&table, span.start, &mut path);
+        if let Some(key) = unknown_key(error.message())
+            && path.last().is_none_or(|last| last != key)
+        {
+            path.push(key.to_owned());
+        }
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let offset = key_offset(&table, &path).unwrap_or(span.start);
+        let (file, line) = (self.file.clone(), self.line(offset));
+        PlanFault { file, line, key: path.join("."), message }
+    }
+
+    /// The tables with the place of each key; `None` while the syntax is wrong.
+    fn table(&self) -> Option<DeTable<'_>> {
+        DeTable::parse(&self.text).ok().map(|table| table.into_inner())
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+/// The words of the deserialiser in the terms of a plan.
+pub fn plain(message: &str) -> String {
+    let message = message.replace("unknown field ", "unknown key ");
+    let message = message.replace("unknown variant ", "unknown value ");
+    let message = message.replace("missing field ", "missing key ");
+    let message = message.replace(", expected one of ", "; allowed: ");
+    match message.split_once(", expected `") {
+        Some((what, allowed)) => format!("{what}; allowed: `{}", allowed.replace(" or ", ", ")),
+        None => message,
+    }
+}
+
+/// The key that a message of the deserialiser complains about.
+fn unknown_key(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// The path of the key or value at `offset`: the innermost one there is.
+fn path_at(table: &DeTable<'_>, offset: usize, path: &mut Vec<String>) -> bool {
+    for (key, value) in table.iter() {
+        let name = key.get_ref().to_string();
+        path.push(name);
+        let inside = contains(&key.span(), offset) || contains(&value.span(), offset);
+        if value_path_at(value.get_ref(), offset, path) || inside {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+fn value_path_at(value: &DeValue<'_>, offset: usize, path: &mut Vec<String>) -> bool {
+    match value {
+        DeValue::Table(table) => path_at(table, offset, path),
+        DeValue::Array(items) => items.iter().enumerate().any(|(index, item)| {
+            path.push(index.to_string());
+            let inside = contains(&item.span(), offset);
+            let found = value_path_at(item.get_ref(), offset, path) || inside;
+            if !found {
+                path.pop();
+            }
+            found
+        }),
+        _ => false,
+    }
+}
+
+fn contains(span: &Range<usize>, offset: usize) -> bool {
+    span.contains(&offset)
+}
+
+/// Where the last key of a path stands; the nearest parent's place when it is absent.
+fn key_offset(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
+    let (first, rest) = path.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == *first)?;
+    let here = key.span().start;
+    Some(value_offset(value.get_ref(), rest).unwrap_or(here))
+}
+
+fn value_offset(value: &DeValue<'_>, path: &[&str]) -> Option<usize> {
+    let (first, rest) = path.split_first()?;
+    match value {
+        DeValue::Table(table) => key_offset(table, path),
+        DeValue::Array(items) => {
+            let item = items.get(first.parse::<usize>().ok()?)?;
+            Some(value_offset(item.get_ref(), rest).unwrap_or(item.span().start))
+        }
+        _ => None,
+    }
+}

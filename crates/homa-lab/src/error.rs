@@ -1,0 +1,87 @@
+//! What can go wrong in the laboratory, said so that the reader can mend it.
+
+use std::path::{Path, PathBuf};
+
+use homa_sim::scenario::ScenarioError;
+
+/// Why a plan cannot be read, run or stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A plan says something that cannot be understood.
+    #[error("{0}")]
+    Plan(#[from] PlanFault),
+    /// A file or folder is not as needed.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A stored result is damaged or no result at all.
+    #[error("{}: {reason}", path.display())]
+    Result {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A simulation refused its scenario.
+    #[error("{label}: {source}")]
+    Scenario {
+        /// Which simulation.
+        label: String,
+        /// Why.
+        source: ScenarioError,
+    },
+    /// An argument names nothing there is.
+    #[error("unknown {what} `{name}`; there are {}", known.join(", "))]
+    Unknown {
+        /// What kind of thing.
+        what: &'static str,
+        /// The name given.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+}
+
+impl LabError {
+    /// A failed access to `path`.
+    pub fn file(path: &Path, source: std::io::Error) -> Self {
+        Self::File { path: path.to_owned(), source }
+    }
+
+    /// A damaged result at `path`.
+    pub fn result(path: &Path, reason: impl ToString) -> Self {
+        Self::Result { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// A mistake in a plan: where, in which key, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct PlanFault {
+    /// The plan's file, or `--set` for the command line.
+    pub file: String,
+    /// Line from 1; 0 when no single line is at fault.
+    pub line: usize,
+    /// The key at fault, as a dotted path from the top of the plan; empty for syntax errors.
+    pub key: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl PlanFault {
+    fn text(&self) -> String {
+        let place = match self.line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}", self.file),
+        };
+        match self.key.as_str() {
+            "" => format!("{place}: {}", self.message),
+            key => format!("{place}: `{key}`: {}", self.message),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The laboratory: plans of simulations, sweeps over all cores, result tables, charts, reports, and
+//! the reproduction of published figures.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`plan`] | a TOML file becomes simulations; every mistake names its line, key and remedy |
+//! | [`sweep`] | runs them, each once, on every core |
+//! | [`store`] | the folder of results, from which a killed sweep goes on |
+//! | [`results`], [`table`] | outcomes as CSV and Parquet |
+//! | [`repro`] | published figures: plans, values, tolerances, verdicts |
+//! | [`chart`], [`report`] | SVG figures in the papers' axes, one HTML page |
+//!
+//! Left out: everything that decides a number. Simulations are [`homa_sim`]'s; this crate chooses,
+//! runs, compares and draws.
+#![forbid(unsafe_code)]
+
+pub mod cell;
+pub mod chart;
+pub mod document;
+pub mod error;
+pub mod plan;
+pub mod report;
+pub mod repro;
+pub mod results;
+pub mod settings;
+pub mod store;
+pub mod sweep;
+pub mod table;

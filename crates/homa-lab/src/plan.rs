@@ -1,0 +1,285 @@
+//! A plan: one scenario, the axes along which it varies, and the seeds.
+//!
+//! ```toml
+//! title = "What load does to W3"
+//! seeds = [1, 2, 3]
+//!
+//! [scenario]
+//! scheme = "homa"
+//! traffic = { pattern = "all-to-all", workload = "w3" }
+//!
+//! [axes]
+//! "load.fraction" = [0.5, 0.8]
+//! "options.overcommitment" = [2, 4]
+//! ```
+//!
+//! Every combination of axis values runs once per seed: twelve simulations here. Keys that are not
+//! given keep the defaults of [`Scenario`].
+
+use std::path::Path;
+
+use homa_sim::scenario::Scenario;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::cell::Cell;
+use crate::document::Document;
+use crate::error::{LabError, PlanFault};
+use crate::settings::{Settings, label};
+
+/// Most simulations of one plan: more is a mistake in an axis.
+const MAX_CELLS: usize = 1_000_000;
+
+/// What a file says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    title: String,
+    seeds: Option<Vec<u64>>,
+    #[serde(default)]
+    scenario: Scenario,
+    #[serde(default)]
+    axes: Table,
+}
+
+/// A plan, with all its simulations written out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// For people.
+    pub title: String,
+    /// The simulations: the last axis varies fastest, then the seed.
+    pub cells: Vec<Cell>,
+    /// The plan with every default written out; the same simulations again.
+    pub resolved: String,
+}
+
+#[derive(Serialize)]
+struct Resolved<'a> {
+    title: &'a str,
+    seeds: &'a [u64],
+    scenario: &'a Table,
+    axes: &'a Table,
+}
+
+impl Plan {
+    /// Reads a plan; `changes` of the command line (`--set`) replace what the file says, before
+    /// axes.
+    pub fn read(path: &Path, changes: &[(String, Value)]) -> Result<Self, LabError> {
+        Ok(Self::parse(&Document::read(path)?, changes)?)
+    }
+
+    /// Understands a plan.
+    pub fn parse(document: &Document, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
+        let file: File = document.parse()?;
+        let base = changed(&file.scenario, changes)?;
+        let axes = axes(document, &file.axes)?;
+        let seeds = match &file.seeds {
+            Some(seeds) if seeds.is_empty() => {
+                return Err(document.fault(&["seeds"], "needs at least one seed"));
+            }
+            Some(seeds) => seeds.clone(),
+            None => vec![base.scenario().map_err(|m| document.fault(&["scenario"], m))?.seed],
+        };
+        let combinations: usize = axes.iter().map(|(_, values)| values.len()).product();
+        if combinations.saturating_mul(seeds.len()) > MAX_CELLS {
+            return Err(document.fault(&["axes"], format!("make more than {MAX_CELLS} cells")));
+        }
+        let mut cells = Vec::new();
+        for index in 0..combinations {
+            let chosen = choose(&axes, index);
+            let scenario = combine(document, &base, &chosen)?;
+            let axes: Vec<(String, String)> =
+                chosen.iter().map(|(axis, value)| ((*axis).to_owned(), label(value))).collect();
+            for &seed in &seeds {
+                let scenario = Scenario { seed, ..scenario.clone() };
+                cells.push(Cell { axes: axes.clone(), scenario });
+            }
+        }
+        let resolved = Resolved {
+            title: &file.title,
+            seeds: &seeds,
+            scenario: base.table(),
+            axes: &file.axes,
+        };
+        let resolved =
+            toml::to_string(&resolved).map_err(|error| document.fault(&[], error.to_string()))?;
+        Ok(Self { title: file.title, cells, resolved })
+    }
+}
+
+impl Plan {
+    /// A plan of one simulation.
+    pub fn single(settings: &Settings) -> Result<Self, PlanFault> {
+        let text = toml::to_string(settings.table()).unwrap_or_default();
+        let document = Document::new("--set", text);
+        let scenario = settings.scenario().map_err(|message| document.fault(&[], message))?;
+        let resolved = Resolved {
+            title: "",
+            seeds: &[scenario.seed],
+            scenario: settings.table(),
+            axes: &Table::new(),
+        };
+        let resolved = toml::to_string(&resolved);
+        let resolved = resolved.map_err(|error| document.fault(&[], error.to_string()))?;
+        let cells = vec![Cell { axes: Vec::new(), scenario }];
+        Ok(Self { title: String::new(), cells, resolved })
+    }
+}
+
+/// A scenario with single keys changed by `--set`.
+pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Settings, PlanFault> {
+    let fault = |key: &str, message| PlanFault {
+        file: "--set".into(),
+        line: 0,
+        key: key.to_owned(),
+        message,
+    };
+    let mut settings = Settings::of(scenario).map_err(|message| fault("", message))?;
+    let listed = changes.iter().map(|(path, value)| (path.as_str(), value.clone()));
+    settings.set_all(listed).map_err(|(path, message)| fault(&path, message))?;
+    if let Err(message) = settings.scenario() {
+        let keys: Vec<&str> = changes.iter().map(|(path, _)| path.as_str()).collect();
+        return Err(fault(&keys.join(", "), message));
+    }
+    Ok(settings)
+}
+
+type Axis<'a> = (&'a str, &'a [Value]);
+
+fn axes<'a>(document: &Document, table: &'a Table) -> Result<Vec<Axis<'a>>, PlanFault> {
+    let axis = |(key, value): (&'a String, &'a Value)| match value {
+        Value::Array(values) if !values.is_empty() => Ok((key.as_str(), values.as_slice())),
+        _ => Err(document.fault(&["axes", key], "an axis is a list of values: [0.5, 0.8]")),
+    };
+    table.iter().map(axis).collect()
+}
+
+/// The combination of number `index`: the last axis varies fastest.
+fn choose<'a>(axes: &[Axis<'a>], mut index: usize) -> Vec<(&'a str, &'a Value)> {
+    let mut chosen = Vec::new();
+    for (axis, values) in axes.iter().rev() {
+        chosen.push((*axis, &values[index % values.len()]));
+        index /= values.len();
+    }
+    chosen.reverse();
+    chosen
+}
+
+fn combine(
+    document: &Document,
+    base: &Settings,
+    chosen: &[(&str, &Value)],
+) -> Result<Scenario, PlanFault> {
+    let mut settings = base.clone();
+    let listed = chosen.iter().map(|(path, value)| (*path, (*value).clone()));
+    settings.set_all(listed).map_err(|(path, m)| document.fault(&["axes", &path], m))?;
+    settings.scenario().map_err(|message| {
+        // Which of the axes is at fault shows when each stands alone.
+        let culprit = chosen.iter().find(|(path, value)| {
+            let mut alone = base.clone();
+            alone.set(path, (*value).clone()).is_err() || alone.scenario().is_err()
+        });
+        let axis = culprit.or(chosen.last()).map_or("", |(path, _)| path);
+        document.fault(&["axes", axis], message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Plan, PlanFault> {
+        Plan::parse(&Document::new("plan.toml", text), &[])
+    }
+
+    #[test]
+    fn every_combination_runs_once_per_seed() {
+        let plan = parse(
+            "seeds = [7, 8]\n[axes]\n\"load.fraction\" = [0.5, 0.8]\n\
+             \"options.overcommitment\" = [1, 2, 4]\n",
+        )
+        .unwrap();
+        assert_eq!(plan.cells.len(), 12);
+        assert_eq!(plan.cells[0].label(), "load.fraction=0.5 options.overcommitment=1 seed=7");
+        assert_eq!(plan.cells[11].label(), "load.fraction=0.8 options.overcommitment=4 seed=8");
+        assert_eq!(plan.cells[11].scenario.load.fraction, 0.8);
+        assert_eq!(plan.cells[11].scenario.options.overcommitment, Some(4));
+        assert_eq!(plan.cells[11].scenario.seed, 8);
+    }
+
+    #[test]
+    fn the_resolved_plan_is_the_same_plan() {
+        let plan = parse("title = \"t\"\n[axes]\n\"load.fraction\" = [0.5, 0.8]\n").unwrap();
+        let again = parse(&plan.resolved).unwrap();
+        assert_eq!(plan, again);
+        assert!(plan.resolved.contains("host_link = \"10Gbps\""), "{}", plan.resolved);
+    }
+
+    #[test]
+    fn an_empty_plan_is_the_default_scenario() {
+        let plan = parse("").unwrap();
+        assert_eq!(plan.cells.len(), 1);
+        assert_eq!(plan.cells[0].scenario, Scenario::default());
+    }
+
+    #[track_caller]
+    fn assert_fault(text: &str, line: usize, key: &str, parts: &[&str]) {
+        let fault = parse(text).unwrap_err();
+        let shown = fault.to_string();
+        assert_eq!((fault.line, fault.key.as_str()), (line, key), "{shown}");
+        assert!(shown.starts_with(&format!("plan.toml:{line}: `{key}`")), "{shown}");
+        for part in parts {
+            assert!(shown.contains(part), "{shown}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_line_key_and_allowed_values() {
+        assert_fault("titel = \"x\"\n", 1, "titel", &["unknown key `titel`", "`title`", "`axes`"]);
+        let text = "title = \"x\"\n\n[scenario.load]\nfraction = 0.8\nbase = \"wire\"\n";
+        assert_fault(text, 5, "scenario.load.base", &["unknown key", "`fraction`, `basis`"]);
+        let text = "[scenario]\nscheme = \"homa\"\n[scenario.load]\nbasis = \"bits\"\n";
+        let allowed = ["unknown value `bits`", "`paper`, `wire`, `payload`"];
+        assert_fault(text, 4, "scenario.load.basis", &allowed);
+        assert_fault("\nseeds = 3\n", 2, "seeds", &["expected a sequence"]);
+        assert_fault("seeds = []\n", 1, "seeds", &["at least one"]);
+        let text = "[scenario.fabric]\nhost_link = 10\n";
+        assert_fault(text, 2, "scenario.fabric.host_link", &["expected a string"]);
+        let text = "[scenario.fabric]\nhost_link = \"10\"\n";
+        assert_fault(text, 2, "scenario.fabric.host_link", &["10Gbps"]);
+    }
+
+    #[test]
+    fn mistakes_inside_a_table_of_several_kinds_are_found_too() {
+        let text = "[scenario]\nseed = 2\n[scenario.traffic]\npattern = \"incast\"\nserves = 3\n";
+        assert_fault(text, 5, "scenario.traffic.serves", &["unknown key", "`servers`"]);
+        let text = "[scenario.traffic]\npattern = \"outcast\"\n";
+        assert_fault(text, 2, "scenario.traffic.pattern", &["unknown value", "`all-to-all`"]);
+    }
+
+    #[test]
+    fn mistakes_in_an_axis_name_the_axis() {
+        let text = "[axes]\nseed = [1]\n\"load.fracton\" = [0.5]\n";
+        assert_fault(text, 3, "axes.load.fracton", &["unknown key", "`fraction`"]);
+        assert_fault("[axes]\n\"load.fraction\" = 0.5\n", 2, "axes.load.fraction", &["a list"]);
+        let text = "[axes]\n\"load.basis\" = [\"wire\", \"bits\"]\n";
+        assert_fault(text, 2, "axes.load.basis", &["unknown value `bits`"]);
+    }
+
+    #[test]
+    fn broken_syntax_names_its_line() {
+        let fault = parse("title = \"x\"\nseeds = [1,\n").unwrap_err();
+        assert!(fault.line >= 2, "{fault}");
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file_and_is_checked_like_it() {
+        let document = Document::new("plan.toml", "[scenario.load]\nfraction = 0.8\n");
+        let set = |key: &str, value: f64| vec![(key.to_owned(), Value::Float(value))];
+        let plan = Plan::parse(&document, &set("load.fraction", 0.3)).unwrap();
+        assert_eq!(plan.cells[0].scenario.load.fraction, 0.3);
+        let fault = Plan::parse(&document, &set("load.fracton", 0.3)).unwrap_err();
+        assert!(fault.to_string().starts_with("--set: `load.fracton`: unknown key"), "{fault}");
+    }
+}

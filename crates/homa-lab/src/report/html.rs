@@ -1,0 +1,189 @@
+//! The page of reproduced figures, and the parts all pages share.
+
+use std::fmt::Write;
+
+use crate::chart::{Chart, STYLE, escaped, svg};
+use crate::repro::Reproduction;
+use crate::repro::verdict::Check;
+use crate::store::Manifest;
+
+const PAGE_STYLE: &str = include_str!("style.css");
+
+/// A page around `body`.
+pub(super) fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{}</title><style>{PAGE_STYLE}{STYLE}</style></head>\n<body><main>\n{body}\
+         </main></body></html>\n",
+        escaped(title)
+    )
+}
+
+/// Figures side by side where there is room.
+pub(super) fn figures(charts: &[Chart]) -> String {
+    let mut out = String::new();
+    if !charts.is_empty() {
+        let drawn: String = charts.iter().map(|chart| svg(chart, false)).collect();
+        let _ = writeln!(out, "<div class=\"figures\">\n{drawn}</div>");
+    }
+    out
+}
+
+/// A number as a reader wants it: four digits that count.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// An absent number is a dash.
+pub(super) fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), number)
+}
+
+pub(super) fn reproductions(manifest: &Manifest, list: &[Reproduction]) -> String {
+    let mut body = String::new();
+    let quick = list.iter().any(|reproduction| reproduction.quick);
+    let _ = writeln!(body, "<h1>Published figures, simulated again</h1>");
+    let kind = if quick { "A quick look: short runs that leave tails undecided." } else { "" };
+    let _ = writeln!(
+        body,
+        "<p class=\"soft\">homa {} · {} simulations. {kind}</p>",
+        escaped(&manifest.version),
+        manifest.cells.len()
+    );
+    body += &overview(list);
+    for reproduction in list {
+        body += &section(reproduction);
+    }
+    page("Published figures, simulated again", &body)
+}
+
+/// Counts of verdicts: passed, failed, undecided, reported only.
+fn tally(checks: &[Check]) -> [usize; 4] {
+    let mut counts = [0; 4];
+    for check in checks {
+        let kind = match check.pass {
+            Some(true) => 0,
+            Some(false) => 1,
+            None if check.gates() => 2,
+            None => 3,
+        };
+        counts[kind] += 1;
+    }
+    counts
+}
+
+fn overview(list: &[Reproduction]) -> String {
+    let mut out = String::from(
+        "<div class=\"scroll\"><table><tr><th>figure</th><th></th><th>within tolerance</th>\
+         <th>outside</th><th>undecided</th><th>reported only</th></tr>\n",
+    );
+    for reproduction in list {
+        let [passed, failed, open, only] = tally(&reproduction.checks);
+        let class = |count: usize, class: &str| match count {
+            0 => "soft".to_owned(),
+            _ => class.to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td><a href=\"#{id}\">{id}</a></td><td class=\"name\">{}</td>\
+             <td class=\"{}\">{passed}</td><td class=\"{}\">{failed}</td>\
+             <td class=\"{}\">{open}</td><td class=\"soft\">{only}</td></tr>",
+            escaped(&reproduction.title),
+            class(passed, "true"),
+            class(failed, "false"),
+            class(open, "open"),
+            id = escaped(&reproduction.id),
+        );
+    }
+    out + "</table></div>\n"
+}
+
+fn section(reproduction: &Reproduction) -> String {
+    let id = escaped(&reproduction.id);
+    let mut out = format!(
+        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"soft\">{} · <code>homa repro {id}{}</code>\
+         </p>\n",
+        escaped(&reproduction.title),
+        escaped(&reproduction.source),
+        if reproduction.quick { " --quick" } else { "" },
+    );
+    out += &figures(&reproduction.charts);
+    if !reproduction.checks.is_empty() {
+        out += &checks(reproduction);
+    }
+    if !reproduction.notes.is_empty() {
+        out += "<h3>Choices and definitions</h3>\n<ul>\n";
+        for note in &reproduction.notes {
+            let _ = writeln!(out, "<li>{}</li>", escaped(note));
+        }
+        out += "</ul>\n";
+    }
+    out + "</section>\n"
+}
+
+fn checks(reproduction: &Reproduction) -> String {
+    let others: Vec<&str> = reproduction
+        .checks
+        .iter()
+        .find(|check| !check.others.is_empty())
+        .map(|check| check.others.iter().map(|(name, _)| name.as_str()).collect())
+        .unwrap_or_default();
+    let first = reproduction.variants.first().map_or("ours", String::as_str);
+    let mut head = format!(
+        "<th>row</th><th>number</th><th>published</th><th>{}</th><th>95 % confidence</th>\
+         <th>tolerance</th><th>verdict</th>",
+        escaped(first)
+    );
+    for other in &others {
+        let _ = write!(head, "<th>{}</th>", escaped(other));
+    }
+    let mut rows = String::new();
+    for check in &reproduction.checks {
+        rows += &row(check, &others);
+    }
+    let open = if reproduction.checks.len() <= 40 { " open" } else { "" };
+    format!(
+        "<details{open}><summary>{} numbers</summary><div class=\"scroll\"><table><tr>{head}</tr>\n\
+         {rows}</table></div></details>\n",
+        reproduction.checks.len()
+    )
+}
+
+fn row(check: &Check, others: &[&str]) -> String {
+    let (class, verdict) = match check.pass {
+        Some(true) => ("true", "within"),
+        Some(false) => ("false", "outside"),
+        None if check.gates() => ("open", "undecided"),
+        None => ("soft", ""),
+    };
+    let interval = match check.interval {
+        [Some(low), Some(high)] if low == high => String::new(),
+        [None, None] => String::new(),
+        [low, high] => {
+            let end = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), number);
+            format!("{} to {}", end(low), end(high))
+        }
+    };
+    let mut out = format!(
+        "<tr><td>{}</td><td class=\"name\">{}</td><td>{}</td><td>{}</td><td class=\"soft\">\
+         {interval}</td><td class=\"soft\">{}</td><td class=\"{class}\">{verdict}</td>",
+        escaped(&check.row),
+        escaped(&check.label),
+        optional(check.published),
+        optional(check.measured),
+        check.tolerance.map(|t| escaped(&t.to_string())).unwrap_or_default(),
+    );
+    for name in others {
+        let value = check.others.iter().find(|(other, _)| other == name).and_then(|(_, v)| *v);
+        let _ = write!(out, "<td>{}</td>", optional(value));
+    }
+    out + "</tr>\n"
+}

@@ -1,0 +1,222 @@
+//! Numbers of the paper that follow from rules and need no simulation: frame and idle times from
+//! the fabric's own links, levels and cutoffs from the protocol's own allocation.
+//!
+//! | name | is | unit |
+//! |---|---|---|
+//! | `computed.frame_us` | a full Ethernet frame at 10 Gbit/s | µs |
+//! | `computed.idle_us` | the shortest frame one way, mean over all pairs of the 144 hosts | µs |
+//! | `computed.rtt_us` | a grant one way and a full packet back, across racks | µs |
+//! | `computed.rtt_kb` | what 10 Gbit/s carries in that time | 1000 B |
+//! | `computed.overcommit_kib` | buffer that K = 7 granted messages may need beyond one | 1024 B |
+//! | `computed.w2.levels` | unscheduled levels that Homa §3.4's rule gives a workload | of 8 |
+//! | `computed.w2.top` | largest message of the highest level | B |
+//! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |
+
+use homa_proto::{
+    Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
+    Time,
+};
+use homa_sim::HostId;
+use homa_sim::topology::LeafSpine;
+use homa_workload::framing::{FULL_FRAME, Framing, MIN_FRAME};
+use homa_workload::sizes::Workload;
+
+/// A number that follows from rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computed {
+    /// Serialisation of a full frame.
+    FrameUs,
+    /// One-way time of the shortest frame.
+    IdleUs,
+    /// Grant to data.
+    RttUs,
+    /// RTTbytes.
+    RttKb,
+    /// Buffer due to overcommitment.
+    OvercommitKib,
+    /// Of a built-in workload, 1 to 5.
+    Workload(u8, OfWorkload),
+}
+
+/// What the rule of Homa §3.4 makes of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfWorkload {
+    /// Unscheduled levels.
+    Levels,
+    /// Cutoff of the highest.
+    Top,
+    /// Share of bytes unscheduled.
+    Unscheduled,
+}
+
+const NAMED: [(&str, Computed); 5] = [
+    ("frame_us", Computed::FrameUs),
+    ("idle_us", Computed::IdleUs),
+    ("rtt_us", Computed::RttUs),
+    ("rtt_kb", Computed::RttKb),
+    ("overcommit_kib", Computed::OvercommitKib),
+];
+const OF_WORKLOAD: [(&str, OfWorkload); 3] = [
+    ("levels", OfWorkload::Levels),
+    ("top", OfWorkload::Top),
+    ("unscheduled", OfWorkload::Unscheduled),
+];
+
+const GIGABIT: f64 = 1e9;
+
+impl Computed {
+    /// The number of that name, `computed.` left out.
+    pub fn named(name: &str) -> Option<Self> {
+        if let Some((_, computed)) = NAMED.iter().find(|(known, _)| *known == name) {
+            return Some(*computed);
+        }
+        let (workload, what) = name.split_once('.')?;
+        let number = workload.strip_prefix('w')?.parse().ok().filter(|n| (1..=5).contains(n))?;
+        let (_, of) = OF_WORKLOAD.iter().find(|(known, _)| *known == what)?;
+        Some(Self::Workload(number, *of))
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        if let Self::Workload(number, of) = self {
+            let named = OF_WORKLOAD.iter().find(|(_, known)| *known == of);
+            return format!("w{number}.{}", named.map_or("", |(name, _)| name));
+        }
+        let named = NAMED.iter().find(|(_, known)| *known == self);
+        named.map_or("", |(name, _)| name).to_owned()
+    }
+
+    /// The number.
+    pub fn value(self) -> f64 {
+        match self {
+            Self::FrameUs => FULL_FRAME as f64 * 8.0 / (10.0 * GIGABIT) * 1e6,
+            Self::IdleUs => idle_us(),
+            Self::RttUs => rtt_us(),
+            Self::RttKb => rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1e3,
+            Self::OvercommitKib => 6.0 * rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1024.0,
+            Self::Workload(number, of) => of_workload(number, of),
+        }
+    }
+}
+
+/// Mean over all destinations of one host, which are alike for every host.
+fn idle_us() -> f64 {
+    let wiring = LeafSpine::homa().wire();
+    let others = 1..wiring.hosts();
+    let count = f64::from(wiring.hosts() - 1);
+    let shortest = [MIN_FRAME as u32];
+    others.map(|to| wiring.ideal(HostId(0), HostId(to), &shortest).0 as f64).sum::<f64>()
+        / count
+        / 1e6
+}
+
+fn rtt_us() -> f64 {
+    let wiring = LeafSpine::homa().wire();
+    let (here, there) = (HostId(0), HostId(wiring.hosts() - 1));
+    let grant = wiring.ideal(here, there, &[MIN_FRAME as u32]);
+    let data = wiring.ideal(there, here, &[FULL_FRAME as u32]);
+    (grant.0 + data.0) as f64 / 1e6
+}
+
+fn of_workload(number: u8, of: OfWorkload) -> f64 {
+    let workload = Workload::BUILT_IN[usize::from(number) - 1].clone();
+    let name = workload.to_string();
+    match of {
+        OfWorkload::Unscheduled => unscheduled_percent(&workload),
+        OfWorkload::Levels => allocation(&name).iter().filter(|cutoff| **cutoff > 0).count() as f64,
+        OfWorkload::Top => f64::from(allocation(&name)[7]),
+    }
+}
+
+/// Wire bytes of the packets that need no grant, in percent of all data packets'.
+fn unscheduled_percent(workload: &Workload) -> f64 {
+    const LIMIT: u32 = 9328;
+    let Ok(sizes) = workload.sizes() else { return f64::NAN };
+    let wire = |bytes: u32| Framing::Paper.data_wire_bytes(bytes) as f64;
+    sizes.mean_of(|bytes| wire(bytes.min(LIMIT))) / sizes.mean_of(wire) * 100.0
+}
+
+/// Cutoffs that a receiver measures (Homa §3.4) when the first packets of many messages arrive
+/// whose lengths cover the distribution evenly, and as many grants: traffic is the same in both
+/// directions.
+fn allocation(workload: &str) -> [u32; 8] {
+    const PAYLOAD: u32 = 1442;
+    const RTT_BYTES: u32 = 10_000;
+    const MESSAGES: u64 = 100_000;
+    let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
+    let config = Config::sigcomm18(Rate::gbps(10)).validate();
+    let (Some(sizes), Ok(config)) = (sizes, config) else { return [0; 8] };
+    let mut endpoint = Endpoint::new(config);
+    let peer = PeerId(0);
+    endpoint.open_peer(peer, PeerInfo { host: 0, max_payload: PAYLOAD });
+    endpoint.listen(4000);
+    let packet = |id, body| Packet {
+        peer,
+        priority: 7,
+        local_port: 4000,
+        remote_port: 40_000,
+        id: RpcId(id * 2),
+        body,
+    };
+    let mut now = Time::ZERO;
+    for i in 1..=MESSAGES {
+        now += Duration::micros(1);
+        // Every 4096 successive draws are one from each 4096th of the unit interval, in mixed
+        // order, so that rare long messages come as often as they should.
+        let (round, k) = (i / 4096, i * 2531 % 4096);
+        let u = (k as f64 + (round as f64 * 0.618_033_988_749_894_9).fract() + 1e-9) / 4096.0;
+        let length = sizes.quantile(u);
+        let data = Data {
+            span: Span { message: MessageId(0), offset: 0, len: length.min(PAYLOAD) },
+            message_length: length,
+            incoming: length.min(RTT_BYTES),
+            ack: None,
+            cutoff_version: 0,
+            retransmit: false,
+            incast: None,
+        };
+        let _ = endpoint.receive(now, &packet(i, Body::Data(data)));
+        for _ in 0..length.saturating_sub(RTT_BYTES).div_ceil(1456) {
+            let _ = endpoint.receive(now, &packet(i, Body::Grant { offset: length, priority: 0 }));
+        }
+        while endpoint.event().is_some() {}
+        while endpoint.transmit(now).is_some() {}
+    }
+    endpoint.cutoffs().0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_near(name: &str, expected: f64, margin: f64) {
+        let computed = Computed::named(name).unwrap();
+        assert_eq!(computed.name(), name);
+        let value = computed.value();
+        assert!((value - expected).abs() <= margin, "{name}: {value}");
+    }
+
+    #[test]
+    fn the_fabric_has_the_times_of_the_published_one() {
+        assert_near("frame_us", 1.2304, 1e-9);
+        assert_near("rtt_us", 7.744, 1e-3);
+        assert_near("rtt_kb", 9.680, 1e-2);
+        assert_near("idle_us", 2.362, 1e-3);
+        assert_near("overcommit_kib", 56.7, 0.1);
+    }
+
+    #[test]
+    fn w2_is_divided_as_in_figure_4() {
+        assert_near("w2.unscheduled", 80.46, 0.1);
+        assert_near("w2.levels", 6.0, 0.0);
+        assert_near("w2.top", 280.0, 28.0);
+    }
+
+    #[test]
+    fn nothing_else_is_computed() {
+        for name in ["w6.levels", "w2.bottom", "frame", ""] {
+            assert_eq!(Computed::named(name), None);
+        }
+    }
+}

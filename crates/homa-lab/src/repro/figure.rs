@@ -1,0 +1,240 @@
+//! A plan's drawings: the published points in the paper's axes, and our curves for each scheme.
+
+use homa_sim::scenario::outcome::Bucket;
+
+use super::metric::{Metric, Rank};
+use super::plan::{Figure, FigureKind, ReproPlan};
+use super::verdict::{Results, measure};
+use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
+use crate::store::Stored;
+
+/// A bin with fewer messages says nothing about its 99th percentile.
+const MIN_COUNT: u64 = 100;
+
+/// All drawings of a plan, in its order; a quick look draws what it has.
+pub fn charts(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Chart> {
+    let draw = |figure: &Figure| {
+        let mut chart = match figure.kind {
+            FigureKind::Slowdown => slowdown(plan, results, figure),
+            FigureKind::Curve => curve(plan, results, figure),
+            FigureKind::Bars => bars(plan, results, figure),
+        };
+        if quick {
+            chart.subtitle = "quick look: short runs".to_owned();
+        }
+        chart
+    };
+    plan.figures.iter().map(draw).collect()
+}
+
+fn variants<'a>(plan: &'a ReproPlan, figure: &Figure) -> &'a [String] {
+    if figure.first_only { &plan.variants[..1.min(plan.variants.len())] } else { &plan.variants }
+}
+
+fn published(figure: &Figure, scale_x: f64) -> Vec<Series> {
+    let series = figure.published.iter().map(|curve| Series {
+        name: curve.name.clone(),
+        mark: Mark::Published,
+        points: curve.points.iter().map(|&[x, y]| Point::at(x * scale_x, y)).collect(),
+    });
+    series.collect()
+}
+
+/// The name of a scheme's curve when a figure shows several runs.
+fn name(figure: &Figure, run: &str, variant: &str) -> String {
+    match (figure.runs.len(), figure.first_only) {
+        (0 | 1, _) => variant.to_owned(),
+        (_, true) => run.to_owned(),
+        _ => format!("{run}, {variant}"),
+    }
+}
+
+fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
+    let rank = match figure.metric {
+        Some(Metric::Overall(Rank::P50)) => Rank::P50,
+        _ => Rank::P99,
+    };
+    let mut ticks = Vec::new();
+    let mut series = Vec::new();
+    for run in &figure.runs {
+        let Some((place, named)) = plan.run(run) else { continue };
+        let title = named.title.as_deref().unwrap_or(run);
+        for variant in variants(plan, figure) {
+            let Some(stored) = results.of(place, variant, None).next() else { continue };
+            let bins = &stored.outcome.slowdown.buckets;
+            if ticks.is_empty() {
+                ticks = size_ticks(bins);
+            }
+            let (name, points) = (name(figure, title, variant), steps(bins, rank));
+            series.push(Series { name, mark: Mark::Step, points });
+        }
+    }
+    series.extend(published(figure, 0.01));
+    let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
+    let y_label = figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {what}"));
+    Chart {
+        title: figure.title.clone(),
+        subtitle: String::new(),
+        mode: Mode::Plot,
+        x: Axis {
+            label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
+            scale: Scale::Linear,
+            range: Some([0.0, 1.0]),
+            ticks,
+        },
+        y: Axis { label: y_label, scale: Scale::Log, range: None, ticks: Vec::new() },
+        series,
+    }
+}
+
+/// Size at each tenth of the messages.
+pub fn size_ticks(bins: &[Bucket]) -> Vec<(f64, String)> {
+    let tick = |tenth: u32| {
+        let share = f64::from(tenth) / 10.0;
+        let bin = bins.iter().find(|bin| bin.cum_share >= share - 1e-9).or(bins.last())?;
+        let bytes = if tenth == 0 { bin.min_bytes } else { bin.max_bytes };
+        Some((share, size_label(bytes)))
+    };
+    (0..=10).filter_map(tick).collect()
+}
+
+/// A step per bin: its value from where the bin begins to where it ends.
+pub fn steps(bins: &[Bucket], rank: Rank) -> Vec<Point> {
+    let mut before = 0.0;
+    let mut points = Vec::new();
+    for bin in bins {
+        let (value, ends) = match rank {
+            Rank::P50 => (bin.p50, bin.p50_ci),
+            Rank::P99 => (bin.p99, bin.p99_ci),
+        };
+        if let Some(y) = value.filter(|_| bin.count >= MIN_COUNT) {
+            let at = |x| Point { x, y, low: ends[0], high: ends[1] };
+            points.extend([at(before), at(bin.cum_share)]);
+        }
+        before = bin.cum_share;
+    }
+    points
+}
+
+fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
+    let metric = figure.metric.unwrap_or(Metric::Wasted);
+    let mut series = Vec::new();
+    for run in &figure.runs {
+        let Some((place, named)) = plan.run(run) else { continue };
+        let title = named.title.as_deref().unwrap_or(run);
+        for variant in variants(plan, figure) {
+            let points = results.values(place, variant).into_iter().filter_map(|x| {
+                let measured = results.measure(metric, place, variant, Some(x))?;
+                let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+                Some(Point {
+                    x,
+                    y: measured.value,
+                    low: finite(measured.low),
+                    high: finite(measured.high),
+                })
+            });
+            let points: Vec<Point> = points.collect();
+            if !points.is_empty() {
+                series.push(Series {
+                    name: name(figure, title, variant),
+                    mark: Mark::Line,
+                    points,
+                });
+            }
+        }
+    }
+    series.extend(published(figure, 1.0));
+    let label = |label: &Option<String>, or: &str| label.clone().unwrap_or_else(|| or.to_owned());
+    let axis = |label| Axis { label, scale: Scale::Linear, range: None, ticks: Vec::new() };
+    Chart {
+        title: figure.title.clone(),
+        subtitle: String::new(),
+        mode: Mode::Plot,
+        x: axis(label(&figure.x_label, "")),
+        y: axis(label(&figure.y_label, &metric.to_string())),
+        series,
+    }
+}
+
+fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
+    let rows = figure.rows.iter().filter_map(|row| plan.checks.iter().find(|c| c.row == *row));
+    let shown: Vec<_> = rows
+        .flat_map(|row| row.points.iter().map(move |point| (row, point)))
+        .filter(|(_, point)| figure.metric.is_none_or(|metric| metric == point.metric))
+        .collect();
+    let labels = shown.iter().enumerate().map(|(place, (row, point))| {
+        let text = point.label.clone().unwrap_or_else(|| match figure.metric {
+            Some(_) => row.row.trim_start_matches(&plan.id).trim_start_matches('-').to_owned(),
+            None => point.metric.to_string(),
+        });
+        (place as f64, text)
+    });
+    let labels: Vec<(f64, String)> = labels.collect();
+    let mut series = vec![Series {
+        name: "published".to_owned(),
+        mark: Mark::Published,
+        points: shown
+            .iter()
+            .enumerate()
+            .filter_map(|(x, (_, point))| Some(Point::at(x as f64, point.published?)))
+            .collect(),
+    }];
+    for variant in variants(plan, figure) {
+        let points = shown.iter().enumerate().filter_map(|(x, (row, point))| {
+            let measured = measure(plan, results, row, point.metric, variant)?;
+            Some(Point::at(x as f64, measured.value))
+        });
+        let (name, points) = (variant.clone(), points.collect());
+        series.push(Series { name, mark: Mark::Bar, points });
+    }
+    let range = [-0.5, shown.len() as f64 - 0.5];
+    Chart {
+        title: figure.title.clone(),
+        subtitle: String::new(),
+        mode: Mode::Bars,
+        x: Axis {
+            label: figure.x_label.clone().unwrap_or_default(),
+            scale: Scale::Linear,
+            range: Some(range),
+            ticks: labels,
+        },
+        y: Axis {
+            label: figure.y_label.clone().unwrap_or_default(),
+            scale: Scale::Linear,
+            range: None,
+            ticks: Vec::new(),
+        },
+        series,
+    }
+}
+
+/// The slowdown of any result, for reports of plans that are no reproductions.
+pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Chart {
+    let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
+    let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
+    Chart {
+        title: title.to_owned(),
+        subtitle: String::new(),
+        mode: Mode::Plot,
+        x: Axis {
+            label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
+            scale: Scale::Linear,
+            range: Some([0.0, 1.0]),
+            ticks: first.map(size_ticks).unwrap_or_default(),
+        },
+        y: Axis {
+            label: format!("slowdown, {what}"),
+            scale: Scale::Log,
+            range: None,
+            ticks: Vec::new(),
+        },
+        series: results
+            .iter()
+            .map(|(name, stored)| Series {
+                name: name.clone(),
+                mark: Mark::Step,
+                points: steps(&stored.outcome.slowdown.buckets, rank),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,353 @@
+//! What is read from an outcome to be compared: one short name per number.
+//!
+//! | name | reads | unit |
+//! |---|---|---|
+//! | `p99@50`, `p50@50` | slowdown of the bin that holds the message at 50 % by size | – |
+//! | `p99_us@50`, `p50_us@50` | latency of that bin | µs |
+//! | `p99_max@50` | largest p99 slowdown of all bins that begin before 50 % | – |
+//! | `p99`, `p50` | slowdown over all messages | – |
+//! | `mean_us` | mean latency, needs `measures.ledger` | µs |
+//! | `tor_up.mean`, `tor_up.max` | queue of a tier as Homa Table 1 reads it | 1024 B |
+//! | `tor_up.mean_residual`, `…max_residual` | with the frame in transmission | 1024 B |
+//! | `priority.0` | share of the receivers' links carried by the lowest level | % |
+//! | `wasted`, `utilisation`, `goodput` | shares of the receivers' links | % |
+//! | `tail.preemption_lag`, `tail.queueing` | what delays messages near p99 | µs |
+//! | `response_gbps` | response bytes per time, closed loops only | Gbit/s |
+//! | `computed.…` | see [`super::computed`] | |
+//! | `max_load`, `max_goodput`, `max_wasted` | at the highest load whose backlog is bounded | % |
+
+use std::fmt;
+use std::str::FromStr;
+
+use homa_sim::scenario::outcome::Bucket;
+use homa_sim::scenario::{Outcome, Traffic};
+use serde::{Deserialize, Serialize};
+
+use super::computed::Computed;
+use super::tolerance::Measured;
+use crate::results::{TIERS, Tier};
+use crate::store::Stored;
+
+/// Which percentile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// The median.
+    P50,
+    /// The 99th.
+    P99,
+}
+
+/// A number to be read. See the table of this module.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Metric {
+    /// Slowdown at a percent of messages.
+    Slowdown(Rank, f64),
+    /// Latency at a percent of messages.
+    Latency(Rank, f64),
+    /// Largest p99 slowdown up to a percent of messages.
+    Largest(f64),
+    /// Slowdown over all messages.
+    Overall(Rank),
+    /// Mean latency.
+    Mean,
+    /// Queue length: place in [`TIERS`], maximum instead of mean, with the frame in transmission.
+    Queue(usize, bool, bool),
+    /// Share of a level, 0 the lowest.
+    Priority(usize),
+    /// Share of wasted bandwidth.
+    Wasted,
+    /// Share of links that carried frames.
+    Utilisation,
+    /// Share of links that carried delivered application bytes.
+    Goodput,
+    /// Preemption lag near p99.
+    PreemptionLag,
+    /// Queueing near p99.
+    Queueing,
+    /// Rate of responses to a closed loop.
+    ResponseRate,
+    /// The highest load that does not diverge, or what holds there.
+    Limit(AtLimit),
+    /// Follows from rules.
+    Computed(Computed),
+}
+
+/// What is read at the highest load that does not diverge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// The load itself.
+    Load,
+    /// The same in application bytes.
+    Goodput,
+    /// Wasted bandwidth.
+    Wasted,
+}
+
+const KIB: f64 = 1024.0;
+
+/// Names without arguments.
+const PLAIN: [(&str, Metric); 11] = [
+    ("p99", Metric::Overall(Rank::P99)),
+    ("p50", Metric::Overall(Rank::P50)),
+    ("mean_us", Metric::Mean),
+    ("wasted", Metric::Wasted),
+    ("utilisation", Metric::Utilisation),
+    ("goodput", Metric::Goodput),
+    ("tail.preemption_lag", Metric::PreemptionLag),
+    ("tail.queueing", Metric::Queueing),
+    ("response_gbps", Metric::ResponseRate),
+    ("max_load", Metric::Limit(AtLimit::Load)),
+    ("max_goodput", Metric::Limit(AtLimit::Goodput)),
+];
+const MAX_WASTED: (&str, Metric) = ("max_wasted", Metric::Limit(AtLimit::Wasted));
+
+impl Metric {
+    /// True when it needs no simulation.
+    pub const fn is_computed(self) -> bool {
+        matches!(self, Self::Computed(_))
+    }
+
+    /// Reads it from one outcome; `None` when it was not measured there.
+    pub fn read(self, stored: &Stored) -> Option<Measured> {
+        let outcome = &stored.outcome;
+        let percent = |share: f64| Measured::exact(share * 100.0);
+        match self {
+            Self::Slowdown(rank, at) => slowdown(bin_at(outcome, at)?, rank),
+            Self::Latency(rank, at) => latency(bin_at(outcome, at)?, rank),
+            Self::Largest(to) => largest(outcome, to),
+            Self::Overall(Rank::P50) => outcome.slowdown.p50.map(Measured::exact),
+            Self::Overall(Rank::P99) => outcome.slowdown.p99.map(Measured::exact),
+            Self::Mean => outcome.ledger.as_ref().map(|ledger| {
+                let parts = &ledger.mean;
+                let waits = parts.sender_queue_us + parts.grant_wait_us + parts.fabric_queue_us;
+                Measured::exact(waits + parts.wire_us + parts.recovery_us)
+            }),
+            Self::Queue(tier, max, residual) => queue(outcome, &TIERS[tier], max, residual),
+            Self::Priority(level) => outcome.priority_share.map(|shares| percent(shares[level])),
+            Self::Wasted => outcome.wasted_bandwidth.map(percent),
+            Self::Utilisation => Some(percent(outcome.utilisation)),
+            Self::Goodput => Some(percent(outcome.goodput)),
+            Self::PreemptionLag => {
+                outcome.tail_delay.as_ref().map(|tail| Measured::exact(tail.preemption_lag_us))
+            }
+            Self::Queueing => {
+                outcome.tail_delay.as_ref().map(|tail| Measured::exact(tail.queueing_us))
+            }
+            Self::ResponseRate => response_rate(stored),
+            Self::Computed(computed) => Some(Measured::exact(computed.value())),
+            Self::Limit(_) => None,
+        }
+    }
+
+    /// Reads it at the highest load below which nothing diverges; `None` when even the lowest
+    /// does. The interval of the load itself reaches to the lowest load that diverges.
+    pub fn read_limit(what: AtLimit, by_load: &[&Stored]) -> Option<Measured> {
+        let mut sorted = by_load.to_vec();
+        sorted.sort_by(|a, b| a.outcome.load.total_cmp(&b.outcome.load));
+        let stable = sorted.iter().take_while(|stored| !stored.outcome.backlog.diverges).count();
+        let last = sorted.get(stable.checked_sub(1)?)?;
+        match what {
+            AtLimit::Load => {
+                let load = last.outcome.load * 100.0;
+                let above = sorted.get(stable).map(|stored| stored.outcome.load * 100.0);
+                Some(Measured::between(load, [Some(load), above]))
+            }
+            AtLimit::Goodput => Some(Measured::exact(last.outcome.loads.payload * 100.0)),
+            AtLimit::Wasted => Self::Wasted.read(last),
+        }
+    }
+}
+
+/// The bin that holds the message at `percent` of all, by size.
+fn bin_at(outcome: &Outcome, percent: f64) -> Option<&Bucket> {
+    let bins = &outcome.slowdown.buckets;
+    bins.iter().find(|bin| bin.cum_share * 100.0 >= percent - 1e-6).or(bins.last())
+}
+
+fn slowdown(bin: &Bucket, rank: Rank) -> Option<Measured> {
+    match rank {
+        Rank::P50 => Some(Measured::between(bin.p50?, bin.p50_ci)),
+        Rank::P99 => Some(Measured::between(bin.p99?, bin.p99_ci)),
+    }
+}
+
+/// Latencies have the relative interval of their slowdowns.
+fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
+    let us = match rank {
+        Rank::P50 => bin.p50_us?,
+        Rank::P99 => bin.p99_us?,
+    };
+    let ratio = slowdown(bin, rank)?;
+    let scale = us / ratio.value;
+    Some(Measured { value: us, low: ratio.low * scale, high: ratio.high * scale })
+}
+
+fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
+    let mut before = 0.0;
+    let mut found: Option<Measured> = None;
+    for bin in &outcome.slowdown.buckets {
+        if before * 100.0 >= to - 1e-6 {
+            break;
+        }
+        before = bin.cum_share;
+        if let Some(measured) = slowdown(bin, Rank::P99)
+            && found.is_none_or(|found| measured.value > found.value)
+        {
+            found = Some(measured);
+        }
+    }
+    found
+}
+
+fn queue(outcome: &Outcome, tier: &Tier, max: bool, residual: bool) -> Option<Measured> {
+    let length = (tier.1)(outcome.queues.as_ref()?)?;
+    let bytes = match (max, residual) {
+        (false, false) => length.mean_bytes,
+        (false, true) => length.mean_bytes_with_residual,
+        (true, false) => length.max_bytes as f64,
+        (true, true) => length.max_bytes_with_residual as f64,
+    };
+    Some(Measured::exact(bytes / KIB))
+}
+
+fn response_rate(stored: &Stored) -> Option<Measured> {
+    let Traffic::Incast { response_bytes, .. } = stored.cell.scenario.traffic else {
+        return None;
+    };
+    let bits = stored.outcome.messages as f64 * f64::from(response_bytes) * 8.0;
+    Some(Measured::exact(bits / stored.outcome.traffic_seconds / 1e9))
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = PLAIN.iter().chain([&MAX_WASTED]).find(|(name, _)| *name == text);
+        if let Some((_, metric)) = named {
+            return Ok(*metric);
+        }
+        let parsed = match text.split_once('@') {
+            Some((name, at)) => at_percent(name, at),
+            None => of_queue_or_level(text),
+        };
+        parsed.ok_or_else(|| {
+            let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
+            format!(
+                "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_us@50`, `p50_us@50`, \
+                 `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
+                 `computed.frame_us`, {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+fn at_percent(name: &str, at: &str) -> Option<Metric> {
+    let at = at.parse::<f64>().ok().filter(|at| (0.0..=100.0).contains(at))?;
+    Some(match name {
+        "p50" => Metric::Slowdown(Rank::P50, at),
+        "p99" => Metric::Slowdown(Rank::P99, at),
+        "p50_us" => Metric::Latency(Rank::P50, at),
+        "p99_us" => Metric::Latency(Rank::P99, at),
+        "p99_max" => Metric::Largest(at),
+        _ => return None,
+    })
+}
+
+fn of_queue_or_level(text: &str) -> Option<Metric> {
+    let (name, what) = text.split_once('.')?;
+    if name == "computed" {
+        return Computed::named(what).map(Metric::Computed);
+    }
+    if name == "priority" {
+        return what.parse().ok().filter(|level| *level < 8).map(Metric::Priority);
+    }
+    let tier = TIERS.iter().position(|(tier, _)| *tier == name)?;
+    let (what, residual) = what.strip_suffix("_residual").map_or((what, false), |w| (w, true));
+    match what {
+        "mean" => Some(Metric::Queue(tier, false, residual)),
+        "max" => Some(Metric::Queue(tier, true, residual)),
+        _ => None,
+    }
+}
+
+impl TryFrom<String> for Metric {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Metric> for String {
+    fn from(metric: Metric) -> Self {
+        metric.to_string()
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rank = |rank: &Rank| match rank {
+            Rank::P50 => "p50",
+            Rank::P99 => "p99",
+        };
+        match self {
+            Self::Slowdown(r, at) => write!(f, "{}@{at}", rank(r)),
+            Self::Latency(r, at) => write!(f, "{}_us@{at}", rank(r)),
+            Self::Largest(to) => write!(f, "p99_max@{to}"),
+            Self::Queue(tier, max, residual) => {
+                let what = if *max { "max" } else { "mean" };
+                let rest = if *residual { "_residual" } else { "" };
+                write!(f, "{}.{what}{rest}", TIERS[*tier].0)
+            }
+            Self::Priority(level) => write!(f, "priority.{level}"),
+            Self::Computed(computed) => write!(f, "computed.{}", computed.name()),
+            other => {
+                let named = PLAIN.iter().chain([&MAX_WASTED]).find(|(_, metric)| metric == other);
+                f.write_str(named.map_or("", |(name, _)| name))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        let names = [
+            "p99@50",
+            "p50@99.5",
+            "p99_us@5",
+            "p50_us@10",
+            "p99_max@50",
+            "p99",
+            "p50",
+            "mean_us",
+            "tor_up.mean",
+            "aggr_down.max",
+            "tor_down.mean_residual",
+            "priority.7",
+            "wasted",
+            "utilisation",
+            "goodput",
+            "tail.preemption_lag",
+            "tail.queueing",
+            "response_gbps",
+            "max_load",
+            "max_goodput",
+            "max_wasted",
+            "computed.frame_us",
+            "computed.w2.top",
+        ];
+        for name in names {
+            assert_eq!(name.parse::<Metric>().unwrap().to_string(), name);
+        }
+        for name in ["p98@50", "p99@101", "p99@", "tor_left.mean", "priority.8", "tor_up.min", ""] {
+            let message = name.parse::<Metric>().unwrap_err();
+            assert!(message.contains("allowed: `p99@50`"), "{message}");
+        }
+    }
+}

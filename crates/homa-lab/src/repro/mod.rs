@@ -1,0 +1,156 @@
+//! Published figures, simulated again and compared number by number.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | a figure's plan: runs, published values, tolerances, how the paper draws it |
+//! | [`metric`] | which number is read from an outcome |
+//! | [`computed`] | numbers that follow from rules without a simulation |
+//! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
+//! | [`verdict`] | the comparison |
+//! | [`figure`] | the paper's drawing with our curves beside the published ones |
+//!
+//! The plans lie in `repro/` at the root of the repository and are built into the program.
+//! Simulations that several plans need (Figures 10, 11, 14 and Table 1 read the same ones) run
+//! once.
+
+pub mod computed;
+pub mod figure;
+pub mod metric;
+pub mod plan;
+pub mod tolerance;
+pub mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cell::Cell;
+use crate::chart::Chart;
+use crate::document::Document;
+use crate::error::{LabError, PlanFault};
+use crate::store::{Manifest, Store, write_json};
+use crate::sweep::{self, Options, Progress};
+use plan::ReproPlan;
+use verdict::{Check, Results};
+
+macro_rules! plan_files {
+    ($($name:literal),+ $(,)?) => {
+        [$((
+            concat!("repro/homa/", $name, ".toml"),
+            include_str!(concat!("../../../../repro/homa/", $name, ".toml")),
+        )),+]
+    };
+}
+
+/// The plans of this repository: file and text.
+const BUILT_IN: [(&str, &str); 16] = plan_files![
+    "rttbytes",
+    "fig4",
+    "alloc",
+    "overcommit1",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+    "fig13",
+    "fig14",
+    "table1",
+    "sens",
+    "x13",
+    "x14",
+    "x15",
+];
+
+/// All plans, in the order of the paper.
+pub fn plans() -> Result<Vec<ReproPlan>, PlanFault> {
+    BUILT_IN.iter().map(|(file, text)| ReproPlan::parse(&Document::new(*file, *text))).collect()
+}
+
+/// The plans of these ids, in the order of the paper; all when none is named. A longer id, such as
+/// one row's, names the plan it belongs to.
+pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
+    let all = plans()?;
+    let known: Vec<String> = all.iter().map(|plan| plan.id.clone()).collect();
+    let of = |id: &str| id.split('-').take(2).collect::<Vec<_>>().join("-");
+    if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
+        return Err(LabError::Unknown { what: "figure", name: id.clone(), known });
+    }
+    let wanted = |plan: &ReproPlan| ids.is_empty() || ids.iter().any(|id| of(id) == plan.id);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// A figure simulated again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// As `homa repro` names it.
+    pub id: String,
+    /// What the figure shows.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// Choices, definitions, explanations.
+    pub notes: Vec<String>,
+    /// The schemes; the first is compared.
+    pub variants: Vec<String>,
+    /// Shorter runs than the comparison deserves.
+    pub quick: bool,
+    /// The comparison.
+    pub checks: Vec<Check>,
+    /// The drawings.
+    pub charts: Vec<Chart>,
+}
+
+impl Reproduction {
+    /// True when a check failed; in a full run also when one is undecided.
+    pub fn failed(&self) -> bool {
+        self.checks.iter().any(|check| match check.pass {
+            Some(passed) => !passed,
+            None => !self.quick && check.gates(),
+        })
+    }
+}
+
+/// Runs the plans' simulations, each once, and compares. Results go to `store`, and are found
+/// there.
+pub fn run(
+    plans: &[ReproPlan],
+    quick: bool,
+    store: &Store,
+    options: &Options,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Vec<Reproduction>, LabError> {
+    let mut planned = Vec::new();
+    for plan in plans {
+        let cells = plan
+            .expand(quick)
+            .map_err(|(_, reason)| LabError::result(Path::new(&plan.id), reason))?;
+        planned.push(cells);
+    }
+    let cells: Vec<Cell> = planned.iter().flatten().map(|planned| planned.cell.clone()).collect();
+    let title = if quick { "Reproductions, quick" } else { "Reproductions" };
+    let manifest = Manifest::new(title, &options.program, &cells);
+    let listed: Vec<&str> = plans.iter().map(|plan| plan.id.as_str()).collect();
+    store.describe(&manifest, &format!("# homa repro {}\n", listed.join(" ")))?;
+    sweep::run(&cells, store, options, show)?;
+    let mut reproductions = Vec::new();
+    for (plan, planned) in plans.iter().zip(planned) {
+        let results = Results::read(&planned, store, &options.program)?;
+        reproductions.push(Reproduction {
+            id: plan.id.clone(),
+            title: plan.title.clone(),
+            source: plan.source.clone(),
+            notes: plan.notes.clone(),
+            variants: plan.variants.clone(),
+            quick,
+            checks: verdict::checks(plan, &results, quick),
+            charts: figure::charts(plan, &results, quick),
+        });
+    }
+    sweep::tabulate(store, &manifest)?;
+    write_json(&store.root().join("checks.json"), &reproductions)?;
+    Ok(reproductions)
+}

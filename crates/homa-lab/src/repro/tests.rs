@@ -1,0 +1,141 @@
+//! Every plan of the repository is well-formed; a tiny one runs from end to end.
+
+use super::*;
+use crate::repro::metric::Metric;
+
+#[test]
+fn every_plan_parses_and_its_values_are_well_formed() {
+    let plans = plans().unwrap_or_else(|fault| panic!("{fault}"));
+    let mut ids: Vec<&str> = plans.iter().map(|plan| plan.id.as_str()).collect();
+    for plan in &plans {
+        assert!(!plan.checks.is_empty() && !plan.source.is_empty(), "{}", plan.id);
+        for check in &plan.checks {
+            for point in &check.points {
+                let row = format!("{} {}", check.row, point.metric);
+                if let Some(published) = point.published {
+                    assert!(published.is_finite() && published > 0.0, "{row}");
+                }
+                assert!(point.published.is_some() || point.tolerance.is_none(), "{row}");
+                if let (Some(published), Some(tolerance)) = (point.published, point.tolerance) {
+                    let (low, high) = tolerance.limits(published);
+                    assert!(low <= published && published <= high, "{row}: {tolerance}");
+                }
+            }
+        }
+        for curve in plan.figures.iter().flat_map(|figure| &figure.published) {
+            let ascending = curve.points.windows(2).all(|pair| pair[0][0] <= pair[1][0]);
+            assert!(ascending && curve.points.iter().flatten().all(|v| v.is_finite()));
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), plans.len(), "two plans of one id");
+}
+
+#[test]
+fn figures_that_read_the_same_simulations_share_them() {
+    let plans = select(&["homa-fig10", "homa-fig11", "homa-table1"].map(String::from)).unwrap();
+    let keys = |plan: &ReproPlan| -> Vec<String> {
+        plan.expand(false).unwrap().iter().map(|planned| planned.cell.key("p")).collect()
+    };
+    let fig10 = keys(&plans[0]);
+    for plan in &plans[1..] {
+        assert!(keys(plan).iter().all(|key| fig10.contains(key)), "{}", plan.id);
+    }
+}
+
+#[test]
+fn ids_are_the_first_two_parts_of_a_row() {
+    let ids = |ids: &[&str]| {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        select(&ids).map(|plans| plans.iter().map(|plan| plan.id.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(ids(&["homa-fig10-w2-homa"]).unwrap(), ["homa-fig10"]);
+    assert_eq!(ids(&["x15", "homa-fig4"]).unwrap(), ["homa-fig4", "x15"]);
+    assert_eq!(ids(&[]).unwrap().len(), BUILT_IN.len());
+    let message = ids(&["homa-fig99"]).unwrap_err().to_string();
+    assert!(message.contains("homa-fig99") && message.contains("homa-fig10"), "{message}");
+}
+
+fn fault(text: &str) -> String {
+    ReproPlan::parse(&Document::new("r.toml", text)).unwrap_err().to_string()
+}
+
+#[test]
+fn mistakes_in_a_reproduction_name_line_key_and_allowed_values() {
+    let head = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n";
+    let run = "[[run]]\nname = \"w2\"\n";
+    let check = |rest: &str| format!("{head}{run}[[check]]\nrow = \"a-b-c\"\n{rest}\n");
+    let metric = fault(&check("run = \"w2\"\npoints = [\n  { metric = \"p98@5\" },\n]"));
+    assert!(metric.starts_with("r.toml:10: `check.0.points.0.metric`"), "{metric}");
+    assert!(metric.contains("allowed: `p99@50`"), "{metric}");
+    let tolerance =
+        fault(&check("run = \"w2\"\npoints = [{ metric = \"p99\", tolerance = \"big\" }]"));
+    assert!(tolerance.contains("r.toml:9") && tolerance.contains("`10%`"), "{tolerance}");
+    let unknown = fault(&check("run = \"w9\"\npoints = []"));
+    assert!(unknown.contains("r.toml:8") && unknown.contains("unknown run `w9`; allowed: w2"));
+    let scheme = fault(&format!("{head}variants = [\"homa\"]\n"));
+    assert!(scheme.contains("r.toml:4") && scheme.contains("homa-sim"), "{scheme}");
+    let set = fault(&format!("{head}[[run]]\nname = \"w2\"\nset = {{ \"load.fracton\" = 1 }}\n"));
+    assert!(set.contains("r.toml:4") && set.contains("`fraction`"), "{set}");
+    let key = fault(&format!("{head}{run}sett = {{}}\n"));
+    assert!(key.starts_with("r.toml:6: `run.0.sett`: unknown key"), "{key}");
+}
+
+#[test]
+fn computed_rows_are_judged_without_a_simulation() {
+    let root = std::env::temp_dir().join(format!("homa-computed-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let plans = select(&["x15".to_owned()]).unwrap();
+    let options = Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into() };
+    let done = run(&plans, true, &store, &options, &mut |_| {}).unwrap();
+    let check = &done[0].checks[0];
+    assert_eq!(check.metric, "x15 computed.frame_us");
+    assert_eq!((check.pass, check.published), (Some(true), Some(1.2304)));
+    assert!(!done[0].failed());
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn undecided_fails_only_at_full_size() {
+    let check = Check {
+        metric: "m".into(),
+        label: "m".into(),
+        row: "r".into(),
+        class: plan::Class::A,
+        published: Some(1.0),
+        measured: Some(1.0),
+        interval: [None; 2],
+        tolerance: "10%".parse().ok(),
+        pass: None,
+        others: Vec::new(),
+    };
+    let reproduction = |quick, check: &Check| Reproduction {
+        id: "a-b".into(),
+        title: String::new(),
+        source: String::new(),
+        notes: Vec::new(),
+        variants: Vec::new(),
+        quick,
+        checks: vec![check.clone()],
+        charts: Vec::new(),
+    };
+    assert!(reproduction(false, &check).failed() && !reproduction(true, &check).failed());
+    let only_reported = Check { tolerance: None, ..check.clone() };
+    assert!(!reproduction(false, &only_reported).failed());
+    let outside = Check { pass: Some(false), ..check };
+    assert!(reproduction(true, &outside).failed());
+}
+
+#[test]
+fn metrics_of_an_axis_are_read_where_they_can_be() {
+    for plan in plans().unwrap() {
+        for check in &plan.checks {
+            let axis = check.run.as_ref().and_then(|run| plan.run(run)?.1.axis.as_ref());
+            for point in &check.points {
+                let limit = matches!(point.metric, Metric::Limit(_));
+                assert_eq!(limit || check.at.is_some(), axis.is_some(), "{}", check.row);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Outcomes as tables: one row per simulation, and one row per simulation and size bin.
+//!
+//! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
+
+use homa_sim::scenario::outcome::{Bucket, QueueLength, Queues};
+
+use crate::store::Stored;
+use crate::table::Table;
+
+/// The names of all axes, in the order in which they are first met.
+fn axes(results: &[Stored]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in results.iter().flat_map(|stored| &stored.cell.axes) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// What sets a simulation apart: axes and seed.
+fn add_place<'a>(
+    table: &mut Table,
+    names: &[String],
+    rows: impl Iterator<Item = &'a Stored> + Clone,
+) {
+    for name in names {
+        let value = |stored: &Stored| {
+            let found = stored.cell.axes.iter().find(|(axis, _)| axis == name);
+            found.map_or_else(String::new, |(_, value)| value.clone())
+        };
+        table.text(name, rows.clone().map(value));
+    }
+    table.integer("seed", rows.map(|stored| Some(stored.outcome.seed)));
+}
+
+/// One row per simulation.
+pub fn summary(results: &[Stored]) -> Table {
+    let mut table = Table::default();
+    add_place(&mut table, &axes(results), results.iter());
+    let out = || results.iter().map(|stored| &stored.outcome);
+    table.text("scheme", out().map(|o| o.scheme.clone()));
+    table.text("workload", out().map(|o| o.workload.clone()));
+    table.real("load", out().map(|o| Some(o.load)));
+    table.text("trace_hash", out().map(|o| o.trace_hash.clone()));
+    table.integer("messages", out().map(|o| Some(o.messages)));
+    table.integer("submitted", out().map(|o| Some(o.submitted)));
+    table.integer("undelivered", out().map(|o| Some(o.undelivered)));
+    table.integer("packet_hops", out().map(|o| Some(o.packet_hops)));
+    table.real("slowdown_p50", out().map(|o| o.slowdown.p50));
+    table.real("slowdown_p99", out().map(|o| o.slowdown.p99));
+    table.real("utilisation", out().map(|o| Some(o.utilisation)));
+    table.real("goodput", out().map(|o| Some(o.goodput)));
+    table.real("wasted_bandwidth", out().map(|o| o.wasted_bandwidth));
+    table.real("load_paper", out().map(|o| Some(o.loads.paper)));
+    table.real("load_payload", out().map(|o| Some(o.loads.payload)));
+    table.real("load_realised_paper", out().map(|o| Some(o.loads.realised_paper)));
+    table.real("load_realised_payload", out().map(|o| Some(o.loads.realised_payload)));
+    table.real("load_realised_wire", out().map(|o| Some(o.loads.realised_wire)));
+    table.integer("diverges", out().map(|o| Some(u64::from(o.backlog.diverges))));
+    table.real("backlog_growth", out().map(|o| Some(o.backlog.growth)));
+    add_queues(&mut table, results);
+    for level in 0..8 {
+        let share = out().map(|o| o.priority_share.map(|shares| shares[level]));
+        table.real(&format!("priority_{level}_share"), share);
+    }
+    table.integer("drops_overflow", out().map(|o| Some(o.drops.overflow)));
+    table.integer("drops_fault", out().map(|o| Some(o.drops.fault)));
+    table.integer("drops_refused", out().map(|o| Some(o.drops.refused)));
+    let tail = || out().map(|o| o.tail_delay.as_ref());
+    table.real("tail_preemption_lag_us", tail().map(|t| t.map(|t| t.preemption_lag_us)));
+    table.real("tail_queueing_us", tail().map(|t| t.map(|t| t.queueing_us)));
+    table.real("traffic_seconds", out().map(|o| Some(o.traffic_seconds)));
+    table.real("simulated_seconds", out().map(|o| Some(o.simulated_seconds)));
+    table
+}
+
+/// A tier by its name in the JSON document.
+pub type Tier = (&'static str, fn(&Queues) -> Option<QueueLength>);
+
+/// All tiers.
+pub const TIERS: [Tier; 6] = [
+    ("host_up", |queues| queues.host_up),
+    ("tor_up", |queues| queues.tor_up),
+    ("aggr_down", |queues| queues.aggr_down),
+    ("tor_down", |queues| queues.tor_down),
+    ("aggr_up", |queues| queues.aggr_up),
+    ("core_down", |queues| queues.core_down),
+];
+
+fn add_queues(table: &mut Table, results: &[Stored]) {
+    for (tier, of) in TIERS {
+        let lengths = || results.iter().map(|s| s.outcome.queues.as_ref().and_then(of));
+        table.real(&format!("{tier}_mean_bytes"), lengths().map(|q| q.map(|q| q.mean_bytes)));
+        table.integer(&format!("{tier}_max_bytes"), lengths().map(|q| q.map(|q| q.max_bytes)));
+    }
+}
+
+/// One row per simulation and size bin.
+pub fn slowdown(results: &[Stored]) -> Table {
+    let mut table = Table::default();
+    let rows =
+        || results.iter().flat_map(|s| s.outcome.slowdown.buckets.iter().map(move |bin| (s, bin)));
+    add_place(&mut table, &axes(results), rows().map(|(stored, _)| stored));
+    table.text("scheme", rows().map(|(stored, _)| stored.outcome.scheme.clone()));
+    table.text("workload", rows().map(|(stored, _)| stored.outcome.workload.clone()));
+    table.real("load", rows().map(|(stored, _)| Some(stored.outcome.load)));
+    let bins = || rows().map(|(_, bin)| bin);
+    table.real("cum_share", bins().map(|bin| Some(bin.cum_share)));
+    table.integer("min_bytes", bins().map(|bin| Some(u64::from(bin.min_bytes))));
+    table.integer("max_bytes", bins().map(|bin| Some(u64::from(bin.max_bytes))));
+    table.integer("messages", bins().map(|bin| Some(bin.count)));
+    let mut real = |name: &str, of: fn(&Bucket) -> Option<f64>| table.real(name, bins().map(of));
+    real("slowdown_p50", |bin| bin.p50);
+    real("slowdown_p50_low", |bin| bin.p50_ci[0]);
+    real("slowdown_p50_high", |bin| bin.p50_ci[1]);
+    real("slowdown_p99", |bin| bin.p99);
+    real("slowdown_p99_low", |bin| bin.p99_ci[0]);
+    real("slowdown_p99_high", |bin| bin.p99_ci[1]);
+    real("latency_p50_us", |bin| bin.p50_us);
+    real("latency_p99_us", |bin| bin.p99_us);
+    table
+}

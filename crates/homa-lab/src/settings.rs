@@ -1,0 +1,150 @@
+//! Changing single keys of a scenario: `load.fraction = 0.5`, as axes, runs of a reproduction and
+//! `--set` do.
+//!
+//! A key is a dotted path from the scenario. Setting the key that says which kind a table is
+//! (`traffic.pattern`, `fabric.shape.kind`) starts that table afresh, because the other keys of
+//! the old kind mean nothing to the new one.
+
+use homa_sim::scenario::Scenario;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::document::plain;
+
+/// Keys that say which of several kinds a table is.
+const KINDS: [&str; 2] = ["pattern", "kind"];
+
+/// A scenario as a table of keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    table: Table,
+}
+
+impl Settings {
+    /// All keys of a scenario, defaults written out.
+    pub fn of(scenario: &Scenario) -> Result<Self, String> {
+        let table = Table::try_from(scenario).map_err(|error| error.to_string())?;
+        Ok(Self { table })
+    }
+
+    /// The keys.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Sets the key at `path`; tables on the way are made as needed.
+    pub fn set(&mut self, path: &str, value: Value) -> Result<(), String> {
+        let mut keys: Vec<&str> = path.split('.').collect();
+        let last = keys.pop().unwrap_or_default();
+        let mut table = &mut self.table;
+        for key in keys {
+            let entry = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
+            table = match entry {
+                Value::Table(inner) => inner,
+                _ => return Err(format!("`{key}` is a value and has no keys below it")),
+            };
+        }
+        if KINDS.contains(&last) && table.get(last) != Some(&value) {
+            table.clear();
+        }
+        table.insert(last.to_owned(), value);
+        Ok(())
+    }
+
+    /// Sets several keys; those that decide a kind come first, whatever their order.
+    pub fn set_all<'a>(
+        &mut self,
+        changes: impl Iterator<Item = (&'a str, Value)>,
+    ) -> Result<(), (String, String)> {
+        let mut changes: Vec<(&str, Value)> = changes.collect();
+        changes.sort_by_key(|(path, _)| !decides_kind(path));
+        for (path, value) in changes {
+            self.set(path, value).map_err(|message| (path.to_owned(), message))?;
+        }
+        Ok(())
+    }
+
+    /// The scenario these keys describe.
+    pub fn scenario(&self) -> Result<Scenario, String> {
+        let value = Value::Table(self.table.clone());
+        Scenario::deserialize(value).map_err(|error| plain(error.message()))
+    }
+}
+
+fn decides_kind(path: &str) -> bool {
+    path.rsplit('.').next().is_some_and(|last| KINDS.contains(&last))
+}
+
+/// `key=value` of the command line; a value that is no TOML is taken as text, so that quotes are
+/// not needed around `w4` or `10Gbps`.
+pub fn assignment(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    let (key, value) = (key.trim(), value.trim());
+    if key.is_empty() || value.is_empty() {
+        return Err("write it as key=value".into());
+    }
+    Ok((key.to_owned(), parse_value(value)))
+}
+
+fn parse_value(text: &str) -> Value {
+    let parsed = toml::from_str::<Table>(&format!("value = {text}"));
+    let value = parsed.ok().and_then(|mut table| table.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// A value as a label: text without quotes.
+pub fn label(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings::of(&Scenario::default()).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_set_and_the_rest_stays() {
+        let mut settings = settings();
+        settings.set("load.fraction", Value::Float(0.5)).unwrap();
+        settings.set("options.overcommitment", Value::Integer(3)).unwrap();
+        let scenario = settings.scenario().unwrap();
+        assert_eq!(scenario.load.fraction, 0.5);
+        assert_eq!(scenario.options.overcommitment, Some(3));
+        assert_eq!(scenario.fabric, Scenario::default().fabric);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_allowed_ones() {
+        let mut settings = settings();
+        settings.set("load.fracton", Value::Float(0.5)).unwrap();
+        let message = settings.scenario().unwrap_err();
+        assert!(message.contains("unknown key `fracton`"), "{message}");
+        assert!(message.contains("allowed: `fraction`"), "{message}");
+    }
+
+    #[test]
+    fn another_kind_forgets_the_keys_of_the_old_one() {
+        let changes = [
+            ("fabric.shape.hosts", Value::Integer(16)),
+            ("fabric.shape.kind", Value::String("single-switch".into())),
+        ];
+        let mut settings = settings();
+        settings.set_all(changes.into_iter()).unwrap();
+        assert_eq!(settings.scenario().unwrap().fabric.shape.hosts(), Some(16));
+    }
+
+    #[test]
+    fn values_of_the_command_line_need_no_quotes() {
+        assert_eq!(assignment("load.fraction=0.5").unwrap().1, Value::Float(0.5));
+        assert_eq!(assignment("fabric.host_link = 25Gbps").unwrap().1.as_str(), Some("25Gbps"));
+        assert_eq!(assignment("options.cutoffs=[1, 2]").unwrap().1.as_array().unwrap().len(), 2);
+        assert!(assignment("nonsense").is_err());
+        assert!(assignment("=3").is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! Where results lie: one file per simulation, named by what decides it, and the list of what a
+//! plan consists of.
+//!
+//! | path | holds |
+//! |---|---|
+//! | `plan.toml` | the resolved plan: running it again gives the same results |
+//! | `manifest.json` | title, version, program, and each simulation's name, seed and key |
+//! | `cells/KEY.json` | the simulation and its outcome |
+//! | `summary.csv`, `slowdown.csv`, `.parquet` | all outcomes as tables, once all are there |
+//! | `checks.json` | the verdicts of a reproduction |
+//!
+//! A file is complete or absent: it is written beside its place and renamed. So a run may be
+//! killed at any time and continued, and folders of several machines are merged by copying.
+
+use std::path::{Path, PathBuf};
+
+use homa_sim::scenario::Outcome;
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{Cell, Hash};
+use crate::error::LabError;
+
+/// The version in results and reports.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A folder of results.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The result of one simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Version of this software.
+    pub version: String,
+    /// Identity of the program, as [`program`] gives it.
+    pub program: String,
+    /// What was simulated.
+    pub cell: Cell,
+    /// What came out.
+    pub outcome: Outcome,
+}
+
+/// What a folder of results is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Title of the plan.
+    pub title: String,
+    /// Version of this software.
+    pub version: String,
+    /// Identity of the program.
+    pub program: String,
+    /// The simulations of the plan, in its order.
+    pub cells: Vec<Listed>,
+}
+
+/// A simulation in a [`Manifest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// What sets it apart.
+    pub axes: Vec<(String, String)>,
+    /// Its seed.
+    pub seed: u64,
+    /// Name of its file.
+    pub key: String,
+}
+
+impl Store {
+    /// Opens a folder, making it when it is not there.
+    pub fn create(root: &Path) -> Result<Self, LabError> {
+        let cells = root.join("cells");
+        std::fs::create_dir_all(&cells).map_err(|error| LabError::file(&cells, error))?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// Opens a folder that is there.
+    pub fn open(root: &Path) -> Result<Self, LabError> {
+        let cells = root.join("cells");
+        std::fs::read_dir(&cells).map_err(|error| LabError::file(&cells, error))?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// True when the simulation of that key has a result.
+    pub fn has(&self, key: &str) -> bool {
+        self.cell_path(key).is_file()
+    }
+
+    /// The result of the simulation of that key.
+    pub fn read(&self, key: &str) -> Result<Stored, LabError> {
+        read_json(&self.cell_path(key))
+    }
+
+    /// Stores a result.
+    pub fn write(&self, key: &str, stored: &Stored) -> Result<(), LabError> {
+        write_json(&self.cell_path(key), stored)
+    }
+
+    /// What the folder is about.
+    pub fn manifest(&self) -> Result<Manifest, LabError> {
+        read_json(&self.root.join("manifest.json"))
+    }
+
+    /// Says what the folder is about.
+    pub fn describe(&self, manifest: &Manifest, plan: &str) -> Result<(), LabError> {
+        write_atomically(&self.root.join("plan.toml"), plan.as_bytes())?;
+        write_json(&self.root.join("manifest.json"), manifest)
+    }
+
+    fn cell_path(&self, key: &str) -> PathBuf {
+        self.root.join("cells").join(format!("{key}.json"))
+    }
+}
+
+impl Manifest {
+    /// Of a plan's simulations, run by the program of that identity.
+    pub fn new(title: &str, program: &str, cells: &[Cell]) -> Self {
+        let listed = cells.iter().map(|cell| Listed {
+            axes: cell.axes.clone(),
+            seed: cell.scenario.seed,
+            key: cell.key(program),
+        });
+        Self {
+            title: title.to_owned(),
+            version: VERSION.to_owned(),
+            program: program.to_owned(),
+            cells: listed.collect(),
+        }
+    }
+}
+
+/// The running program by its content: results of another build are not taken for its own.
+pub fn program() -> Result<String, LabError> {
+    let path = std::env::current_exe().map_err(|error| LabError::file(Path::new("self"), error))?;
+    let content = std::fs::read(&path).map_err(|error| LabError::file(&path, error))?;
+    let mut hash = Hash::new();
+    hash.add(&content);
+    Ok(hash.text())
+}
+
+/// Reads a document.
+pub fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, LabError> {
+    let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+    serde_json::from_str(&text).map_err(|error| LabError::result(path, error))
+}
+
+/// Writes a document, complete or not at all.
+pub fn write_json(path: &Path, document: &impl Serialize) -> Result<(), LabError> {
+    let text = serde_json::to_string_pretty(document);
+    let text = text.map_err(|error| LabError::result(path, error))?;
+    write_atomically(path, (text + "\n").as_bytes())
+}
+
+/// Writes a file, complete or not at all.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), LabError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let thread = std::thread::current().id();
+    let beside = path.with_file_name(format!(".{name}.{}.{thread:?}", std::process::id()));
+    let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|error| LabError::file(path, error))
+}

@@ -1,0 +1,218 @@
+//! Running many simulations: one thread per core, whatever is already stored is skipped, the
+//! heaviest first.
+//!
+//! A simulation's result depends on its scenario alone, so neither the number of threads nor the
+//! order nor the division into shards changes a byte of the tables.
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use homa_sim::scenario;
+
+use crate::cell::Cell;
+use crate::error::LabError;
+use crate::plan::Plan;
+use crate::results;
+use crate::store::{Listed, Manifest, Store, Stored, VERSION};
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Simulations at a time.
+    pub threads: usize,
+    /// Which part of the plan.
+    pub shard: Shard,
+    /// Identity of the program, see [`crate::store::program`].
+    pub program: String,
+}
+
+/// Every n-th simulation of a plan, so that n machines share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 1 to `count`.
+    pub index: usize,
+    /// Number of shards.
+    pub count: usize,
+}
+
+impl Shard {
+    /// The whole plan.
+    pub const ALL: Self = Self { index: 1, count: 1 };
+
+    /// True when the simulation at this place in the plan is one of the shard's.
+    pub const fn has(self, place: usize) -> bool {
+        place % self.count == self.index - 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('/').and_then(|(index, count)| {
+            Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
+        });
+        match parsed {
+            Some(shard) if (1..=shard.count).contains(&shard.index) => Ok(shard),
+            _ => Err("write a shard as k/n with k from 1 to n, such as 3/8".into()),
+        }
+    }
+}
+
+/// How far a sweep is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Simulations to run.
+    pub cells: usize,
+    /// Of these, finished.
+    pub finished: usize,
+    /// Found stored, and not run again.
+    pub stored: usize,
+    /// Share of the work done, 0 to 1, by the packets expected.
+    pub done: f64,
+    /// Name of the simulation that was heard of last.
+    pub label: String,
+}
+
+/// What a worker says.
+enum News {
+    Step { job: usize, done: f64 },
+    Finished { job: usize },
+    Failed { error: LabError },
+}
+
+/// Runs the shard's simulations that have no result yet; `show` hears of progress several times a
+/// second. Simulations that differ in name only run once.
+pub fn run(
+    cells: &[Cell],
+    store: &Store,
+    options: &Options,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<(), LabError> {
+    let mine = cells.iter().enumerate().filter(|(place, _)| options.shard.has(*place));
+    let mut keyed: Vec<(String, &Cell)> =
+        mine.map(|(_, cell)| (cell.key(&options.program), cell)).collect();
+    let all = keyed.len();
+    keyed.retain(|(key, _)| !store.has(key));
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    keyed.dedup_by(|a, b| a.0 == b.0);
+    keyed.sort_by(|a, b| b.1.weight().total_cmp(&a.1.weight()).then_with(|| a.0.cmp(&b.0)));
+    let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
+    let mut progress =
+        Progress { cells: keyed.len(), stored: all - keyed.len(), ..Progress::default() };
+    show(&progress);
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (news, heard) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.clamp(1, keyed.len().max(1)) {
+            let (news, next, stop, keyed) = (news.clone(), &next, &stop, &keyed);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let job = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((key, cell)) = keyed.get(job) else { break };
+                    let last = match work(job, key, cell, store, options, &news) {
+                        Ok(()) => News::Finished { job },
+                        Err(error) => News::Failed { error },
+                    };
+                    // Nobody listens after a failure elsewhere.
+                    let _ = news.send(last);
+                }
+            });
+        }
+        drop(news);
+        let mut shares = vec![0.0; keyed.len()];
+        let total: f64 = weights.iter().sum();
+        for news in heard {
+            match news {
+                News::Step { job, done } => {
+                    shares[job] = done;
+                    progress.label = keyed[job].1.label();
+                }
+                News::Finished { job } => {
+                    shares[job] = 1.0;
+                    progress.finished += 1;
+                    progress.label = keyed[job].1.label();
+                }
+                News::Failed { error } => {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            let done: f64 = weights.iter().zip(&shares).map(|(weight, share)| weight * share).sum();
+            progress.done = done / total;
+            show(&progress);
+        }
+        Ok(())
+    })
+}
+
+/// Runs a plan's shard into a folder, and writes the tables once all of the plan is there. Returns
+/// whether it is.
+pub fn run_plan(
+    plan: &Plan,
+    store: &Store,
+    options: &Options,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<bool, LabError> {
+    let manifest = Manifest::new(&plan.title, &options.program, &plan.cells);
+    store.describe(&manifest, &plan.resolved)?;
+    run(&plan.cells, store, options, show)?;
+    if !manifest.cells.iter().all(|cell| store.has(&cell.key)) {
+        return Ok(false);
+    }
+    tabulate(store, &manifest)?;
+    Ok(true)
+}
+
+/// Writes the tables of all of a manifest's simulations.
+pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
+    let read = |listed: &Listed| {
+        let mut stored = store.read(&listed.key)?;
+        // The same simulation may stand in several plans, under other names.
+        stored.cell.axes.clone_from(&listed.axes);
+        Ok(stored)
+    };
+    let stored = manifest.cells.iter().map(read).collect::<Result<Vec<Stored>, LabError>>()?;
+    results::summary(&stored).save(store.root(), "summary")?;
+    results::slowdown(&stored).save(store.root(), "slowdown")
+}
+
+fn work(
+    job: usize,
+    key: &str,
+    cell: &Cell,
+    store: &Store,
+    options: &Options,
+    news: &mpsc::Sender<News>,
+) -> Result<(), LabError> {
+    let mut shown = 0.0;
+    let outcome = scenario::run(&cell.scenario, &mut |progress| {
+        if progress.done >= shown + 0.01 {
+            shown = progress.done;
+            let _ = news.send(News::Step { job, done: progress.done });
+        }
+    });
+    let outcome = outcome.map_err(|source| LabError::Scenario { label: cell.label(), source })?;
+    let (version, program) = (VERSION.to_owned(), options.program.clone());
+    store.write(key, &Stored { version, program, cell: cell.clone(), outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_partition_the_plan() {
+        for count in 1..5 {
+            for place in 0..20 {
+                let owners = (1..=count).filter(|&index| Shard { index, count }.has(place));
+                assert_eq!(owners.count(), 1);
+            }
+        }
+        assert_eq!("3/8".parse(), Ok(Shard { index: 3, count: 8 }));
+        for wrong in ["0/8", "9/8", "3", "a/b", "1/0"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+    }
+}
