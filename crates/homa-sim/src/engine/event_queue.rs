@@ -1,7 +1,6 @@
 //! Pending events in a total order: time, then first in first out.
 //!
-//! A binary heap: the simulator keeps at most one pending event per port and one timer per host, so
-//! queues are short, and nothing but `push` and `pop` is visible, so a time wheel can replace it.
+//! A binary heap, plain enough to be the oracle of [`super::Wheel`] in tests.
 //! Invariant: popped times never decrease as long as nothing is pushed before the last popped time.
 
 use std::cmp::Ordering;

@@ -1,16 +1,17 @@
-//! A host: its transport, the wire it pulls packets for, its one timer, and whether it is alive.
+//! What the engine knows of a host: the wire it pulls packets for, its one timer, whether it is
+//! alive. The transport lies elsewhere: it is large, and this is looked at more often.
 //!
 //! Invariants: at most one wake-up for the wire is pending, and only while the transport has
 //! something to send; at most one timer event is *current* (older ones still in the queue are
 //! ignored).
 
+use homa_proto::Time;
+
 use crate::time::SimTime;
-use crate::transport::Transport;
 
 /// See the module's description.
-#[derive(Debug)]
-pub(super) struct Host<T> {
-    pub transport: T,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host {
     /// The current timer event; `MAX`: none.
     pub timer: SimTime,
     /// Frozen until then: nothing is processed, nothing new is sent.
@@ -24,10 +25,9 @@ pub(super) struct Host<T> {
     pub dirty: bool,
 }
 
-impl<T: Transport> Host<T> {
-    pub fn new(transport: T) -> Self {
+impl Host {
+    pub const fn new() -> Self {
         Self {
-            transport,
             // The first call tells the transport when its life begins.
             timer: SimTime::ZERO,
             paused_until: SimTime::ZERO,
@@ -40,8 +40,8 @@ impl<T: Transport> Host<T> {
 
     /// When the transport's deadline needs a new timer event, its time.
     #[inline]
-    pub fn rearm(&mut self, now: SimTime) -> Option<SimTime> {
-        let deadline = SimTime::from_protocol(self.transport.deadline()?);
+    pub fn rearm(&mut self, now: SimTime, deadline: Option<Time>) -> Option<SimTime> {
+        let deadline = SimTime::from_protocol(deadline?);
         if deadline == SimTime::MAX || deadline >= self.timer {
             return None;
         }

@@ -15,18 +15,19 @@ mod host;
 mod net;
 mod probe;
 mod run;
+mod wheel;
 
 pub use application::{Application, Context};
 pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
 pub use probe::{AtPort, Backlog, LossCause, Probe};
+pub use wheel::Wheel;
 
-use crate::fabric::{Buffers, FabricConfig, Port};
+use crate::fabric::FabricConfig;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Wiring};
 use crate::transport::Transport;
 
-use host::Host;
 use net::{Incident, Net};
 
 /// Makes the transport of a host, also for each life after the first.
@@ -79,16 +80,8 @@ where
         mut make: MakeTransport<T>,
         (application, probe, faults): (A, P, F),
     ) -> Self {
-        let limit = match config.buffers {
-            Buffers::Unlimited => u64::MAX,
-            Buffers::PerPort(bytes) => bytes,
-        };
-        let ports = wiring.ports().iter().map(|spec| {
-            Port::new(spec, if spec.from.0 < wiring.hosts() { u64::MAX } else { limit })
-        });
-        let ports = ports.collect();
-        let hosts = (0..wiring.hosts()).map(|host| Host::new(make(HostId(host), 0))).collect();
-        let net = Net::new((wiring, config), hosts, ports, (probe, faults));
+        let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
+        let net = Net::new((wiring, config), transports, (probe, faults));
         Self { net, application, make }
     }
 
@@ -120,7 +113,7 @@ where
 
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
-        self.net.counters
+        Counters { peak_pending: self.net.events.peak(), ..self.net.counters }
     }
 
     /// Events not yet happened.
@@ -130,7 +123,7 @@ where
 
     /// Packets in the fabric: on a wire or in a buffer.
     pub fn packets_in_flight(&self) -> u32 {
-        self.net.frames.live()
+        self.net.flights.live()
     }
 
     /// Equal for two runs exactly when the same packets (by sender, receiver, size, priority and
@@ -146,22 +139,24 @@ where
 
     /// The transport of a host that is up.
     pub fn transport(&self, host: HostId) -> Option<&T> {
-        self.net.hosts.get(host.0 as usize).filter(|host| host.up).map(|host| &host.transport)
+        let up = self.net.hosts.get(host.0 as usize)?.up;
+        up.then(|| &self.net.transports[host.0 as usize])
     }
 
     /// The transports of the hosts that are up.
     pub fn transports(&self) -> impl Iterator<Item = &T> {
-        self.net.hosts.iter().filter(|host| host.up).map(|host| &host.transport)
+        let both = self.net.hosts.iter().zip(&self.net.transports);
+        both.filter(|(host, _)| host.up).map(|(_, transport)| transport)
     }
 
-    /// Wire bytes that a port has begun to send.
+    /// Wire bytes of the frames that a port has begun to send.
     pub fn sent_bytes(&self, port: PortId) -> u64 {
         self.net.ports[port.0 as usize].sent_bytes
     }
 
     /// Frames that a port dropped for want of buffer.
     pub fn dropped_frames(&self, port: PortId) -> u64 {
-        u64::from(self.net.ports[port.0 as usize].dropped_frames)
+        self.net.drops[port.0 as usize]
     }
 
     /// The probe.

@@ -2,9 +2,12 @@
 
 use homa_proto::{Submit, SubmitError, Submitted};
 
-use crate::fabric::{Chooser, FabricConfig, Forwarding, Frame, Frames, NONE, Port, ecmp};
+use crate::fabric::{
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Frame, Levels, NONE, Parcel, Port,
+    Started, ecmp,
+};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{HostId, NodeId, PortId, Wiring};
+use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::{Arrival, Label, Transport};
 
 use super::agenda::{Happening, Ticket};
@@ -12,15 +15,22 @@ use super::application::Context;
 use super::fault::{Fault, Link, Verdict};
 use super::host::Host;
 use super::probe::{AtPort, Backlog, LossCause, Probe};
-use super::{Counters, EventQueue};
+use super::wheel::MANY;
+use super::{Counters, Wheel};
 
 /// See the module's description.
 pub(super) struct Net<T: Transport, P, F> {
     pub now: SimTime,
-    pub events: EventQueue<Ticket>,
+    pub events: Wheel<Ticket>,
     pub ports: Vec<Port>,
-    pub frames: Frames<T::Packet>,
-    pub hosts: Vec<Host<T>>,
+    /// By port.
+    levels: Vec<Levels>,
+    /// By port: frames dropped for want of buffer.
+    pub drops: Vec<u64>,
+    pub flights: Flights<T::Packet>,
+    pub hosts: Vec<Host>,
+    /// By host.
+    pub transports: Vec<T>,
     pub wiring: Wiring,
     pub config: FabricConfig,
     pub chooser: Chooser,
@@ -29,6 +39,8 @@ pub(super) struct Net<T: Transport, P, F> {
     pub counters: Counters,
     pub trace: TraceHash,
     pub stopped: bool,
+    /// Keeps the compiler from leaving out reads that are made for their side effect.
+    pub fetched: u32,
     /// Hosts that got input from an application.
     pub dirty: Vec<u32>,
     wakes: Vec<Wake>,
@@ -59,20 +71,28 @@ pub(super) enum Incident {
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     pub fn new(
         (wiring, config): (Wiring, FabricConfig),
-        hosts: Vec<Host<T>>,
-        ports: Vec<Port>,
+        transports: Vec<T>,
         (probe, faults): (P, F),
     ) -> Self {
-        let mut events = EventQueue::default();
+        let limit = |port: &PortSpec| match config.buffers {
+            Buffers::PerPort(bytes) if port.tier != Tier::HostUp => {
+                u32::try_from(bytes).unwrap_or(u32::MAX)
+            }
+            _ => u32::MAX,
+        };
+        let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
             events.push(SimTime::ZERO, Ticket::new(Happening::Timer(host)));
         }
         Self {
             now: SimTime::ZERO,
             events,
-            ports,
-            frames: Frames::new(),
-            hosts,
+            ports: wiring.ports().iter().map(|port| Port::new(port, limit(port))).collect(),
+            levels: vec![Levels::EMPTY; wiring.ports().len()],
+            drops: vec![0; wiring.ports().len()],
+            flights: Flights::new(),
+            hosts: vec![Host::new(); transports.len()],
+            transports,
             chooser: Chooser::new(config.seed),
             wiring,
             config,
@@ -81,6 +101,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             counters: Counters::default(),
             trace: TraceHash::default(),
             stopped: false,
+            fetched: 0,
             dirty: Vec::new(),
             wakes: Vec::new(),
             free_wakes: Vec::new(),
@@ -91,6 +112,40 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     #[inline]
     pub fn schedule(&mut self, at: SimTime, happening: Happening) {
         self.events.push(at, Ticket::new(happening));
+    }
+
+    /// Reads what the next events will need. The results are of no use, but the reads do not wait
+    /// for each other, as they would when every event made its own. Small networks stay in the
+    /// cache anyway.
+    #[inline]
+    pub fn fetch(&mut self) {
+        if self.events.len() < MANY {
+            return;
+        }
+        let (ports, frames) = (&self.ports, &self.flights.frames);
+        let arrivals = || {
+            self.events.batch().filter_map(|ticket| match ticket.happening() {
+                Happening::Arrival(port) => Some(&ports[port as usize]),
+                _ => None,
+            })
+        };
+        let frame = |port: &Port| frames.get(port.first() as usize);
+        let mut sum = arrivals().fold(0, |sum, port| sum ^ port.first());
+        sum ^= arrivals().filter_map(frame).fold(0, |sum, frame| sum ^ frame.next);
+        for port in arrivals() {
+            let Some(frame) = frame(port) else { continue };
+            sum ^= match port.to.0.checked_sub(self.wiring.hosts()) {
+                Some(switch) => {
+                    let next = self.wiring.routes().choices(switch, frame.to()).first;
+                    ports.get(next as usize).map_or(0, Port::first)
+                }
+                None => {
+                    let transport = &self.transports[port.to.0 as usize];
+                    self.flights.parcel(port.first()).from ^ u32::from(transport.has_packet())
+                }
+            };
+        }
+        self.fetched = sum;
     }
 
     pub fn plan(&mut self, at: SimTime, incident: Incident) {
@@ -125,26 +180,17 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// Offers the wire to the transport; true when it gave a packet. The wire must be free.
     #[inline]
     pub fn pull(&mut self, id: u32) -> bool {
-        let host = &mut self.hosts[id as usize];
-        let Some(packet) = host.transport.transmit(self.now.protocol()) else { return false };
-        let Label { to, wire_bytes, priority, flow } = host.transport.label(&packet);
-        let frame = Frame {
-            at: self.now,
-            next: NONE,
-            from: id,
-            to: to.0,
-            bytes: wire_bytes,
-            flow,
-            priority: priority.min(7),
-        };
-        let slot = self.frames.insert(frame, packet);
+        let transport = &mut self.transports[id as usize];
+        let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
+        let Label { to, wire_bytes, priority, flow } = transport.label(&packet);
+        let frame = Frame::new(to.0, priority, wire_bytes, flow);
         let label = Label { to, wire_bytes, priority, flow };
+        let slot = self.flights.insert(frame, Parcel { packet, from: id });
         self.probe.transmitted(self.now, HostId(id), slot, &packet, &label);
         self.trace.mix(self.now, (id, to.0), u64::from(wire_bytes) << 40 | u64::from(priority));
         self.trace.word(u64::from(flow));
         let port = &mut self.ports[id as usize];
-        if port.start(&mut self.frames.hot, slot, self.now) {
-            let at = self.frames.hot[slot as usize].at;
+        if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
             self.schedule(at, Happening::Arrival(id));
         }
         true
@@ -153,11 +199,13 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// Takes the first packet out of a port's pipe and schedules the next.
     #[inline]
     pub fn on_arrival(&mut self, port_index: u32) -> Option<(u32, NodeId)> {
-        self.advance(port_index, true);
+        if self.ports[port_index as usize].is_due(self.now) {
+            self.advance(port_index, true);
+        }
         let port = &mut self.ports[port_index as usize];
-        let slot = port.arrive(&self.frames.hot)?;
+        let (slot, next) = port.arrive(&self.flights.frames, self.now);
         let to = port.to;
-        if let Some(at) = port.next_arrival(&self.frames.hot) {
+        if let Some(at) = next {
             self.schedule(at, Happening::Arrival(port_index));
         }
         self.counters.packet_hops += 1;
@@ -167,13 +215,15 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         Some((slot, to))
     }
 
-    /// Lets waiting frames enter service as they would have by now.
+    /// Lets waiting frames enter service as they would have before now (or by now, if `inclusive`).
     #[inline]
     fn advance(&mut self, port_index: u32, inclusive: bool) {
         let port = &mut self.ports[port_index as usize];
-        while let Some(started) = port.advance(&mut self.frames.hot, self.now, inclusive) {
-            let frame = at_port(&self.wiring, port_index, started.slot, &self.frames.hot);
-            self.probe.departed(started.at, &frame);
+        let levels = &mut self.levels[port_index as usize];
+        let frames = &mut self.flights.frames;
+        while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
+            let Started { slot, at } = port.serve(levels, frames);
+            self.probe.departed(at, &at_port(port, port_index, slot, frames));
         }
     }
 
@@ -190,7 +240,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             Link::Between(PortId(port))
         };
         let to = spec.to;
-        match self.faults.verdict(self.now, link, self.frames.packet(slot)) {
+        match self.faults.verdict(self.now, link, &self.flights.parcel(slot).packet) {
             Verdict::Pass => true,
             Verdict::Lose => {
                 self.lose(slot, LossCause::Fault);
@@ -201,7 +251,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
                 false
             }
             Verdict::Duplicate(extra) => {
-                let copy = self.frames.copy(slot);
+                let copy = self.flights.copy(slot);
                 self.defer(copy, to, self.now + extra);
                 true
             }
@@ -210,51 +260,59 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
 
     /// A frame is held up on its way into `node`.
     pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
-        self.frames.hot[slot as usize].next = node.0;
+        self.flights.frames[slot as usize].next = node.0;
         self.schedule(until, Happening::Deferred(slot));
     }
 
     /// Where a frame that was held up takes effect.
     pub fn deferred(&self, slot: u32) -> NodeId {
-        NodeId(self.frames.hot[slot as usize].next)
+        NodeId(self.flights.frame(slot).next)
     }
 
     /// A packet is at a switch (0 the first): choose a port, queue.
     #[inline]
     pub fn forward(&mut self, switch: u32, slot: u32) {
-        let Frame { from, to, bytes, flow, priority, .. } = self.frames.hot[slot as usize];
-        if to >= self.wiring.hosts() {
-            return self.lose(slot, LossCause::NoRoute);
-        }
-        let choices = self.wiring.routes().choices(switch, to);
+        let frame = self.flights.frame(slot);
+        let choices = self.wiring.routes().choices(switch, frame.to());
         let chosen = match (choices.count, self.config.forwarding) {
             (0, _) => return self.lose(slot, LossCause::NoRoute),
             (1, _) => 0,
             (n, Forwarding::Spray) => self.chooser.below(n),
-            (n, Forwarding::Ecmp) => ecmp(n, switch, (from, to, flow)),
+            (n, Forwarding::Ecmp) => {
+                let from = self.flights.parcel(slot).from;
+                ecmp(n, switch, (from, frame.to(), u32::from(frame.flow)))
+            }
         };
-        let port_index = choices.first + chosen;
-        self.advance(port_index, false);
+        self.enqueue(choices.first + chosen, slot, frame.bytes);
+    }
+
+    /// A packet is at an output port.
+    #[inline]
+    fn enqueue(&mut self, port_index: u32, slot: u32, bytes: u16) {
+        if self.ports[port_index as usize].is_due(self.now) {
+            self.advance(port_index, false);
+        }
         let port = &mut self.ports[port_index as usize];
-        let backlog = Backlog {
-            queued_bytes: port.queued(),
-            residual_bytes: port.residual(self.now),
-            in_service_priority: port.in_service_priority(&self.frames.hot),
-        };
-        let frame = at_port(&self.wiring, port_index, slot, &self.frames.hot);
-        self.probe.enqueued(self.now, &frame, &backlog);
-        let _ = priority;
-        if port.is_idle(self.now) {
-            let first = port.start(&mut self.frames.hot, slot, self.now);
-            self.probe.departed(self.now, &frame);
-            if first {
-                let at = self.frames.hot[slot as usize].at;
+        let frames = &mut self.flights.frames;
+        let there = at_port(port, port_index, slot, frames);
+        if !port.is_busy(self.now) {
+            self.probe.enqueued(self.now, &there, &Backlog::default());
+            self.probe.departed(self.now, &there);
+            if let Some(at) = port.start(frames, slot, self.now) {
                 self.schedule(at, Happening::Arrival(port_index));
             }
-        } else if port.fits(&self.frames.hot, self.now, bytes) {
-            port.wait(&mut self.frames.hot, slot);
+            return;
+        }
+        let backlog = Backlog {
+            queued_bytes: u64::from(port.queued()),
+            residual_bytes: port.residual(self.now),
+            in_service_priority: port.in_service(frames, self.now).map_or(0, Frame::priority),
+        };
+        self.probe.enqueued(self.now, &there, &backlog);
+        if port.fits(frames, self.now, bytes) {
+            port.wait(&mut self.levels[port_index as usize], frames, slot);
         } else {
-            port.dropped_frames += 1;
+            self.drops[port_index as usize] += 1;
             self.lose(slot, LossCause::Overflow);
         }
     }
@@ -262,21 +320,22 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// A packet is at its host, which is up and not paused.
     #[inline]
     pub fn deliver(&mut self, id: u32, slot: u32) {
-        let Frame { from, priority, bytes, .. } = self.frames.hot[slot as usize];
-        let packet = self.frames.packet(slot);
-        let from = HostId(from);
-        let transport = &mut self.hosts[id as usize].transport;
-        let receipt = transport.receive(self.now.protocol(), packet, Arrival { from, priority });
-        self.trace.mix(self.now, (from.0, id), u64::from(bytes));
+        let frame = self.flights.frame(slot);
+        let Parcel { packet, from } = self.flights.parcel(slot);
+        let from = HostId(*from);
+        let transport = &mut self.transports[id as usize];
+        let arrival = Arrival { from, priority: frame.priority() };
+        let receipt = transport.receive(self.now.protocol(), packet, arrival);
+        self.trace.mix(self.now, (from.0, id), u64::from(frame.bytes));
         self.probe.received(self.now, HostId(id), from, slot, packet, &receipt);
-        self.frames.remove(slot);
+        self.flights.remove(slot);
     }
 
     pub fn lose(&mut self, slot: u32, cause: LossCause) {
         self.counters.lost += 1;
-        let to = HostId(self.frames.hot[slot as usize].to);
-        self.probe.lost(self.now, to, slot, self.frames.packet(slot), cause);
-        self.frames.remove(slot);
+        let to = HostId(self.flights.frame(slot).to());
+        self.probe.lost(self.now, to, slot, &self.flights.parcel(slot).packet, cause);
+        self.flights.remove(slot);
     }
 
     fn mark(&mut self, host: HostId) {
@@ -289,10 +348,15 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
 }
 
 #[inline]
-fn at_port(wiring: &Wiring, port: u32, slot: u32, frames: &[Frame]) -> AtPort {
-    let frame = &frames[slot as usize];
-    let (port, tier) = (PortId(port), wiring.ports()[port as usize].tier);
-    AtPort { port, tier, slot, wire_bytes: frame.bytes, priority: frame.priority }
+fn at_port(port: &Port, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
+    let frame = frames[slot as usize];
+    AtPort {
+        port: PortId(index),
+        tier: port.tier,
+        slot,
+        wire_bytes: u32::from(frame.bytes),
+        priority: frame.priority(),
+    }
 }
 
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Context for Net<T, P, F> {
@@ -301,7 +365,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Context for Net<T, 
     }
 
     fn submit(&mut self, host: HostId, what: Submit) -> Result<Submitted, SubmitError> {
-        let transport = &mut self.hosts[host.0 as usize].transport;
+        let transport = &mut self.transports[host.0 as usize];
         let result = transport.submit(self.now.protocol(), what);
         self.probe.submitted(self.now, host, &what, &result);
         self.mark(host);

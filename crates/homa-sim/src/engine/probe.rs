@@ -40,7 +40,7 @@ pub struct AtPort {
 }
 
 /// What a frame finds at its arrival at a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Wire bytes that wait, whatever their priority.
     pub queued_bytes: u64,

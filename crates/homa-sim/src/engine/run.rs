@@ -29,7 +29,12 @@ where
                     self.net.now = self.net.now.max(end);
                     return Halt::Time;
                 }
-                Some(_) => self.step(),
+                Some(_) => {
+                    if self.net.events.begins_batch() {
+                        self.net.fetch();
+                    }
+                    self.step()
+                }
             };
             if self.net.stopped {
                 self.net.stopped = false;
@@ -126,7 +131,7 @@ where
             host.timer = until;
             return net.schedule(until, Happening::Timer(id));
         }
-        host.transport.expire(net.now.protocol());
+        net.transports[id as usize].expire(net.now.protocol());
         self.settle(id);
     }
 
@@ -168,8 +173,9 @@ where
                 host.up = true;
                 host.timer = SimTime::MAX;
                 host.paused_until = net.now;
-                host.transport = (self.make)(id, host.life);
-                host.transport.expire(net.now.protocol());
+                let transport = &mut net.transports[id.0 as usize];
+                *transport = (self.make)(id, host.life);
+                transport.expire(net.now.protocol());
                 net.probe.restarted(net.now, id);
                 self.application.restarted(net, id);
                 self.settle(id.0);
@@ -208,10 +214,9 @@ where
         }
         let net = &mut self.net;
         let busy_until = net.ports[id as usize].free_at;
-        let host = &mut net.hosts[id as usize];
-        let rearmed = host.rearm(net.now);
-        let awaits_wire = busy_until > net.now && !host.wire_awaited && host.transport.has_packet();
-        if awaits_wire {
+        let (host, transport) = (&mut net.hosts[id as usize], &net.transports[id as usize]);
+        let rearmed = host.rearm(net.now, transport.deadline());
+        if busy_until > net.now && !host.wire_awaited && transport.has_packet() {
             host.wire_awaited = true;
             net.schedule(busy_until, Happening::WireFree(id));
         }
@@ -224,7 +229,7 @@ where
     #[inline]
     fn drain(&mut self, id: u32) {
         let net = &mut self.net;
-        while let Some(event) = net.hosts[id as usize].transport.event() {
+        while let Some(event) = net.transports[id as usize].event() {
             net.probe.event(net.now, HostId(id), &event);
             self.application.event(net, HostId(id), &event);
         }

@@ -1,58 +1,68 @@
-//! Packets in flight: a small hot record per packet, the packet itself beside it.
+//! Packets in flight: 16 bytes that every hop reads, and the packet itself, which rests.
 //!
-//! A packet is named by its slot from the sender's wire to the receiver. A hop touches the 32-byte
-//! [`Frame`] only; the packet rests in a second array that is read at both ends. Frames form the
-//! queues and the links' pipelines as linked lists through `next`, so that nothing is allocated
+//! A packet is named by its slot from the sender's wire to the receiver. Its [`Frame`] is what
+//! queues and pipes link together; the packet lies in a second array that is read at both ends
+//! only. Freed slots are used again first, so that few cache lines are in use. Nothing is allocated
 //! once the arrays have grown to the largest number of packets in flight.
 
-use crate::time::SimTime;
-
-/// No frame.
+/// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a hop needs to know of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    /// On a link: when it is there.
-    pub at: SimTime,
     /// The frame behind it in its list.
     pub next: u32,
-    pub from: u32,
-    pub to: u32,
-    /// Bytes on the wire.
-    pub bytes: u32,
-    pub flow: u32,
-    pub priority: u8,
+    /// In a pipe: picoseconds from the arrival before to its own.
+    pub gap: u32,
+    /// The receiver, and the priority above.
+    to_and_priority: u32,
+    /// On the wire; less when the frame was interrupted and the rest has yet to go.
+    pub bytes: u16,
+    /// Decides the path under ECMP.
+    pub flow: u16,
+}
+
+impl Frame {
+    pub fn new(to: u32, priority: u8, bytes: u32, flow: u32) -> Self {
+        Self {
+            next: NONE,
+            gap: 0,
+            to_and_priority: to.min((1 << 24) - 1) | u32::from(priority & 7) << 24,
+            bytes: u16::try_from(bytes).unwrap_or(u16::MAX),
+            flow: (flow ^ flow >> 16) as u16,
+        }
+    }
+
+    #[inline]
+    pub const fn to(self) -> u32 {
+        self.to_and_priority & 0xFF_FFFF
+    }
+
+    #[inline]
+    pub const fn priority(self) -> u8 {
+        (self.to_and_priority >> 24) as u8
+    }
 }
 
 /// First in, first out, through [`Frame::next`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
-    head: u32,
-    tail: u32,
+    pub head: u32,
+    pub tail: u32,
 }
 
 impl List {
     pub const EMPTY: Self = Self { head: NONE, tail: NONE };
 
     #[inline]
-    pub fn is_empty(self) -> bool {
+    pub const fn is_empty(self) -> bool {
         self.head == NONE
     }
 
+    /// Appends a frame that has none behind it.
     #[inline]
-    pub fn front(self) -> Option<u32> {
-        (self.head != NONE).then_some(self.head)
-    }
-
-    #[inline]
-    pub fn back(self) -> Option<u32> {
-        (self.head != NONE).then_some(self.tail)
-    }
-
-    #[inline]
-    pub fn push_back(&mut self, frames: &mut [Frame], slot: u32) {
-        frames[slot as usize].next = NONE;
+    pub fn append(&mut self, frames: &mut [Frame], slot: u32) {
         if self.head == NONE {
             self.head = slot;
         } else {
@@ -60,57 +70,64 @@ impl List {
         }
         self.tail = slot;
     }
+}
 
-    #[inline]
-    pub fn pop_front(&mut self, frames: &[Frame]) -> Option<u32> {
-        let slot = self.front()?;
-        self.head = frames[slot as usize].next;
-        Some(slot)
-    }
+/// A packet at rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parcel<K> {
+    pub packet: K,
+    /// The sender.
+    pub from: u32,
 }
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct Frames<K> {
-    pub hot: Vec<Frame>,
-    packets: Vec<K>,
+pub(crate) struct Flights<K> {
+    pub frames: Vec<Frame>,
+    parcels: Vec<Parcel<K>>,
     free: u32,
     live: u32,
 }
 
-impl<K: Copy> Frames<K> {
+impl<K: Copy> Flights<K> {
     pub fn new() -> Self {
-        Self { hot: Vec::new(), packets: Vec::new(), free: NONE, live: 0 }
+        Self { frames: Vec::new(), parcels: Vec::new(), free: NONE, live: 0 }
     }
 
     #[inline]
-    pub fn insert(&mut self, frame: Frame, packet: K) -> u32 {
+    pub fn insert(&mut self, frame: Frame, parcel: Parcel<K>) -> u32 {
         self.live += 1;
         let slot = self.free;
         if slot == NONE {
-            self.hot.push(frame);
-            self.packets.push(packet);
-            return (self.hot.len() - 1) as u32;
+            self.frames.push(frame);
+            self.parcels.push(parcel);
+            return (self.frames.len() - 1) as u32;
         }
-        self.free = self.hot[slot as usize].next;
-        self.hot[slot as usize] = frame;
-        self.packets[slot as usize] = packet;
+        let place = &mut self.frames[slot as usize];
+        self.free = place.next;
+        *place = frame;
+        self.parcels[slot as usize] = parcel;
         slot
     }
 
     /// A second frame with the same packet.
     pub fn copy(&mut self, slot: u32) -> u32 {
-        self.insert(self.hot[slot as usize], self.packets[slot as usize])
+        self.insert(self.frames[slot as usize], self.parcels[slot as usize])
     }
 
     #[inline]
-    pub fn packet(&self, slot: u32) -> &K {
-        &self.packets[slot as usize]
+    pub fn frame(&self, slot: u32) -> Frame {
+        self.frames[slot as usize]
+    }
+
+    #[inline]
+    pub fn parcel(&self, slot: u32) -> &Parcel<K> {
+        &self.parcels[slot as usize]
     }
 
     #[inline]
     pub fn remove(&mut self, slot: u32) {
-        self.hot[slot as usize].next = self.free;
+        self.frames[slot as usize].next = self.free;
         self.free = slot;
         self.live -= 1;
     }

@@ -3,11 +3,11 @@
 //! Lazy: a port acts when it is looked at ([`port`]), so a packet costs one event per hop.
 
 mod frames;
-pub(crate) mod port;
+mod port;
 mod spray;
 
-pub(crate) use frames::{Frame, Frames, NONE};
-pub(crate) use port::Port;
+pub(crate) use frames::{Flights, Frame, NONE, Parcel};
+pub(crate) use port::{Levels, Port, Started};
 pub use spray::Forwarding;
 pub(crate) use spray::{Chooser, ecmp};
 

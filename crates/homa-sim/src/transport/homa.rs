@@ -92,14 +92,16 @@ impl Transport for Homa {
     #[inline]
     fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
         let peer = self.peer(arrival.from.0);
-        let packet = Packet { peer, ..as_received(arrival.from, packet) };
-        self.endpoint.receive(now, &packet)
+        let mut received = as_received(arrival.from, packet);
+        received.peer = peer;
+        self.endpoint.receive(now, &received)
     }
 
     #[inline]
     fn transmit(&mut self, now: Time) -> Option<Packet> {
-        let packet = self.endpoint.transmit(now)?;
-        Some(Packet { peer: self.host(packet.peer), ..packet })
+        let mut packet = self.endpoint.transmit(now)?;
+        packet.peer = self.host(packet.peer);
+        Some(packet)
     }
 
     #[inline]

@@ -1,0 +1,96 @@
+//! Packet-hops per CPU-second, by workload: `cargo bench -p homa-sim --bench fabric [-- NAME…]`.
+//!
+//! A packet-hop is one packet, data or control, serialised on one link and delivered at its far
+//! end. CPU time is that of the event loop. `engine-*` run a transport that costs nothing.
+
+mod common;
+
+use common::{Flow, Sender, cpu_seconds, homa, perm, permutation, poisson, web60, window::Window};
+use homa_proto::Rate;
+use homa_sim::engine::{Counters, MakeTransport, NoFaults, Simulation};
+use homa_sim::fabric::FabricConfig;
+use homa_sim::topology::{FatTree, LeafSpine, Physics, Wiring};
+use homa_sim::transport::Transport;
+use homa_sim::{SimDuration, SimTime};
+
+/// 144 hosts, 10 and 40 Gbit/s, 1 us per link: the network other simulators were measured on.
+fn rivals() -> Wiring {
+    let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(40), SimDuration::micros(1));
+    LeafSpine { physics, ..LeafSpine::homa() }.wire()
+}
+
+/// `k³/4` hosts in three tiers, 100 Gbit/s, 1 us per link.
+fn fat_tree(k: u32) -> Wiring {
+    let physics = Physics::uniform(Rate::gbps(100), Rate::gbps(100), SimDuration::micros(1));
+    FatTree { k, oversubscription: 1, physics }.wire()
+}
+
+fn measure<T: Transport>(name: &str, wiring: Wiring, flows: Vec<Flow>, make: MakeTransport<T>) {
+    let (messages, sender) = (flows.len(), Sender::new(flows));
+    let first = sender.first();
+    let mut simulation =
+        Simulation::new(wiring, FabricConfig::default(), make, (sender, (), NoFaults));
+    if messages == simulation.wiring().hosts() as usize || first == SimTime::ZERO {
+        (0..messages as u64).take(1).for_each(|token| simulation.wake_at(first, token));
+    } else {
+        simulation.wake_at(first, 0);
+    }
+    let start = cpu_seconds();
+    let halt = simulation.run_to_drain();
+    let seconds = cpu_seconds() - start;
+    let Counters { packet_hops, events, peak_pending, .. } = simulation.counters();
+    println!(
+        "{name:14} {packet_hops:>11} hops {:>5.2} events/hop {seconds:>7.3} CPU s {:>6.1} ns/hop \
+         {:>6.2} M hops/s, {peak_pending} pending, {}/{messages} by {:.3} ms ({halt:?}), {:016x}",
+        events as f64 / packet_hops as f64,
+        seconds * 1e9 / packet_hops as f64,
+        packet_hops as f64 / seconds / 1e6,
+        simulation.application().delivered,
+        simulation.application().last.0 as f64 / 1e9,
+        simulation.trace_hash(),
+    );
+}
+
+fn run(name: &str) {
+    let windows = || -> MakeTransport<Window> { Box::new(|_, _| Window::new()) };
+    let slow = || homa(Rate::gbps(10), 14_100);
+    let fast = || homa(Rate::gbps(100), 150_000);
+    match name {
+        "engine-perm" => measure(name, rivals(), perm(7_000), windows()),
+        "engine-perm1024" => measure(name, fat_tree(16), permutation(1_024, 2_000_000), windows()),
+        "engine-perm8192" => measure(name, fat_tree(32), permutation(8_192, 2_000_000), windows()),
+        "engine-brief" => measure(name, rivals(), perm(200), windows()),
+        "brief" => measure(name, rivals(), perm(200), slow()),
+        "perm" => measure(name, rivals(), perm(7_000), slow()),
+        "web60" => measure(name, rivals(), web60(), slow()),
+        "perm1024" => measure(name, fat_tree(16), permutation(1_024, 2_000_000), fast()),
+        "brief1024" => measure(name, fat_tree(16), permutation(1_024, 200_000), fast()),
+        "short1024" => measure(
+            name,
+            fat_tree(16),
+            permutation(1_024, 2_000_000),
+            homa(Rate::gbps(100), 20_000),
+        ),
+        "perm8192" => measure(name, fat_tree(32), permutation(8_192, 2_000_000), fast()),
+        "w1" => measure(name, LeafSpine::homa().wire(), poisson("w1", 1_000_000, 1.523), slow()),
+        "w2" => measure(name, LeafSpine::homa().wire(), poisson("w2", 500_000, 1.256), slow()),
+        "w3" => measure(name, LeafSpine::homa().wire(), poisson("w3", 200_000, 1.127), slow()),
+        "w4" => measure(name, LeafSpine::homa().wire(), poisson("w4", 20_000, 1.113), slow()),
+        "w5" => measure(name, LeafSpine::homa().wire(), poisson("w5", 1_500, 1.114), slow()),
+        other => eprintln!("no workload {other:?}"),
+    }
+}
+
+fn main() {
+    eprintln!(
+        "{} {} {}",
+        size_of::<homa_proto::Packet>(),
+        size_of::<homa_proto::Endpoint>(),
+        size_of::<Option<homa_proto::Event>>()
+    );
+    let names: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if names.is_empty() {
+        ["engine-perm", "perm", "w4"].into_iter().for_each(run);
+    }
+    names.iter().for_each(|name| run(name));
+}

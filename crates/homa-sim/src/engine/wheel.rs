@@ -1,0 +1,432 @@
+//! Pending events in a total order, time and then first in first out, in constant time.
+//!
+//! A calendar of buckets, each `1 << shift` picoseconds wide, with a bitmap of those that hold
+//! something. The bucket being emptied is sorted and stands aside (`active`); what is further ahead
+//! than the calendar reaches waits in a heap. Events of a bucket are linked through a slab, so that
+//! nothing is allocated once it has grown. Width and number of buckets follow the density of
+//! events: a calendar that is too coarse sorts, one that is too short falls back on the heap.
+//!
+//! Invariants: `active` holds everything up to the bucket `cursor` in order; a bucket's list is in
+//! the order of pushing, because what the heap held for it moves in before anything newer can; the
+//! order of events does not depend on width or number of buckets.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::time::SimTime;
+
+const NONE: u32 = u32::MAX;
+/// Buckets at the start.
+const MIN_SLOTS: usize = 4_096;
+const MAX_SLOTS: usize = 1 << 20;
+/// Widths of buckets: 16 ps to 1 ms.
+const FINEST: u32 = 4;
+const COARSEST: u32 = 30;
+/// Pending events from which on what they need is not in the cache, and buckets hold several, to
+/// fetch it together.
+pub(super) const MANY: usize = 2_000;
+/// Pops between two looks at the density.
+const REVIEW: u32 = 16_384;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Wheel<E> {
+    active: Vec<Due<E>>,
+    /// The first of `active` that has not been taken.
+    taken: usize,
+    /// Number of the bucket that `active` was: time shifted right by `shift`.
+    cursor: u64,
+    shift: u32,
+    /// By bucket: the node pushed last, which names the one before.
+    slots: Vec<u32>,
+    /// Bit set: the bucket holds something.
+    bits: Vec<u64>,
+    nodes: Vec<Node<E>>,
+    free: u32,
+    far: BinaryHeap<Reverse<Far<E>>>,
+    /// Bucket of the first of `far`.
+    far_first: u64,
+    far_pushed: u64,
+    len: usize,
+    peak: usize,
+    /// Since the last review.
+    seen: Density,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due<E> {
+    at: SimTime,
+    event: E,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node<E> {
+    at: SimTime,
+    next: u32,
+    event: E,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Far<E> {
+    at: SimTime,
+    order: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Far<E> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl<E> Eq for Far<E> {}
+
+impl<E> PartialOrd for Far<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Far<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Density {
+    pops: u32,
+    /// Events that had to be put in order within their bucket.
+    sorted: u32,
+    /// Events that the calendar did not reach.
+    far: u32,
+    /// Buckets emptied.
+    buckets: u32,
+}
+
+impl<E: Copy> Default for Wheel<E> {
+    fn default() -> Self {
+        // 2^13 ps = 8 ns.
+        Self::with(13, MIN_SLOTS)
+    }
+}
+
+impl<E: Copy> Wheel<E> {
+    fn with(shift: u32, slots: usize) -> Self {
+        Self {
+            active: Vec::new(),
+            taken: 0,
+            cursor: 0,
+            shift,
+            slots: vec![NONE; slots],
+            bits: vec![0; slots / 64],
+            nodes: Vec::new(),
+            free: NONE,
+            far: BinaryHeap::new(),
+            far_first: u64::MAX,
+            far_pushed: 0,
+            len: 0,
+            peak: 0,
+            seen: Density::default(),
+        }
+    }
+
+    /// Schedules `event`.
+    #[inline]
+    pub fn push(&mut self, at: SimTime, event: E) {
+        self.len += 1;
+        let number = at.0 >> self.shift;
+        let ahead = number.wrapping_sub(self.cursor);
+        if number <= self.cursor {
+            self.push_active(at, event);
+        } else if ahead < self.slots.len() as u64 {
+            self.link(number, at, event);
+        } else {
+            self.seen.far += 1;
+            self.push_far(at, event);
+        }
+    }
+
+    /// Removes the earliest event; among equals, the one pushed first.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(SimTime, E)> {
+        if self.taken == self.active.len() && !self.refill() {
+            return None;
+        }
+        let Due { at, event } = self.active[self.taken];
+        self.taken += 1;
+        self.len -= 1;
+        self.seen.pops += 1;
+        Some((at, event))
+    }
+
+    /// When the earliest event is due.
+    #[inline]
+    pub fn peek(&mut self) -> Option<SimTime> {
+        if self.taken == self.active.len() && !self.refill() {
+            return None;
+        }
+        Some(self.active[self.taken].at)
+    }
+
+    /// True when the next event begins a bucket: then [`Wheel::batch`] is worth a look.
+    #[inline]
+    pub fn begins_batch(&self) -> bool {
+        self.taken == 0 && self.active.len() > 1
+    }
+
+    /// Number of pending events.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Most pending events, as seen whenever a bucket was empty.
+    pub fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// True without pending events.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn push_active(&mut self, at: SimTime, event: E) {
+        let mut place = self.active.len();
+        while place > self.taken && self.active[place - 1].at > at {
+            place -= 1;
+        }
+        let due = Due { at, event };
+        if place == self.active.len() {
+            self.active.push(due);
+        } else {
+            self.seen.sorted += 1;
+            self.active.insert(place, due);
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, number: u64, at: SimTime, event: E) {
+        let place = number as usize & (self.slots.len() - 1);
+        let next = self.slots[place];
+        let mut index = self.free;
+        if index == NONE {
+            index = self.nodes.len() as u32;
+            self.nodes.push(Node { at, next, event });
+        } else {
+            let node = &mut self.nodes[index as usize];
+            self.free = node.next;
+            *node = Node { at, next, event };
+        }
+        self.slots[place] = index;
+        self.bits[place / 64] |= 1 << (place % 64);
+    }
+
+    #[cold]
+    fn push_far(&mut self, at: SimTime, event: E) {
+        self.far_pushed += 1;
+        self.far_first = self.far_first.min(at.0 >> self.shift);
+        self.far.push(Reverse(Far { at, order: self.far_pushed, event }));
+    }
+
+    /// How many buckets ahead the next one with something is.
+    #[inline]
+    fn distance(&self) -> Option<u64> {
+        let start = (self.cursor + 1) & (self.slots.len() as u64 - 1);
+        let (first, many) = ((start / 64) as usize, self.bits.len());
+        let mut word = self.bits[first] & (u64::MAX << (start % 64));
+        // Round the calendar to the buckets of the first word that come last.
+        for ahead in 1..=many as u64 {
+            if word != 0 {
+                let bit = (ahead - 1) * 64 + u64::from(word.trailing_zeros());
+                return Some(bit + 1 - start % 64);
+            }
+            word = self.bits[(first + ahead as usize) & (many - 1)];
+        }
+        (word != 0).then(|| many as u64 * 64 + u64::from(word.trailing_zeros()) + 1 - start % 64)
+    }
+
+    /// Makes the next bucket the active one; false when nothing is pending.
+    fn refill(&mut self) -> bool {
+        self.active.clear();
+        self.taken = 0;
+        if self.len == 0 {
+            return false;
+        }
+        self.peak = self.peak.max(self.len);
+        if self.seen.pops >= REVIEW {
+            self.review();
+            if !self.active.is_empty() {
+                return true;
+            }
+        }
+        self.cursor = match self.distance() {
+            Some(ahead) => self.cursor + ahead,
+            None => self.far_first,
+        };
+        if self.far_first < self.cursor + self.slots.len() as u64 {
+            self.approach();
+        }
+        self.load();
+        self.seen.buckets += 1;
+        true
+    }
+
+    /// Moves into the calendar what it now reaches.
+    #[cold]
+    fn approach(&mut self) {
+        let end = self.cursor + self.slots.len() as u64;
+        self.far_first = u64::MAX;
+        while let Some(Reverse(far)) = self.far.peek() {
+            let Far { at, event, .. } = *far;
+            let number = at.0 >> self.shift;
+            if number >= end {
+                self.far_first = number;
+                return;
+            }
+            self.far.pop();
+            self.link(number, at, event);
+        }
+    }
+
+    /// Empties the bucket at the cursor into `active`, which is empty.
+    #[inline]
+    fn load(&mut self) {
+        let place = self.cursor as usize & (self.slots.len() - 1);
+        let mut index = std::mem::replace(&mut self.slots[place], NONE);
+        self.bits[place / 64] &= !(1 << (place % 64));
+        while index != NONE {
+            let node = &mut self.nodes[index as usize];
+            let (at, event) = (node.at, node.event);
+            let next = std::mem::replace(&mut node.next, self.free);
+            self.free = index;
+            index = next;
+            self.active.push(Due { at, event });
+        }
+        if self.active.len() > 1 {
+            // The list begins with what was pushed last.
+            self.active.reverse();
+            if !self.active.is_sorted_by_key(|due| due.at) {
+                self.seen.sorted += self.active.len() as u32;
+                self.active.sort_by_key(|due| due.at);
+            }
+        }
+    }
+
+    /// Fits width and number of buckets to the density seen.
+    #[cold]
+    fn review(&mut self) {
+        let Density { pops, sorted, far, buckets } = std::mem::take(&mut self.seen);
+        let slots = self.slots.len();
+        let aim = if self.len < MANY { 1 } else { 4 };
+        if pops > 2 * aim * buckets && sorted > pops / 4 && self.shift > FINEST {
+            // The same reach with finer buckets, as long as the calendar may grow.
+            let more = self.len > slots / 8 && slots < MAX_SLOTS;
+            self.rebuild(self.shift - 1, if more { 2 * slots } else { slots });
+        } else if (far > pops / 8 || 2 * pops < aim * buckets) && self.shift < COARSEST {
+            self.rebuild(self.shift + 1, slots);
+        }
+    }
+
+    /// The events of the bucket being emptied that are still to come, so that what they need can be
+    /// fetched together.
+    #[inline]
+    pub fn batch(&self) -> impl Iterator<Item = E> + '_ {
+        self.active[self.taken..].iter().map(|due| due.event)
+    }
+
+    fn rebuild(&mut self, shift: u32, slots: usize) {
+        let mut fresh = Self::with(shift, slots);
+        // Everything pending is later than the bucket that was active.
+        fresh.cursor = ((self.cursor + 1) << self.shift) >> shift;
+        fresh.peak = self.peak;
+        while let Some(ahead) = self.distance() {
+            self.cursor += ahead;
+            self.load();
+            self.active.drain(..).for_each(|due| fresh.push(due.at, due.event));
+        }
+        while let Some(Reverse(far)) = self.far.pop() {
+            fresh.push(far.at, far.event);
+        }
+        fresh.seen = Density::default();
+        *self = fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EventQueue;
+    use homa_workload::rng::Rng;
+
+    /// Pushes and pops at random; delays up to `reach` ps, some equal, some far.
+    fn agrees_with_the_heap(seed: u64, reach: u64, pending: usize, steps: u32) {
+        let mut rng = Rng::stream(seed, "wheel");
+        let (mut wheel, mut heap) = (Wheel::default(), EventQueue::default());
+        let mut now = SimTime::ZERO;
+        for step in 0..steps {
+            if wheel.len() < pending && rng.chance(0.6) || wheel.is_empty() {
+                let delay = match rng.uniform_below(20) {
+                    0 => 0,
+                    1 => reach * 1_000 + rng.next_u64() % (reach * 1_000),
+                    2 => 1_230_400,
+                    _ => rng.next_u64() % reach,
+                };
+                let at = SimTime(now.0 + delay);
+                wheel.push(at, step);
+                heap.push(at, step);
+            } else {
+                if rng.chance(0.3) {
+                    assert_eq!(wheel.peek(), heap.peek());
+                }
+                let next = heap.pop();
+                assert_eq!(wheel.pop(), next);
+                now = next.map_or(now, |(at, _)| at);
+            }
+            assert_eq!(wheel.len(), heap.len());
+        }
+        while let Some(next) = heap.pop() {
+            assert_eq!(wheel.pop(), Some(next));
+        }
+        assert_eq!((wheel.pop(), wheel.peek()), (None, None));
+    }
+
+    #[test]
+    fn the_order_is_that_of_a_heap_at_every_density() {
+        agrees_with_the_heap(1, 2_000_000, 400, 200_000);
+        agrees_with_the_heap(2, 1_000, 300, 100_000);
+        agrees_with_the_heap(3, 1_000_000, 20_000, 300_000);
+        agrees_with_the_heap(4, 1_000_000_000, 50, 100_000);
+        agrees_with_the_heap(5, 40_000, 5_000, 200_000);
+        agrees_with_the_heap(6, 100_000_000_000, 2_000, 100_000);
+    }
+
+    #[test]
+    fn a_look_ahead_does_not_keep_earlier_events_out() {
+        let mut wheel = Wheel::default();
+        wheel.push(SimTime(10_000_000), 'b');
+        assert_eq!(wheel.peek(), Some(SimTime(10_000_000)));
+        wheel.push(SimTime(1_000), 'a');
+        wheel.push(SimTime(10_000_000), 'c');
+        let order: Vec<char> = std::iter::from_fn(|| wheel.pop()).map(|next| next.1).collect();
+        assert_eq!(order, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn width_and_length_follow_the_density() {
+        let dense = |pending: u64, gap: u64| {
+            let mut wheel = Wheel::default();
+            (0..pending).for_each(|i| wheel.push(SimTime(i * gap % 1_000_000), 0));
+            for step in 0..2_000_000_u64 {
+                let (at, _) = wheel.pop().unwrap();
+                wheel.push(SimTime(at.0 + 1_000_000 + step * 7_919 % 10_000), 0);
+            }
+            (1_u64 << wheel.shift, wheel.slots.len())
+        };
+        let (wide, few) = dense(100, 10_007);
+        let (narrow, many) = dense(50_000, 20);
+        assert!(narrow < wide, "{narrow} {wide}");
+        assert!(many > few, "{many} {few}");
+    }
+}
