@@ -1,5 +1,6 @@
 //! Runs one scenario and prints its outcome as JSON:
-//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED`, each with a default.
+//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`, each with a default; `all` measures
+//! everything.
 
 use homa_sim::scenario::{Exchange, Scenario, Traffic, run};
 
@@ -18,6 +19,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     scenario.load.fraction = arg(2, "0.8").parse()?;
     scenario.stop.messages = Some(arg(3, "20000").parse()?);
+    if arg(5, "") == "all" {
+        scenario.measures.wasted_bandwidth = true;
+        scenario.measures.tail_delay = true;
+        scenario.measures.ledger = true;
+    }
     let outcome = run(&scenario, &mut |progress| eprintln!("{progress:?}"))?;
     println!("{}", serde_json::to_string_pretty(&outcome)?);
     Ok(())

@@ -125,21 +125,43 @@ macro_rules! both {
     };
 }
 
+macro_rules! maybe {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        $(#[inline] fn $name(&mut self, $($arg: $type),*) {
+            if let Some(probe) = self {
+                probe.$name($($arg),*);
+            }
+        })*
+    };
+}
+
+/// All methods of [`Probe`], forwarded by a macro.
+macro_rules! forwarded {
+    ($forward:ident) => {
+        $forward! {
+            submitted(
+                now: SimTime, host: HostId, what: &Submit, result: &Result<Submitted, SubmitError>
+            );
+            event(now: SimTime, host: HostId, event: &Event);
+            transmitted(now: SimTime, host: HostId, slot: u32, packet: &K, label: &Label);
+            enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
+            departed(at: SimTime, frame: &AtPort);
+            received(
+                now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
+            );
+            lost(now: SimTime, to: HostId, slot: u32, packet: &K, cause: LossCause);
+            crashed(now: SimTime, host: HostId);
+            restarted(now: SimTime, host: HostId);
+        }
+    };
+}
+
 /// Two probes see the same.
 impl<K, A: Probe<K>, B: Probe<K>> Probe<K> for (A, B) {
-    both! {
-        submitted(
-            now: SimTime, host: HostId, what: &Submit, result: &Result<Submitted, SubmitError>
-        );
-        event(now: SimTime, host: HostId, event: &Event);
-        transmitted(now: SimTime, host: HostId, slot: u32, packet: &K, label: &Label);
-        enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
-        departed(at: SimTime, frame: &AtPort);
-        received(
-            now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
-        );
-        lost(now: SimTime, to: HostId, slot: u32, packet: &K, cause: LossCause);
-        crashed(now: SimTime, host: HostId);
-        restarted(now: SimTime, host: HostId);
-    }
+    forwarded!(both);
+}
+
+/// A probe that is there or not, as the run decides.
+impl<K, A: Probe<K>> Probe<K> for Option<A> {
+    forwarded!(maybe);
 }

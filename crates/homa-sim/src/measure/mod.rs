@@ -5,6 +5,8 @@
 //! | [`latency`] | exact percentiles of slowdown and latency, by bins of 1 % of the messages |
 //! | [`ideal`] | what a latency is divided by: three named choices |
 //! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
+//! | [`wasted`] | links that idle although senders wait for grants |
+//! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
 //! | [`watch`] | queue lengths, priority use |
 //! | [`cost`] | CPU time and memory of the run itself |
 //!
@@ -12,6 +14,9 @@
 
 pub mod backlog;
 pub mod cost;
+pub mod findings;
 pub mod ideal;
+pub mod journey;
 pub mod latency;
+pub mod wasted;
 pub mod watch;

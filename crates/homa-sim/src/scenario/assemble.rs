@@ -3,8 +3,10 @@
 use homa_proto::Packet;
 
 use crate::engine::{Fault, Probe};
-use crate::measure::cost;
+use crate::measure::journey::Journeys;
+use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
+use crate::measure::{cost, findings};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::PortId;
 use crate::transport::Homa;
@@ -56,6 +58,47 @@ impl Gated for Watch {
             outcome.priority_share = Some(self.level_bytes().map(|bytes| bytes as f64 / capacity));
         }
         outcome.queues = self.queues(ports_by_tier(moment.bench.network));
+    }
+}
+
+impl Gated for Journeys {
+    fn open(&mut self, _: SimTime) {
+        Self::open(self);
+    }
+
+    fn close(&mut self, _: SimTime) {
+        Self::close(self);
+    }
+
+    fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
+        let Bench { scenario, demand, .. } = moment.bench;
+        let latencies = demand.latencies();
+        let bin = |bytes| latencies.bin(bytes);
+        if scenario.measures.tail_delay {
+            // The smallest 20 % of the messages; of W5 those of one packet (Homa Figure 11).
+            let smallest = demand.sizes.quantile(0.2);
+            let one_packet = demand.sizes.min_bytes().max(1442);
+            let max_bytes = if demand.sizes.min_bytes() >= 1442 { one_packet } else { smallest };
+            outcome.tail_delay = Some(findings::tail_delay(&self.done, max_bytes, &bin));
+        }
+        if scenario.measures.ledger {
+            let bins = (latencies.bins(), &bin as &dyn Fn(u32) -> usize);
+            outcome.ledger = Some(findings::ledger(&self.done, self.unbalanced, bins));
+        }
+    }
+}
+
+impl Gated for Wasted {
+    fn open(&mut self, now: SimTime) {
+        Self::open(self, now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        Self::close(self, now);
+    }
+
+    fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
+        outcome.wasted_bandwidth = self.share(moment.bench.network.link.0 as f64 / 8.0);
     }
 }
 

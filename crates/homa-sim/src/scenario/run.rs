@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::engine::{Fault, Halt, NoFaults, Probe, RandomFaults, Simulation};
 use crate::measure::cost;
+use crate::measure::journey::Journeys;
+use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
 use crate::scheme::homa::{Basis as HomaBasis, Stack};
 use crate::scheme::{self, Hosts, SCHEMES};
-use crate::time::{SimDuration, SimTime};
+use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
@@ -17,7 +19,7 @@ use homa_workload::rng::Rng;
 
 use super::assemble::{Moment, assemble};
 use super::setup::{Demand, Network};
-use super::{Ending, Outcome, Scenario, ScenarioError, SlowdownBy};
+use super::{Ending, Exchange, Outcome, Scenario, ScenarioError, SlowdownBy};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,12 +59,15 @@ pub fn run(
     };
     let stack = Stack::new(profile, &basis, &scenario.options)?;
     let bench = Bench { scenario, network: &network, demand: &demand, stack: &stack };
-    let watched = scenario.measures.queues || scenario.measures.priorities;
-    if watched {
-        let watch = Watch::new(scenario.measures.queues);
-        bench.lossy(watch, progress)
-    } else {
-        bench.lossy((), progress)
+    let measures = scenario.measures;
+    let watch = (measures.queues || measures.priorities).then(|| Watch::new(measures.queues));
+    if measures.tail_delay || measures.ledger || measures.wasted_bandwidth {
+        let probes = (watch, (bench.journeys()?, bench.wasted()?));
+        return bench.lossy(probes, progress);
+    }
+    match watch {
+        Some(watch) => bench.lossy(watch, progress),
+        None => bench.lossy((), progress),
     }
 }
 
@@ -78,6 +83,43 @@ pub(super) trait Gated {
 
 impl Gated for () {}
 
+impl<A: Gated, B: Gated> Gated for (A, B) {
+    fn open(&mut self, now: SimTime) {
+        self.0.open(now);
+        self.1.open(now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        self.0.close(now);
+        self.1.close(now);
+    }
+
+    fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
+        self.0.report(moment, outcome);
+        self.1.report(moment, outcome);
+    }
+}
+
+impl<A: Gated> Gated for Option<A> {
+    fn open(&mut self, now: SimTime) {
+        if let Some(probe) = self {
+            probe.open(now);
+        }
+    }
+
+    fn close(&mut self, now: SimTime) {
+        if let Some(probe) = self {
+            probe.close(now);
+        }
+    }
+
+    fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
+        if let Some(probe) = self {
+            probe.report(moment, outcome);
+        }
+    }
+}
+
 /// Everything that a simulation is made of.
 #[derive(Clone, Copy)]
 pub(super) struct Bench<'a> {
@@ -88,6 +130,31 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    fn journeys(self) -> Result<Option<Journeys>, ScenarioError> {
+        let measures = self.scenario.measures;
+        if !(measures.tail_delay || measures.ledger) {
+            return Ok(None);
+        }
+        if self.demand.exchange != Exchange::OneWay {
+            let what = "the ledger and the tail's delays for RPCs: use one-way messages";
+            return Err(ScenarioError::Unsupported { what: what.to_owned() });
+        }
+        let wiring = &self.network.wiring;
+        let rates = wiring.ports().iter().map(|port| LinkRate::new(port.rate)).collect();
+        let link = LinkRate::new(self.network.link);
+        Ok(Some(Journeys::new(wiring.hosts(), link, rates)))
+    }
+
+    fn wasted(self) -> Result<Option<Wasted>, ScenarioError> {
+        if !self.scenario.measures.wasted_bandwidth {
+            return Ok(None);
+        }
+        let degree = self.stack.degree().ok_or_else(|| ScenarioError::Unsupported {
+            what: "wasted bandwidth where the degree of overcommitment is measured: set it".into(),
+        })?;
+        Ok(Some(Wasted::new(self.network.wiring.hosts(), degree)))
+    }
+
     fn lossy<P: Probe<homa_proto::Packet> + Gated>(
         self,
         probe: P,

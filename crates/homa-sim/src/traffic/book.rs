@@ -1,12 +1,10 @@
 //! Messages under way, found by their sender and the number the sender's transport gave them.
 //!
-//! A sender numbers its messages 1, 2, 3, ... in the order of submission, and they end in about
-//! that order: a queue per sender, whose head is dropped as soon as it has ended. Invariants: every
-//! message ends once; `bytes` and `len` are sums over those that have not.
-
-use std::collections::VecDeque;
+//! Invariants: every message ends once; `bytes` and `len` are sums over those that have not.
 
 use crate::time::SimTime;
+
+use super::numbered::Numbered;
 
 /// A message under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,65 +17,39 @@ pub struct Message {
     pub bytes: u32,
     /// Counts towards the results.
     pub measured: bool,
-    ended: bool,
 }
 
 impl Message {
     /// A message that starts now.
     pub fn new(submitted: SimTime, dst: u32, bytes: u32, measured: bool) -> Self {
-        Self { submitted, dst, bytes, measured, ended: false }
+        Self { submitted, dst, bytes, measured }
     }
 }
 
 /// See the module's description.
 #[derive(Debug, Default)]
 pub struct Book {
-    senders: Vec<Sender>,
+    senders: Vec<Numbered<Message>>,
     len: u64,
     bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Sender {
-    /// Number of the first message in the queue.
-    first: u32,
-    messages: VecDeque<Message>,
 }
 
 impl Book {
     /// Nothing under way at any of `hosts` senders.
     pub fn new(hosts: u32) -> Self {
-        let senders = (0..hosts).map(|_| Sender { first: 1, messages: VecDeque::new() }).collect();
-        Self { senders, len: 0, bytes: 0 }
+        Self { senders: (0..hosts).map(|_| Numbered::default()).collect(), len: 0, bytes: 0 }
     }
 
     /// Enters the next message of `src`; yields its number.
     pub fn begin(&mut self, src: u32, message: Message) -> u32 {
         self.len += 1;
         self.bytes += u64::from(message.bytes);
-        let sender = &mut self.senders[src as usize];
-        sender.messages.push_back(message);
-        sender.first + (sender.messages.len() as u32 - 1)
-    }
-
-    /// A message under way.
-    pub fn get(&self, src: u32, number: u32) -> Option<&Message> {
-        let sender = self.senders.get(src as usize)?;
-        let index = number.checked_sub(sender.first)? as usize;
-        sender.messages.get(index).filter(|message| !message.ended)
+        self.senders[src as usize].push(message)
     }
 
     /// Strikes out a message; `None` when it is not under way.
     pub fn end(&mut self, src: u32, number: u32) -> Option<Message> {
-        let sender = self.senders.get_mut(src as usize)?;
-        let index = number.checked_sub(sender.first)? as usize;
-        let message = sender.messages.get_mut(index).filter(|message| !message.ended)?;
-        message.ended = true;
-        let ended = *message;
-        while sender.messages.front().is_some_and(|message| message.ended) {
-            sender.messages.pop_front();
-            sender.first += 1;
-        }
+        let ended = self.senders.get_mut(src as usize)?.take(number)?;
         self.len -= 1;
         self.bytes -= u64::from(ended.bytes);
         Some(ended)
@@ -100,8 +72,8 @@ impl Book {
 
     /// How many of them are measured.
     pub fn measured(&self) -> u64 {
-        let all = self.senders.iter().flat_map(|sender| &sender.messages);
-        all.filter(|message| message.measured && !message.ended).count() as u64
+        let all = self.senders.iter().flat_map(Numbered::iter);
+        all.filter(|message| message.measured).count() as u64
     }
 }
 
@@ -118,12 +90,11 @@ mod tests {
         assert_eq!((book.len(), book.bytes(), book.measured()), (3, 60, 2));
         assert_eq!(book.end(0, 2).map(|m| m.bytes), Some(20));
         assert_eq!(book.end(0, 2), None);
-        assert_eq!(book.get(0, 3).map(|m| m.submitted), Some(SimTime(3)));
         assert_eq!(book.end(0, 1).map(|m| m.bytes), Some(10));
         assert_eq!(book.begin(0, at(4)), 4, "numbers go on after the head was dropped");
         assert_eq!(book.end(1, 1), None);
         assert_eq!(book.end(0, 9), None);
-        book.end(0, 3);
+        assert_eq!(book.end(0, 3).map(|m| m.submitted), Some(SimTime(3)));
         book.end(0, 4);
         assert!(book.is_empty() && book.bytes() == 0 && book.measured() == 0);
     }

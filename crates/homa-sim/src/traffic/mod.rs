@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
 //! | [`flows`] | a list of messages from a file |
-//! | `book` | messages under way, by sender and number |
+//! | `book`, `numbered` | messages under way, by sender and number |
 //! | `generator` | the application that submits all of it and hears of deliveries |
 //! | [`rate`] | from a load to messages per second and back |
 //!
@@ -14,8 +14,10 @@
 mod book;
 pub mod flows;
 mod generator;
+mod numbered;
 pub mod open_loop;
 pub mod rate;
 
 pub use book::{Book, Message};
-pub use generator::{Distance, Generator, Limits, Pattern, SERVER_PORT, Tally};
+pub use generator::{Distance, Generator, Limits, Pattern, SERVER_PORT, Tally, number};
+pub use numbered::Numbered;

@@ -152,6 +152,18 @@ impl Stack {
         Ok(Self { config, framing })
     }
 
+    /// The degree of overcommitment; `None` where it is measured or has no limit.
+    pub fn degree(&self) -> Option<usize> {
+        match (self.config.overcommitment, self.config.priorities) {
+            (Overcommitment::Fixed(degree), _) => Some(usize::from(degree)),
+            (Overcommitment::ScheduledLevels, PriorityAllocation::Fixed { cutoffs }) => {
+                let scheduled = cutoffs.iter().take_while(|&&cutoff| cutoff == 0).count();
+                Some(scheduled.max(1))
+            }
+            _ => None,
+        }
+    }
+
     /// The transport of a host in its `life`-th life.
     pub fn host(&self, host: HostId, life: u32, seed: u64) -> Homa {
         let seed = seed ^ u64::from(host.0) << 20 ^ u64::from(life) << 50;

@@ -1,0 +1,110 @@
+//! From journeys to two findings: what delays messages near p99 (Homa Figure 11), and the ledger.
+
+use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, TailDelay};
+
+use super::journey::{HOPS, Journey, Wait};
+
+/// Messages count as near p99 when their rank is within this share of it, on either side.
+const NEAR: f64 = 0.005;
+
+/// What delays the messages near p99 of their bin, over the bins of sizes up to `max_bytes`. `bin`
+/// numbers the sizes' bins.
+pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usize) -> TailDelay {
+    let mut bins: Vec<Vec<&Journey>> = Vec::new();
+    for journey in journeys.iter().filter(|journey| journey.bytes <= max_bytes) {
+        let index = bin(journey.bytes);
+        if bins.len() <= index {
+            bins.resize_with(index + 1, Vec::new);
+        }
+        bins[index].push(journey);
+    }
+    let mut near = Vec::new();
+    for mut bin in bins {
+        bin.sort_by_key(|journey| journey.latency);
+        let rank = |share: f64| (bin.len() as f64 * share) as usize;
+        near.extend_from_slice(&bin[rank(0.99 - NEAR)..rank(0.99 + NEAR)]);
+    }
+    let count = near.len().max(1) as f64;
+    let mean = |of: &dyn Fn(&Wait) -> u64, hop: usize| {
+        near.iter().map(|journey| of(&journey.waits[hop])).sum::<u64>() as f64 / count / 1e6
+    };
+    let by_hop: Vec<HopDelay> = (0..HOPS.len())
+        .map(|hop| HopDelay {
+            hop: HOPS[hop].0.to_owned(),
+            preemption_lag_us: mean(&|wait| wait.lag, hop),
+            queueing_us: mean(&|wait| wait.queueing, hop),
+        })
+        .collect();
+    TailDelay {
+        max_bytes,
+        messages: near.len() as u64,
+        preemption_lag_us: by_hop.iter().map(|hop| hop.preemption_lag_us).sum(),
+        queueing_us: by_hop.iter().map(|hop| hop.queueing_us).sum(),
+        by_hop,
+    }
+}
+
+/// Means of the parts of the latency: of all messages, of the slowest 1 % of each bin, and by bin.
+pub fn ledger(
+    journeys: &[Journey],
+    unbalanced: u64,
+    (bins, bin): (usize, &dyn Fn(u32) -> usize),
+) -> Ledger {
+    let mut by_bin: Vec<Vec<&Journey>> = vec![Vec::new(); bins];
+    for journey in journeys {
+        by_bin[bin(journey.bytes)].push(journey);
+    }
+    let mut tail = Vec::new();
+    for bin in &mut by_bin {
+        bin.sort_by_key(|journey| journey.latency);
+        let slowest = bin.len() - bin.len() * 99 / 100;
+        tail.extend_from_slice(&bin[bin.len() - slowest..]);
+    }
+    let all: Vec<&Journey> = journeys.iter().collect();
+    Ledger {
+        mean: means(&all),
+        tail: means(&tail),
+        buckets: by_bin.iter().map(|bin| means(bin)).collect(),
+        unbalanced,
+    }
+}
+
+fn means(journeys: &[&Journey]) -> LedgerParts {
+    let count = journeys.len().max(1) as f64;
+    let mean = |part: fn(&Journey) -> u64| {
+        journeys.iter().map(|journey| part(journey) as f64).sum::<f64>() / count / 1e6
+    };
+    LedgerParts {
+        sender_queue_us: mean(|journey| journey.sender_queue),
+        grant_wait_us: mean(|journey| journey.grant_wait),
+        wire_us: mean(|journey| journey.wire),
+        fabric_queue_us: mean(|journey| journey.fabric_queue),
+        recovery_us: mean(|journey| journey.recovery),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journey(latency: u64, lag: u64) -> Journey {
+        let mut journey = Journey { bytes: 10, latency, wire: latency, ..Journey::default() };
+        journey.waits[3] = Wait { lag, queueing: 0 };
+        journey
+    }
+
+    #[test]
+    fn the_tail_is_what_lies_around_p99() {
+        // Ranks 985 to 994 of 1000 waited for 2 us, the others not.
+        let journeys: Vec<Journey> = (0..1000)
+            .map(|n| journey(n * 1_000_000, if (985..995).contains(&n) { 2_000_000 } else { 0 }))
+            .collect();
+        let tail = tail_delay(&journeys, 10, &|_| 0);
+        assert_eq!((tail.messages, tail.preemption_lag_us, tail.queueing_us), (10, 2.0, 0.0));
+        assert_eq!(tail.by_hop[3].preemption_lag_us, 2.0);
+        assert_eq!(tail_delay(&journeys, 9, &|_| 0).messages, 0, "larger than asked for");
+        let ledger = ledger(&journeys, 0, (1, &|_| 0));
+        assert_eq!(ledger.tail.wire_us, 994.5);
+        assert_eq!(ledger.mean.wire_us, 499.5);
+    }
+}

@@ -1,0 +1,308 @@
+//! Where a message's time went: one probe that follows every packet, for one-way messages.
+//!
+//! The packet that completes a message is its last in every sense that matters: the message's
+//! latency is the time until that packet's first bit left, and its way through the fabric. The
+//! first part divides into the message's own packets on the wire, times when every byte that might
+//! be sent had been sent (waiting for a grant), and the rest: waiting behind other messages. The
+//! second into waits in the fabric's ports and everything else. When the packet was sent again, the
+//! time from the end of the message's first transmission on is recovery. So the parts sum to the
+//! latency exactly, in picoseconds; a message for which they do not is counted.
+//!
+//! Waits divide once more, as Homa Figure 11 does: while a frame of lower priority that was being
+//! sent has its rest to go, it is preemption lag; all other waiting is queueing. At the sender a
+//! packet of a message with more bytes left counts as lower.
+
+use homa_proto::{Body, Data, Event, MessageKind, Packet, Receipt, Submit, SubmitError, Submitted};
+
+use crate::engine::{AtPort, Backlog, Probe};
+use crate::time::{LinkRate, SimTime};
+use crate::topology::{HostId, Tier};
+use crate::traffic::{Numbered, number};
+use crate::transport::Label;
+
+/// The places where a packet waits on a path of two tiers.
+pub const HOPS: [(&str, Option<Tier>); 4] = [
+    ("nic", None),
+    ("tor_up", Some(Tier::TorUp)),
+    ("aggr_down", Some(Tier::AggrDown)),
+    ("tor_down", Some(Tier::TorDown)),
+];
+
+/// A wait in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// For the rest of a frame of lower priority.
+    pub lag: u64,
+    /// For everything else.
+    pub queueing: u64,
+}
+
+/// A message that arrived. Times in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Journey {
+    /// Message bytes.
+    pub bytes: u32,
+    /// From submission to delivery.
+    pub latency: u64,
+    /// Behind other messages at the sender.
+    pub sender_queue: u64,
+    /// Nothing left that might be sent.
+    pub grant_wait: u64,
+    /// Serialisation and fixed delays.
+    pub wire: u64,
+    /// In the fabric's ports.
+    pub fabric_queue: u64,
+    /// Until a lost packet was sent again.
+    pub recovery: u64,
+    /// Waits of the completing packet at [`HOPS`].
+    pub waits: [Wait; HOPS.len()],
+}
+
+/// A message that is being sent.
+#[derive(Clone, Copy, Debug)]
+struct Outgoing {
+    submitted: SimTime,
+    bytes: u32,
+    measured: bool,
+    /// Rest of the packet on the wire at submission, if of a longer message, ps.
+    lag: u64,
+    /// Bytes that may be sent.
+    permitted: u32,
+    /// Own packets on the wire so far, ps.
+    own: u64,
+    grant_wait: u64,
+    blocked: Option<SimTime>,
+    /// When the last byte had been sent for the first time.
+    sent_whole: Option<SimTime>,
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    /// Filled in up to the present.
+    journey: Journey,
+    submitted: SimTime,
+    sent: SimTime,
+    measured: bool,
+    arrived: SimTime,
+    /// Rest of the frame being sent at the port it waits at, when of lower priority, ps.
+    residual: u64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Journeys {
+    open: bool,
+    link: LinkRate,
+    rates: Vec<LinkRate>,
+    outgoing: Vec<Numbered<Outgoing>>,
+    /// By host: the packet on its wire: when it ends, bytes its message has left.
+    on_wire: Vec<(SimTime, u32)>,
+    flights: Vec<Flight>,
+    /// By host: the packet received last.
+    last: Vec<Flight>,
+    /// Measured messages that arrived, in the order of delivery.
+    pub done: Vec<Journey>,
+    /// Messages whose parts did not sum to their latency.
+    pub unbalanced: u64,
+}
+
+impl Journeys {
+    /// A closed probe for hosts with links of one rate; `rates` of all ports.
+    pub fn new(hosts: u32, link: LinkRate, rates: Vec<LinkRate>) -> Self {
+        Self {
+            open: false,
+            link,
+            rates,
+            outgoing: (0..hosts).map(|_| Numbered::default()).collect(),
+            on_wire: vec![(SimTime::ZERO, 0); hosts as usize],
+            flights: Vec::new(),
+            last: vec![Flight::default(); hosts as usize],
+            done: Vec::new(),
+            unbalanced: 0,
+        }
+    }
+
+    /// Messages that start from now on are measured.
+    pub fn open(&mut self) {
+        self.open = true;
+    }
+
+    /// Messages that start from now on are not.
+    pub fn close(&mut self) {
+        self.open = false;
+    }
+
+    fn flight(&mut self, slot: u32) -> &mut Flight {
+        let slot = slot as usize;
+        if self.flights.len() <= slot {
+            self.flights.resize(slot + 1, Flight::default());
+        }
+        &mut self.flights[slot]
+    }
+
+    fn on_data(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        data: &Data,
+        label: &Label,
+        id: u32,
+    ) -> Flight {
+        let serialisation = self.link.serialisation(label.wire_bytes);
+        let end = now + serialisation;
+        self.on_wire[host.0 as usize] = (end, data.message_length - data.span.offset);
+        let Some(message) = self.outgoing[host.0 as usize].get_mut(id) else {
+            return Flight::default();
+        };
+        let since = now.since(message.submitted).0;
+        let mut journey = Journey { bytes: message.bytes, ..Journey::default() };
+        let first_sent = message.sent_whole.filter(|_| data.retransmit);
+        journey.recovery = first_sent.map_or(0, |whole| now.since(whole).0);
+        journey.grant_wait = message.grant_wait;
+        journey.wire = message.own;
+        let known = journey.recovery + journey.grant_wait + journey.wire;
+        journey.sender_queue = since.saturating_sub(known);
+        let lag = message.lag.min(journey.sender_queue);
+        journey.waits[0] = Wait { lag, queueing: journey.sender_queue - lag };
+        let flight = Flight {
+            journey,
+            submitted: message.submitted,
+            sent: now,
+            measured: message.measured,
+            ..Flight::default()
+        };
+        if !data.retransmit {
+            let sent = data.span.offset + data.span.len;
+            message.own += serialisation.0;
+            message.permitted = message.permitted.max(data.incoming);
+            if sent >= message.bytes {
+                message.sent_whole = Some(end);
+            } else if sent >= message.permitted {
+                message.blocked = Some(end);
+            }
+        }
+        flight
+    }
+
+    fn on_grant(&mut self, now: SimTime, sender: HostId, (id, offset): (u32, u32)) {
+        let Some(message) = self.outgoing[sender.0 as usize].get_mut(id) else { return };
+        if offset > message.permitted {
+            message.permitted = offset;
+            if let Some(since) = message.blocked.take() {
+                message.grant_wait += now.since(since).0;
+            }
+        }
+    }
+
+    /// The packet received last at `host` completed a message.
+    fn on_delivered(&mut self, now: SimTime, host: HostId, (from, id): (u32, u32)) {
+        self.outgoing[from as usize].take(id);
+        let flight = self.last[host.0 as usize];
+        if !flight.measured {
+            return;
+        }
+        let mut journey = flight.journey;
+        journey.latency = now.since(flight.submitted).0;
+        let way = now.since(flight.sent).0;
+        journey.wire += way.saturating_sub(journey.fabric_queue);
+        let sum = journey.sender_queue
+            + journey.grant_wait
+            + journey.wire
+            + journey.fabric_queue
+            + journey.recovery;
+        self.unbalanced += u64::from(sum != journey.latency);
+        self.done.push(journey);
+    }
+}
+
+impl Probe<Packet> for Journeys {
+    fn submitted(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        what: &Submit,
+        result: &Result<Submitted, SubmitError>,
+    ) {
+        let &Submit::OneWay { length, .. } = what else { return };
+        if result.is_err() {
+            return;
+        }
+        let (ends, left) = self.on_wire[host.0 as usize];
+        let lag = if left > length { ends.since(now).0 } else { 0 };
+        self.outgoing[host.0 as usize].push(Outgoing {
+            submitted: now,
+            bytes: length,
+            measured: self.open,
+            lag,
+            permitted: 0,
+            own: 0,
+            grant_wait: 0,
+            blocked: None,
+            sent_whole: None,
+        });
+    }
+
+    fn event(&mut self, now: SimTime, host: HostId, event: &Event) {
+        if let Event::Delivered(message) = event
+            && message.kind == MessageKind::OneWay
+        {
+            self.on_delivered(now, host, (message.peer.0, number(message.id.client())));
+        }
+    }
+
+    fn transmitted(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        slot: u32,
+        packet: &Packet,
+        label: &Label,
+    ) {
+        let flight = if let Body::Data(data) = &packet.body {
+            self.on_data(now, host, data, label, number(packet.id.client()))
+        } else {
+            let end = now + self.link.serialisation(label.wire_bytes);
+            self.on_wire[host.0 as usize] = (end, 0);
+            Flight::default()
+        };
+        *self.flight(slot) = flight;
+    }
+
+    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
+        let rate = self.rates[frame.port.0 as usize];
+        let lower = backlog.in_service_priority < frame.priority;
+        let residual = if lower { rate.serialisation(backlog.residual_bytes).0 } else { 0 };
+        let flight = self.flight(frame.slot);
+        flight.arrived = now;
+        flight.residual = residual;
+    }
+
+    fn departed(&mut self, at: SimTime, frame: &AtPort) {
+        let flight = self.flight(frame.slot);
+        let wait = at.since(flight.arrived).0;
+        flight.journey.fabric_queue += wait;
+        let lag = wait.min(flight.residual);
+        if let Some(hop) = HOPS.iter().position(|(_, tier)| *tier == Some(frame.tier)) {
+            flight.journey.waits[hop] = Wait { lag, queueing: wait - lag };
+        }
+    }
+
+    fn received(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        _from: HostId,
+        slot: u32,
+        packet: &Packet,
+        _receipt: &Receipt,
+    ) {
+        match packet.body {
+            Body::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
+            Body::Grant { offset, .. } => {
+                self.on_grant(now, host, (number(packet.id.client()), offset));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Wasted bandwidth (Homa Figure 13): receivers' links that idle although senders wait for grants.
+//!
+//! A sender wants grants from a receiver while one of its messages there has bytes that were not
+//! granted. While more senders want grants than the degree of overcommitment, the receiver
+//! withholds grants; what its link could have carried in that time and did not is wasted.
+
+use std::collections::BTreeMap;
+
+use homa_proto::{Body, Packet, Receipt};
+
+use crate::engine::{AtPort, Probe};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, Tier};
+use crate::transport::Label;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Wasted {
+    degree: usize,
+    hosts: u32,
+    open: Option<SimTime>,
+    closed: SimTime,
+    receivers: Vec<Receiver>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Receiver {
+    /// By sender: its messages with bytes to grant.
+    wanting: BTreeMap<u32, Vec<u64>>,
+    withholding: Option<SimTime>,
+    withheld: SimDuration,
+    /// Wire bytes that began to arrive while withholding.
+    bytes: u64,
+}
+
+impl Wasted {
+    /// A closed probe for a degree of overcommitment.
+    pub fn new(hosts: u32, degree: usize) -> Self {
+        let receivers = vec![Receiver::default(); hosts as usize];
+        Self { degree, hosts, open: None, closed: SimTime::ZERO, receivers }
+    }
+
+    /// Measurement begins.
+    pub fn open(&mut self, now: SimTime) {
+        self.open = Some(now);
+        for receiver in &mut self.receivers {
+            receiver.withholding = receiver.withholding.map(|_| now);
+        }
+    }
+
+    /// Measurement ends.
+    pub fn close(&mut self, now: SimTime) {
+        for receiver in &mut self.receivers {
+            if let Some(since) = receiver.withholding {
+                receiver.withheld = receiver.withheld + now.since(since);
+            }
+        }
+        self.closed = now;
+    }
+
+    /// Share of the receivers' links that was wasted; links of `bytes_per_second`.
+    pub fn share(&self, bytes_per_second: f64) -> Option<f64> {
+        let time = self.closed.since(self.open?).0 as f64 / 1e12;
+        let wasted: f64 = self
+            .receivers
+            .iter()
+            .map(|receiver| {
+                let withheld = receiver.withheld.0 as f64 / 1e12;
+                (withheld - receiver.bytes as f64 / bytes_per_second).max(0.0)
+            })
+            .sum();
+        Some(wasted / (time * f64::from(self.hosts)))
+    }
+
+    fn counts(&self, now: SimTime) -> bool {
+        self.open.is_some() && (self.closed == SimTime::ZERO || now < self.closed)
+    }
+
+    /// The set of senders that want grants may have changed.
+    fn update(&mut self, now: SimTime, host: HostId) {
+        let counts = self.counts(now);
+        let receiver = &mut self.receivers[host.0 as usize];
+        let withholds = receiver.wanting.len() > self.degree;
+        match (withholds, receiver.withholding) {
+            (true, None) => receiver.withholding = Some(now),
+            (false, Some(since)) => {
+                if counts {
+                    receiver.withheld = receiver.withheld + now.since(since);
+                }
+                receiver.withholding = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Probe<Packet> for Wasted {
+    fn transmitted(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        _slot: u32,
+        packet: &Packet,
+        _label: &Label,
+    ) {
+        // A grant may name an earlier message of the sender twice; only the end matters.
+        let Body::Grant { offset, .. } = packet.body else { return };
+        let (sender, id) = (packet.peer.0, packet.id.client().0);
+        let wanting = &mut self.receivers[host.0 as usize].wanting;
+        let Some(messages) = wanting.get_mut(&sender) else { return };
+        let key = |message: &u64| *message >> 32 == id & 0xFFFF_FFFF;
+        if let Some(at) = messages.iter().position(key)
+            && offset >= messages[at] as u32
+        {
+            messages.swap_remove(at);
+            if messages.is_empty() {
+                wanting.remove(&sender);
+            }
+            self.update(now, host);
+        }
+    }
+
+    fn departed(&mut self, at: SimTime, frame: &AtPort) {
+        if frame.tier == Tier::TorDown && self.counts(at) {
+            let host = frame.port.0 - self.hosts;
+            let receiver = &mut self.receivers[host as usize];
+            if receiver.withholding.is_some_and(|since| since <= at) {
+                receiver.bytes += u64::from(frame.wire_bytes);
+            }
+        }
+    }
+
+    fn received(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        from: HostId,
+        _slot: u32,
+        packet: &Packet,
+        _receipt: &Receipt,
+    ) {
+        let Body::Data(data) = packet.body else { return };
+        let first = data.span.offset == 0 && !data.retransmit;
+        if first && data.message_length > data.incoming {
+            let id = packet.id.client().0 & 0xFFFF_FFFF;
+            let message = id << 32 | u64::from(data.message_length);
+            let wanting = &mut self.receivers[host.0 as usize].wanting;
+            wanting.entry(from.0).or_default().push(message);
+            self.update(now, host);
+        }
+    }
+}
