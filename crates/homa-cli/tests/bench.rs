@@ -46,6 +46,7 @@ fn micro_prints_the_documented_shape() {
         "tcp-blocking",
         "homa-inline",
         "homa-blocking",
+        "homa-default",
     ] {
         for bytes in [100, 10_000] {
             let row = echo.iter().find(|row| row["path"] == path && row["bytes"] == bytes);

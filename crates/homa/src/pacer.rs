@@ -23,6 +23,8 @@ const QUANTUM: Duration = Duration::micros(8);
 const PACKET_BUFFER: u32 = 2304;
 /// Between questions, when nothing is known about the rate yet.
 const FIRST_RETRY: Duration = Duration::micros(100);
+/// So many times in a row nothing was queued any more: the link is faster than we are.
+const IDLE_ANSWERS: u8 = 4;
 /// Bounds of the time between questions.
 const RETRY_MIN: Duration = Duration::micros(5);
 const RETRY_MAX: Duration = Duration::millis(1);
@@ -49,6 +51,8 @@ struct Kernel {
     batch: u32,
     /// When the last question was asked.
     asked: Time,
+    /// Answers in a row that nothing was queued.
+    idle_answers: u8,
     /// The last answer, if not 0, and when it was new.
     backlog: Option<(Time, u32)>,
     /// About how long a packet takes to leave.
@@ -66,6 +70,7 @@ impl Pacer {
                 unchecked: 0,
                 batch: QUEUE_MAX,
                 asked: Time::ZERO,
+                idle_answers: 0,
                 backlog: None,
                 retry: FIRST_RETRY,
                 wait: FIRST_RETRY,
@@ -106,6 +111,15 @@ impl Pacer {
                 *idle_at = (*idle_at).max(now) + rate.time_for(u64::from(bytes));
             }
             Source::Kernel(kernel) => kernel.sent(now, bytes, queued),
+        }
+    }
+
+    /// True while the link takes whatever we send faster than we can send it, as far as known: then
+    /// packets cost more than bytes, and the order of few of them matters little.
+    pub fn outruns_us(&self) -> bool {
+        match &self.source {
+            Source::Rate { rate, .. } => rate.bytes_in(QUANTUM) >= u64::from(4 * FULL_FRAME),
+            Source::Kernel(kernel) => kernel.idle_answers >= IDLE_ANSWERS,
         }
     }
 
@@ -152,10 +166,14 @@ impl Kernel {
         self.asked = now;
         match queued().unwrap_or(0) {
             0 => {
+                self.idle_answers = self.idle_answers.saturating_add(1);
                 self.backlog = None;
                 self.retry = FIRST_RETRY;
             }
-            queued => self.note_backlog(now, queued),
+            queued => {
+                self.idle_answers = 0;
+                self.note_backlog(now, queued);
+            }
         }
     }
 

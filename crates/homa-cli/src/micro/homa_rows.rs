@@ -9,8 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
 use homa::inline::{Completion, Engine, Wait};
-use homa::{CallOptions, Config, ReplyError, Server};
+use homa::{CallOptions, Config, ReplyError};
 
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
@@ -19,6 +21,24 @@ use super::tcp_batched::{RateLoad, Window};
 
 /// Ends a blocking echo server: shorter than any echo.
 const GOODBYE: &[u8] = b".";
+
+/// When a thread that blocks goes to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// At once, as the rivals that block do.
+    AtOnce,
+    /// As users get it: after looking for a while, as long as that pays.
+    Default,
+}
+
+impl Sleep {
+    fn config(self) -> Config {
+        match self {
+            Self::AtOnce => Config { spin: Duration::ZERO, ..Config::default() },
+            Self::Default => Config::default(),
+        }
+    }
+}
 
 fn engine(address: std::net::IpAddr) -> io::Result<Engine> {
     Engine::bind((address, 0).into(), Config::default()).map_err(io::Error::other)
@@ -75,9 +95,10 @@ pub fn echo_inline(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail
 }
 
 /// Echo with callers that block on an engine they could share with other threads.
-pub fn echo_blocking(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
-    let server = |side: &ServerSide| {
-        let server = Server::bind((SERVER, 0).into()).map_err(io::Error::other)?;
+pub fn echo_blocking(pair: &Pair, sleep: Sleep, bytes: usize, time: Duration) -> io::Result<Tail> {
+    let server = move |side: &ServerSide| {
+        let engine = homa::Engine::bind((SERVER, 0).into(), sleep.config());
+        let server = engine.and_then(|engine| engine.serve()).map_err(io::Error::other)?;
         side.listening(server.local_addr());
         while let Some(mut request) = server.accept() {
             let bytes = request.take_bytes();
@@ -92,7 +113,7 @@ pub fn echo_blocking(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Ta
         Ok(())
     };
     pair.run(server, move |address| {
-        let engine = homa::Engine::bind((CLIENT, 0).into(), Config::default());
+        let engine = homa::Engine::bind((CLIENT, 0).into(), sleep.config());
         let client = engine.map_err(io::Error::other)?.client();
         let request = vec![7; bytes];
         let measured = time_exchanges(time, || {
@@ -183,22 +204,41 @@ impl Caller {
     }
 }
 
-/// Serves `count` engines with one thread, one after the other. Under this load hardly any visit is
-/// in vain, so asking the kernel first which socket has something would only add a call.
+/// How often the engines of [`serve_many`] look at their timers, which are milliseconds.
+const TIMERS: Duration = Duration::from_millis(1);
+
+/// Serves `count` engines with one thread, which asks the kernel who has something to receive, as
+/// the rival does.
 fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut engines = Vec::with_capacity(count);
-    for _ in 0..count {
+    for index in 0..count {
         let mut engine = engine(SERVER)?;
         engine.listen();
+        epoll.add(&engine, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
         side.listening(engine.local_addr());
         engines.push(engine);
     }
+    let mut ready = vec![EpollEvent::empty(); count];
+    let mut ticked = Instant::now();
     while !side.stopped() {
-        for engine in &mut engines {
-            engine.poll(Wait::No)?;
-            answer_ready(engine, homa::Message::into_vec)?;
+        let found = epoll.wait(&mut ready, EpollTimeout::ZERO)?;
+        for event in &ready[..found] {
+            visit(&mut engines[event.data() as usize])?;
+        }
+        if ticked.elapsed() >= TIMERS {
+            ticked = Instant::now();
+            engines.iter_mut().try_for_each(visit)?;
         }
     }
+    Ok(())
+}
+
+/// Takes in what arrived at an engine and sends its answers.
+fn visit(engine: &mut Engine) -> io::Result<()> {
+    engine.turn();
+    answer_ready(engine, homa::Message::into_vec)?;
+    engine.flush();
     Ok(())
 }
 

@@ -101,11 +101,14 @@ impl Pair {
     ) -> thread::JoinHandle<io::Result<T>> {
         let network = Arc::clone(&self.network);
         let core = self.cores[side as usize];
-        thread::spawn(move || {
+        // The names tell the sides apart in profiles.
+        let thread = thread::Builder::new().name(["server", "client"][side as usize].into());
+        let run = move || {
             network.ends[side as usize].enter().map_err(io::Error::other)?;
             cores::stay_on(core)?;
             job()
-        })
+        };
+        thread.spawn(run).unwrap_or_else(|error| thread::spawn(move || Err(error)))
     }
 }
 

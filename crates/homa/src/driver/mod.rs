@@ -15,7 +15,7 @@ mod wait;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use homa_proto::Span;
 
@@ -139,8 +139,9 @@ pub trait Driver: Send {
     /// Sends a batch, in order. Trains that the network refuses are counted and lost.
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
-    /// Fetches trains that have arrived, without waiting; returns how many.
-    fn receive(&mut self) -> usize;
+    /// Fetches trains that have arrived, without waiting; returns how many. `expected`: the caller
+    /// has reason to believe that there are some; otherwise a look in vain should cost little.
+    fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
     fn received(&self, index: usize) -> Received<'_>;
@@ -157,6 +158,9 @@ pub trait Driver: Send {
 
     /// File descriptors that become readable when `receive` would find something.
     fn handles(&self) -> Vec<RawFd>;
+
+    /// The first of them.
+    fn first_handle(&self) -> BorrowedFd<'_>;
 
     /// What was counted.
     fn counters(&self) -> &DriverCounters;

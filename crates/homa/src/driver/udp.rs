@@ -16,7 +16,7 @@ mod socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
 use receive::ReceiveBatch;
@@ -136,10 +136,10 @@ impl UdpDriver {
         }
     }
 
-    fn receive_from(&mut self, socket: usize) -> usize {
+    fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
         self.counters.receive_calls += 1;
-        let n = match self.receive.fetch(fd, socket) {
+        let n = match self.receive.fetch(fd, socket, expected) {
             Ok(n) => n,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
@@ -196,11 +196,11 @@ impl Driver for UdpDriver {
         }
     }
 
-    fn receive(&mut self) -> usize {
+    fn receive(&mut self, expected: bool) -> usize {
         for _ in 0..self.sockets.len() {
             let socket = self.next_socket % self.sockets.len();
             self.next_socket = socket + 1;
-            let n = self.receive_from(socket);
+            let n = self.receive_from(socket, expected);
             if n > 0 {
                 return n;
             }
@@ -228,6 +228,10 @@ impl Driver for UdpDriver {
 
     fn handles(&self) -> Vec<RawFd> {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn first_handle(&self) -> BorrowedFd<'_> {
+        self.sockets[0].as_fd()
     }
 
     fn counters(&self) -> &DriverCounters {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Interrupts a thread that sleeps in [`wait`]: an event counter of the kernel.
@@ -35,6 +35,12 @@ impl Waker {
     /// The descriptor that becomes readable.
     pub fn handle(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

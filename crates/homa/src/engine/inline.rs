@@ -30,7 +30,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use homa_proto::RpcHandle;
@@ -54,7 +54,8 @@ pub struct RequestId(RpcHandle);
 /// How long [`Engine::poll`] may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Return at once: for threads that spin.
+    /// Return at once: for threads that spin. Timers, which are milliseconds, are looked at only
+    /// every few calls; outer event loops want [`Engine::turn`].
     No,
     /// Sleep until something is ready, or this long.
     For(Duration),
@@ -167,6 +168,15 @@ impl Engine {
         self.core.cancel(request.0)
     }
 
+    /// One full turn without sleeping: sends, takes in what arrived, acts on timers. For outer
+    /// event loops, when [`Self::handles`] became readable or [`Self::timeout`] has passed; a
+    /// thread that only spins fares better with [`Self::poll`], which looks at the clock less
+    /// often. True when [`Self::next`] has something.
+    pub fn turn(&mut self) -> bool {
+        self.core.turn();
+        self.core.has_ready()
+    }
+
     /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
     /// [`Self::next`] has something.
     pub fn poll(&mut self, how_long: Wait) -> io::Result<bool> {
@@ -192,6 +202,12 @@ impl Engine {
         Ok(self.core.has_ready())
     }
 
+    /// Sends what was submitted, as far as it may leave now, without looking for arrivals: spares a
+    /// look in vain to a loop that is told when something arrived (see [`Self::handles`]).
+    pub fn flush(&mut self) {
+        self.core.flush();
+    }
+
     /// The next thing that is ready.
     #[allow(clippy::should_implement_trait)] // Not an iterator: it resumes after `poll`.
     pub fn next(&mut self) -> Option<Completion> {
@@ -213,13 +229,13 @@ impl Engine {
         self.core.rpcs()
     }
 
-    /// File descriptors that become readable when `poll` would find something: for an outer event
-    /// loop, together with [`Self::timeout`].
+    /// File descriptors that become readable when `turn` would find something: for an outer event
+    /// loop, together with [`Self::timeout`] and [`Self::turn`].
     pub fn handles(&self) -> &[RawFd] {
         &self.handles
     }
 
-    /// When `poll` wants to be called again even if nothing arrives.
+    /// When `turn` wants to be called again even if nothing arrives.
     pub fn timeout(&mut self) -> Option<Duration> {
         self.core.idle()
     }
@@ -227,5 +243,13 @@ impl Engine {
     /// What was counted.
     pub fn metrics(&self) -> Metrics {
         self.core.metrics()
+    }
+}
+
+/// The descriptor of the first local address: all there is to watch unless
+/// [`Engine::listen_also`] opened more.
+impl AsFd for Engine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.driver().first_handle()
     }
 }

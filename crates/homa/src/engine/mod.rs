@@ -207,17 +207,23 @@ impl Core {
     /// sends what that caused.
     pub fn turn(&mut self) {
         self.tick();
-        self.spin();
+        self.exchange(true);
         self.transmit();
+        self.fresh = false;
     }
 
     /// A turn for threads that spin and come back at once: looks at the clock, and so at timers,
     /// less often, and leaves what arrivals caused to travel with what the application makes of
     /// them.
     pub fn spin(&mut self) {
+        self.exchange(false);
+    }
+
+    fn exchange(&mut self, expected: bool) {
         self.transmit();
         if self.arrivals.next == self.arrivals.trains {
-            self.arrivals = Arrivals { trains: self.driver.receive(), next: 0, offset: 0 };
+            let trains = self.driver.receive(expected);
+            self.arrivals = Arrivals { trains, next: 0, offset: 0 };
         }
         if self.arrivals.trains > 0 {
             self.tick();
@@ -234,6 +240,12 @@ impl Core {
             self.tick();
             self.expire();
         }
+        self.fresh = false;
+    }
+
+    /// Sends what may leave, at a time of its own.
+    pub fn flush(&mut self) {
+        self.transmit();
         self.fresh = false;
     }
 
@@ -255,7 +267,7 @@ impl Core {
                 messages: &state.messages,
                 peers: &state.peers,
             };
-            let wire = self.packer.pack(now, room, &mut sources);
+            let wire = self.packer.pack(now, room, self.pacer.outruns_us(), &mut sources);
             if wire == 0 {
                 break;
             }

@@ -1,12 +1,14 @@
 //! Packs packets into datagrams and datagrams into trains.
 //!
-//! Packets are pulled from the protocol one at a time, in its order, and leave in that order.
-//! Neighbours to the same peer at the same level share what they can: short ones a datagram,
-//! equal-size datagrams a train. Headers and short payloads are written once, where the kernel
-//! reads them; long payloads are left in their message.
+//! Packets are pulled from the protocol one at a time, in its order. A short one joins the datagram
+//! that already waits in the batch for its peer, if there is one with room at its level or, on
+//! links faster than we are, at a higher one: it then leaves a little earlier than its turn, within
+//! a batch that the pacer keeps short, and saves a pass through both kernels and the headers of a
+//! datagram. Neighbouring datagrams of one size to one peer become a train. Headers and short
+//! payloads are written once, where the kernel reads them; long payloads are left in their message.
 
-use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Writer};
-use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Packet, Time};
+use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, Writer};
+use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Packet, PeerId, Span, Time};
 
 use super::messages::Messages;
 use super::peers::{Peer, Peers};
@@ -34,17 +36,55 @@ pub struct Packer {
     outbox: Outbox,
     /// Bytes of `outbox.bytes` in use; the rest is room.
     used: usize,
+    /// The batch, in order of the datagrams' first packets.
+    datagrams: Vec<Datagram>,
+    /// The latest datagram of each peer; may be of an earlier batch.
+    latest: Vec<u32>,
     next_number: u64,
     ports: Vec<u16>,
     map: PriorityMap,
 }
 
+/// A datagram of the batch.
+#[derive(Clone, Copy, Debug)]
+struct Datagram {
+    route: Route,
+    /// Its place in `outbox.bytes`.
+    start: usize,
+    /// Bytes there.
+    len: usize,
+    content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// Packets with their payloads; more may follow.
+    Short(Draft),
+    /// The headers of one packet, whose payload is still in its message.
+    Long(Span),
+}
+
 /// Where a datagram goes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Route {
+    id: PeerId,
+    local_port: u16,
+    priority: u8,
     peer: Peer,
     socket: usize,
-    tos: u8,
+}
+
+impl Route {
+    /// True when a packet may share the datagram; with `rise` also one of a lower level.
+    fn takes(&self, packet: &Packet, rise: bool) -> bool {
+        (self.id, self.local_port) == (packet.peer, packet.local_port)
+            && (self.priority == packet.priority || (rise && self.priority > packet.priority))
+    }
+
+    /// True when datagrams may share a train.
+    fn same_way(&self, other: &Self) -> bool {
+        (self.id, self.priority, self.local_port) == (other.id, other.priority, other.local_port)
+    }
 }
 
 /// What a packer pulls from.
@@ -60,7 +100,15 @@ pub struct Sources<'a> {
 impl Packer {
     /// A packer that has sent nothing.
     pub fn new(map: PriorityMap) -> Self {
-        Self { outbox: Outbox::default(), used: 0, next_number: 1, ports: Vec::new(), map }
+        Self {
+            outbox: Outbox::default(),
+            used: 0,
+            datagrams: Vec::new(),
+            latest: Vec::new(),
+            next_number: 1,
+            ports: Vec::new(),
+            map,
+        }
     }
 
     /// Tells the ports of the driver's sockets, in their order.
@@ -75,46 +123,29 @@ impl Packer {
 
     /// Pulls packets for at most `room` wire bytes (at least a full frame's worth); returns the
     /// wire bytes packed.
-    pub fn pack(&mut self, now: Time, room: u32, from: &mut Sources<'_>) -> u32 {
+    ///
+    /// With `rise`, a short packet may ride at the higher level of a datagram that its peer gets
+    /// anyway: for links so fast that packets cost us more than bytes cost them.
+    pub fn pack(&mut self, now: Time, room: u32, rise: bool, from: &mut Sources<'_>) -> u32 {
         self.outbox.clear();
+        self.datagrams.clear();
         self.used = 0;
-        let mut wire = 0;
-        let mut held = from.endpoint.transmit(now);
-        while let Some(packet) = held.take() {
-            let Some(route) = self.route(&packet, from.peers) else {
-                held = from.endpoint.transmit(now);
-                continue;
+        let (mut wire, mut turns) = (0, 0);
+        // A packet that was pulled must leave, and may need a full frame.
+        while wire == 0 || (wire + FULL_FRAME <= room && turns < TRAINS_MAX) {
+            let Some(packet) = from.endpoint.transmit(now) else { break };
+            let before = self.datagrams.len();
+            wire += match &packet.body {
+                Body::Data(data) if data.span.len > SHORT => self.pack_long(&packet, data, from),
+                _ => self.pack_short(&packet, rise, from),
             };
-            let start = self.used;
-            // Room for the largest datagram, so that the writer never has to stop early.
-            if self.outbox.bytes.len() < start + route.peer.datagram {
-                self.outbox.bytes.resize(2 * (start + route.peer.datagram), 0);
-            }
-            let first_piece = self.outbox.pieces.len();
-            let long = match &packet.body {
-                Body::Data(data) if data.span.len > SHORT => Some(*data),
-                _ => None,
-            };
-            // A packet pulled in vain needs a datagram of its own: look ahead only if it may have
-            // one.
-            let look_ahead = wire + 2 * FULL_FRAME <= room;
-            let len = match long {
-                Some(data) => self.pack_long(&packet, &data, from.messages),
-                None => {
-                    self.pack_short(&packet, look_ahead.then_some(now), &route, from, &mut held)
-                }
-            };
-            if len == 0 {
-                held = held.or_else(|| from.endpoint.transmit(now));
-                continue;
-            }
-            self.append(route, len, first_piece, long.is_some());
-            wire += wire_bytes(len, route.peer.address.is_ipv4());
-            let more = wire + FULL_FRAME <= room && self.outbox.trains.len() < TRAINS_MAX;
-            if held.is_none() && more {
-                held = from.endpoint.transmit(now);
-            }
+            // Counts at least as many as there will be trains.
+            turns += usize::from(match &self.datagrams[before.saturating_sub(1)..] {
+                [last, new] => !last.route.same_way(&new.route),
+                _ => self.datagrams.len() > before,
+            });
         }
+        self.form_trains();
         wire
     }
 
@@ -124,102 +155,130 @@ impl Packer {
             Some(&port) if port == packet.local_port => 0,
             _ => self.ports.iter().position(|&port| port == packet.local_port)?,
         };
-        Some(Route { peer, socket, tos: self.map.tos(packet.priority) })
+        let &Packet { peer: id, local_port, priority, .. } = packet;
+        Some(Route { id, local_port, priority, peer, socket })
     }
 
-    /// One DATA packet whose payload stays in its message; returns the datagram's length.
-    fn pack_long(&mut self, packet: &Packet, data: &Data, messages: &Messages) -> usize {
-        let start = self.used;
-        if messages.get(data.span).is_none() {
+    /// Room for a datagram of `len` bytes.
+    fn reserve(&mut self, len: usize) -> &mut [u8] {
+        let end = self.used + len;
+        if self.outbox.bytes.len() < end {
+            self.outbox.bytes.resize(2 * end, 0);
+        }
+        &mut self.outbox.bytes[self.used..end]
+    }
+
+    /// Begins a datagram with one DATA packet whose payload stays in its message; returns its wire
+    /// bytes.
+    fn pack_long(&mut self, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
+        let Some(route) = self.route(packet, from.peers) else { return 0 };
+        if from.messages.get(data.span).is_none() {
             debug_assert!(false, "the protocol sends bytes of a message it released");
             return 0;
         }
-        let room = &mut self.outbox.bytes[start..start + DATA_OVERHEAD];
-        let Ok(header) = datagram::encode(packet, self.next_number, room) else { return 0 };
+        let (start, number) = (self.used, self.next_number);
+        let Ok(len) = datagram::encode(packet, number, self.reserve(DATA_OVERHEAD)) else {
+            return 0;
+        };
         self.next_number += 1;
-        self.used = start + header;
-        self.outbox.pieces.push(Piece::Buffered(start..start + header));
-        self.outbox.pieces.push(Piece::Message(data.span));
-        header + data.span.len as usize
+        self.used += len;
+        self.datagrams.push(Datagram { route, start, len, content: Content::Long(data.span) });
+        wire_bytes(len + data.span.len as usize, route.peer.address.is_ipv4())
     }
 
-    /// A short packet and, with `look_ahead`, those right after it that fit the same datagram; the
-    /// first that does not is put into `held`. Returns the datagram's length.
-    fn pack_short(
-        &mut self,
-        first: &Packet,
-        look_ahead: Option<Time>,
-        route: &Route,
-        from: &mut Sources<'_>,
-        held: &mut Option<Packet>,
-    ) -> usize {
-        let start = self.used;
-        let room = &mut self.outbox.bytes[start..start + route.peer.datagram];
-        let Ok(mut writer) = Writer::new(room, self.next_number) else { return 0 };
-        if !push(&mut writer, first, from.messages) {
-            return 0;
+    /// Adds a short packet to the datagram that waits for its peer, or begins another; returns the
+    /// wire bytes that this costs.
+    fn pack_short(&mut self, packet: &Packet, rise: bool, from: &Sources<'_>) -> u32 {
+        let peer = packet.peer.0 as usize;
+        if self.latest.len() <= peer {
+            self.latest.resize(peer + 1, u32::MAX);
         }
-        while let Some(now) = look_ahead {
-            // Packets are looked at where they were made: copying them costs more than packing
-            // them.
-            let next = from.endpoint.transmit(now);
-            let Some(packet) = &next else { break };
-            let long = matches!(&packet.body, Body::Data(data) if data.span.len > SHORT);
-            if long || !same_way(first, packet) || !push(&mut writer, packet, from.messages) {
-                *held = next;
-                break;
+        let latest = self.latest[peer] as usize;
+        let last = latest.wrapping_add(1) == self.datagrams.len();
+        if let Some(datagram) = self.datagrams.get_mut(latest)
+            && datagram.route.id == packet.peer
+            && let Content::Short(draft) = &mut datagram.content
+        {
+            if datagram.route.takes(packet, rise) {
+                let end = datagram.start + datagram.route.peer.datagram;
+                let buffer = &mut self.outbox.bytes[datagram.start..end];
+                let mut writer = Writer::resume(buffer, *draft);
+                let fits = push(&mut writer, packet, from.messages);
+                *draft = writer.pause();
+                let v4 = datagram.route.peer.address.is_ipv4();
+                let before = std::mem::replace(&mut datagram.len, draft.len());
+                if fits {
+                    return wire_bytes(datagram.len, v4) - wire_bytes(before, v4);
+                }
+            }
+            if last {
+                // Nothing will be added to it: what follows needs no gap.
+                self.used = datagram.start + datagram.len;
             }
         }
-        let len = writer.len();
-        self.next_number += 1;
-        self.outbox.pieces.push(Piece::Buffered(start..start + len));
-        self.used = start + len;
-        len
+        self.begin_short(packet, from)
     }
 
-    /// Appends a datagram, whose pieces begin at `first_piece`, to the last train or begins a new
-    /// one.
-    fn append(&mut self, route: Route, len: usize, first_piece: usize, long: bool) {
-        let pieces = self.outbox.pieces.len();
-        let limit = if long { LONG_TRAIN } else { TRAIN_MAX };
-        if let Some(train) = self.outbox.trains.last_mut()
-            && train.to == route.peer.address
-            && train.tos == route.tos
-            && train.socket == route.socket
-            && train.source == route.peer.source
-            && train.len % train.datagram == 0
-            && len <= train.datagram
-            && train.len + len <= limit
-            && train.len < DATAGRAMS_MAX * train.datagram
-        {
-            train.len += len;
-            train.pieces.end = pieces;
-            merge(&mut self.outbox.pieces, first_piece, &mut train.pieces.end);
-            return;
+    fn begin_short(&mut self, packet: &Packet, from: &Sources<'_>) -> u32 {
+        let Some(route) = self.route(packet, from.peers) else { return 0 };
+        let (start, room, number) = (self.used, route.peer.datagram, self.next_number);
+        let Ok(mut writer) = Writer::new(self.reserve(room), number) else { return 0 };
+        if !push(&mut writer, packet, from.messages) {
+            return 0;
         }
-        self.outbox.trains.push(Train {
-            to: route.peer.address,
-            socket: route.socket,
-            source: route.peer.source,
-            tos: route.tos,
-            datagram: len,
-            len,
-            pieces: first_piece..pieces,
-        });
+        let draft = writer.pause();
+        let len = draft.len();
+        self.next_number += 1;
+        self.used = start + room;
+        self.latest[packet.peer.0 as usize] = self.datagrams.len() as u32;
+        self.datagrams.push(Datagram { route, start, len, content: Content::Short(draft) });
+        wire_bytes(len, route.peer.address.is_ipv4())
     }
-}
 
-/// Joins the last piece with the one before it when their bytes adjoin.
-fn merge(pieces: &mut Vec<Piece>, last: usize, end: &mut usize) {
-    if last + 1 != pieces.len() || last == 0 {
-        return;
-    }
-    if let (Piece::Buffered(before), Piece::Buffered(range)) = (&pieces[last - 1], &pieces[last])
-        && before.end == range.start
-    {
-        pieces[last - 1] = Piece::Buffered(before.start..range.end);
-        pieces.pop();
-        *end = last;
+    /// Turns the datagrams of the batch into trains of neighbours.
+    fn form_trains(&mut self) {
+        let Outbox { pieces, trains, .. } = &mut self.outbox;
+        let mut last: Option<&Route> = None;
+        for Datagram { route, start, len: buffered, content } in &self.datagrams {
+            let buffer = *start..start + buffered;
+            let (len, limit) = match content {
+                Content::Short(_) => (*buffered, TRAIN_MAX),
+                Content::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
+            };
+            let train = trains.last_mut().filter(|train: &&mut Train| {
+                last.is_some_and(|last| last.same_way(route))
+                    && train.len.is_multiple_of(train.datagram)
+                    && len <= train.datagram
+                    && train.len + len <= limit
+                    && train.len < DATAGRAMS_MAX * train.datagram
+            });
+            match (train.is_some(), pieces.last_mut()) {
+                (true, Some(Piece::Buffered(before))) if before.end == buffer.start => {
+                    before.end = buffer.end;
+                }
+                _ => pieces.push(Piece::Buffered(buffer)),
+            }
+            let first = pieces.len() - 1;
+            if let Content::Long(span) = content {
+                pieces.push(Piece::Message(*span));
+            }
+            match train {
+                Some(train) => {
+                    train.len += len;
+                    train.pieces.end = pieces.len();
+                }
+                None => trains.push(Train {
+                    to: route.peer.address,
+                    socket: route.socket,
+                    source: route.peer.source,
+                    tos: self.map.tos(route.priority),
+                    datagram: len,
+                    len,
+                    pieces: first..pieces.len(),
+                }),
+            }
+            last = Some(route);
+        }
     }
 }
 
@@ -237,13 +296,63 @@ fn push(writer: &mut Writer<'_>, packet: &Packet, messages: &Messages) -> bool {
     true
 }
 
-/// True when two packets may share a datagram.
-fn same_way(a: &Packet, b: &Packet) -> bool {
-    (a.peer, a.priority, a.local_port) == (b.peer, b.priority, b.local_port)
-}
-
 /// What a datagram costs on the link.
 fn wire_bytes(len: usize, v4: bool) -> u32 {
     let headers = if v4 { 28 } else { 48 };
     (len as u32 + headers + ETHERNET).max(FRAME_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use homa_proto::{Config, Rate, Receipt, Request, RpcId, Submit};
+
+    /// Requests of 100 B to `a`, 100 B to `b` and 300 B to `a`, whose server wants the last at a
+    /// lower level (`b` has not said what it wants); returns the trains they become.
+    fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
+        let mut endpoint =
+            Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
+        let mut peers = Peers::new(10, 1500);
+        let mut messages = Messages::default();
+        let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
+        let [a, b] = servers
+            .map(|to| peers.find(Time::ZERO, to, None, &mut endpoint).expect("the table has room"));
+        let cutoffs = [0, 0, 0, 0, 0, 1_000_000, 400, 150];
+        let body = Body::Cutoffs { cutoffs, version: 1, limits: None };
+        let (local_port, id) = (9, RpcId(3));
+        let packet = Packet { peer: a, priority: 7, local_port, remote_port: 1, id, body };
+        assert_eq!(endpoint.receive(Time::ZERO, &packet), Receipt::Consumed);
+        for (peer, length) in [(a, 300), (a, 100), (b, 100)] {
+            let request = Request {
+                peer,
+                local_port,
+                remote_port: 1,
+                length,
+                deadline: Time(1_000_000_000),
+                idempotent: false,
+                cookie: 0,
+            };
+            let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
+            messages.insert(accepted.message.expect("a message"), vec![1; length as usize]);
+        }
+        let mut packer = Packer::new(PriorityMap::Linux);
+        packer.set_ports(vec![local_port]);
+        let mut from = Sources { endpoint: &mut endpoint, messages: &messages, peers: &peers };
+        let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
+        let trains = &packer.outbox().trains;
+        let sum: u32 = trains.iter().map(|train| wire_bytes(train.len, true)).sum();
+        assert_eq!(wire, sum, "the pacer hears of every byte");
+        trains.iter().map(|train| (train.to, train.tos >> 5, train.len)).collect()
+    }
+
+    #[test]
+    fn packets_join_their_peers_datagram_but_keep_their_level_on_slow_links() {
+        let (a, b) = (([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
+        let one = DATA_OVERHEAD + 100;
+        assert_eq!(trains(false), [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]);
+        let two = DATA_OVERHEAD + 56 + 400 + 2 * 2;
+        assert_eq!(trains(true), [(a, 7, two), (b, 6, one)]);
+    }
 }

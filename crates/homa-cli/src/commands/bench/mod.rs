@@ -37,6 +37,10 @@ pub struct Args {
     /// the rack.
     #[arg(long, conflicts_with_all = ["peer", "incast", "transport", "workload", "load", "hosts"])]
     micro: bool,
+    /// With --micro: measure only rows whose name contains one of these texts, separated by commas;
+    /// names are as homa-inline/100x1 (bytes), tcp-batched/64x2 (peers x RPCs in progress).
+    #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
+    only: Vec<String>,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     #[arg(conflicts_with_all = ["incast", "transport", "hosts"])]
@@ -165,7 +169,7 @@ impl Args {
 pub fn run(args: &Args) -> Outcome {
     if args.micro {
         let time = args.duration.unwrap_or(MICRO_DURATION);
-        micro::run(time, args.seed, args.format)?;
+        micro::run(time, &args.only, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
     match args.peer {

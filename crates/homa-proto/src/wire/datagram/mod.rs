@@ -23,7 +23,7 @@ mod extension;
 mod writer;
 
 pub use extension::kind as extension_kind;
-pub use writer::Writer;
+pub use writer::{Draft, Writer};
 
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{DATA_LEN, Decoded, EncodeError, fixed};

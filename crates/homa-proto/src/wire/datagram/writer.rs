@@ -17,6 +17,12 @@ use crate::wire::{self, EncodeError};
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut [u8],
+    draft: Draft,
+}
+
+/// How far a datagram was written: lets several be filled in turns. Belongs to one buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft {
     /// End of the extensions and start of the packets.
     packets: usize,
     end: usize,
@@ -33,14 +39,20 @@ impl<'a> Writer<'a> {
         let max = out.len().min(DATAGRAM_MAX);
         let out = &mut out[..max];
         write_header(out, number)?;
-        Ok(Self {
-            out,
-            packets: HEADER_LEN,
-            end: HEADER_LEN,
-            count: 0,
-            limits: None,
-            remembered: None,
-        })
+        let (packets, end) = (HEADER_LEN, HEADER_LEN);
+        let draft = Draft { packets, end, count: 0, limits: None, remembered: None };
+        Ok(Self { out, draft })
+    }
+
+    /// Goes on with a datagram in its buffer, as [`Self::pause`] left it.
+    pub fn resume(out: &'a mut [u8], draft: Draft) -> Self {
+        let max = out.len().min(DATAGRAM_MAX);
+        Self { out: &mut out[..max], draft }
+    }
+
+    /// Stops for now: what is written so far is well-formed and may also be sent as it is.
+    pub fn pause(self) -> Draft {
+        self.draft
     }
 
     /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA).
@@ -51,31 +63,31 @@ impl<'a> Writer<'a> {
             Body::Data(data) => data.span.len as usize,
             _ => 0,
         };
-        let framing = match self.count {
+        let framing = match self.draft.count {
             0 => 0,
             // The first packet gets its length now, too.
             1 => 2 * LENGTH_LEN,
             _ => LENGTH_LEN,
         };
         let length = wire::encoded_len(&packet.body).saturating_add(payload);
-        let needed = (self.end + framing + extensions.encoded_len()).saturating_add(length);
+        let needed = (self.draft.end + framing + extensions.encoded_len()).saturating_add(length);
         if needed > self.out.len() {
             return Err(EncodeError::BufferTooSmall { needed });
         }
         self.insert_extensions(&extensions)?;
-        if self.count == 1 {
+        if self.draft.count == 1 {
             self.become_aggregate();
         }
-        if self.count > 0 {
-            self.put_length(self.end, length);
-            self.end += LENGTH_LEN;
+        if self.draft.count > 0 {
+            self.put_length(self.draft.end, length);
+            self.draft.end += LENGTH_LEN;
         }
-        let payload_at = self.end + wire::encode(packet, &mut self.out[self.end..])?;
-        self.end += length;
-        self.count += 1;
+        let payload_at = self.draft.end + wire::encode(packet, &mut self.out[self.draft.end..])?;
+        self.draft.end += length;
+        self.draft.count += 1;
         match packet.body {
-            Body::Cutoffs { limits, .. } => self.limits = Some(limits),
-            Body::RpcUnknown { remembered } => self.remembered = Some(remembered),
+            Body::Cutoffs { limits, .. } => self.draft.limits = Some(limits),
+            Body::RpcUnknown { remembered } => self.draft.remembered = Some(remembered),
             _ => {}
         }
         Ok(&mut self.out[payload_at..payload_at + payload])
@@ -83,20 +95,22 @@ impl<'a> Writer<'a> {
 
     /// Bytes in the datagram so far.
     pub fn len(&self) -> usize {
-        self.end
+        self.draft.end
     }
 
     /// True before the first packet.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.draft.count == 0
     }
 
     /// The extensions that the datagram lacks for a packet. An extension speaks for all packets
     /// that can carry it, so two of them may not differ, nor one have it and the other not.
     fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
         let said = match body {
-            Body::Cutoffs { limits, .. } => self.limits.map(|said| said == *limits),
-            Body::RpcUnknown { remembered } => self.remembered.map(|said| said == *remembered),
+            Body::Cutoffs { limits, .. } => self.draft.limits.map(|said| said == *limits),
+            Body::RpcUnknown { remembered } => {
+                self.draft.remembered.map(|said| said == *remembered)
+            }
             _ => None,
         };
         match said {
@@ -110,20 +124,20 @@ impl<'a> Writer<'a> {
     fn insert_extensions(&mut self, extensions: &Extensions) -> Result<(), EncodeError> {
         let length = extensions.encoded_len();
         if length > 0 {
-            self.out.copy_within(self.packets..self.end, self.packets + length);
-            extensions.write(&mut self.out[self.packets..self.packets + length]);
-            self.packets += length;
-            self.end += length;
-            set_extension_length(self.out, self.packets - HEADER_LEN)?;
+            self.out.copy_within(self.draft.packets..self.draft.end, self.draft.packets + length);
+            extensions.write(&mut self.out[self.draft.packets..self.draft.packets + length]);
+            self.draft.packets += length;
+            self.draft.end += length;
+            set_extension_length(self.out, self.draft.packets - HEADER_LEN)?;
         }
         Ok(())
     }
 
     /// Puts the length of the only packet in front of it.
     fn become_aggregate(&mut self) {
-        self.out.copy_within(self.packets..self.end, self.packets + LENGTH_LEN);
-        self.put_length(self.packets, self.end - self.packets);
-        self.end += LENGTH_LEN;
+        self.out.copy_within(self.draft.packets..self.draft.end, self.draft.packets + LENGTH_LEN);
+        self.put_length(self.draft.packets, self.draft.end - self.draft.packets);
+        self.draft.end += LENGTH_LEN;
         if let Some(header) = self.out.first_chunk_mut::<HEADER_LEN>() {
             FLAGS.set(header, AGGREGATE);
         }
@@ -133,5 +147,17 @@ impl<'a> Writer<'a> {
     /// bits.
     fn put_length(&mut self, at: usize, length: usize) {
         self.out[at..at + LENGTH_LEN].copy_from_slice(&(length as u16).to_be_bytes());
+    }
+}
+
+impl Draft {
+    /// Bytes in the datagram so far.
+    pub fn len(&self) -> usize {
+        self.end
+    }
+
+    /// True before the first packet.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 }

@@ -1,6 +1,7 @@
 //! A batch of incoming trains in the shape that `recvmmsg` fills.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr;
@@ -16,7 +17,9 @@ const ROOM: usize = 65_536;
 
 /// Buffers and arrays of a `recvmmsg` call, kept for their memory.
 pub struct ReceiveBatch {
-    room: Vec<u8>,
+    /// Never written but by the kernel, which provides its pages as they are used: zeroing them
+    /// would cost every engine 2 MiB.
+    room: Box<[MaybeUninit<u8>]>,
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
     names: Vec<Name>,
@@ -54,7 +57,7 @@ impl ReceiveBatch {
     pub fn new() -> Self {
         let no_piece = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut batch = Self {
-            room: vec![0; TRAINS_MAX * ROOM],
+            room: Box::new_uninit_slice(TRAINS_MAX * ROOM),
             headers: Vec::with_capacity(TRAINS_MAX),
             pieces: vec![no_piece; TRAINS_MAX],
             names: vec![Name::empty(); TRAINS_MAX],
@@ -83,7 +86,10 @@ impl ReceiveBatch {
     }
 
     /// Fetches what has arrived at `fd`, without waiting.
-    pub fn fetch(&mut self, fd: RawFd, socket: usize) -> io::Result<usize> {
+    pub fn fetch(&mut self, fd: RawFd, socket: usize, expected: bool) -> io::Result<usize> {
+        if expected {
+            self.appetite = TRAINS_MAX;
+        }
         // The kernel wrote its own lengths over ours.
         for slot in 0..self.filled {
             let header = &mut self.headers[slot].msg_hdr;
@@ -163,13 +169,16 @@ impl ReceiveBatch {
     pub fn get(&self, index: usize) -> Received<'_> {
         let train = &self.trains[index];
         let start = train.slot * ROOM;
+        let written = &self.room[start..start + train.len];
         Received {
             from: train.from,
             socket: train.socket,
             to: train.to,
             tos: train.tos,
             datagram: train.datagram,
-            bytes: &self.room[start..start + train.len],
+            // SAFETY: the kernel said that it wrote so many bytes to this slot, and nothing else
+            // writes there.
+            bytes: unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) },
         }
     }
 

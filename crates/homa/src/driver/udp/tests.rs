@@ -55,7 +55,7 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
 fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
     let (mut bytes, mut trains, mut tos) = (Vec::new(), 0, 0);
     while bytes.len() < len {
-        let n = driver.receive();
+        let n = driver.receive(false);
         if n == 0 {
             wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap();
         }
@@ -134,7 +134,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         let (outbox, message, _) = train(to, 0, 1, 10);
         a.send(&outbox, &message);
         wait(&a.handles(), None, Some(Duration::from_secs(5))).unwrap();
-        a.receive();
+        a.receive(false);
         assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }), "{ip}");
         assert_eq!(a.unreachable(), None);
     }
@@ -149,10 +149,10 @@ fn an_overflowing_receive_queue_is_counted() {
         a.send(&outbox, &message);
     }
     // The kernel reports losses beside the next datagrams that fit.
-    while b.receive() > 0 {}
+    while b.receive(true) > 0 {}
     a.send(&outbox, &message);
     wait(&b.handles(), None, Some(Duration::from_secs(5))).unwrap();
-    b.receive();
+    b.receive(true);
     let counters = b.counters();
     assert!(counters.receive_overflows > 0, "{counters:?}");
     assert_eq!(counters.receive_overflows + counters.datagrams_received, 201);

@@ -1,0 +1,187 @@
+//! What is measured, in which order, and what the rounds are reduced to.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::echo::{self, Wait};
+use super::homa_rows::{self, Sleep};
+use super::pair::Pair;
+use super::report::{Beside, EchoRow, RateRow, Report, ThroughputRow};
+use super::stats::{self, Tail};
+use super::tcp_batched::{self, RateLoad};
+
+/// Sizes of the echo rows, bytes.
+const ECHO_SIZES: [usize; 2] = [100, 10_000];
+/// Size of the throughput row, bytes, and how many are in progress.
+const LARGE: usize = 1_000_000;
+const LARGE_OUTSTANDING: usize = 4;
+
+/// What is measured, once per round.
+type Measure<T> = Box<dyn Fn(&Pair, Duration) -> io::Result<T>>;
+
+/// A row that is being measured.
+struct Row<T> {
+    /// Who carries the RPCs, and how.
+    who: &'static str,
+    /// Which RPCs: rows of one load are comparable.
+    load: (usize, usize),
+    measure: Measure<T>,
+    rounds: Vec<T>,
+}
+
+impl<T> Row<T> {
+    fn new(
+        who: &'static str,
+        load: (usize, usize),
+        measure: impl Fn(&Pair, Duration) -> io::Result<T> + 'static,
+    ) -> Self {
+        Self { who, load, measure: Box::new(measure), rounds: Vec::new() }
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}x{}", self.who, self.load.0, self.load.1)
+    }
+
+    fn round(&mut self, pair: &Pair, time: Duration) -> anyhow::Result<()> {
+        let measured = (self.measure)(pair, time);
+        self.rounds.push(measured.with_context(|| format!("row {}", self.name()))?);
+        Ok(())
+    }
+
+    fn median(&self, figure: impl Fn(&T) -> f64) -> f64 {
+        stats::median(self.rounds.iter().map(figure).collect())
+    }
+}
+
+/// A row's figure beside that of its rival under the same load, if that was measured.
+fn beside<T>(rows: &[Row<T>], row: &Row<T>, figure: impl Fn(&T) -> f64) -> Option<Beside> {
+    let rival = match row.who {
+        "homa-inline" => "raw-udp-spin",
+        "homa-blocking" => "raw-udp-blocking",
+        "homa" if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
+        "homa" => "tcp-batched",
+        _ => return None,
+    };
+    let other = rows.iter().find(|other| other.who == rival && other.load == row.load)?;
+    let rounds = row.rounds.iter().zip(&other.rounds);
+    let ratios = rounds.map(|(ours, theirs)| figure(ours) / figure(theirs).max(f64::MIN_POSITIVE));
+    Some(Beside { rival, ratio: stats::median(ratios.collect()) })
+}
+
+/// Every row of the report.
+pub struct Plan {
+    echo: Vec<Row<Tail>>,
+    rate: Vec<Row<f64>>,
+    throughput: Vec<Row<f64>>,
+}
+
+impl Plan {
+    /// All rows; those with many peers use the sizes `w1`.
+    pub fn new(w1: Arc<[u32]>) -> Self {
+        Self { echo: echo_rows(), rate: rate_rows(w1), throughput: throughput_rows() }
+    }
+
+    /// Keeps the rows whose name, as `homa/64x2`, contains one of the texts.
+    pub fn keep_only(&mut self, texts: &[String]) {
+        let wanted = |name: String| texts.iter().any(|text| name.contains(text));
+        self.echo.retain(|row| wanted(row.name()));
+        self.rate.retain(|row| wanted(row.name()));
+        self.throughput.retain(|row| wanted(row.name()));
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u32 {
+        (self.echo.len() + self.rate.len() + self.throughput.len()) as u32
+    }
+
+    /// Measures every row once for `time`.
+    pub fn round(
+        &mut self,
+        pair: &Pair,
+        time: Duration,
+        mut done: impl FnMut(),
+    ) -> anyhow::Result<()> {
+        for row in &mut self.echo {
+            row.round(pair, time)?;
+            done();
+        }
+        for row in self.rate.iter_mut().chain(&mut self.throughput) {
+            row.round(pair, time)?;
+            done();
+        }
+        Ok(())
+    }
+
+    /// The medians.
+    pub fn report(&self) -> Report {
+        let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        let echo = self.echo.iter().map(|row| EchoRow {
+            path: row.who,
+            bytes: row.load.0,
+            p50_us: tenth(row.median(|t| t.p50_us)),
+            p99_us: tenth(row.median(|t| t.p99_us)),
+            beside: beside(&self.echo, row, |t| t.p50_us),
+        });
+        let rate = self.rate.iter().map(|row| RateRow {
+            transport: row.who,
+            peers: row.load.0,
+            outstanding: row.load.1,
+            rpcs_per_s: row.median(|&rate| rate).round(),
+            beside: beside(&self.rate, row, |&rate| rate),
+        });
+        let throughput = self.throughput.iter().map(|row| ThroughputRow {
+            transport: row.who,
+            bytes: row.load.0,
+            mb_per_s: row.median(|&rate| rate).round(),
+            beside: beside(&self.throughput, row, |&rate| rate),
+        });
+        Report { echo: echo.collect(), rate: rate.collect(), throughput: throughput.collect() }
+    }
+}
+
+fn echo_rows() -> Vec<Row<Tail>> {
+    let mut rows = Vec::new();
+    for bytes in ECHO_SIZES {
+        let load = (bytes, 1);
+        for (who, wait) in [("raw-udp-spin", Wait::Spin), ("raw-udp-blocking", Wait::Block)] {
+            rows.push(Row::new(who, load, move |p, time| echo::udp(p, wait, bytes, time)));
+        }
+        for (who, wait) in [("tcp-spin", Wait::Spin), ("tcp-blocking", Wait::Block)] {
+            rows.push(Row::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
+        }
+        rows.push(Row::new("homa-inline", load, move |p, time| {
+            homa_rows::echo_inline(p, bytes, time)
+        }));
+        for (who, sleep) in [("homa-blocking", Sleep::AtOnce), ("homa-default", Sleep::Default)] {
+            rows.push(Row::new(who, load, move |p, time| {
+                homa_rows::echo_blocking(p, sleep, bytes, time)
+            }));
+        }
+    }
+    rows
+}
+
+fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
+    let small: Arc<[u32]> = Arc::new([100]);
+    let mut rows = Vec::new();
+    for (peers, outstanding, sizes) in [(1, 64, &small), (1, 256, &small), (64, 2, &w1)] {
+        let load = RateLoad { peers, outstanding, sizes: Arc::clone(sizes) };
+        let same = load.clone();
+        let shape = (peers, outstanding);
+        rows.push(Row::new("tcp-batched", shape, move |p, time| tcp_batched::rate(p, &load, time)));
+        rows.push(Row::new("homa", shape, move |p, time| homa_rows::rate(p, &same, time)));
+    }
+    rows
+}
+
+fn throughput_rows() -> Vec<Row<f64>> {
+    let (bytes, outstanding) = (LARGE, LARGE_OUTSTANDING);
+    let load = (bytes, outstanding);
+    vec![
+        Row::new("tcp", load, move |p, time| tcp_batched::throughput(p, bytes, outstanding, time)),
+        Row::new("homa", load, move |p, time| homa_rows::throughput(p, bytes, outstanding, time)),
+    ]
+}
