@@ -15,11 +15,15 @@ pub use probe::{Probes, probe};
 
 use crate::{RackConfig, SwitchInterval};
 
-/// Share of all processors that must have been idle.
+/// Share of the time in which every processor of the rack must have been free.
 const HEADROOM: f64 = 0.10;
+/// Part of the 99th percentile of short RPCs that the switch's own 99th percentile may make up.
+const LATENESS_SHARE: f64 = 0.05;
 /// Share of frames the switch may notice too late to keep their exact order.
 const LATE_ARRIVALS: f64 = 0.01;
 
+/// The largest RPC that counts as short, bytes: what fits one Ethernet frame.
+pub const SHORT_BYTES: u32 = 1_500;
 /// Longest time the switch may have stood still, milliseconds. A scheduler's hiccup is shorter; a
 /// virtual machine that its host pauses stands still for longer, and the run's tail is that pause.
 const STALL_MS: u64 = 100;
@@ -75,14 +79,29 @@ pub fn lateness_bound_us(rack: &RackConfig) -> u64 {
     (rack.full_frame_ns() / 4_000).max(15)
 }
 
+/// What a run showed besides the switch's own observations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    /// Share of the time in which the processor of the hosts was free.
+    pub hosts_free: Option<f64>,
+    /// 99th percentile of the latency of RPCs that fit one frame, nanoseconds: what the run reports
+    /// first.
+    pub short_p99_ns: Option<u64>,
+}
+
 /// Judges a run by what the switch and the processors did meanwhile.
-pub fn judge(rack: &RackConfig, seen: &SwitchInterval, idle: Option<f64>) -> Verdict {
+pub fn judge(rack: &RackConfig, seen: &SwitchInterval, shown: Shown) -> Verdict {
+    let hosts_free = shown.hosts_free;
     let mut verdict = Verdict::default();
-    if let Some(idle) = idle {
-        let detail = format!("{:.0} % (at least {:.0} %)", idle * 100.0, HEADROOM * 100.0);
-        verdict.add("CPU headroom", idle >= HEADROOM, detail);
+    let free = [hosts_free, seen.free()].into_iter().flatten().reduce(f64::min);
+    if let Some(free) = free {
+        let detail = format!("{:.0} % (at least {:.0} %)", free * 100.0, HEADROOM * 100.0);
+        verdict.add("CPU headroom", free >= HEADROOM, detail);
     }
-    let (p99, bound) = (seen.lateness.quantile_us(0.99), lateness_bound_us(rack));
+    // A switch that is late by little against the latency reported did not decide it.
+    let share_us = (shown.short_p99_ns.unwrap_or(0) as f64 * LATENESS_SHARE / 1_000.0) as u64;
+    let bound = lateness_bound_us(rack).max(share_us);
+    let p99 = seen.lateness.quantile_us(0.99);
     let detail = format!(
         "p50 {} us, p99 {p99} us (at most {bound} us), max {} us",
         seen.lateness.quantile_us(0.5),
@@ -151,23 +170,28 @@ mod tests {
     #[test]
     fn a_run_is_invalid_for_each_reason_alone() {
         let rack = RackConfig::default();
+        let free = |share| Shown { hosts_free: Some(share), ..Shown::default() };
+        let none = Shown::default();
         let good = SwitchInterval { delivered: 1_000, ..SwitchInterval::default() };
-        assert!(judge(&rack, &good, Some(0.5)).valid());
-        assert!(!judge(&rack, &good, Some(0.05)).valid());
-        assert!(!judge(&rack, &SwitchInterval { overflow: 1, ..good.clone() }, None).valid());
-        assert!(!judge(&rack, &SwitchInterval { undeliverable: 1, ..good.clone() }, None).valid());
-        assert!(!judge(&rack, &SwitchInterval { late_arrivals: 11, ..good.clone() }, None).valid());
+        assert!(judge(&rack, &good, free(0.5)).valid());
+        assert!(!judge(&rack, &good, free(0.05)).valid());
+        assert!(!judge(&rack, &SwitchInterval { overflow: 1, ..good.clone() }, none).valid());
+        assert!(!judge(&rack, &SwitchInterval { undeliverable: 1, ..good.clone() }, none).valid());
+        assert!(!judge(&rack, &SwitchInterval { late_arrivals: 11, ..good.clone() }, none).valid());
         let mut stalled = good.clone();
         (0..1_000).for_each(|_| stalled.lateness.record(1_000));
-        assert!(judge(&rack, &stalled, None).valid());
+        assert!(judge(&rack, &stalled, none).valid());
         stalled.lateness.record(2_000_000_000);
-        let verdict = judge(&rack, &stalled, None);
+        let verdict = judge(&rack, &stalled, none);
         assert!(verdict.to_string().contains("machine stood still for 2000 ms"), "{verdict}");
         assert!(!verdict.valid());
         let mut late = good;
         late.lateness.record(1_000_000);
-        let verdict = judge(&rack, &late, None);
+        let verdict = judge(&rack, &late, none);
         assert!(!verdict.valid());
+        let slow = |ms: u64| Shown { short_p99_ns: Some(ms * 1_000_000), ..none };
+        assert!(judge(&rack, &late, slow(21)).valid());
+        assert!(!judge(&rack, &late, slow(19)).valid());
         assert!(verdict.to_string().ends_with("=> INVALID"));
         assert!(verdict.to_string().contains("switch lateness p50 1001 us"));
     }

@@ -130,11 +130,6 @@ impl Rack {
         &self.config
     }
 
-    /// True when the switch's thread has a real-time priority.
-    pub fn switch_is_real_time(&self) -> bool {
-        self.switch.real_time()
-    }
-
     /// What the switch saw since the last call.
     pub fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
         self.switch.take_interval()

@@ -13,13 +13,14 @@ mod stages;
 
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homa_workload::arrivals::Arrival;
+use homa_workload::quantile::{Percentile, Sorted};
 
 pub use idle::IdleTimes;
 
-use crate::check::{self, ProcessorTime, Verdict};
+use crate::check::{self, ProcessorTime, Shown, Verdict};
 use crate::sys;
 use crate::transport::{Listening, Transport, TransportOptions};
 use crate::{Rack, SwitchInterval, TestbedError};
@@ -117,8 +118,10 @@ struct GroupResult {
     loads: Vec<Load>,
     cpu: Duration,
     elapsed_s: f64,
-    /// Of the group with host 0: idle times, the switch under load, idle share of the processors.
-    seen: Option<(IdleTimes, SwitchInterval, Option<f64>)>,
+    /// Share of the load phase in which the thread's processor was free.
+    free: Option<f64>,
+    /// Of the group with host 0: idle times and the switch under load.
+    seen: Option<(IdleTimes, SwitchInterval)>,
 }
 
 /// Makes a run. Takes the duration of the pattern and some seconds.
@@ -182,21 +185,28 @@ fn report(
     mut groups: Vec<GroupResult>,
 ) -> Result<RunReport, TestbedError> {
     let seen = groups.iter_mut().find_map(|group| group.seen.take());
-    let (idle, switch, idle_share) = seen.ok_or(TestbedError::Panicked("host 0"))?;
+    let (idle, switch) = seen.ok_or(TestbedError::Panicked("host 0"))?;
+    let free = groups.iter().filter_map(|group| group.free).reduce(f64::min);
     let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
     let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
     let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
+    let records: Vec<Record> = loads.iter().flat_map(|load| load.records.iter().copied()).collect();
+    let short = records.iter().filter(|r| r.bytes <= check::SHORT_BYTES).map(|r| r.latency_ns);
+    let shown = Shown {
+        hosts_free: free,
+        short_p99_ns: Sorted::new(short.collect()).percentile(Percentile::P99),
+    };
     let completed: usize = loads.iter().map(|load| load.records.len()).sum();
     Ok(RunReport {
         transport,
         offered: loads.iter().map(|load| load.offered).sum(),
         failed: loads.iter().map(|load| load.failed).sum(),
         lost: loads.iter().map(|load| load.lost).sum(),
-        records: loads.into_iter().flat_map(|load| load.records).collect(),
+        records,
         idle,
         cpu_us_per_rpc: cpu.as_secs_f64() * 1e6 / completed.max(1) as f64,
         elapsed_s,
-        verdict: check::judge(rack.config(), &switch, idle_share),
+        verdict: check::judge(rack.config(), &switch, shown),
         switch,
     })
 }
@@ -210,6 +220,7 @@ fn run_group(
     sys::exact_timers();
     if let Some(processor) = rack.placement().of_host(members[0]) {
         sys::stay_on(processor);
+        sys::run_promptly();
     }
     let failed = |what| {
         let host = members[0];
@@ -228,7 +239,7 @@ fn run_group(
     }
     group.finish(Stage::Idle).map_err(failed("serving idle probes"))?;
 
-    let (processors, cpu) = (ProcessorTime::now(), sys::thread_cpu());
+    let meter = Meter::start(&mut group);
     let loads = match plan.pattern {
         Pattern::Open { arrivals, duration } => group.open_loop(arrivals, duration + plan.grace),
         Pattern::Incast { outstanding, request_bytes, response_bytes, duration } => {
@@ -238,16 +249,38 @@ fn run_group(
     };
     let loads = loads.map_err(failed("under load"))?;
     group.finish(Stage::Loaded).map_err(failed("serving the others"))?;
-    let cpu = sys::thread_cpu() - cpu;
+    let (cpu, free) = meter.read(&group);
     let elapsed_s = stages.seconds_since_start();
-    let mut seen = None;
-    if first.is_some() {
-        let share = processors.and_then(|then| ProcessorTime::now()?.idle_since(then));
-        seen = Some((idle, rack.take_interval()?, share));
-    }
+    let seen = if first.is_some() { Some((idle, rack.take_interval()?)) } else { None };
     members.iter().for_each(|_| stages.arrive(Stage::Through));
     stages.wait(Stage::Through).map_err(failed("closing"))?;
-    Ok(GroupResult { loads, cpu, elapsed_s, seen })
+    Ok(GroupResult { loads, cpu, elapsed_s, free, seen })
+}
+
+/// What a group's thread spends on a load phase.
+struct Meter {
+    processors: Option<ProcessorTime>,
+    cpu: Duration,
+    began: Instant,
+}
+
+impl Meter {
+    fn start(group: &mut Group<'_>) -> Self {
+        group.spun = Duration::ZERO;
+        Self { processors: ProcessorTime::now(), cpu: sys::thread_cpu(), began: Instant::now() }
+    }
+
+    /// CPU time that was not spent on looking for work in vain; the share of time in which the
+    /// thread's processor was free (of a thread that sleeps: all processors).
+    fn read(self, group: &Group<'_>) -> (Duration, Option<f64>) {
+        let cpu = (sys::thread_cpu() - self.cpu).saturating_sub(group.spun);
+        let free = if group.spins() {
+            Some(group.spun.as_secs_f64() / self.began.elapsed().as_secs_f64())
+        } else {
+            self.processors.and_then(|then| ProcessorTime::now()?.idle_since(then))
+        };
+        (cpu, free)
+    }
 }
 
 /// Opens and connects the hosts of a group, each in its own network.
@@ -276,5 +309,5 @@ fn assemble<'a>(
         let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
         clients.push(Client::new(rack.host(host), transport));
     }
-    Ok(Group::new(clients, stages))
+    Ok(Group::new(clients, stages, rack.placement().switch.is_some()))
 }

@@ -2,14 +2,16 @@
 //! thread.
 //!
 //! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is
-//! delivered, and sends it to its host at that moment. Between events it sleeps, and spins for the
-//! last few microseconds. It measures how late it was: a rack whose switch is late proves nothing,
-//! and says so.
+//! delivered, and sends it to its host at that moment. With a processor of its own it looks all the
+//! time while there is traffic: a sleep takes tens of microseconds to end on a virtual machine, and
+//! whoever hands over a frame would have to wake it. It measures how late it was: a rack whose
+//! switch is late proves nothing, and says so.
 
 mod fabric;
 mod frame;
 mod lateness;
 mod packet_socket;
+mod ring;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -41,6 +43,8 @@ use crate::sys;
 const SPIN_NS: std::ops::RangeInclusive<u64> = 4_000..=30_000;
 /// Longest sleep, so that a request to stop or to report is answered soon.
 const LONGEST_SLEEP_NS: u64 = 2_000_000;
+/// Without a frame for so long, the switch sleeps even on a processor of its own.
+const SILENCE_NS: u64 = 50_000_000;
 
 /// What the switch saw between two looks.
 #[derive(Clone, Debug, Default)]
@@ -64,10 +68,20 @@ pub struct SwitchInterval {
     /// Frames for hosts that do not exist.
     pub unknown_destination: u64,
     /// CPU time of the switch's thread, which includes the receive side of the hosts' protocol
-    /// stacks.
+    /// stacks, without [`Self::spun`].
     pub cpu: Duration,
+    /// Time the switch looked for work and there was none: its processor was awake but free.
+    pub spun: Duration,
     /// Wall-clock time.
     pub elapsed: Duration,
+}
+
+impl SwitchInterval {
+    /// Share of the interval in which the switch's own processor was free; `None` without one.
+    pub(crate) fn free(&self) -> Option<f64> {
+        let share = self.spun.as_secs_f64() / self.elapsed.as_secs_f64();
+        (!self.spun.is_zero() && share.is_finite()).then_some(share)
+    }
 }
 
 /// What a switch is asked to be.
@@ -85,7 +99,6 @@ pub(crate) struct SwitchConfig {
 pub(crate) struct Switch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    real_time: bool,
 }
 
 #[derive(Default)]
@@ -108,7 +121,6 @@ impl Switch {
         let socket = PacketSocket::open()
             .map_err(|e| TestbedError::setup("open the switch's packet socket", e))?;
         let shared = Arc::new(Shared::default());
-        let (told, hears) = std::sync::mpsc::channel();
         let thread = thread::Builder::new().name("switch".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
@@ -116,19 +128,12 @@ impl Switch {
                 if let Some(processor) = processor {
                     sys::stay_on(processor);
                 }
-                // The starter waits for this answer, so the other end is there.
-                let _ = told.send(sys::run_promptly());
-                Engine::new(config, interfaces, socket, shared).run()
+                sys::run_promptly();
+                Engine::new(config, interfaces, socket, shared).run(processor.is_some())
             }
         });
         let thread = thread.map_err(|e| TestbedError::setup("start the switch's thread", e))?;
-        let real_time = hears.recv().map_err(|_| TestbedError::Panicked("switch"))?;
-        Ok(Self { shared, thread: Some(thread), real_time })
-    }
-
-    /// True when the thread has a real-time priority.
-    pub(crate) fn real_time(&self) -> bool {
-        self.real_time
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// What happened since the last call; starts the next interval.
@@ -186,38 +191,49 @@ impl Engine {
         }
     }
 
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self, own_processor: bool) -> io::Result<()> {
         // Picoseconds in 64 bits last 213 days, counted from here.
         let epoch = sys::monotonic_ns();
         let spin = sleep_overshoot_ns()?.clamp(*SPIN_NS.start(), *SPIN_NS.end());
+        let (mut before, mut busy) = (epoch, epoch);
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.take_frames(epoch)?;
+            let taken = self.take_frames(epoch);
             let now = sys::monotonic_ns();
-            self.deliver(epoch, now);
+            let delivered = self.deliver(epoch, now);
             if self.shared.asked.load(Ordering::SeqCst)
                 != self.shared.answered.load(Ordering::SeqCst)
             {
                 self.publish();
             }
-            let next = self.fabric.next_delivery().map(|at| epoch + at.0.div_ceil(1_000));
-            let wait = next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(sys::monotonic_ns()));
-            if wait > spin {
-                let sleep = (wait - spin).min(LONGEST_SLEEP_NS);
-                let mut wanted = [libc::pollfd {
-                    fd: self.socket.fd().as_raw_fd(),
-                    events: libc::POLLIN,
-                    revents: 0,
-                }];
-                sys::ppoll(&mut wanted, sleep)?;
+            if taken + delivered > 0 {
+                busy = now;
+            } else if now - before < sys::LONG_LOOK_NS {
+                self.current.spun += Duration::from_nanos(now - before);
+            }
+            before = now;
+            if !own_processor || now - busy > SILENCE_NS {
+                self.sleep(epoch, spin)?;
+                before = sys::monotonic_ns();
             }
         }
         Ok(())
     }
 
+    /// Sleeps until a frame arrives or shortly before the next delivery.
+    fn sleep(&self, epoch: u64, spin: u64) -> io::Result<()> {
+        let next = self.fabric.next_delivery().map(|at| epoch + at.0.div_ceil(1_000));
+        let wait = next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(sys::monotonic_ns()));
+        if wait <= spin {
+            return Ok(());
+        }
+        let fd = self.socket.fd().as_raw_fd();
+        let mut wanted = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        sys::ppoll(&mut wanted, (wait - spin).min(LONGEST_SLEEP_NS))
+    }
+
     /// Reads the frames that wait and puts each on its uplink at the time its host handed it over.
-    fn take_frames(&mut self, epoch: u64) -> io::Result<()> {
+    fn take_frames(&mut self, epoch: u64) -> usize {
         let Self { fabric, interfaces, socket, current, .. } = self;
-        // One batch at a time: a flood must not keep the switch from delivering.
         socket.receive(|frame| {
             let from = interfaces.iter().position(|&index| index == frame.interface);
             // The loopback of the switch's own namespace is no port.
@@ -229,15 +245,16 @@ impl Engine {
             };
             let at = SimTime(frame.at_ns.saturating_sub(epoch).saturating_mul(1_000));
             fabric.send(at, from, to, WireFrame::new(frame.bytes));
-        })?;
-        Ok(())
+        })
     }
 
     /// Sends every frame that is due, and notes how late it was.
-    fn deliver(&mut self, epoch: u64, now_ns: u64) {
+    fn deliver(&mut self, epoch: u64, now_ns: u64) -> usize {
         let now = SimTime((now_ns - epoch) * 1_000);
+        let mut due = 0;
         let Self { fabric, interfaces, socket, current, .. } = self;
         fabric.advance(now, |Delivery { port, frame, at }| {
+            due += 1;
             let ideal_ns = epoch + at.0 / 1_000;
             current.lateness.record(sys::monotonic_ns().saturating_sub(ideal_ns));
             if socket.send(interfaces[port], frame.contents()) {
@@ -246,6 +263,7 @@ impl Engine {
                 current.undeliverable += 1;
             }
         });
+        due
     }
 
     /// Hands over what was counted since the last time.
@@ -258,7 +276,7 @@ impl Engine {
         self.current.late_arrivals = counters.late - self.before.late;
         self.current.overflow = self.socket.take_overflow();
         self.current.elapsed = since - self.since.0;
-        self.current.cpu = cpu - self.since.1;
+        self.current.cpu = (cpu - self.since.1).saturating_sub(self.current.spun);
         self.before = counters;
         self.since = (since, cpu);
         let finished = std::mem::take(&mut self.current);

@@ -10,6 +10,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+/// Looking for work once takes a microsecond or two; a look this long was interrupted.
+pub(crate) const LONG_LOOK_NS: u64 = 50_000;
+
 /// Nanoseconds on CLOCK_MONOTONIC, the testbed's only clock.
 pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
@@ -49,14 +52,11 @@ pub(crate) fn exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
 }
 
-/// Asks for a real-time priority for the calling thread, and where that is refused (an ordinary
-/// user) for the shortest time slice, which makes it run soon after it wakes. True: real-time.
-pub(crate) fn run_promptly() -> bool {
-    let param = libc::sched_param { sched_priority: 10 };
-    // SAFETY: `param` outlives the call; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } == 0 {
-        return true;
-    }
+/// Asks for the shortest time slice, which makes the calling thread run soon after it wakes, and for
+/// the best nice value; an ordinary user gets the first only. Not a real-time priority: a thread
+/// that spins would use up the time the kernel allows real-time threads (950 ms a second), and then
+/// stand still for 50 ms.
+pub(crate) fn run_promptly() {
     #[repr(C)]
     struct SchedAttr {
         size: u32,
@@ -68,20 +68,23 @@ pub(crate) fn run_promptly() -> bool {
         deadline: u64,
         period: u64,
     }
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice: 0,
-        priority: 0,
-        runtime: 100_000,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: `attr` has the layout of version 0 of the kernel's structure and says its size; the
-    // kernel only reads it. Kernels before 6.12 ignore the slice.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-    false
+    for nice in [-20, 0] {
+        let attr = SchedAttr {
+            size: size_of::<SchedAttr>() as u32,
+            policy: libc::SCHED_OTHER as u32,
+            flags: 0,
+            nice,
+            priority: 0,
+            runtime: 100_000,
+            deadline: 0,
+            period: 0,
+        };
+        // SAFETY: `attr` has the layout of version 0 of the kernel's structure and says its size;
+        // the kernel only reads it. Kernels before 6.12 ignore the slice.
+        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
+            return;
+        }
+    }
 }
 
 /// The processors this process may use, ascending.

@@ -2,6 +2,7 @@
 //!
 //! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
 
+use homa_testbed::check::SHORT_BYTES;
 use homa_testbed::{IdleTimes, Record, RunReport};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
@@ -10,8 +11,6 @@ use serde::Serialize;
 
 use super::rack::Config;
 
-/// The largest RPC of the "short" figures, bytes: what fits one Ethernet frame.
-pub const SHORT_BYTES: u32 = 1_500;
 /// The smallest RPC of the "long" figures, bytes.
 pub const LONG_BYTES: u32 = 150_000;
 

@@ -2,11 +2,11 @@
 //! of it.
 
 use homa_testbed::IdleTimes;
-use homa_testbed::check::Verdict;
+use homa_testbed::check::{SHORT_BYTES, Verdict};
 use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
 
-use super::report::{SHORT_BYTES, TransportResult};
+use super::report::TransportResult;
 use super::wire_time::echo_us;
 use super::{Args, sentences};
 use crate::output::{Align, Table, line};
