@@ -1,10 +1,10 @@
 //! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
 //! data it allowed, as the smallest sample of the recent past (queues only ever add).
 //!
-//! A link that is kept busy hides the true delay behind the granted bytes of all messages: a sample
-//! that is no longer than what was ahead of it takes to drain says nothing. A period of only such
-//! samples steps the estimate down by a sixteenth (a frame at least), so that windows cannot feed
-//! on the queue they build.
+//! A window larger than the true product hides the delay behind its own bytes: a sample that is no
+//! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
+//! sample is one steps the estimate down by a sixteenth (a frame at least), so that windows cannot
+//! feed on the queue they build.
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};
@@ -18,13 +18,21 @@ const SAMPLES: u32 = 32;
 pub(crate) struct RttBytes {
     bytes: u32,
     least: Duration,
+    /// The least sample was no longer than the bytes ahead of it took.
+    explained: bool,
     samples: u32,
     period_started: Time,
 }
 
 impl RttBytes {
     pub(crate) const fn new(bytes: u32) -> Self {
-        Self { bytes, least: Duration::MAX, samples: 0, period_started: Time::ZERO }
+        Self {
+            bytes,
+            least: Duration::MAX,
+            explained: false,
+            samples: 0,
+            period_started: Time::ZERO,
+        }
     }
 
     /// The present estimate.
@@ -40,17 +48,20 @@ impl RttBytes {
             self.least = Duration::MAX;
         }
         self.samples += 1;
-        if delay > rate.time_for(ahead + 2 * u64::from(FULL_FRAME)) {
-            self.least = self.least.min(delay);
+        if delay < self.least {
+            self.least = delay;
+            self.explained = delay <= rate.time_for(ahead + 2 * u64::from(FULL_FRAME));
         }
         if self.samples < SAMPLES || now.since(self.period_started) < PERIOD {
             return;
         }
         self.samples = 0;
-        let next = if self.least == Duration::MAX {
-            self.bytes - (self.bytes / 16).max(FULL_FRAME).min(self.bytes)
+        let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        let next = if self.explained {
+            let bytes = self.bytes.min(bound);
+            bytes - (bytes / 16).max(FULL_FRAME).min(bytes)
         } else {
-            u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX)
+            bound
         };
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
     }

@@ -52,8 +52,8 @@ pub(crate) fn exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
 }
 
-/// Asks for the shortest time slice, which makes the calling thread run soon after it wakes, and for
-/// the best nice value; an ordinary user gets the first only. Not a real-time priority: a thread
+/// Asks for the shortest time slice, which makes the calling thread run soon after it wakes, and
+/// for the best nice value; an ordinary user gets the first only. Not a real-time priority: a thread
 /// that spins would use up the time the kernel allows real-time threads (950 ms a second), and then
 /// stand still for 50 ms.
 pub(crate) fn run_promptly() {
