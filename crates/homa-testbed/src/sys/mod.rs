@@ -53,9 +53,9 @@ pub(crate) fn exact_timers() {
 }
 
 /// Asks for the shortest time slice, which makes the calling thread run soon after it wakes, and
-/// for the best nice value; an ordinary user gets the first only. Not a real-time priority: a thread
-/// that spins would use up the time the kernel allows real-time threads (950 ms a second), and then
-/// stand still for 50 ms.
+/// for the best nice value; an ordinary user gets the first only. Not a real-time priority: a
+/// thread that spins would use up the time the kernel allows real-time threads (950 ms a second),
+/// and then stand still for 50 ms.
 pub(crate) fn run_promptly() {
     #[repr(C)]
     struct SchedAttr {
