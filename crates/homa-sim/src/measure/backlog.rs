@@ -2,16 +2,21 @@
 //!
 //! The rule (Homa §5.2 raises an open-loop load until the backlog grows without bound; when that is
 //! the case is for us to say): let q2, q3, q4 be the mean backlog in bytes over the second, third
-//! and fourth quarter of traffic. The load diverges when the backlog rises from each quarter to the
-//! next and the rise from q3 to q4 exceeds [`GROWTH_LIMIT`] of the bytes offered in a quarter: at
-//! least that share of the traffic is then piling up. The first quarter, the filling of an empty
-//! network, does not count.
+//! and fourth quarter of traffic. The load diverges when the rise from q3 to q4 exceeds
+//! [`GROWTH_LIMIT`] of the bytes offered in a quarter, so that at least this share of the traffic
+//! piles up, and is more than [`STEADY`] of the rise before: a network that fills up, which takes
+//! long when the largest messages last long, fills ever more slowly; one that is overloaded does
+//! not. The first quarter does not count. The rule needs traffic that lasts several times as long
+//! as the largest messages take; `growth` shows how far from decided a shorter run is.
 
 use crate::scenario::outcome::Backlog;
 use crate::time::SimDuration;
 
 /// Share of the offered bytes that may pile up.
 pub const GROWTH_LIMIT: f64 = 0.01;
+
+/// Least ratio of the last rise to the one before that is no filling up.
+pub const STEADY: f64 = 0.7;
 
 /// Samples of the backlog.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +44,7 @@ impl BacklogSeries {
         let enough = self.bytes.len() >= 16;
         Backlog {
             interval_seconds: interval.0 as f64 / 1e12,
-            diverges: enough && q4 > q3 && q3 > q2 && growth > GROWTH_LIMIT,
+            diverges: enough && q3 > q2 && growth > GROWTH_LIMIT && q4 - q3 > STEADY * (q3 - q2),
             growth,
             bytes: self.bytes,
             messages: self.messages,
@@ -70,6 +75,8 @@ mod tests {
     #[test]
     fn filling_up_and_ups_and_downs_do_not() {
         assert!(!judged(|n| 1_000_000 * n.min(90)).diverges);
+        let filling = |n: u64| (1e8 * (1.0 - (-(n as f64) / 150.0).exp())) as u64;
+        assert!(judged(filling).growth > GROWTH_LIMIT && !judged(filling).diverges);
         assert!(!judged(|n| if n / 100 % 2 == 1 { 9_000_000 } else { 0 }).diverges);
         assert!(!BacklogSeries::default().judge(SimDuration::millis(1), 0).diverges);
     }

@@ -152,6 +152,9 @@ where
         events: counters.events,
         submitted: tally.submitted,
         undelivered: generator.book.measured(),
+        in_flight: u64::from(sim.packets_in_flight()),
+        offered_bytes: tally.all_offered_bytes,
+        delivered_bytes: tally.all_delivered_bytes,
     };
     sim.probe().report(moment, &mut outcome);
     Ok(outcome)

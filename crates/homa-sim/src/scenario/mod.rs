@@ -6,6 +6,7 @@
 //! | [`demand`] | traffic, load and how long |
 //! | [`options`] | which of the scheme's parameters differ from its defaults |
 //! | [`outcome`] | everything measured |
+//! | [`limit`] | the highest load that is sustained |
 //!
 //! [`run`] is a function of the [`Scenario`] alone, except for what the run cost (CPU seconds,
 //! memory). Unknown keys are refused when a scenario is read.
@@ -14,6 +15,7 @@ mod assemble;
 pub mod demand;
 mod error;
 pub mod fabric;
+pub mod limit;
 pub mod options;
 pub mod outcome;
 mod run;

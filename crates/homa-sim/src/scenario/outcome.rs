@@ -60,6 +60,12 @@ pub struct Outcome {
     pub submitted: u64,
     /// Measured messages that had not arrived when the run ended.
     pub undelivered: u64,
+    /// Packets in the fabric when the run ended.
+    pub in_flight: u64,
+    /// Message bytes submitted, responses included.
+    pub offered_bytes: u64,
+    /// Message bytes delivered by the end of the run.
+    pub delivered_bytes: u64,
 }
 
 /// Latency by message size.

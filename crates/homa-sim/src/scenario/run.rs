@@ -50,6 +50,10 @@ pub fn run(
     })?;
     let network = Network::new(scenario)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
+    if row.one_way_only && demand.exchange == Exchange::Echo {
+        let what = format!("RPCs under {}, which knows one-way messages only", row.name);
+        return Err(ScenarioError::Unsupported { what });
+    }
     let Hosts::Homa(profile) = row.hosts;
     let basis = HomaBasis {
         link: network.link,

@@ -20,6 +20,8 @@ pub struct Scheme {
     pub forwarding: &'static str,
     /// What the NIC does.
     pub nic: &'static str,
+    /// Knows messages without answer only.
+    pub one_way_only: bool,
     /// What runs on the hosts.
     pub hosts: Hosts,
 }
@@ -40,6 +42,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: true,
         hosts: Hosts::Homa(homa::simulator),
     },
     Scheme {
@@ -49,6 +52,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::paper),
     },
     Scheme {
@@ -58,6 +62,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::default),
     },
     Scheme {
@@ -67,6 +72,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::merged::<4>),
     },
     Scheme {
@@ -76,6 +82,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::merged::<2>),
     },
     Scheme {
@@ -85,6 +92,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::merged::<1>),
     },
     Scheme {
@@ -94,6 +102,7 @@ pub const SCHEMES: &[Scheme] = &[
         queue: "strict priority",
         forwarding: "spray",
         nic: "pull",
+        one_way_only: false,
         hosts: Hosts::Homa(homa::basic),
     },
 ];

@@ -103,6 +103,10 @@ pub struct Tally {
     pub offered_paper_bytes: u64,
     /// Message bytes delivered before the end of traffic and after the warm-up.
     pub delivered_bytes: u64,
+    /// Message bytes submitted, at any time.
+    pub all_offered_bytes: u64,
+    /// Message bytes delivered, at any time.
+    pub all_delivered_bytes: u64,
 }
 
 /// See the module's description.
@@ -249,9 +253,7 @@ impl Generator {
                 cookie: 0,
             }),
         };
-        if self.ended.is_none() {
-            self.count_offered(bytes);
-        }
+        self.count_offered(bytes);
         if net.submit(HostId(src), what).is_err() {
             self.tally.refused += 1;
             return;
@@ -266,6 +268,10 @@ impl Generator {
     }
 
     fn count_offered(&mut self, bytes: u32) {
+        self.tally.all_offered_bytes += u64::from(bytes);
+        if self.ended.is_some() {
+            return;
+        }
         self.tally.offered_bytes += u64::from(bytes);
         let framing = homa_workload::framing::Framing::Paper;
         self.tally.offered_paper_bytes += framing.wire_bytes(bytes);
@@ -296,16 +302,15 @@ impl Generator {
             Pattern::Closed { response_bytes, .. } => response_bytes,
             _ => request.length,
         };
-        if self.ended.is_none() {
-            self.count_offered(length);
-            self.count_delivered(net.now(), request.length);
-        }
+        self.count_offered(length);
+        self.count_delivered(net.now(), request.length);
         if net.submit(host, Submit::Response { rpc: request.rpc, length }).is_err() {
             self.tally.refused += 1;
         }
     }
 
     fn count_delivered(&mut self, now: SimTime, bytes: u32) {
+        self.tally.all_delivered_bytes += u64::from(bytes);
         if self.ended.is_none() && now >= self.limits.warm_up {
             self.tally.delivered_bytes += u64::from(bytes);
         }

@@ -1,0 +1,81 @@
+//! The highest load a scheme sustains (Homa Figure 12): bisection over runs.
+
+use super::{Outcome, Progress, Scenario, ScenarioError, run};
+
+/// Where to look for the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// A load that is surely sustained.
+    pub low: f64,
+    /// A load that surely is not.
+    pub high: f64,
+    /// Stop when the two are this close.
+    pub resolution: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// The run at the highest load whose backlog is bounded; `None`: not even the lowest.
+    pub sustained: Option<Outcome>,
+    /// The lowest load tried whose backlog diverges; `None`: not even the highest.
+    pub diverging: Option<f64>,
+}
+
+/// Bisects between two loads by the rule of [`crate::measure::backlog`]. Everything else, above all
+/// how long each run lasts, is the scenario's: nearer to the limit the rule needs longer runs.
+pub fn max_load(
+    scenario: &Scenario,
+    range: Range,
+    progress: &mut dyn FnMut(f64, Progress),
+) -> Result<Limit, ScenarioError> {
+    let mut attempt = |fraction: f64| {
+        let mut scenario = scenario.clone();
+        scenario.load.fraction = fraction;
+        run(&scenario, &mut |at| progress(fraction, at))
+    };
+    let first = attempt(range.low)?;
+    if first.backlog.diverges {
+        return Ok(Limit { sustained: None, diverging: Some(range.low) });
+    }
+    let last = attempt(range.high)?;
+    if !last.backlog.diverges {
+        return Ok(Limit { sustained: Some(last), diverging: None });
+    }
+    let (mut sustained, mut low, mut high) = (first, range.low, range.high);
+    while high - low > range.resolution.max(1e-3) {
+        let middle = (low + high) / 2.0;
+        let outcome = attempt(middle)?;
+        if outcome.backlog.diverges {
+            high = middle;
+        } else {
+            (low, sustained) = (middle, outcome);
+        }
+    }
+    Ok(Limit { sustained: Some(sustained), diverging: Some(high) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Fabric, Shape, Traffic};
+
+    #[test]
+    fn no_scheme_sustains_more_than_the_link() {
+        let mut scenario = Scenario {
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
+            ..Scenario::default()
+        };
+        scenario.traffic = Traffic::AllToAll {
+            workload: "1000".to_owned(),
+            exchange: crate::scenario::Exchange::OneWay,
+            max_bytes: None,
+        };
+        scenario.stop.messages = Some(20_000);
+        let range = Range { low: 0.5, high: 1.3, resolution: 0.1 };
+        let limit = max_load(&scenario, range, &mut |_, _| ()).unwrap();
+        let sustained = limit.sustained.unwrap();
+        assert!(sustained.load >= 0.9 && sustained.load <= 1.0, "{}", sustained.load);
+        assert!(limit.diverging.unwrap() - sustained.load <= 0.1 + 1e-9);
+    }
+}

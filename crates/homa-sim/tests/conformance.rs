@@ -1,0 +1,109 @@
+//! What every scheme of the table must do, whatever it is: deliver everything, conserve bytes,
+//! repeat exactly, and drain to nothing.
+
+use homa_sim::scenario::{
+    Buffer, Ending, Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run,
+};
+use homa_sim::scheme::{SCHEMES, Scheme};
+
+/// Two racks of four hosts, small enough for a debug build.
+fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario {
+    let mut scenario = Scenario {
+        scheme: scheme.name.to_owned(),
+        fabric: Fabric {
+            shape: Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 },
+            ..Fabric::default()
+        },
+        traffic: Traffic::AllToAll {
+            workload: workload.to_owned(),
+            exchange,
+            max_bytes: Some(200_000),
+        },
+        ..Scenario::default()
+    };
+    scenario.load.fraction = 0.6;
+    scenario.stop.messages = Some(2_000);
+    scenario
+}
+
+fn outcome(scenario: &Scenario) -> Outcome {
+    run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
+}
+
+fn exchanges(scheme: &Scheme) -> &'static [Exchange] {
+    if scheme.one_way_only { &[Exchange::OneWay] } else { &[Exchange::OneWay, Exchange::Echo] }
+}
+
+#[test]
+fn everything_is_delivered_and_nothing_is_left() {
+    for scheme in SCHEMES {
+        for &exchange in exchanges(scheme) {
+            let outcome = outcome(&scenario(scheme, "w3", exchange));
+            let name = scheme.name;
+            assert_eq!((outcome.messages, outcome.undelivered), (2_000, 0), "{name}");
+            assert_eq!(outcome.in_flight, 0, "{name}: packets left in the fabric");
+            assert_eq!(outcome.drops.overflow + outcome.drops.fault, 0, "{name}");
+            let counted: u64 = outcome.slowdown.buckets.iter().map(|bucket| bucket.count).sum();
+            assert_eq!(counted, 2_000, "{name}");
+        }
+    }
+}
+
+#[test]
+fn bytes_are_conserved() {
+    for scheme in SCHEMES {
+        let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+        scenario.stop.ending = Ending::Drain;
+        let outcome = outcome(&scenario);
+        assert_eq!(outcome.delivered_bytes, outcome.offered_bytes, "{}", scheme.name);
+    }
+}
+
+#[test]
+fn two_runs_are_the_same_and_another_seed_is_not() {
+    for scheme in SCHEMES {
+        let first = scenario(scheme, "w2", Exchange::OneWay);
+        let other = Scenario { seed: 2, ..first.clone() };
+        let (a, b, c) = (outcome(&first), outcome(&first), outcome(&other));
+        assert_eq!(a.trace_hash, b.trace_hash, "{}", scheme.name);
+        assert_eq!(a.slowdown, b.slowdown, "{}", scheme.name);
+        assert_ne!(a.trace_hash, c.trace_hash, "{}", scheme.name);
+    }
+}
+
+#[test]
+fn an_idle_network_is_where_slowdowns_start() {
+    for scheme in SCHEMES {
+        let mut scenario = scenario(scheme, "1000", Exchange::OneWay);
+        scenario.load.fraction = 0.001;
+        scenario.stop.messages = Some(50);
+        scenario.slowdown = SlowdownBy::Idle;
+        let slowdown = outcome(&scenario).slowdown;
+        let p50 = slowdown.p50.unwrap();
+        assert!((0.999..1.001).contains(&p50), "{}: {p50}", scheme.name);
+    }
+}
+
+#[test]
+fn what_overflows_is_sent_again() {
+    for scheme in SCHEMES.iter().filter(|scheme| !scheme.one_way_only) {
+        let mut scenario = scenario(scheme, "20000", Exchange::Echo);
+        scenario.fabric.buffer = Buffer::PerPort { bytes: 15_000 };
+        scenario.stop.messages = Some(300);
+        let outcome = outcome(&scenario);
+        assert!(outcome.drops.overflow > 0, "{}: nothing to recover from", scheme.name);
+        assert_eq!((outcome.messages, outcome.undelivered), (300, 0), "{}", scheme.name);
+    }
+}
+
+#[test]
+fn the_ledger_sums_to_the_latency() {
+    for scheme in SCHEMES {
+        let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+        scenario.measures.ledger = true;
+        let outcome = outcome(&scenario);
+        let ledger = outcome.ledger.unwrap();
+        assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
+        assert!(ledger.mean.wire_us > 2.0 && ledger.mean.recovery_us == 0.0, "{}", scheme.name);
+    }
+}
