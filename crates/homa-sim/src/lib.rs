@@ -10,7 +10,6 @@ pub mod engine;
 pub mod fabric;
 mod framing;
 pub mod measure;
-pub mod network;
 pub mod scenario;
 pub mod scheme;
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use homa_proto::*;
 
-use crate::network::Transport;
+use crate::framing::Framing;
+use crate::topology::HostId;
+use crate::transport::{Arrival, Label, Transport, as_received};
 
 const AGAIN: Duration = Duration::millis(1);
 const TRIES: u32 = 20;
@@ -172,6 +174,8 @@ fn reply(packet: &Packet) -> Packet {
 }
 
 impl Transport for StopAndWait {
+    type Packet = Packet;
+
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         self.now = now;
         match what {
@@ -201,8 +205,9 @@ impl Transport for StopAndWait {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, now: Time, packet: &Packet) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
         self.now = now;
+        let packet = &as_received(arrival.from, packet);
         match packet.body {
             Body::Data(data) => self.on_data(packet, data),
             _ => {
@@ -222,6 +227,11 @@ impl Transport for StopAndWait {
         next.ready = false;
         next.tries += 1;
         Some(next.packet)
+    }
+
+    fn label(&self, packet: &Packet) -> Label {
+        let wire_bytes = Framing::Ip146.wire_bytes(packet);
+        Label { to: HostId(packet.peer.0), wire_bytes, priority: packet.priority, flow: 0 }
     }
 
     fn expire(&mut self, now: Time) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use homa_sim::network::Chronicle;
+use homa_sim::engine::Chronicle;
 use homa_sim::swarm::{Report, Scenario, swarm};
 use serde::Serialize;
 

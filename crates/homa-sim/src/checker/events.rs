@@ -6,8 +6,8 @@ use homa_proto::{
     Submitted,
 };
 
-use crate::network::HostId;
 use crate::time::SimTime;
+use crate::topology::HostId;
 
 use super::Checker;
 use super::record::{Call, Ending, Message, Outgoing, Rpc, name};

@@ -20,10 +20,12 @@ mod record;
 
 use std::collections::BTreeMap;
 
-use homa_proto::{Duration, RpcId};
+use homa_proto::{Duration, Event, Packet, Receipt, RpcId, Submit, SubmitError, Submitted};
 
-use crate::network::{HostId, Observed, Probe};
+use crate::engine::Probe;
 use crate::time::{SimDuration, SimTime};
+use crate::topology::HostId;
+use crate::transport::{Label, as_received};
 
 pub use record::{Call, Ending};
 use record::{HostRecord, Message, Rpc, name};
@@ -219,7 +221,8 @@ impl Checker {
         &mut self.hosts[host.0 as usize]
     }
 
-    fn crashed(&mut self, host: HostId) {
+    /// `host` lost everything.
+    fn forget(&mut self, host: HostId) {
         *self.host(host) = HostRecord { down: true, ..HostRecord::default() };
         for call in self.calls.values_mut() {
             if call.client == host && call.ending == Ending::Open {
@@ -233,19 +236,43 @@ impl Checker {
     }
 }
 
-impl Probe for Checker {
-    fn observe(&mut self, now: SimTime, what: Observed<'_>) {
-        match what {
-            Observed::Submitted { host, what, result } => self.on_submit((now, host), what, result),
-            Observed::Event { host, event } => self.on_event((now, host), event),
-            Observed::Transmitted { host, packet } => self.on_transmit((now, host), packet),
-            Observed::Received { host, packet, receipt } => {
-                self.on_receive((now, host), packet, receipt);
-            }
-            Observed::Lost { .. } => {}
-            Observed::Crashed { host } => self.crashed(host),
-            Observed::Restarted { host } => self.host(host).down = false,
-        }
+impl Probe<Packet> for Checker {
+    fn submitted(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        what: &Submit,
+        result: &Result<Submitted, SubmitError>,
+    ) {
+        self.on_submit((now, host), what, result);
+    }
+
+    fn event(&mut self, now: SimTime, host: HostId, event: &Event) {
+        self.on_event((now, host), event);
+    }
+
+    fn transmitted(&mut self, now: SimTime, host: HostId, _: u32, packet: &Packet, _: &Label) {
+        self.on_transmit((now, host), packet);
+    }
+
+    fn received(
+        &mut self,
+        now: SimTime,
+        host: HostId,
+        from: HostId,
+        _: u32,
+        packet: &Packet,
+        receipt: &Receipt,
+    ) {
+        self.on_receive((now, host), &as_received(from, packet), receipt);
+    }
+
+    fn crashed(&mut self, _: SimTime, host: HostId) {
+        self.forget(host);
+    }
+
+    fn restarted(&mut self, _: SimTime, host: HostId) {
+        self.host(host).down = false;
     }
 }
 

@@ -5,8 +5,8 @@ use homa_proto::{
     Body, Data, DropReason, MessageId, Packet, PeerId, Place, Receipt, ResendLength, RpcId,
 };
 
-use crate::network::HostId;
 use crate::time::SimTime;
+use crate::topology::HostId;
 
 use super::Checker;
 use super::intervals::Intervals;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homa_proto::{MessageId, PeerId, RpcError, RpcHandle, RpcId, Time};
 
-use crate::network::HostId;
 use crate::time::SimTime;
+use crate::topology::HostId;
 
 use super::intervals::Intervals;
 

@@ -1,35 +1,36 @@
 //! A correct transport is acquitted, and each broken promise is noticed.
 
 use super::*;
-use crate::framing::Framing;
-use crate::network::{Application, Context, Network, NetworkConfig, RandomFaults};
+use crate::engine::{Application, Context, Halt, RandomFaults, Simulation};
+use crate::fabric::{Buffers, FabricConfig};
 use crate::stop_and_wait::{Sabotage, StopAndWait};
-use crate::time::LinkRate;
+use crate::time::SimDuration;
+use crate::topology::{Physics, SingleSwitch};
 use homa_proto::{Event, MessageKind, PeerId, Rate, Request, Submit, Time};
 use homa_workload::rng::Rng;
 
 struct Echo;
 
-impl Application<StopAndWait> for Echo {
-    fn on_event<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, event: &Event) {
+impl Application for Echo {
+    fn event<C: Context>(&mut self, net: &mut C, host: HostId, event: &Event) {
         if let Event::Delivered(message) = event
             && message.kind == MessageKind::Request
         {
-            let _ = host.submit(Submit::Response { rpc: message.rpc, length: 300 });
+            let _ = net.submit(host, Submit::Response { rpc: message.rpc, length: 300 });
         }
     }
 
-    fn on_wake<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, token: u64) {
+    fn wake_host<C: Context>(&mut self, net: &mut C, host: HostId, token: u64) {
         let request = Request {
-            peer: PeerId(1 - host.host().0),
+            peer: PeerId(1 - host.0),
             local_port: 1,
             remote_port: 2,
             length: 500,
-            deadline: Time(host.now().protocol().0 + 5_000_000),
+            deadline: Time(net.now().protocol().0 + 5_000_000),
             idempotent: true,
             cookie: token,
         };
-        let _ = host.submit(Submit::Request(request));
+        let _ = net.submit(host, Submit::Request(request));
     }
 }
 
@@ -52,13 +53,11 @@ fn promises() -> Promises {
 /// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which
 /// a request may run again, as its call allows.
 fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
-    let physics = NetworkConfig {
-        rate: LinkRate::new(Rate::gbps(10)),
-        propagation: SimDuration::nanos(50),
-        software_delay: SimDuration::nanos(500),
-        buffer_bytes: 100_000,
-        framing: Framing::Ip146,
-    };
+    let (rate, cable) = (Rate::gbps(10), SimDuration::nanos(50));
+    let physics =
+        Physics { receiver_delay: SimDuration::nanos(500), ..Physics::uniform(rate, rate, cable) };
+    let wiring = SingleSwitch { hosts: 2, physics }.wire();
+    let fabric = FabricConfig { buffers: Buffers::PerPort(100_000), ..FabricConfig::default() };
     let rates = if faults { 200_000 } else { 0 };
     let random = RandomFaults {
         rng: Rng::stream(1, "faults"),
@@ -70,14 +69,15 @@ fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
     };
     let make = Box::new(move |_, life| StopAndWait::new(life, sabotage));
     let checker = Checker::new(2, promises());
-    let mut network = Network::new(physics, 2, make, (Echo, random, checker));
+    let mut network = Simulation::new(wiring, fabric, make, (Echo, checker, random));
     for token in 0..40 {
-        network.wake(HostId(token % 2), SimTime(u64::from(token) * 100_000_000), token.into());
+        let at = SimTime(u64::from(token) * 100_000_000);
+        network.wake_host_at(HostId(token % 2), at, token.into());
     }
     if faults {
         network.crash(HostId(1), SimTime(2_000_000_000), Some(SimDuration::millis(1)));
     }
-    assert!(network.run_until(SimTime(200_000_000_000), 1_000_000));
+    assert_ne!(network.run_until(SimTime(200_000_000_000), 1_000_000), Halt::Events);
     let now = network.now();
     network.probe_mut().finish(now);
     network.probe().violations().iter().map(|violation| violation.rule).collect()
@@ -118,10 +118,10 @@ fn silence_is_demanded_when_asked_for() {
     let body = homa_proto::Body::Busy;
     let id = RpcId(2);
     let peer = PeerId(1);
-    let packet = homa_proto::Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };
-    let sent = Observed::Transmitted { host: HostId(0), packet: &packet };
-    checker.observe(SimTime(9), sent);
+    let packet = Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };
+    let label = Label { to: HostId(1), wire_bytes: 84, priority: 7, flow: 0 };
+    checker.transmitted(SimTime(9), HostId(0), 0, &packet, &label);
     assert_eq!(checker.violations(), []);
-    checker.observe(SimTime(10), sent);
+    checker.transmitted(SimTime(10), HostId(0), 0, &packet, &label);
     assert_eq!(checker.violations()[0].rule, "silence after the last call");
 }

@@ -9,6 +9,7 @@
 
 mod agenda;
 mod application;
+mod chronicle;
 mod event_queue;
 mod fault;
 mod host;
@@ -18,6 +19,7 @@ mod run;
 mod wheel;
 
 pub use application::{Application, Context};
+pub use chronicle::Chronicle;
 pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
 pub use probe::{AtPort, Backlog, LossCause, Probe};

@@ -19,12 +19,18 @@ where
     P: Probe<T::Packet>,
     F: Fault<T::Packet>,
 {
-    /// Runs everything that is due up to `end`, at most `max_events` events.
+    /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`, unless
+    /// something else ended the run.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
         let last = self.net.counters.events.saturating_add(max_events);
         while self.net.counters.events < last {
             match self.net.events.peek() {
-                None => return Halt::Drained,
+                None => {
+                    if end != SimTime::MAX {
+                        self.net.now = self.net.now.max(end);
+                    }
+                    return Halt::Drained;
+                }
                 Some(at) if at > end => {
                     self.net.now = self.net.now.max(end);
                     return Halt::Time;

@@ -6,9 +6,9 @@ use homa_proto::{
     Delivered, Event, MessageKind, PeerId, Request, RpcHandle, Submit, SubmitError, Submitted,
 };
 
-use crate::network::Transport;
-use crate::network::{Application, Context, Probe};
+use crate::engine::{Application, Context};
 use crate::time::{SimDuration, SimTime};
+use crate::topology::HostId;
 
 use super::scenario::PlannedCall;
 
@@ -67,83 +67,81 @@ impl Planned {
         Wake::Call(index).token()
     }
 
-    fn call<T: Transport, P: Probe>(&mut self, host: &mut Context<'_, T, P>, index: usize) {
+    fn call<C: Context>(&mut self, net: &mut C, host: HostId, index: usize) {
         let call = self.calls[index];
         let request = Request {
             peer: PeerId(call.server.0),
             local_port: CLIENT_PORTS + index as u16,
             remote_port: SERVER_PORT,
             length: call.request_bytes,
-            deadline: host.now().protocol() + call.allowed,
+            deadline: net.now().protocol() + call.allowed,
             idempotent: call.idempotent,
             cookie: index as u64,
         };
-        match host.submit(Submit::Request(request)) {
+        match net.submit(host, Submit::Request(request)) {
             Ok(Submitted { rpc, .. }) => {
                 self.handles[index] = Some(rpc);
                 if let Some(after) = call.cancel_after {
-                    host.wake_at(host.now() + after, Wake::Cancel(index).token());
+                    net.wake_host_at(host, net.now() + after, Wake::Cancel(index).token());
                 }
             }
             Err(_) => self.refused += 1,
         }
     }
 
-    fn serve<T: Transport, P: Probe>(
-        &mut self,
-        host: &mut Context<'_, T, P>,
-        delivered: &Delivered,
-    ) {
+    fn serve<C: Context>(&mut self, net: &mut C, host: HostId, delivered: &Delivered) {
         let index = usize::from(delivered.remote_port.wrapping_sub(CLIENT_PORTS));
         let Some(call) = self.calls.get(index) else { return };
         self.jobs.push((index, delivered.rpc));
         let job = self.jobs.len() - 1;
         if call.service == SimDuration::ZERO {
-            self.answer(host, job);
+            self.answer(net, host, job);
         } else {
-            host.wake_at(host.now() + call.service, Wake::Answer(job).token());
+            net.wake_host_at(host, net.now() + call.service, Wake::Answer(job).token());
         }
     }
 
     /// Also answers RPCs that ended meanwhile: the transport must refuse.
-    fn answer<T: Transport, P: Probe>(&mut self, host: &mut Context<'_, T, P>, job: usize) {
+    fn answer<C: Context>(&mut self, net: &mut C, host: HostId, job: usize) {
         let (index, rpc) = self.jobs[job];
         let call = self.calls[index];
         let answer = Submit::Response { rpc, length: call.response_bytes };
         // Other refusals are the checker's to judge.
-        if call.refused || matches!(host.submit(answer), Err(SubmitError::MessageTooLong { .. })) {
-            let _ = host.submit(Submit::Cancel { rpc });
+        if call.refused
+            || matches!(net.submit(host, answer), Err(SubmitError::MessageTooLong { .. }))
+        {
+            let _ = net.submit(host, Submit::Cancel { rpc });
         }
     }
 }
 
-impl<T: Transport> Application<T> for Planned {
-    fn on_event<P: Probe>(&mut self, host: &mut Context<'_, T, P>, event: &Event) {
+impl Application for Planned {
+    fn event<C: Context>(&mut self, net: &mut C, host: HostId, event: &Event) {
         if let Event::Delivered(delivered) = event
             && delivered.kind == MessageKind::Request
         {
-            self.serve(host, delivered);
+            self.serve(net, host, delivered);
         }
     }
 
-    fn on_wake<P: Probe>(&mut self, host: &mut Context<'_, T, P>, token: u64) {
+    fn wake_host<C: Context>(&mut self, net: &mut C, host: HostId, token: u64) {
         match Wake::from_token(token) {
-            Wake::Call(index) => self.call(host, index),
+            Wake::Call(index) => self.call(net, host, index),
             Wake::Cancel(index) => {
                 if let Some(rpc) = self.handles[index] {
                     // An RPC that ended meanwhile is refused.
-                    let _ = host.submit(Submit::Cancel { rpc });
+                    let _ = net.submit(host, Submit::Cancel { rpc });
                 }
             }
-            Wake::Answer(job) => self.answer(host, job),
+            Wake::Answer(job) => self.answer(net, host, job),
         }
     }
 
     /// The calls still to come are made in the new life.
-    fn on_restart<P: Probe>(&mut self, host: &mut Context<'_, T, P>) {
+    fn restarted<C: Context>(&mut self, net: &mut C, host: HostId) {
         for (index, call) in self.calls.iter().enumerate() {
-            if call.client == host.host() && call.at > host.now() {
-                host.wake_at(call.at, Self::call_token(index));
+            if call.client == host && call.at > net.now() {
+                net.wake_host_at(host, call.at, Self::call_token(index));
             }
         }
     }

@@ -10,7 +10,7 @@ mod run;
 mod scenario;
 
 pub use run::{Outcome, run};
-pub use scenario::{HostFault, PlannedCall, Scenario};
+pub use scenario::{HostFault, PlannedCall, Rack, Scenario};
 
 use std::collections::BTreeMap;
 

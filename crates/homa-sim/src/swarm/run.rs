@@ -1,10 +1,13 @@
 //! Running one scenario: every host an endpoint, the checker watching, then silence.
 
-use homa_proto::{Config, Coverage, Endpoint, PeerId, PeerInfo};
+use homa_proto::{Config, Coverage, Endpoint, Packet};
 
 use crate::checker::{Checker, Ending, Violation};
-use crate::network::{HostId, Network, Probe, RandomFaults};
+use crate::engine::{Halt, Probe, RandomFaults, Simulation};
+use crate::framing::Framing;
 use crate::time::{SimDuration, SimTime};
+use crate::topology::HostId;
+use crate::transport::Homa;
 
 use super::application::{Planned, SERVER_PORT, last_call};
 use super::scenario::{HostFault, Scenario};
@@ -33,10 +36,10 @@ pub struct Outcome {
     pub coverage: Coverage,
 }
 
-type Swarm<P> = Network<Endpoint, Planned, RandomFaults, (Checker, P)>;
+type Swarm<P> = Simulation<Homa, Planned, (Checker, P), RandomFaults>;
 
 /// Runs a scenario to its end and judges it; `watcher` may look on.
-pub fn run<P: Probe>(scenario: &Scenario, watcher: P) -> Outcome {
+pub fn run<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Outcome {
     let mut network = build(scenario, watcher);
     let finished = advance(&mut network, scenario);
     let now = network.now();
@@ -50,20 +53,21 @@ pub fn run<P: Probe>(scenario: &Scenario, watcher: P) -> Outcome {
     outcome(&network)
 }
 
-fn build<P: Probe>(scenario: &Scenario, watcher: P) -> Swarm<P> {
+fn build<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, framing) = (scenario.config.clone(), scenario.network.framing);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
     let make = Box::new(move |host: HostId, life: u32| {
         // Far apart for every host and life, so that RPC ids of two lives never meet.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        endpoint(Config { seed, ..config.clone() }, host, (hosts, framing.max_payload()))
+        transport(Config { seed, ..config.clone() }, framing)
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
-    let parts = (Planned::new(scenario.calls.clone()), scenario.links.clone(), (checker, watcher));
-    let mut network = Network::new(scenario.network, hosts, make, parts);
+    let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());
+    let (wiring, fabric) = (scenario.network.wire(hosts), scenario.network.fabric());
+    let mut network = Simulation::new(wiring, fabric, make, parts);
     for (index, call) in scenario.calls.iter().enumerate() {
-        network.wake(call.client, call.at, Planned::call_token(index));
+        network.wake_host_at(call.client, call.at, Planned::call_token(index));
     }
     for fault in &scenario.host_faults {
         match *fault {
@@ -74,48 +78,47 @@ fn build<P: Probe>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     network
 }
 
-fn endpoint(config: Config, host: HostId, (hosts, max_payload): (u32, u32)) -> Endpoint {
+fn transport(config: Config, framing: Framing) -> Homa {
     let config = match config.validate() {
         Ok(config) => config,
         Err(error) => unreachable!("scenarios draw valid configurations: {error}"),
     };
     let mut endpoint = Endpoint::new(config);
-    for peer in (0..hosts).filter(|&peer| peer != host.0) {
-        endpoint.open_peer(PeerId(peer), PeerInfo { host: peer, max_payload });
-    }
     endpoint.listen(SERVER_PORT);
-    endpoint
+    Homa::new(endpoint, framing)
 }
 
 /// Runs until every call ended, then until the endpoints had time to forget, then through silence.
-fn advance<P: Probe>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
+fn advance<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
     let step = SimDuration::millis(20);
+    let run_until =
+        |network: &mut Swarm<P>, end| network.run_until(end, MAX_EVENTS) != Halt::Events;
     let mut end = last_call(&scenario.calls).max(scenario.links.heals_at);
     let last = end + SimDuration::millis(60_000);
-    let mut fine = network.run_until(end, MAX_EVENTS);
+    let mut fine = run_until(network, end);
     while fine && !network.probe().0.all_ended() && end < last {
         end += step;
-        fine = network.run_until(end, MAX_EVENTS);
+        fine = run_until(network, end);
     }
     // Servers forget silent clients, give up responses (10 s) and acks; restarted hosts are back.
     let loss = scenario.config.loss.server_silence;
     end += SimDuration::from_protocol(loss) + SimDuration::millis(15_000);
-    fine = fine && network.run_until(end, MAX_EVENTS);
+    fine = fine && run_until(network, end);
     if !scenario.promises.waits_forever_for_acks {
         network.probe_mut().0.expect_quiet(end);
         end += SimDuration::millis(20_000);
-        fine = fine && network.run_until(end, MAX_EVENTS);
+        fine = fine && run_until(network, end);
     }
     fine
 }
 
 /// What only the endpoints themselves can say: nothing left, nothing planned.
-fn look_inside<P: Probe>(network: &mut Swarm<P>, scenario: &Scenario) {
+fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
     let someone_is_dead = (0..scenario.hosts).any(|host| scenario.is_dead(HostId(host)));
     let excused = scenario.promises.waits_forever_for_acks && someone_is_dead;
     for host in (0..scenario.hosts).map(HostId) {
-        let Some(endpoint) = network.transport(host) else { continue };
+        let Some(endpoint) = network.transport(host).map(Homa::endpoint) else { continue };
         let (clients, servers) = endpoint.rpcs();
         let deadline = endpoint.deadline().map(SimTime::from_protocol);
         let ready = endpoint.has_packet();
@@ -135,14 +138,14 @@ fn look_inside<P: Probe>(network: &mut Swarm<P>, scenario: &Scenario) {
     }
 }
 
-fn outcome<P: Probe>(network: &Swarm<P>) -> Outcome {
+fn outcome<P: Probe<Packet>>(network: &Swarm<P>) -> Outcome {
     let checker = &network.probe().0;
     let count = |wanted: fn(&Ending) -> bool| {
         checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64
     };
     let mut counters: Vec<(&'static str, u64)> = Vec::new();
     let mut coverage = Coverage::default();
-    for endpoint in network.transports() {
+    for endpoint in network.transports().map(Homa::endpoint) {
         coverage.merge(endpoint.coverage());
         for (index, (name, value)) in endpoint.counters().iter().enumerate() {
             match counters.get_mut(index) {

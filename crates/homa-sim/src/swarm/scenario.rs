@@ -8,9 +8,11 @@ use homa_proto::{Completion, Config, Duration, IncastConfig, Overcommitment, Pro
 use homa_workload::rng::Rng;
 
 use crate::checker::Promises;
+use crate::engine::RandomFaults;
+use crate::fabric::{Buffers, FabricConfig};
 use crate::framing::Framing;
-use crate::network::{HostId, NetworkConfig, RandomFaults};
 use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 
 use super::draw::Draw;
 
@@ -27,6 +29,34 @@ const CALL_OVERHEAD: SimDuration = SimDuration::millis(5);
 /// More than the messages of any scenario take together.
 const AMPLE_MEMORY: u64 = 100_000_000;
 
+/// The physics of hosts around one switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Rack {
+    /// Rate of every link.
+    pub rate: LinkRate,
+    /// Propagation delay of every cable.
+    pub propagation: SimDuration,
+    /// From a packet's last bit at a host to the transport's having it.
+    pub software_delay: SimDuration,
+    /// Buffer of each output port in wire bytes, shared by all priorities.
+    pub buffer_bytes: u64,
+    /// The headers around packets.
+    pub framing: Framing,
+}
+
+impl Rack {
+    pub(super) fn wire(&self, hosts: u32) -> Wiring {
+        let rate = self.rate.rate();
+        let uniform = Physics::uniform(rate, rate, self.propagation);
+        let physics = Physics { receiver_delay: self.software_delay, ..uniform };
+        SingleSwitch { hosts, physics }.wire()
+    }
+
+    pub(super) fn fabric(&self) -> FabricConfig {
+        FabricConfig { buffers: Buffers::PerPort(self.buffer_bytes), ..FabricConfig::default() }
+    }
+}
+
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -35,7 +65,7 @@ pub struct Scenario {
     /// Number of hosts.
     pub hosts: u32,
     /// The physics.
-    pub network: NetworkConfig,
+    pub network: Rack,
     /// The protocol; each life of each host gets its own seed.
     pub config: Config,
     /// Faults of every link.
@@ -115,8 +145,8 @@ impl Scenario {
     }
 }
 
-fn network(rng: &mut Rng, rate: Rate) -> NetworkConfig {
-    NetworkConfig {
+fn network(rng: &mut Rng, rate: Rate) -> Rack {
+    Rack {
         rate: LinkRate::new(rate),
         propagation: SimDuration::nanos(rng.between(10, 5_000)),
         software_delay: SimDuration::nanos(rng.between(0, 5_000)),
@@ -211,7 +241,7 @@ fn host_faults(
     rng: &mut Rng,
     hosts: u32,
     span_ns: u64,
-    (network, links): (&NetworkConfig, &RandomFaults),
+    (network, links): (&Rack, &RandomFaults),
 ) -> Vec<HostFault> {
     let mut faults = Vec::new();
     let mut longest_pause = SimDuration::ZERO;
@@ -243,7 +273,7 @@ fn host_faults(
 /// thing after the other.
 fn healthy_from(
     calls: &[PlannedCall],
-    network: &NetworkConfig,
+    network: &Rack,
     (links, host_faults): (&RandomFaults, &[HostFault]),
 ) -> SimTime {
     let work: u64 = calls
@@ -264,7 +294,7 @@ fn healthy_from(
 
 fn promises(
     config: &Config,
-    network: &NetworkConfig,
+    network: &Rack,
     (links, host_faults, calls): (&RandomFaults, &[HostFault], &[PlannedCall]),
 ) -> Promises {
     // The kernel module executes again what arrives after it forgot: late copies, packets that a

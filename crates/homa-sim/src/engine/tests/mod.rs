@@ -1,5 +1,7 @@
 //! Claims about the network, with Homa's own code in it.
 
+mod faults;
+
 use super::*;
 use crate::framing::Framing;
 use crate::topology::LeafSpine;

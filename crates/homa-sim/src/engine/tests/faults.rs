@@ -1,9 +1,11 @@
-//! Claims about the network, with a transport that is not Homa.
+//! Claims about faults, with a transport that is not Homa.
 
-use super::*;
+use crate::engine::*;
+use crate::fabric::{Buffers, FabricConfig};
 use crate::stop_and_wait::StopAndWait;
-use crate::time::SimDuration;
-use homa_proto::{Event, MessageKind, PeerId, Rate, Request, Submit, Time};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, Physics, SingleSwitch};
+use homa_proto::{Event, MessageKind, Packet, PeerId, Rate, Request, Submit, Time};
 use homa_workload::rng::Rng;
 
 /// Calls `(client, server, bytes)` by token; servers echo the length.
@@ -15,20 +17,20 @@ struct Echo {
     restarts: u32,
 }
 
-impl Application<StopAndWait> for Echo {
-    fn on_event<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, event: &Event) {
+impl Application for Echo {
+    fn event<C: Context>(&mut self, net: &mut C, host: HostId, event: &Event) {
         match event {
             Event::Delivered(message) if message.kind == MessageKind::Request => {
                 let answer = Submit::Response { rpc: message.rpc, length: message.length };
-                host.submit(answer).unwrap();
+                net.submit(host, answer).unwrap();
             }
-            Event::Delivered(message) => self.answers.push((message.cookie, host.now())),
+            Event::Delivered(message) => self.answers.push((message.cookie, net.now())),
             Event::Failed { .. } => self.failures += 1,
             _ => {}
         }
     }
 
-    fn on_wake<P: Probe>(&mut self, host: &mut Context<'_, StopAndWait, P>, token: u64) {
+    fn wake_host<C: Context>(&mut self, net: &mut C, host: HostId, token: u64) {
         let (_, server, length) = self.calls[token as usize];
         let request = Request {
             peer: PeerId(server),
@@ -39,37 +41,36 @@ impl Application<StopAndWait> for Echo {
             idempotent: false,
             cookie: token,
         };
-        host.submit(Submit::Request(request)).unwrap();
+        net.submit(host, Submit::Request(request)).unwrap();
     }
 
-    fn on_restart<P: Probe>(&mut self, _: &mut Context<'_, StopAndWait, P>) {
+    fn restarted<C: Context>(&mut self, _: &mut C, _: HostId) {
         self.restarts += 1;
     }
 }
 
 /// 10 Gbit/s: 800 ps a byte.
-fn physics() -> NetworkConfig {
-    NetworkConfig {
-        rate: LinkRate::new(Rate::gbps(10)),
-        propagation: SimDuration::nanos(50),
-        software_delay: SimDuration::nanos(500),
-        buffer_bytes: 100_000,
-        framing: Framing::Ip146,
-    }
+fn physics() -> Physics {
+    let uniform = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::nanos(50));
+    Physics { receiver_delay: SimDuration::nanos(500), ..uniform }
 }
 
-fn network<F: Fault>(calls: &[(u32, u32, u32)], faults: F) -> Network<StopAndWait, Echo, F, ()> {
+type Echoes<F> = Simulation<StopAndWait, Echo, (), F>;
+
+fn network<F: Fault<Packet>>(calls: &[(u32, u32, u32)], faults: F) -> Echoes<F> {
     let echo = Echo { calls: calls.to_vec(), ..Echo::default() };
+    let wiring = SingleSwitch { hosts: 4, physics: physics() }.wire();
+    let config = FabricConfig { buffers: Buffers::PerPort(100_000), ..FabricConfig::default() };
     let make = Box::new(|_, life| StopAndWait::new(life, None));
-    let mut network = Network::new(physics(), 4, make, (echo, faults, ()));
+    let mut network = Simulation::new(wiring, config, make, (echo, (), faults));
     for (token, call) in calls.iter().enumerate() {
-        network.wake(HostId(call.0), SimTime::ZERO, token as u64);
+        network.wake_host_at(HostId(call.0), SimTime::ZERO, token as u64);
     }
     network
 }
 
-fn run<F: Fault>(network: &mut Network<StopAndWait, Echo, F, ()>) {
-    assert!(network.run_until(SimTime(200_000_000_000), 1_000_000));
+fn run<F: Fault<Packet>>(network: &mut Echoes<F>) {
+    assert_ne!(network.run_until(SimTime(200_000_000_000), 1_000_000), Halt::Events);
     assert_eq!(network.packets_in_flight(), 0);
 }
 
@@ -81,19 +82,17 @@ fn an_idle_echo_takes_four_serialisations_and_the_fixed_delays() {
     let one_way = 2 * 1114 * 800 + 2 * 50_000 + 500_000;
     assert_eq!(network.application().answers, [(0, SimTime(2 * one_way))]);
     // Request, response and ack, two links each.
-    assert_eq!(network.packet_hops(), 6);
+    assert_eq!(network.counters().packet_hops, 6);
 }
 
 #[test]
 fn senders_share_the_receivers_link_and_the_buffer_drops_the_rest() {
     let calls: Vec<_> = (0..300).map(|i| (i % 3, 3, 1000)).collect();
     let mut network = network(&calls, NoFaults);
-    assert!(network.run_until(SimTime(800_000_000), 1_000_000));
-    let counters = *network.port_counters(HostId(3)).unwrap();
+    assert_eq!(network.run_until(SimTime(800_000_000), 1_000_000), Halt::Time);
     // Three wires at full rate feed one: two thirds of each packet's bytes queue up until the
     // limit.
-    assert!(counters.max_bytes > 100_000 - 1114 && counters.max_bytes <= 100_000);
-    assert!(counters.dropped_frames() > 0);
+    assert!(network.dropped_frames(network.wiring().downlink(HostId(3))) > 0);
     run(&mut network);
     assert_eq!(network.application().answers.len(), 300);
 }
@@ -126,7 +125,7 @@ fn a_paused_host_answers_when_it_resumes_and_a_dead_one_never() {
 #[test]
 fn a_restarted_host_starts_a_new_life_and_old_wake_ups_stay_dead() {
     let mut network = network(&[(0, 1, 100), (0, 1, 100)], NoFaults);
-    network.wake(HostId(0), SimTime(3_000_000_000), 1);
+    network.wake_host_at(HostId(0), SimTime(3_000_000_000), 1);
     network.crash(HostId(0), SimTime(1_000), Some(SimDuration::millis(1)));
     run(&mut network);
     assert_eq!(network.application().restarts, 1);
