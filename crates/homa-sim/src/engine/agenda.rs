@@ -19,6 +19,8 @@ pub(crate) enum Happening {
     Wake(u32),
     /// Something happens to a host or a link.
     Incident(u32),
+    /// A port that interrupts frames has finished one.
+    Served(u32),
 }
 
 const SHIFT: u32 = 29;
@@ -34,6 +36,7 @@ impl Ticket {
             Happening::Deferred(index) => (3, index),
             Happening::Wake(index) => (4, index),
             Happening::Incident(index) => (5, index),
+            Happening::Served(index) => (6, index),
         };
         debug_assert!(index <= INDEX);
         Self(kind << SHIFT | index)
@@ -48,7 +51,8 @@ impl Ticket {
             2 => Happening::Timer(index),
             3 => Happening::Deferred(index),
             4 => Happening::Wake(index),
-            _ => Happening::Incident(index),
+            5 => Happening::Incident(index),
+            _ => Happening::Served(index),
         }
     }
 }

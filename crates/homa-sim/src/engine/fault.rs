@@ -4,6 +4,7 @@
 //! sees the packet and the time, so that a script can pick "the third GRANT". Hosts that pause,
 //! restart or die are told to the simulation itself.
 
+use homa_proto::Rate;
 use homa_workload::rng::Rng;
 
 use crate::time::{SimDuration, SimTime};
@@ -18,6 +19,18 @@ pub enum Link {
     Down(HostId),
     /// From the port of a switch to another switch.
     Between(PortId),
+}
+
+/// What becomes of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// It carries nothing any more: what waits for it or arrives by it is lost. All routes avoid it
+    /// from now on.
+    Fail,
+    /// It works again.
+    Recover,
+    /// It has another rate from the next frame on.
+    Rate(Rate),
 }
 
 /// What becomes of a packet.

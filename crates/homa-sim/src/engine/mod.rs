@@ -12,8 +12,10 @@ mod application;
 mod chronicle;
 mod event_queue;
 mod fault;
+mod hop;
 mod host;
 mod net;
+mod preemption;
 mod probe;
 mod run;
 mod wheel;
@@ -21,7 +23,7 @@ mod wheel;
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
 pub use event_queue::EventQueue;
-pub use fault::{Fault, Link, NoFaults, RandomFaults, Script, Verdict};
+pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};
 pub use probe::{AtPort, Backlog, LossCause, Probe};
 pub use wheel::Wheel;
 
@@ -106,6 +108,11 @@ where
     /// shorter than the longest way of a packet lets packets of the old life meet the new one.
     pub fn crash(&mut self, host: HostId, at: SimTime, downtime: Option<SimDuration>) {
         self.net.plan(at, Incident::Crash { host, downtime });
+    }
+
+    /// Changes one direction of a link.
+    pub fn change_link(&mut self, port: PortId, at: SimTime, change: LinkChange) {
+        self.net.plan(at, Incident::Link(port, change));
     }
 
     /// The time.

@@ -1,20 +1,17 @@
-//! The network without its applications: state, and how packets move through it.
+//! The network without its applications: its state. How packets move through it: `hop.rs`.
 
-use homa_proto::{Submit, SubmitError, Submitted};
+use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
-use crate::fabric::{
-    Buffers, Chooser, FabricConfig, Flights, Forwarding, Frame, Levels, NONE, Parcel, Port,
-    Started, ecmp,
-};
+use crate::fabric::{Buffers, Chooser, FabricConfig, Flights, Levels, NONE, Port};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
-use crate::transport::{Arrival, Label, Transport};
+use crate::topology::{HostId, PortId, PortSpec, Tier, Wiring};
+use crate::transport::Transport;
 
 use super::agenda::{Happening, Ticket};
 use super::application::Context;
-use super::fault::{Fault, Link, Verdict};
+use super::fault::{Fault, LinkChange};
 use super::host::Host;
-use super::probe::{AtPort, Backlog, LossCause, Probe};
+use super::probe::Probe;
 use super::wheel::MANY;
 use super::{Counters, Wheel};
 
@@ -24,10 +21,16 @@ pub(super) struct Net<T: Transport, P, F> {
     pub events: Wheel<Ticket>,
     pub ports: Vec<Port>,
     /// By port.
-    levels: Vec<Levels>,
+    pub levels: Vec<Levels>,
     /// By port: frames dropped for want of buffer.
     pub drops: Vec<u64>,
     pub flights: Flights<T::Packet>,
+    /// By port, if frames are interrupted: the frame in service.
+    pub in_service: Vec<u32>,
+    /// By switch, if its ports share memory: its ports.
+    pub siblings: Vec<Vec<u32>>,
+    /// By port: its link works.
+    alive: Vec<bool>,
     pub hosts: Vec<Host>,
     /// By host.
     pub transports: Vec<T>,
@@ -66,6 +69,8 @@ pub(super) enum Incident {
     Crash { host: HostId, downtime: Option<SimDuration> },
     /// A crashed host comes back.
     Restart(HostId),
+    /// A link changes.
+    Link(PortId, LinkChange),
 }
 
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
@@ -80,6 +85,13 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             }
             _ => u32::MAX,
         };
+        let fastest = fastest(&wiring);
+        let port = |spec: &PortSpec| {
+            // A switch may pass on what is still arriving only at that pace.
+            let switch = spec.to.0.checked_sub(wiring.hosts());
+            let cuts = switch.is_some_and(|switch| spec.rate >= fastest[switch as usize]);
+            Port::new(spec, limit(spec), config.cut_through && cuts)
+        };
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
             events.push(SimTime::ZERO, Ticket::new(Happening::Timer(host)));
@@ -87,10 +99,17 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         Self {
             now: SimTime::ZERO,
             events,
-            ports: wiring.ports().iter().map(|port| Port::new(port, limit(port))).collect(),
+            ports: wiring.ports().iter().map(port).collect(),
             levels: vec![Levels::EMPTY; wiring.ports().len()],
             drops: vec![0; wiring.ports().len()],
             flights: Flights::new(),
+            in_service: if config.preemption {
+                vec![NONE; wiring.ports().len()]
+            } else {
+                Vec::new()
+            },
+            siblings: siblings(&wiring, config.buffers),
+            alive: vec![true; wiring.ports().len()],
             hosts: vec![Host::new(); transports.len()],
             transports,
             chooser: Chooser::new(config.seed),
@@ -153,6 +172,22 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         self.schedule(at, Happening::Incident((self.incidents.len() - 1) as u32));
     }
 
+    /// A link fails, comes back or changes its pace; routes follow at once.
+    pub fn change_link(&mut self, port: PortId, change: LinkChange) {
+        self.advance(port.0, false);
+        let works = match change {
+            LinkChange::Fail => false,
+            LinkChange::Recover => true,
+            LinkChange::Rate(rate) => return self.ports[port.0 as usize].set_rate(rate),
+        };
+        if !works {
+            self.lose_waiting(port.0);
+        }
+        self.ports[port.0 as usize].failed = !works;
+        self.alive[port.0 as usize] = works;
+        self.wiring.reroute(&self.alive);
+    }
+
     pub fn incident(&self, index: u32) -> Incident {
         self.incidents[index as usize]
     }
@@ -177,185 +212,12 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         self.schedule(at.max(self.now), Happening::Wake(index));
     }
 
-    /// Offers the wire to the transport; true when it gave a packet. The wire must be free.
-    #[inline]
-    pub fn pull(&mut self, id: u32) -> bool {
-        let transport = &mut self.transports[id as usize];
-        let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
-        let Label { to, wire_bytes, priority, flow } = transport.label(&packet);
-        let frame = Frame::new(to.0, priority, wire_bytes, flow);
-        let label = Label { to, wire_bytes, priority, flow };
-        let slot = self.flights.insert(frame, Parcel { packet, from: id });
-        self.probe.transmitted(self.now, HostId(id), slot, &packet, &label);
-        self.trace.mix(self.now, (id, to.0), u64::from(wire_bytes) << 40 | u64::from(priority));
-        self.trace.word(u64::from(flow));
-        let port = &mut self.ports[id as usize];
-        if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
-            self.schedule(at, Happening::Arrival(id));
-        }
-        true
-    }
-
-    /// Takes the first packet out of a port's pipe and schedules the next.
-    #[inline]
-    pub fn on_arrival(&mut self, port_index: u32) -> Option<(u32, NodeId)> {
-        if self.ports[port_index as usize].is_due(self.now) {
-            self.advance(port_index, true);
-        }
-        let port = &mut self.ports[port_index as usize];
-        let (slot, next) = port.arrive(&self.flights.frames, self.now);
-        let to = port.to;
-        if let Some(at) = next {
-            self.schedule(at, Happening::Arrival(port_index));
-        }
-        self.counters.packet_hops += 1;
-        if F::ACTIVE && !self.passes_faults(port_index, slot) {
-            return None;
-        }
-        Some((slot, to))
-    }
-
-    /// Lets waiting frames enter service as they would have before now (or by now, if `inclusive`).
-    #[inline]
-    fn advance(&mut self, port_index: u32, inclusive: bool) {
-        let port = &mut self.ports[port_index as usize];
-        let levels = &mut self.levels[port_index as usize];
-        let frames = &mut self.flights.frames;
-        while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
-            let Started { slot, at } = port.serve(levels, frames);
-            self.probe.departed(at, &at_port(port, port_index, slot, frames));
-        }
-    }
-
-    /// False when the packet does not take effect now.
-    #[cold]
-    fn passes_faults(&mut self, port: u32, slot: u32) -> bool {
-        let spec = &self.wiring.ports()[port as usize];
-        let hosts = self.wiring.hosts();
-        let link = if port < hosts {
-            Link::Up(HostId(port))
-        } else if spec.to.0 < hosts {
-            Link::Down(HostId(spec.to.0))
-        } else {
-            Link::Between(PortId(port))
-        };
-        let to = spec.to;
-        match self.faults.verdict(self.now, link, &self.flights.parcel(slot).packet) {
-            Verdict::Pass => true,
-            Verdict::Lose => {
-                self.lose(slot, LossCause::Fault);
-                false
-            }
-            Verdict::Delay(extra) => {
-                self.defer(slot, to, self.now + extra);
-                false
-            }
-            Verdict::Duplicate(extra) => {
-                let copy = self.flights.copy(slot);
-                self.defer(copy, to, self.now + extra);
-                true
-            }
-        }
-    }
-
-    /// A frame is held up on its way into `node`.
-    pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
-        self.flights.frames[slot as usize].next = node.0;
-        self.schedule(until, Happening::Deferred(slot));
-    }
-
-    /// Where a frame that was held up takes effect.
-    pub fn deferred(&self, slot: u32) -> NodeId {
-        NodeId(self.flights.frame(slot).next)
-    }
-
-    /// A packet is at a switch (0 the first): choose a port, queue.
-    #[inline]
-    pub fn forward(&mut self, switch: u32, slot: u32) {
-        let frame = self.flights.frame(slot);
-        let choices = self.wiring.routes().choices(switch, frame.to());
-        let chosen = match (choices.count, self.config.forwarding) {
-            (0, _) => return self.lose(slot, LossCause::NoRoute),
-            (1, _) => 0,
-            (n, Forwarding::Spray) => self.chooser.below(n),
-            (n, Forwarding::Ecmp) => {
-                let from = self.flights.parcel(slot).from;
-                ecmp(n, switch, (from, frame.to(), u32::from(frame.flow)))
-            }
-        };
-        self.enqueue(choices.first + chosen, slot, frame.bytes);
-    }
-
-    /// A packet is at an output port.
-    #[inline]
-    fn enqueue(&mut self, port_index: u32, slot: u32, bytes: u16) {
-        if self.ports[port_index as usize].is_due(self.now) {
-            self.advance(port_index, false);
-        }
-        let port = &mut self.ports[port_index as usize];
-        let frames = &mut self.flights.frames;
-        let there = at_port(port, port_index, slot, frames);
-        if !port.is_busy(self.now) {
-            self.probe.enqueued(self.now, &there, &Backlog::default());
-            self.probe.departed(self.now, &there);
-            if let Some(at) = port.start(frames, slot, self.now) {
-                self.schedule(at, Happening::Arrival(port_index));
-            }
-            return;
-        }
-        let backlog = Backlog {
-            queued_bytes: u64::from(port.queued()),
-            residual_bytes: port.residual(self.now),
-            in_service_priority: port.in_service(frames, self.now).map_or(0, Frame::priority),
-        };
-        self.probe.enqueued(self.now, &there, &backlog);
-        if port.fits(frames, self.now, bytes) {
-            port.wait(&mut self.levels[port_index as usize], frames, slot);
-        } else {
-            self.drops[port_index as usize] += 1;
-            self.lose(slot, LossCause::Overflow);
-        }
-    }
-
-    /// A packet is at its host, which is up and not paused.
-    #[inline]
-    pub fn deliver(&mut self, id: u32, slot: u32) {
-        let frame = self.flights.frame(slot);
-        let Parcel { packet, from } = self.flights.parcel(slot);
-        let from = HostId(*from);
-        let transport = &mut self.transports[id as usize];
-        let arrival = Arrival { from, priority: frame.priority() };
-        let receipt = transport.receive(self.now.protocol(), packet, arrival);
-        self.trace.mix(self.now, (from.0, id), u64::from(frame.bytes));
-        self.probe.received(self.now, HostId(id), from, slot, packet, &receipt);
-        self.flights.remove(slot);
-    }
-
-    pub fn lose(&mut self, slot: u32, cause: LossCause) {
-        self.counters.lost += 1;
-        let to = HostId(self.flights.frame(slot).to());
-        self.probe.lost(self.now, to, slot, &self.flights.parcel(slot).packet, cause);
-        self.flights.remove(slot);
-    }
-
     fn mark(&mut self, host: HostId) {
         let at = &mut self.hosts[host.0 as usize];
         if !at.dirty {
             at.dirty = true;
             self.dirty.push(host.0);
         }
-    }
-}
-
-#[inline]
-fn at_port(port: &Port, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
-    let frame = frames[slot as usize];
-    AtPort {
-        port: PortId(index),
-        tier: port.tier,
-        slot,
-        wire_bytes: u32::from(frame.bytes),
-        priority: frame.priority(),
     }
 }
 
@@ -386,19 +248,42 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Context for Net<T, 
     }
 }
 
+/// By switch: the fastest of its ports.
+fn fastest(wiring: &Wiring) -> Vec<Rate> {
+    let mut fastest = vec![Rate(0); wiring.switches() as usize];
+    for port in wiring.ports().iter().filter(|port| port.from.0 >= wiring.hosts()) {
+        let at = &mut fastest[(port.from.0 - wiring.hosts()) as usize];
+        *at = port.rate.max(*at);
+    }
+    fastest
+}
+
+fn siblings(wiring: &Wiring, buffers: Buffers) -> Vec<Vec<u32>> {
+    if !matches!(buffers, Buffers::Shared { .. }) {
+        return Vec::new();
+    }
+    let mut siblings = vec![Vec::new(); wiring.switches() as usize];
+    for (index, port) in (0..).zip(wiring.ports()) {
+        if let Some(switch) = port.from.0.checked_sub(wiring.hosts()) {
+            siblings[switch as usize].push(index);
+        }
+    }
+    siblings
+}
+
 /// An order-dependent hash of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TraceHash(pub u64);
 
 impl TraceHash {
     #[inline]
-    fn mix(&mut self, now: SimTime, (from, to): (u32, u32), what: u64) {
+    pub fn mix(&mut self, now: SimTime, (from, to): (u32, u32), what: u64) {
         self.word(now.0 ^ what.rotate_left(17));
         self.word(u64::from(from) << 32 | u64::from(to));
     }
 
     #[inline]
-    fn word(&mut self, word: u64) {
+    pub fn word(&mut self, word: u64) {
         // The 64-bit golden ratio, odd: multiplication is a bijection.
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }

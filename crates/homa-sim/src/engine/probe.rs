@@ -20,6 +20,8 @@ pub enum LossCause {
     Overflow,
     /// The destination host was down.
     HostDown,
+    /// A link on its way failed.
+    LinkDown,
     /// There is no such host, or no way to it.
     NoRoute,
 }

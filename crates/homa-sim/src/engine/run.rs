@@ -19,8 +19,8 @@ where
     P: Probe<T::Packet>,
     F: Fault<T::Packet>,
 {
-    /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`, unless
-    /// something else ended the run.
+    /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`,
+    /// unless something else ended the run.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
         let last = self.net.counters.events.saturating_add(max_events);
         while self.net.counters.events < last {
@@ -78,6 +78,7 @@ where
                 let wake = net.take_wake(index);
                 self.on_wake(wake);
             }
+            Happening::Served(port) => net.on_served(port),
             Happening::Incident(index) => {
                 let incident = net.incident(index);
                 self.on_incident(incident);
@@ -173,6 +174,7 @@ where
                     net.plan(net.now + downtime, Incident::Restart(host));
                 }
             }
+            Incident::Link(port, change) => net.change_link(port, change),
             Incident::Restart(id) => {
                 let host = &mut net.hosts[id.0 as usize];
                 host.life += 1;

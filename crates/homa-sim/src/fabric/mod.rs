@@ -20,6 +20,14 @@ pub enum Buffers {
     /// Wire bytes per port, shared by all priorities; the frame in service counts until its last
     /// bit has left. The arriving frame is dropped.
     PerPort(u64),
+    /// One pool per switch, otherwise the same.
+    Shared {
+        /// Wire bytes.
+        bytes: u64,
+        /// Most that a port may hold, as a share of what is free: the dynamic threshold of
+        /// Choudhury and Hahne (1998). Per cent; `u32::MAX`: as much as is free.
+        alpha_percent: u32,
+    },
 }
 
 /// What a fabric does with frames.
@@ -29,6 +37,12 @@ pub struct FabricConfig {
     pub forwarding: Forwarding,
     /// Memory of switches.
     pub buffers: Buffers,
+    /// A switch sends a frame on when it has 64 bytes of it, if no port of the switch is faster
+    /// than the link the frame comes by. Hosts always wait for the whole.
+    pub cut_through: bool,
+    /// A frame of higher priority interrupts the one in service at a switch's port. Not together
+    /// with `cut_through`, which it turns off.
+    pub preemption: bool,
     /// Seeds the stream `spray`.
     pub seed: u64,
 }

@@ -8,7 +8,9 @@
 //! back while frames wait; frames leave the pipe in the order of their service; `queued` is the sum
 //! over all levels.
 
-use crate::time::{LinkRate, SimDuration, SimTime};
+use homa_proto::Rate;
+
+use crate::time::{SimDuration, SimTime};
 use crate::topology::{NodeId, PortSpec, Tier};
 
 use super::frames::{Frame, List, NONE};
@@ -28,6 +30,8 @@ pub(crate) struct Port {
     pipe: List,
     /// Picoseconds per byte; 0 when that is not a whole number.
     per_byte: u32,
+    /// Rate in Mbit/s, for when it is not.
+    mbps: u32,
     pub to: NodeId,
     /// Wire bytes waiting, the frame in service not included.
     queued: u32,
@@ -36,6 +40,10 @@ pub(crate) struct Port {
     /// Bit `n` set: level `n` holds a frame.
     occupied: u8,
     pub tier: Tier,
+    /// The far end may act when it has a header.
+    cut_through: bool,
+    /// The link is down: what arrives is lost.
+    pub failed: bool,
 }
 
 /// The frames that wait, by level. Apart from [`Port`]: many hops find no queue.
@@ -52,24 +60,49 @@ impl Levels {
 pub(crate) struct Started {
     pub slot: u32,
     pub at: SimTime,
+    /// Its arrival, when that is the port's next event.
+    pub arrival: Option<SimTime>,
 }
 
+/// Bytes a switch must have seen before it sends a frame on: preamble, Ethernet, IP, some of UDP.
+const HEADER: u32 = 64;
+
 impl Port {
-    pub fn new(spec: &PortSpec, limit: u32) -> Self {
-        let rate = LinkRate::new(spec.rate);
-        Self {
+    pub fn new(spec: &PortSpec, limit: u32, cut_through: bool) -> Self {
+        let mut port = Self {
             free_at: SimTime::ZERO,
             last_at: SimTime::ZERO,
             delay: spec.delay,
             sent_bytes: 0,
             pipe: List::EMPTY,
-            per_byte: u32::try_from(rate.serialisation(1).0).unwrap_or(0),
+            per_byte: 0,
+            mbps: 1,
             to: spec.to,
             queued: 0,
             limit,
             occupied: 0,
             tier: spec.tier,
+            cut_through,
+            failed: false,
+        };
+        port.set_rate(spec.rate);
+        port
+    }
+
+    /// From the next frame on. Rates count in whole Mbit/s, at least one.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.mbps = u32::try_from(rate.0 / 1_000_000).unwrap_or(u32::MAX).max(1);
+        let whole = 8_000_000 % self.mbps == 0;
+        self.per_byte = if whole { 8_000_000 / self.mbps } else { 0 };
+    }
+
+    /// Picoseconds that `bytes` take, rounded up.
+    #[inline]
+    fn serialisation(&self, bytes: u32) -> u64 {
+        if self.per_byte != 0 {
+            return u64::from(self.per_byte) * u64::from(bytes);
         }
+        (8_000_000 * u64::from(bytes)).div_ceil(u64::from(self.mbps))
     }
 
     /// The first frame of the pipe.
@@ -106,33 +139,59 @@ impl Port {
     #[inline]
     pub fn residual(&self, now: SimTime) -> u32 {
         let left = self.free_at.since(now).0;
-        if left == 0 { 0 } else { left.div_ceil(u64::from(self.per_byte.max(1))) as u32 }
+        match (left, self.per_byte) {
+            (0, _) => 0,
+            (left, 0) => (left * u64::from(self.mbps)).div_ceil(8_000_000) as u32,
+            (left, per_byte) => left.div_ceil(u64::from(per_byte)) as u32,
+        }
     }
 
-    /// True when `bytes` more fit, the frame in service being held until its last bit has left.
+    /// True when `bytes` more fit beside `in_service`, which are held until the last has left.
     #[inline]
-    pub fn fits(&self, frames: &[Frame], now: SimTime, bytes: u16) -> bool {
-        if self.limit == u32::MAX {
-            return true;
-        }
-        let in_service = self.in_service(frames, now).map_or(0, |frame| frame.bytes);
-        self.queued + u32::from(in_service) + u32::from(bytes) <= self.limit
+    pub fn fits(&self, in_service: u16, bytes: u32) -> bool {
+        self.limit == u32::MAX || self.queued + u32::from(in_service) + bytes <= self.limit
+    }
+
+    /// True when a frame waits and no arrival will bring the port back to mind: the frame in
+    /// service was cut through and is there already.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.pipe.is_empty() & (self.occupied != 0)
     }
 
     /// A frame enters service. Gives its arrival when it is alone in the pipe: the port's next
     /// event.
     #[inline]
     pub fn start(&mut self, frames: &mut [Frame], slot: u32, at: SimTime) -> Option<SimTime> {
+        let bytes = frames[slot as usize].bytes;
+        self.occupy(at, bytes);
+        self.launch(frames, slot)
+    }
+
+    /// The wire is taken for `bytes` more; until when?
+    #[inline]
+    pub fn occupy(&mut self, at: SimTime, bytes: u16) -> SimTime {
+        self.sent_bytes += u64::from(bytes);
+        self.free_at = SimTime(at.0 + self.serialisation(u32::from(bytes)));
+        self.free_at
+    }
+
+    /// A frame whose last bit leaves at `free_at` enters the pipe. Gives its arrival as
+    /// [`Port::start`] does.
+    #[inline]
+    pub fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
         let frame = &mut frames[slot as usize];
-        self.sent_bytes += u64::from(frame.bytes);
-        self.free_at = SimTime(at.0 + u64::from(self.per_byte) * u64::from(frame.bytes));
-        let arrival = SimTime(self.free_at.0 + self.delay.0);
+        let mut arrival = self.free_at.0 + self.delay.0;
+        if self.cut_through {
+            let bytes = u32::from(frame.bytes);
+            arrival -= self.serialisation(bytes) - self.serialisation(bytes.min(HEADER));
+        }
         frame.next = NONE;
-        frame.gap = (arrival.0 - self.last_at.0) as u32;
-        self.last_at = arrival;
+        frame.gap = (arrival - self.last_at.0) as u32;
+        self.last_at = SimTime(arrival);
         let alone = self.pipe.is_empty();
         self.pipe.append(frames, slot);
-        alone.then_some(arrival)
+        alone.then_some(self.last_at)
     }
 
     /// A frame waits behind those of its level.
@@ -150,6 +209,19 @@ impl Port {
     /// due.
     #[inline]
     pub fn serve(&mut self, levels: &mut Levels, frames: &mut [Frame]) -> Started {
+        let at = self.free_at;
+        let slot = self.remove_first(levels, frames);
+        let arrival = self.start(frames, slot, at);
+        Started { slot, at, arrival }
+    }
+
+    /// Takes the first waiting frame of the highest level, if any waits.
+    pub fn take_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> Option<u32> {
+        (self.occupied != 0).then(|| self.remove_first(levels, frames))
+    }
+
+    #[inline]
+    fn remove_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> u32 {
         let level = (7 - self.occupied.leading_zeros()) & 7;
         let list = &mut levels.0[level as usize];
         let slot = list.head;
@@ -157,19 +229,30 @@ impl Port {
         list.head = next;
         self.occupied &= !(u8::from(next == NONE) << level);
         self.queued -= u32::from(bytes);
-        let at = self.free_at;
-        self.start(frames, slot, at);
-        Started { slot, at }
+        slot
+    }
+
+    /// An interrupted frame waits before those of its level.
+    pub fn wait_first(&mut self, levels: &mut Levels, frames: &mut [Frame], slot: u32) {
+        let level = frames[slot as usize].priority() & 7;
+        let list = &mut levels.0[usize::from(level)];
+        let (first, tail) = (list.head, list.tail);
+        *list = List::EMPTY;
+        self.wait(levels, frames, slot);
+        if first != NONE {
+            frames[slot as usize].next = first;
+            levels.0[usize::from(level)].tail = tail;
+        }
     }
 
     /// The first frame of the pipe arrives now; when will the next one? Let waiting frames enter
     /// service before.
     #[inline]
-    pub fn arrive(&mut self, frames: &[Frame], now: SimTime) -> (u32, Option<SimTime>) {
+    pub fn arrive(&mut self, frames: &[Frame], now: SimTime) -> Option<(u32, Option<SimTime>)> {
         let slot = self.pipe.head;
-        let next = frames[slot as usize].next;
+        let next = frames.get(slot as usize)?.next;
         self.pipe.head = next;
         let gap = frames.get(next as usize).map(|frame| u64::from(frame.gap));
-        (slot, gap.map(|gap| SimTime(now.0 + gap)))
+        Some((slot, gap.map(|gap| SimTime(now.0 + gap))))
     }
 }

@@ -54,8 +54,7 @@ impl Network {
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
         let fabric = &scenario.fabric;
         let unsupported = [
-            (fabric.cut_through, "cut-through switches"),
-            (fabric.preemption, "link-level preemption"),
+            (fabric.cut_through && fabric.preemption, "cut-through and preemption together"),
             (!fabric.impaired.is_empty(), "impaired links"),
         ];
         if let Some((_, what)) = unsupported.into_iter().find(|(asked, _)| *asked) {
@@ -73,15 +72,19 @@ impl Network {
         let buffers = match fabric.buffer {
             Buffer::Unlimited => Buffers::Unlimited,
             Buffer::PerPort { bytes } => Buffers::PerPort(bytes),
-            Buffer::Shared { .. } => {
-                return Err(ScenarioError::Unsupported { what: "shared buffers".to_owned() });
-            }
+            Buffer::Shared { bytes, alpha_percent } => Buffers::Shared { bytes, alpha_percent },
         };
         let forwarding = match fabric.routing {
             Routing::Spray => Forwarding::Spray,
             Routing::Ecmp => Forwarding::Ecmp,
         };
-        let config = FabricConfig { forwarding, buffers, seed: scenario.seed };
+        let config = FabricConfig {
+            forwarding,
+            buffers,
+            cut_through: fabric.cut_through,
+            preemption: fabric.preemption,
+            seed: scenario.seed,
+        };
         let link = fabric.host_link.rate();
         let rtt_bytes = rtt_bytes(&wiring, link);
         Ok(Self { wiring, config, distance, link, rtt_bytes })

@@ -16,7 +16,7 @@ impl Wiring {
             if choices.count == 0 {
                 return path;
             }
-            port = PortId(choices.first);
+            port = PortId(self.routes.port(choices, 0));
             path.push(port);
         }
     }

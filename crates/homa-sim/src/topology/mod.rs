@@ -7,13 +7,15 @@
 //! host.
 
 mod fat_tree;
+mod graph;
 mod ideal;
 mod leaf_spine;
 mod routes;
 
 pub use fat_tree::FatTree;
+pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
-pub(crate) use routes::{Routes, TreeSwitch};
+pub(crate) use routes::{Routes, Table, TreeSwitch};
 
 use homa_proto::Rate;
 
@@ -199,6 +201,12 @@ impl Wiring {
         &self.routes
     }
 
+    /// Finds new routes that use only the ports that are `alive`.
+    pub(crate) fn reroute(&mut self, alive: &[bool]) {
+        let table = Table::new((self.hosts, self.switches), &self.ports, alive);
+        self.routes = Routes::Table(table);
+    }
+
     /// The link from `host` into the network.
     pub fn uplink(&self, host: HostId) -> PortId {
         PortId(host.0)
@@ -215,3 +223,6 @@ impl Wiring {
         Some(PortId(at as u32))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Claims about the network, with Homa's own code in it.
 
+mod fabric;
 mod faults;
+mod plain;
 
 use super::*;
 use crate::framing::Framing;

@@ -1,0 +1,91 @@
+//! Link-level preemption: a frame of higher priority interrupts the one in service, whose rest goes
+//! on later (Homa §5.2: all that is left to win). At the ports of switches; hosts choose their next
+//! packet when the wire is free. Nothing is charged for the fragments.
+//!
+//! Here a port does need an event for "transmission finished", since that time may move. An
+//! interrupted frame waits at the head of its level with the bytes it has left; its whole length is
+//! kept in `gap`, which means nothing outside of a pipe. Invariants: a frame enters the pipe when
+//! its last bit has left; of several events of one port the one at `free_at` counts.
+
+use crate::fabric::{Frame, NONE};
+use crate::transport::Transport;
+
+use super::agenda::Happening;
+use super::fault::Fault;
+use super::hop::at_port;
+use super::net::Net;
+use super::probe::{Backlog, LossCause, Probe};
+
+impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
+    /// A packet is at an output port.
+    #[cold]
+    pub fn enqueue_preempting(&mut self, switch: u32, port_index: u32, slot: u32) {
+        let port = &self.ports[port_index as usize];
+        let there = at_port(port, port_index, slot, &self.flights.frames);
+        let serving = self.in_service[port_index as usize];
+        let in_service = (serving != NONE).then(|| self.flights.frame(serving));
+        let backlog = Backlog {
+            queued_bytes: u64::from(port.queued()),
+            residual_bytes: if serving == NONE { 0 } else { port.residual(self.now) },
+            in_service_priority: in_service.map_or(0, Frame::priority),
+        };
+        self.probe.enqueued(self.now, &there, &backlog);
+        let held = in_service.map_or(0, |frame| frame.bytes);
+        if !port.fits(held, there.wire_bytes)
+            || !self.pool_has_room(switch, port_index, there.wire_bytes)
+        {
+            self.drops[port_index as usize] += 1;
+            return self.lose(slot, LossCause::Overflow);
+        }
+        self.flights.frames[slot as usize].gap = there.wire_bytes;
+        match in_service {
+            None => self.begin(port_index, slot),
+            Some(frame) if frame.priority() < there.priority && backlog.residual_bytes > 0 => {
+                let port = &mut self.ports[port_index as usize];
+                let frames = &mut self.flights.frames;
+                frames[serving as usize].bytes = backlog.residual_bytes as u16;
+                port.wait_first(&mut self.levels[port_index as usize], frames, serving);
+                self.begin(port_index, slot);
+            }
+            Some(_) => {
+                let port = &mut self.ports[port_index as usize];
+                let frames = &mut self.flights.frames;
+                port.wait(&mut self.levels[port_index as usize], frames, slot);
+            }
+        }
+    }
+
+    /// A frame, or the rest of one, enters service.
+    fn begin(&mut self, port_index: u32, slot: u32) {
+        let port = &mut self.ports[port_index as usize];
+        let frame = self.flights.frame(slot);
+        if u32::from(frame.bytes) == frame.gap {
+            let there = at_port(port, port_index, slot, &self.flights.frames);
+            self.probe.departed(self.now, &there);
+        }
+        self.in_service[port_index as usize] = slot;
+        let free_at = port.occupy(self.now, frame.bytes);
+        self.schedule(free_at, Happening::Served(port_index));
+    }
+
+    /// The last bit of the frame in service may have left.
+    pub fn on_served(&mut self, port_index: u32) {
+        let port = &mut self.ports[port_index as usize];
+        let slot = self.in_service[port_index as usize];
+        if slot == NONE || port.free_at != self.now {
+            return;
+        }
+        self.in_service[port_index as usize] = NONE;
+        let frames = &mut self.flights.frames;
+        let frame = &mut frames[slot as usize];
+        frame.bytes = frame.gap as u16;
+        let alone = port.launch(frames, slot);
+        let next = port.take_first(&mut self.levels[port_index as usize], frames);
+        if let Some(at) = alone {
+            self.schedule(at, Happening::Arrival(port_index));
+        }
+        if let Some(next) = next {
+            self.begin(port_index, next);
+        }
+    }
+}

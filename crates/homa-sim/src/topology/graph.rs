@@ -1,0 +1,200 @@
+//! Any topology, from a list of links.
+//!
+//! One link per line, both directions alike: `from,to,gbps,delay_ns`, for example
+//! `h0,s3,100,500`. `h` and a number is a host, any other name a switch. Hosts are numbered from 0
+//! without gaps and have one link each, to a switch. Lines that begin with `#`, empty lines and the
+//! header are skipped. Frames take shortest paths (fewest links), all of them.
+
+use std::collections::BTreeMap;
+
+use homa_proto::Rate;
+
+use crate::time::SimDuration;
+
+use super::{NodeId, PortSpec, Routes, Table, Tier, Wiring};
+
+/// A list of links that passed all checks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// By host: its link.
+    access: Vec<Link>,
+    between: Vec<Link>,
+    switches: u32,
+}
+
+/// Two nodes, hosts and switches numbered apart; for hosts the switch is `b`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Link {
+    a: u32,
+    b: u32,
+    rate: Rate,
+    delay: SimDuration,
+}
+
+/// What is wrong with a list of links, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphError {
+    /// Line of the text, 1 the first; 0: of the list as a whole.
+    pub line: usize,
+    /// What.
+    pub fault: GraphFault,
+}
+
+/// What may be wrong with a list of links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GraphFault {
+    /// Not four fields.
+    Fields,
+    /// Not a rate above 0 in Gbit/s.
+    Rate(String),
+    /// Not a delay from 0 to 4,000,000 ns.
+    Delay(String),
+    /// A link between two hosts, or from a node to itself.
+    Ends,
+    /// A host has a second link.
+    SecondLink(String),
+    /// No host has this number although one has a higher.
+    Gap(u32),
+    /// There is no way between these hosts.
+    Apart(u32, u32),
+    /// No hosts at all.
+    Empty,
+}
+
+impl std::fmt::Display for GraphError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        match &self.fault {
+            GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
+            GraphFault::Rate(text) => write!(f, "`{text}` is no rate in Gbit/s"),
+            GraphFault::Delay(text) => {
+                write!(f, "`{text}` is no delay in ns, at most 4,000,000")
+            }
+            GraphFault::Ends => write!(f, "a link joins two switches, or a host and a switch"),
+            GraphFault::SecondLink(name) => write!(f, "`{name}` has a link already"),
+            GraphFault::Gap(number) => {
+                write!(f, "host `h{number}` is missing: number hosts from 0 without gaps")
+            }
+            GraphFault::Apart(a, b) => write!(f, "there is no way from `h{a}` to `h{b}`"),
+            GraphFault::Empty => write!(f, "there are no hosts"),
+        }
+    }
+}
+
+impl std::error::Error for GraphError {}
+
+/// A name of the list.
+enum Name {
+    Host(u32),
+    Switch(u32),
+}
+
+/// Numbers switches in the order they appear.
+#[derive(Default)]
+struct Names(BTreeMap<String, u32>);
+
+impl Names {
+    fn read(&mut self, text: &str) -> Name {
+        if let Some(number) = text.strip_prefix('h').and_then(|digits| digits.parse().ok()) {
+            return Name::Host(number);
+        }
+        let next = self.0.len() as u32;
+        Name::Switch(*self.0.entry(String::from(text)).or_insert(next))
+    }
+}
+
+impl Graph {
+    /// Reads a list of links.
+    pub fn from_csv(text: &str) -> Result<Self, GraphError> {
+        let mut names = Names::default();
+        let mut access: BTreeMap<u32, Link> = BTreeMap::new();
+        let mut between = Vec::new();
+        for (line, content) in (1..).zip(text.lines().map(str::trim)) {
+            if content.is_empty() || content.starts_with('#') || content.starts_with("from,") {
+                continue;
+            }
+            let wrong = |fault| GraphError { line, fault };
+            let fields: Vec<&str> = content.split(',').map(str::trim).collect();
+            let [from, to, gbps, delay] = fields[..] else { return Err(wrong(GraphFault::Fields)) };
+            let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
+            let link = |a, b| Link { a, b, rate, delay };
+            match (names.read(from), names.read(to)) {
+                (Name::Switch(a), Name::Switch(b)) if a != b => between.push(link(a, b)),
+                (Name::Host(host), Name::Switch(switch))
+                | (Name::Switch(switch), Name::Host(host)) => {
+                    if access.insert(host, link(host, switch)).is_some() {
+                        return Err(wrong(GraphFault::SecondLink(format!("h{host}"))));
+                    }
+                }
+                _ => return Err(wrong(GraphFault::Ends)),
+            }
+        }
+        let whole = |fault| GraphError { line: 0, fault };
+        if access.is_empty() {
+            return Err(whole(GraphFault::Empty));
+        }
+        if let Some((missing, _)) = (0..).zip(access.keys()).find(|(number, host)| number != *host)
+        {
+            return Err(whole(GraphFault::Gap(missing)));
+        }
+        let access = access.into_values().collect();
+        let graph = Self { access, between, switches: names.0.len() as u32 };
+        graph.check_connected().map_err(whole)?;
+        Ok(graph)
+    }
+
+    fn check_connected(&self) -> Result<(), GraphFault> {
+        let wiring = self.wire();
+        for host in 1..self.access.len() as u32 {
+            for (a, b) in [(0, host), (host, 0)] {
+                let path = wiring.path(super::HostId(a), super::HostId(b));
+                let end = path.last().map(|port| wiring.ports()[port.0 as usize].to);
+                if end != Some(NodeId(b)) {
+                    return Err(GraphFault::Apart(a, b));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles.
+    pub fn wire(&self) -> Wiring {
+        let hosts = self.access.len() as u32;
+        let port = |tier, from, to, link: &Link| PortSpec {
+            from: NodeId(from),
+            to: NodeId(to),
+            tier,
+            rate: link.rate,
+            delay: link.delay,
+        };
+        let ups = self.access.iter().map(|l| port(Tier::HostUp, l.a, hosts + l.b, l));
+        let downs = self.access.iter().map(|l| port(Tier::TorDown, hosts + l.b, l.a, l));
+        let mut ports: Vec<PortSpec> = ups.chain(downs).collect();
+        for link in &self.between {
+            let (a, b) = (hosts + link.a, hosts + link.b);
+            ports.push(port(Tier::Fabric, a, b, link));
+            ports.push(port(Tier::Fabric, b, a, link));
+        }
+        let alive = vec![true; ports.len()];
+        let table = Table::new((hosts, self.switches), &ports, &alive);
+        Wiring::new(hosts, self.switches, ports, Routes::Table(table))
+    }
+}
+
+fn rate(text: &str) -> Result<Rate, GraphFault> {
+    let gbps: f64 = text.parse().map_err(|_| GraphFault::Rate(String::from(text)))?;
+    if !(0.001..=1e6).contains(&gbps) {
+        return Err(GraphFault::Rate(String::from(text)));
+    }
+    Ok(Rate((gbps * 1e9) as u64))
+}
+
+fn delay(text: &str) -> Result<SimDuration, GraphFault> {
+    match text.parse() {
+        Ok(nanos @ 0..=4_000_000) => Ok(SimDuration::nanos(nanos)),
+        _ => Err(GraphFault::Delay(String::from(text))),
+    }
+}

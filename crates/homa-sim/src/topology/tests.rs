@@ -1,0 +1,84 @@
+//! Routes reach every host by shortest paths; lists of links are read, and errors name their line.
+
+use super::*;
+
+fn physics() -> Physics {
+    Physics::uniform(Rate::gbps(100), Rate::gbps(100), SimDuration::nanos(500))
+}
+
+/// Links from host to host, by the wiring's own routes.
+fn lengths(wiring: &Wiring) -> Vec<usize> {
+    let hosts = wiring.hosts();
+    let pairs = (0..hosts).flat_map(|a| (0..hosts).map(move |b| (a, b))).filter(|(a, b)| a != b);
+    pairs
+        .map(|(a, b)| {
+            let path = wiring.path(HostId(a), HostId(b));
+            let mut nodes = path.iter().map(|port| &wiring.ports()[port.0 as usize]);
+            assert!(
+                nodes.clone().zip(nodes.clone().skip(1)).all(|(one, next)| one.to == next.from)
+            );
+            assert_eq!(nodes.next_back().map(|last| last.to), Some(NodeId(b)));
+            path.len()
+        })
+        .collect()
+}
+
+#[test]
+fn arithmetic_finds_paths_as_short_as_a_search_does() {
+    let leaf_spine = LeafSpine { racks: 3, hosts_per_rack: 5, spines: 2, physics: physics() };
+    let tree = |k, oversubscription| FatTree { k, oversubscription, physics: physics() }.wire();
+    for wiring in [leaf_spine.wire(), tree(4, 1), tree(4, 3), tree(6, 1)] {
+        let mut searched = wiring.clone();
+        searched.reroute(&vec![true; wiring.ports().len()]);
+        assert_eq!(lengths(&wiring), lengths(&searched));
+    }
+}
+
+#[test]
+fn fat_trees_have_their_numbers_of_hosts_and_links() {
+    let tree = FatTree { k: 16, oversubscription: 1, physics: physics() };
+    let wiring = tree.wire();
+    assert_eq!((tree.hosts(), wiring.hosts(), wiring.switches()), (1_024, 1_024, 320));
+    // Every tier has as many links as there are hosts, both ways.
+    assert_eq!(wiring.ports().len(), 6 * 1_024);
+    for tier in Tier::ALL.into_iter().filter(|tier| *tier != Tier::Fabric) {
+        assert_eq!(wiring.ports().iter().filter(|port| port.tier == tier).count(), 1_024);
+    }
+    let hops = |to| wiring.path(HostId(0), HostId(to)).len();
+    assert_eq!((hops(7), hops(63), hops(64), hops(1_023)), (2, 4, 6, 6));
+}
+
+#[test]
+fn all_equal_paths_are_found_where_a_table_decides() {
+    let mut wiring = LeafSpine::homa().wire();
+    wiring.reroute(&vec![true; wiring.ports().len()]);
+    let choices = wiring.routes().choices(0, 100);
+    let ports: Vec<u32> = (0..choices.count).map(|n| wiring.routes().port(choices, n)).collect();
+    assert_eq!(ports, [288, 289, 290, 291]);
+}
+
+#[test]
+fn a_list_of_links_becomes_a_network() {
+    let text = "from,to,gbps,delay_ns\n# a square\nh0,a,10,500\nh1,c,25,0\n\na,b,100,250\n\
+                b,c,100,250\na,d,40,250\nd,c,40,250\n";
+    let wiring = Graph::from_csv(text).unwrap().wire();
+    assert_eq!((wiring.hosts(), wiring.switches()), (2, 4));
+    assert_eq!(wiring.path(HostId(0), HostId(1)).len(), 4);
+    assert_eq!(wiring.routes().choices(0, 1).count, 2);
+    let first = wiring.ports()[0];
+    assert_eq!((first.rate, first.delay), (Rate::gbps(10), SimDuration::nanos(500)));
+}
+
+#[test]
+fn what_is_wrong_with_a_list_is_said_with_its_line() {
+    let error = |text: &str| Graph::from_csv(text).unwrap_err().to_string();
+    assert_eq!(error(""), "there are no hosts");
+    assert_eq!(error("h0,a,10"), "line 1: write `from,to,gbps,delay_ns`");
+    assert_eq!(error("\nh0,a,fast,0"), "line 2: `fast` is no rate in Gbit/s");
+    assert_eq!(error("h0,a,0,0"), "line 1: `0` is no rate in Gbit/s");
+    assert!(error("h0,a,1,-1").starts_with("line 1: `-1` is no delay"));
+    assert!(error("h0,h1,1,1").starts_with("line 1: a link joins"));
+    assert_eq!(error("h0,a,1,1\nh0,b,1,1"), "line 2: `h0` has a link already");
+    assert!(error("h0,a,1,1\nh2,a,1,1").starts_with("host `h1` is missing"));
+    assert_eq!(error("h0,a,1,1\nh1,b,1,1"), "there is no way from `h0` to `h1`");
+}
