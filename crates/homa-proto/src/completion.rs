@@ -8,31 +8,45 @@ use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
+use crate::peer::Peer;
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
+use alloc::collections::VecDeque;
 
 /// Most doublings of the interval between NEED_ACKs.
-const MAX_BACKOFF: u32 = 6;
+const MAX_BACKOFF: u16 = 6;
 
-/// Completed RPCs that a server has not been told about.
+/// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
+/// fast as the next burst is made. The kernel module keeps one ACK packet's worth.
+const MAX_PENDING: usize = 256;
+
+/// How long more acks than that wait, well before a server asks for them.
+const ACK_DELAY: Duration = Duration::millis(5);
+
+/// Completed RPCs that a server has not been told about, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct PendingAcks(Acks);
+pub(crate) struct PendingAcks(VecDeque<AckEntry>);
 
 impl PendingAcks {
-    /// Adds one; when full, the five that must leave to make room.
-    fn push(&mut self, entry: AckEntry) -> Option<Acks> {
-        let full = self.0.push(entry).is_err();
-        full.then(|| core::mem::take(&mut self.0))
-    }
-
-    /// One to ride on a DATA packet, the youngest first.
+    /// One to ride on a DATA packet.
     pub(crate) fn pop(&mut self) -> Option<AckEntry> {
-        self.0.pop()
+        self.0.pop_front()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As many as an ACK packet holds.
     fn take(&mut self) -> Acks {
-        core::mem::take(&mut self.0)
+        let mut acks = Acks::default();
+        while acks.len() < Acks::CAPACITY
+            && let Some(entry) = self.0.pop_front()
+        {
+            let _ = acks.push(entry);
+        }
+        acks
     }
 }
 
@@ -43,9 +57,44 @@ impl Endpoint {
             return;
         }
         let entry = AckEntry { id: ended.id, server_port: ended.ports.1 };
-        let overflow = self.peer_mut(ended.peer).and_then(|p| p.acks.push(entry));
-        if let Some(acks) = overflow {
+        let kept = if self.config.profile == Profile::Linux { Acks::CAPACITY } else { MAX_PENDING };
+        let Some(peer) = self.peer_mut(ended.peer) else { return };
+        let acks = &mut peer.more.acks;
+        if acks.0.len() < kept {
+            acks.0.push_back(entry);
+            peer.has_acks = true;
+            if acks.0.len() > Acks::CAPACITY && !peer.acks_listed {
+                peer.acks_listed = true;
+                self.late_acks.push(ended.peer);
+                self.acks_due = self.acks_due.min(self.now + ACK_DELAY);
+            }
+        } else {
+            let acks = acks.take();
             self.queue_ack(ended.peer, ended.ports, ended.id, acks);
+        }
+    }
+
+    /// Sends what has waited too long for DATA: more acks for one peer than an ACK packet's worth.
+    pub(crate) fn expire_acks(&mut self, now: Time) {
+        if now < self.acks_due {
+            return;
+        }
+        self.acks_due = Time::MAX;
+        while let Some(late) = self.late_acks.pop() {
+            let Some(peer) = self.peer_mut(late) else { continue };
+            peer.acks_listed = false;
+            if peer.more.acks.0.len() > Acks::CAPACITY {
+                self.flush_acks_to(late);
+            }
+        }
+    }
+
+    /// Sends the acks that wait for a peer.
+    fn flush_acks_to(&mut self, peer: PeerId) {
+        let port = self.last_local_port;
+        while let Some(first) = self.peer_mut(peer).and_then(Peer::pop_ack) {
+            let acks = self.peer_mut(peer).map(|p| p.more.acks.take()).unwrap_or_default();
+            self.queue_ack(peer, (port, first.server_port), first.id, acks);
         }
     }
 
@@ -64,14 +113,7 @@ impl Endpoint {
 
     /// Sends every ack that waits for a DATA packet to ride on: before a shutdown.
     pub(crate) fn flush_pending_acks(&mut self) {
-        for index in 0..self.peers.len() {
-            let Some(peer) = self.peers[index].as_mut() else { continue };
-            let mut acks = peer.acks.take();
-            if let Some(last) = acks.pop() {
-                let port = self.last_local_port;
-                self.queue_ack(PeerId(index as u32), (port, last.server_port), last.id, acks);
-            }
-        }
+        (0..self.peers.len()).for_each(|index| self.flush_acks_to(PeerId(index as u32)));
     }
 
     /// NEED_ACK at the client: ask for what is missing, or confirm (also for an RPC we do not
@@ -81,9 +123,12 @@ impl Endpoint {
         match who {
             Some(who) => self.request_missing(now, who),
             None => {
-                let acks = self.peer_mut(packet.peer).map(|p| p.acks.take()).unwrap_or_default();
+                let acks =
+                    self.peer_mut(packet.peer).map(|p| p.more.acks.take()).unwrap_or_default();
                 let ports = (packet.local_port, packet.remote_port);
                 self.queue_ack(packet.peer, ports, packet.id, acks);
+                // It would ask for each of them.
+                self.flush_acks_to(packet.peer);
             }
         }
     }
@@ -99,7 +144,7 @@ impl Endpoint {
     /// One RPC was acknowledged: forget it in whatever state it is (a running one is thereby
     /// cancelled).
     pub(crate) fn on_acked(&mut self, peer: PeerId, id: RpcId) {
-        let Some(&who) = self.server_rpcs.get(&(peer.0, id.0)) else { return };
+        let Some(who) = self.find_server(peer, id) else { return };
         self.counters.acks_received += 1;
         let answered = self.rpcs.get(who).is_some_and(|r| r.out.exists());
         if !answered {
@@ -158,7 +203,7 @@ impl Endpoint {
             return Some(rpc.asked + wait);
         }
         rpc.asked = now;
-        rpc.rounds += 1;
+        rpc.rounds = rpc.rounds.saturating_add(1);
         self.counters.need_acks_sent += 1;
         self.queue_control(who, Body::NeedAck);
         Some(now + need_ack_interval)
@@ -178,9 +223,9 @@ impl Endpoint {
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
         self.rpcs.remove(who.index);
         if ended.state.is_client() {
-            self.client_rpcs.remove(&ended.id.0);
+            self.client_rpcs.remove(ended.id);
         } else {
-            self.server_rpcs.remove(&(ended.peer.0, ended.id.0));
+            self.server_rpcs.remove(ended.peer, ended.id);
         }
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;
@@ -190,7 +235,7 @@ impl Endpoint {
         }
         if let Some(inc) = inc {
             self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, ended.peer, &inc);
+            self.end_incoming(who, ended.peer, inc);
             self.grant(None);
         }
         Some(ended)

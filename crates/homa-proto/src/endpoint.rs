@@ -11,10 +11,11 @@ use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
 use crate::priority::Levels;
 use crate::rpc::Rpc;
+use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
 use crate::rtt::SmoothedTime;
 use crate::sender::{MAX_UNSCHEDULED, Sender};
-use crate::table::{IdMap, Keyed, Ref, SplitMix, Table};
+use crate::table::{Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
 use crate::units::Time;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -47,8 +48,8 @@ pub struct Endpoint {
     pub(crate) coverage: Coverage,
     pub(crate) ids: RpcIds,
     pub(crate) rpcs: Table<Rpc>,
-    pub(crate) client_rpcs: IdMap<u64>,
-    pub(crate) server_rpcs: IdMap<(u32, u64)>,
+    pub(crate) client_rpcs: ClientRpcs,
+    pub(crate) server_rpcs: ServerRpcs,
     pub(crate) peers: Vec<Option<Peer>>,
     open_peers: u32,
     pub(crate) listening: BTreeSet<u16>,
@@ -62,7 +63,10 @@ pub struct Endpoint {
     pub(crate) data_gap: SmoothedTime,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
-    due: Vec<(u64, Ref)>,
+    due: Vec<u32>,
+    /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
+    pub(crate) late_acks: Vec<PeerId>,
+    pub(crate) acks_due: Time,
     /// Since when nothing that peers did was forgotten.
     remembers_since: Option<Time>,
 }
@@ -80,14 +84,14 @@ impl Endpoint {
             coverage: Coverage::default(),
             ids: RpcIds::new(random.next()),
             rpcs: Table::new(),
-            client_rpcs: IdMap::with_hasher(hash),
-            server_rpcs: IdMap::with_hasher(hash),
+            client_rpcs: ClientRpcs::new(hash),
+            server_rpcs: ServerRpcs::new(hash),
             peers: Vec::new(),
             open_peers: 0,
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
-            sender: Sender::default(),
+            sender: Sender::new(config.fifo_permille),
             scheduler: Scheduler::new(
                 if config.overcommitment == Overcommitment::Unlimited { UNLIMITED } else { 1 },
                 config.one_message_per_sender,
@@ -99,6 +103,8 @@ impl Endpoint {
             timers: Wheel::new(),
             last_local_port: 0,
             due: Vec::new(),
+            late_acks: Vec::new(),
+            acks_due: Time::MAX,
             remembers_since: None,
             config,
         };
@@ -117,12 +123,8 @@ impl Endpoint {
             self.open_peers += 1;
             let since = self.remembers_since.unwrap_or(Time::MAX);
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
-            let mut new = Peer::new(&self.config, info, since);
-            if let Some((cutoffs, version)) = self.levels.assumed(self.config.profile) {
-                new.cutoffs = Some(cutoffs);
-                new.cutoff_version = version;
-            }
-            self.peers[index] = Some(new);
+            let version = self.levels.assumed_version();
+            self.peers[index] = Some(Peer::new(&self.config, info, version, since));
         }
     }
 
@@ -133,7 +135,7 @@ impl Endpoint {
         match slot {
             Some(p) if p.rpcs > 0 => false,
             Some(p) => {
-                if !p.executed.is_empty() {
+                if !p.more.executed.is_empty() {
                     self.remembers_since = Some(now);
                 }
                 *slot = None;
@@ -184,8 +186,12 @@ impl Endpoint {
         peer.heard = now;
         let handled = match &packet.body {
             Body::Data(data) => {
-                self.cover(self.find(packet), Input::Data);
-                return match self.on_data(now, packet, data) {
+                let who = self.find(packet);
+                if let (Some(recent), false) = (who, packet.id.from_server()) {
+                    self.speaks_of(packet.peer, recent);
+                }
+                self.cover(who, Input::Data);
+                return match self.on_data(now, packet, data, who) {
                     Ok(place) => Receipt::Place(place),
                     Err(reason) => self.dropped(reason),
                 };
@@ -247,9 +253,9 @@ impl Endpoint {
     pub fn expire(&mut self, now: Time) {
         self.begin(now);
         let mut due = core::mem::take(&mut self.due);
-        while self.timers.fire(now, &mut due) {
-            for &(tick, who) in &due {
-                if self.rpcs.get(who).is_some_and(|r| r.tick == tick) {
+        while let Some(tick) = self.timers.fire(now, &mut due) {
+            for &index in &due {
+                if let Some(who) = self.rpcs.disarm(index, tick) {
                     self.cover(Some(who), Input::Timer);
                     self.check(now, who);
                 }
@@ -257,21 +263,22 @@ impl Endpoint {
         }
         self.due = due;
         self.expire_grants(now);
+        self.expire_acks(now);
     }
 
     /// Clock out: when to call `expire` next.
     pub fn deadline(&self) -> Option<Time> {
-        match (self.timers.deadline(), self.scheduler.next_due()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let wheel = self.timers.deadline().unwrap_or(Time::MAX);
+        let grants = self.scheduler.next_due().unwrap_or(Time::MAX);
+        Some(wheel.min(grants).min(self.acks_due)).filter(|&at| at != Time::MAX)
     }
 
     /// Network out: the next packet, chosen now. Call when the link can take one; `None` when
     /// nothing may be sent. Control packets go first (Homa §3.2).
     pub fn transmit(&mut self, now: Time) -> Option<Packet> {
-        let packet = self.next_packet(now)?;
-        Some(Packet { priority: self.levels.in_network(packet.priority), ..packet })
+        let mut packet = self.next_packet(now)?;
+        packet.priority = self.levels.in_network(packet.priority);
+        Some(packet)
     }
 
     fn next_packet(&mut self, now: Time) -> Option<Packet> {
@@ -330,7 +337,7 @@ impl Endpoint {
 
     /// RTTbytes of a peer as estimated now.
     pub fn rtt_bytes(&self, peer: PeerId) -> Option<u32> {
-        self.peer(peer).map(|p| p.rtt.bytes())
+        self.peer(peer).map(|p| p.rtt_bytes)
     }
 
     /// The cutoffs (largest message per level) that we ask senders to use, and their version.
@@ -363,7 +370,7 @@ impl Endpoint {
         if self.remembers_since.is_none() {
             self.remembers_since = Some(now);
             for peer in self.peers.iter_mut().flatten() {
-                peer.executed.since = now;
+                peer.more.executed.since = now;
             }
         }
         if self.events.is_empty() {
@@ -385,14 +392,21 @@ impl Endpoint {
         if packet.id.from_server() {
             self.find_client(packet.peer, packet.id)
         } else {
-            self.find_server(packet.peer, packet)
+            self.find_server(packet.peer, packet.id)
+        }
+    }
+
+    /// The peer's next packet is likely of the same RPC.
+    fn speaks_of(&mut self, peer: PeerId, who: Ref) {
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.recent = who;
         }
     }
 
     /// Why `find` found nothing.
     pub(crate) fn unknown_or_foreign(&self, packet: &Packet) -> DropReason {
-        let foreign =
-            packet.id.from_server() && self.client_rpcs.contains_key(&packet.id.client().0);
+        let foreign = packet.id.from_server()
+            && self.client_rpcs.find(&self.rpcs, packet.id.client()).is_some();
         if foreign { DropReason::WrongPeer } else { DropReason::UnknownRpc }
     }
 
@@ -402,10 +416,6 @@ impl Endpoint {
 
     pub(crate) fn peer_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
         self.peers.get_mut(peer.0 as usize)?.as_mut()
-    }
-
-    pub(crate) fn peer_of(&self, who: Ref) -> Option<&Peer> {
-        self.peer(self.rpcs.get(who)?.peer)
     }
 
     /// A control packet about an RPC to its peer.

@@ -11,15 +11,16 @@ use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
 use crate::packet::{Body, Packet, ResendLength};
 use crate::rpc::{Rpc, State};
+use crate::sender::PacketSizes;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 /// RESENDs for the gaps of one message at a time.
 const MAX_RESENDS: usize = 16;
 /// RESENDs without DATA after which a message makes room for others.
-const PARK_ROUNDS: u32 = 2;
+const PARK_ROUNDS: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
-const MAX_BACKOFF: u32 = 5;
+const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
 const MAX_LEARNED: Duration = Duration::millis(100);
 const MAX_PATIENCE: Duration = Duration::millis(250);
@@ -37,7 +38,7 @@ impl Endpoint {
         let loss = &self.config.loss;
         let base = if self.config.profile == Profile::Default {
             let usual = match rpc.state {
-                State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.response_time.usual()),
+                State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.more.response_time.usual()),
                 _ => Some(self.data_gap.usual()),
             };
             let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED);
@@ -58,8 +59,8 @@ impl Endpoint {
         if self.config.loss.resend_after == Duration::MAX {
             return;
         }
-        if let Some(rpc) = self.rpcs.get_mut(who) {
-            rpc.tick = self.timers.arm(now, at, who);
+        if let Some(armed) = self.rpcs.armed(who) {
+            self.timers.arm(now, at, who.index, armed);
         }
     }
 
@@ -162,7 +163,7 @@ impl Endpoint {
             return;
         }
         rpc.asked = now;
-        rpc.rounds += 1;
+        rpc.rounds = rpc.rounds.saturating_add(1);
         let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
         let park = rpc.rounds >= PARK_ROUNDS && self.config.profile != Profile::Linux;
         if let Some(peer) = self.peer_mut(peer) {
@@ -209,7 +210,11 @@ impl Endpoint {
             (_, ResendLength::All) => (0, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };
-        let again = out.resend(start, end, priority.min(self.levels.top()));
+        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
+            return;
+        };
+        let sizes = PacketSizes::new(&self.config, peer);
+        let again = out.resend(sizes, (start, end), priority.min(self.levels.top()));
         if end > out.granted {
             out.granted = end;
         }
@@ -262,7 +267,7 @@ impl Endpoint {
         if self.config.profile != Profile::Default || packet.id.from_server() {
             return None;
         }
-        let executed = &self.peer(packet.peer)?.executed;
+        let executed = &self.peer(packet.peer)?.more.executed;
         let known = executed.contains(packet.id);
         Some(if known { Duration::ZERO } else { now.since(executed.since) })
     }

@@ -56,6 +56,13 @@ pub struct Packet {
     pub body: Body,
 }
 
+impl Packet {
+    /// About a one-way message: those have no ports.
+    pub(crate) const fn is_one_way(&self) -> bool {
+        self.local_port == 0 && !self.id.from_server()
+    }
+}
+
 /// What a packet says: one variant per type on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {

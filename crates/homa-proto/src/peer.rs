@@ -5,54 +5,114 @@ use crate::completion::PendingAcks;
 use crate::config::{Config, LEVELS};
 use crate::endpoint::PeerInfo;
 use crate::executed::Executed;
-use crate::packet::Limits;
+use crate::packet::{AckEntry, Limits};
 use crate::rtt::{RttBytes, SmoothedTime};
+use crate::table::Ref;
 use crate::units::Time;
+use alloc::boxed::Box;
 
+/// What every packet looks at: one line of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Peer {
     pub(crate) info: PeerInfo,
-    /// Cutoffs the peer sent; `None` before the first CUTOFFS.
-    pub(crate) cutoffs: Option<[u32; LEVELS]>,
-    /// Version to echo in DATA; 0 before the first CUTOFFS.
-    pub(crate) cutoff_version: u16,
-    pub(crate) limits: Option<Limits>,
-    /// When CUTOFFS were last sent to the peer.
-    pub(crate) cutoffs_sent: Option<Time>,
-    pub(crate) acks: PendingAcks,
-    pub(crate) rtt: RttBytes,
-    /// How long the peer's responses take to begin.
-    pub(crate) response_time: SmoothedTime,
     /// When any packet of the peer last arrived.
     pub(crate) heard: Time,
     /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per
     /// peer).
     pub(crate) resend_until: Time,
-    pub(crate) executed: Executed,
+    /// The RPC of its own that the peer spoke of last.
+    pub(crate) recent: Ref,
     /// RPCs in progress with this peer.
     pub(crate) rpcs: u32,
+    /// RTTbytes as last measured.
+    pub(crate) rtt_bytes: u32,
+    /// Most bytes of one message that may go to this peer unscheduled.
+    pub(crate) unscheduled_cap: u32,
+    /// Largest message the peer takes.
+    pub(crate) max_message: u32,
+    /// Version to echo in DATA; 0 before the first CUTOFFS.
+    pub(crate) cutoff_version: u16,
+    /// The peer sent CUTOFFS.
+    pub(crate) told: bool,
+    /// Acks wait for DATA to the peer.
+    pub(crate) has_acks: bool,
+    /// In the endpoint's list of peers to which acks are due.
+    pub(crate) acks_listed: bool,
+    pub(crate) more: Box<More>,
+}
+
+/// The rest, for whole messages and rarer things.
+#[derive(Debug)]
+pub(crate) struct More {
+    pub(crate) acks: PendingAcks,
+    pub(crate) rtt: RttBytes,
+    /// The cutoffs that the peer sent.
+    pub(crate) cutoffs: [u32; LEVELS],
+    pub(crate) limits: Option<Limits>,
+    /// When CUTOFFS were last sent to the peer.
+    pub(crate) cutoffs_sent: Option<Time>,
+    /// How long the peer's responses take to begin.
+    pub(crate) response_time: SmoothedTime,
+    pub(crate) executed: Executed,
 }
 
 impl Peer {
-    pub(crate) fn new(config: &Config, info: PeerInfo, since: Time) -> Self {
-        Self {
-            info,
-            cutoffs: None,
-            cutoff_version: 0,
-            limits: None,
-            cutoffs_sent: None,
+    /// A peer that assumes `version` of our cutoffs until it is told, and has done nothing since
+    /// `since`.
+    pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
+        let more = More {
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
+            cutoffs: [0; LEVELS],
+            limits: None,
+            cutoffs_sent: None,
             response_time: SmoothedTime::default(),
+            executed: Executed::new(since),
+        };
+        Self {
+            info,
             heard: Time::ZERO,
             resend_until: Time::ZERO,
-            executed: Executed::new(since),
+            recent: Ref::NONE,
             rpcs: 0,
+            rtt_bytes: config.rtt_bytes,
+            unscheduled_cap: u32::MAX,
+            max_message: u32::MAX,
+            cutoff_version: version,
+            told: false,
+            has_acks: false,
+            acks_listed: false,
+            more: Box::new(more),
         }
     }
 
-    /// Most bytes of one message that may go to this peer unscheduled.
-    pub(crate) fn unscheduled_cap(&self) -> u32 {
-        self.limits.map_or(u32::MAX, |l| l.max_unscheduled.max(self.info.max_payload))
+    /// An ack to ride on DATA.
+    pub(crate) fn pop_ack(&mut self) -> Option<AckEntry> {
+        if !self.has_acks {
+            return None;
+        }
+        let ack = self.more.acks.pop();
+        self.has_acks = !self.more.acks.is_empty();
+        ack
+    }
+
+    /// Takes the peer's limits; true when its messages may be shorter than before.
+    pub(crate) fn limit(&mut self, limits: Limits) -> bool {
+        let before = self.max_message;
+        self.more.limits = Some(limits);
+        self.max_message = limits.max_message;
+        self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
+        self.max_message < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_touches_one_line_of_its_peer() {
+        assert_eq!(size_of::<Option<Peer>>(), 64);
     }
 }

@@ -25,6 +25,12 @@ impl Reassembly {
         Self { length, end: 0, missing: 0, gaps: Vec::new() }
     }
 
+    /// An empty message of another length.
+    pub(crate) fn reuse(mut self, length: u32) -> Self {
+        self.gaps.clear();
+        Self { length, end: 0, missing: 0, gaps: self.gaps }
+    }
+
     /// Length of the message in bytes.
     pub(crate) const fn length(&self) -> u32 {
         self.length

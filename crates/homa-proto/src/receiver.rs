@@ -5,7 +5,7 @@
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
-use crate::packet::{Data, Packet};
+use crate::packet::{Data, Packet, PeerId};
 use crate::rpc::{State, incoming_message};
 use crate::table::Ref;
 use crate::units::Time;
@@ -17,6 +17,7 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
+        found: Option<Ref>,
     ) -> Result<Place, DropReason> {
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
@@ -29,8 +30,12 @@ impl Endpoint {
             return Err(DropReason::BeyondEnd);
         }
         self.refresh_cutoffs(now, packet, data.cutoff_version);
-        let who = self.rpc_of_data(now, packet, data, end)?;
-        let place = self.accept(now, who, data, end)?;
+        let place = if data.span.len == data.message_length && packet.is_one_way() {
+            self.whole_one_way(packet, data)?
+        } else {
+            let who = self.rpc_of_data(now, packet, data, found)?;
+            self.accept(now, who, data, end)?
+        };
         self.counters.data_received += 1;
         self.counters.data_bytes_received += u64::from(data.span.len);
         Ok(place)
@@ -41,19 +46,57 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-        end: u32,
+        found: Option<Ref>,
     ) -> Result<Ref, DropReason> {
-        let found = self.find(packet);
-        let whole_or_known =
-            found.is_some_and(|r| self.rpcs.get(r).is_some_and(|r| r.inc.is_some()));
+        // The ack that came along may have ended it.
+        let known = found.and_then(|who| self.rpcs.get(who));
+        let found = known.and(found);
+        let begun = known.is_some_and(|rpc| rpc.inc.is_some());
+        let end = data.span.offset + data.span.len;
         let first = data.incoming.min(data.message_length).max(end);
-        if !whole_or_known && !self.has_memory(first) {
+        if !begun && !self.has_memory(first) {
             return Err(DropReason::NoMemory);
         }
         match found {
             Some(who) => Ok(who),
             None if packet.id.from_server() => Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data),
+        }
+    }
+
+    /// A one-way message that is whole in its packet ends as it begins.
+    fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Place, DropReason> {
+        let length = data.message_length;
+        if length > self.config.max_message {
+            return Err(DropReason::TooLong);
+        }
+        if !self.has_memory(length) {
+            return Err(DropReason::NoMemory);
+        }
+        self.measure_message(packet.peer, length, data.incoming);
+        let who = self.rpcs.reserve();
+        let message = incoming_message(who);
+        self.events.push_back(Event::Delivered(Delivered {
+            rpc: who.into(),
+            message,
+            kind: MessageKind::OneWay,
+            peer: packet.peer,
+            remote_port: packet.remote_port,
+            local_port: packet.local_port,
+            id: packet.id,
+            length,
+            cookie: 0,
+        }));
+        Ok(Place { message, total: length, offset: 0, len: length })
+    }
+
+    /// Accounts for a new incoming message in the allocation of levels.
+    fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
+        let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
+        let overhead = FULL_FRAME.saturating_sub(payload);
+        if self.levels.record_message(length, incoming, payload, overhead) {
+            self.counters.cutoff_changes += 1;
+            self.scheduler.set_degree(self.degree());
         }
     }
 
@@ -127,19 +170,14 @@ impl Endpoint {
             self.fail(who, RpcError::ResponseTooLong { length });
             return Err(DropReason::TooLong);
         }
-        let began = (rpc.state == State::ClientOutgoing).then_some((rpc.peer, rpc.started));
-        if let Some((peer, started)) = began {
+        let (peer, started) = (rpc.peer, rpc.started);
+        if rpc.state == State::ClientOutgoing {
             rpc.state = State::ClientIncoming;
             if let Some(peer) = self.peer_mut(peer) {
-                peer.response_time.sample(now.since(started));
+                peer.more.response_time.sample(now.since(started));
             }
         }
-        let payload = self.peer_of(who).map_or(FULL_FRAME, |p| p.info.max_payload);
-        let overhead = FULL_FRAME.saturating_sub(payload);
-        if self.levels.record_message(length, data.incoming, payload, overhead) {
-            self.counters.cutoff_changes += 1;
-            self.scheduler.set_degree(self.degree());
-        }
+        self.measure_message(peer, length, data.incoming);
         if data.span.len == length {
             return Ok(());
         }
@@ -187,7 +225,7 @@ impl Endpoint {
             cookie: rpc.cookie,
         }));
         if let Some(inc) = inc {
-            self.end_incoming(who, peer, &inc);
+            self.end_incoming(who, peer, inc);
         }
         match kind {
             MessageKind::Response => self.complete_client(who),
@@ -210,7 +248,8 @@ impl Endpoint {
         }
         let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
         if let Some(peer) = self.peer_mut(peer) {
-            peer.rtt.sample(now, now.since(probe.sent), probe.ahead, rate, max);
+            peer.more.rtt.sample(now, now.since(probe.sent), probe.ahead, rate, max);
+            peer.rtt_bytes = peer.more.rtt.bytes();
         }
     }
 }

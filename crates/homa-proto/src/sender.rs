@@ -13,10 +13,13 @@ use crate::rpc::{Rpc, State, outgoing_message};
 use crate::srpt::{Entry, SrptQueue};
 use crate::table::{Ref, Table};
 use crate::units::Time;
+use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+/// Messages of at most this many bytes, about a packet, never wait for the oldest's share.
+const FIFO_LENGTH: u32 = 1_400;
 /// Ranges kept for retransmission per message; more are merged into one.
 const MAX_RESEND_RANGES: usize = 32;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
@@ -65,8 +68,29 @@ impl GrantedLevels {
     }
 }
 
+/// Message bytes per packet to one peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketSizes {
+    unscheduled: u32,
+    scheduled: u32,
+}
+
+impl PacketSizes {
+    pub(crate) fn new(config: &Config, peer: &Peer) -> Self {
+        let unscheduled = peer.info.max_payload;
+        Self { unscheduled, scheduled: unscheduled.saturating_add(config.scheduled_extra) }
+    }
+}
+
+/// [`Outgoing::queued`] of a message that is not in the SRPT queue: no message has this much left.
+const NOT_QUEUED: u32 = u32::MAX;
+
+/// Ranges to send again, ascending.
+type Ranges = Vec<(u32, u32)>;
+
 /// An outgoing message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Outgoing {
     pub(crate) length: u32,
     /// Bytes before this go without a grant.
@@ -75,40 +99,64 @@ pub(crate) struct Outgoing {
     pub(crate) granted: u32,
     /// All bytes before this were sent at least once.
     pub(crate) sent: u32,
-    /// Message bytes per unscheduled packet.
-    pub(crate) payload: u32,
-    /// Message bytes per scheduled packet beyond that.
-    scheduled_extra: u32,
-    /// Levels of granted bytes.
-    levels: GrantedLevels,
+    /// Key of the valid entry in the SRPT queue, or [`NOT_QUEUED`].
+    queued: u32,
+    in_fifo: bool,
     /// Level of retransmitted bytes, from the last RESEND.
     pub(crate) resend_priority: u8,
     /// Order of submission.
     pub(crate) age: u64,
-    resend: Vec<(u32, u32)>,
-    /// Key of the valid entry in the SRPT queue.
-    queued: Option<u32>,
-    in_fifo: bool,
+    /// Levels of granted bytes.
+    levels: GrantedLevels,
+    /// Absent while nothing was lost, as nearly always.
+    resend: Option<Box<Ranges>>,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self::new(0, 0, 0)
+    }
 }
 
 impl Outgoing {
+    /// A message of `length` bytes, the `age`th.
+    pub(crate) fn new(length: u32, unscheduled: u32, age: u64) -> Self {
+        Self {
+            length,
+            unscheduled,
+            granted: unscheduled,
+            sent: 0,
+            queued: NOT_QUEUED,
+            in_fifo: false,
+            resend_priority: 0,
+            age,
+            levels: GrantedLevels::default(),
+            resend: None,
+        }
+    }
+
     /// True once a message was submitted.
     pub(crate) const fn exists(&self) -> bool {
         self.length > 0
     }
 
-    pub(crate) fn fully_sent(&self) -> bool {
-        self.sent >= self.length && self.resend.is_empty()
+    pub(crate) const fn fully_sent(&self) -> bool {
+        self.sent >= self.length && self.resend.is_none()
     }
 
     /// True while bytes may be sent that were not.
-    pub(crate) fn has_bytes_to_send(&self) -> bool {
-        (self.sent < self.granted && self.sent < self.length) || !self.resend.is_empty()
+    pub(crate) const fn has_bytes_to_send(&self) -> bool {
+        (self.sent < self.granted && self.sent < self.length) || self.resend.is_some()
+    }
+
+    const fn is_queued(&self) -> bool {
+        self.queued != NOT_QUEUED
     }
 
     /// Bytes left: what SRPT orders by.
     fn remaining(&self) -> u32 {
-        let again: u32 = self.resend.iter().map(|r| r.1 - r.0).sum();
+        let again: u32 =
+            self.resend.iter().flat_map(|ranges| ranges.iter()).map(|r| r.1 - r.0).sum();
         self.length - self.sent + again
     }
 
@@ -125,77 +173,83 @@ impl Outgoing {
         self.granted = self.granted.max(offset);
     }
 
-    /// The level of scheduled bytes from `offset` on.
-    fn scheduled_level(&self, offset: u32) -> u8 {
-        self.levels.at(offset)
-    }
-
     /// Start of the part of the message that holds `offset`, its end, and its bytes per packet. A
     /// packet boundary is forced at the unscheduled limit.
-    fn part_at(&self, offset: u32) -> (u32, u32, u32) {
+    fn part_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32, u32) {
         if offset < self.unscheduled {
-            (0, self.unscheduled.min(self.length), self.payload)
+            (0, self.unscheduled.min(self.length), sizes.unscheduled)
         } else {
-            (self.unscheduled, self.length, self.payload + self.scheduled_extra)
+            (self.unscheduled, self.length, sizes.scheduled)
         }
     }
 
     /// The original packet that holds `offset`.
-    fn packet_at(&self, offset: u32) -> (u32, u32) {
-        let (base, limit, payload) = self.part_at(offset);
+    fn packet_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32) {
+        let (base, limit, payload) = self.part_at(sizes, offset);
         let start = base + (offset - base) / payload * payload;
         (start, start.saturating_add(payload).min(limit))
     }
 
-    /// Schedules `[start, end)` of what was sent for sending again, on packet boundaries; false
-    /// when nothing of it was sent yet.
-    pub(crate) fn resend(&mut self, start: u32, end: u32, priority: u8) -> bool {
-        let end = end.min(self.sent);
+    /// Schedules a range of what was sent for sending again, on packet boundaries; false when
+    /// nothing of it was sent yet.
+    pub(crate) fn resend(&mut self, sizes: PacketSizes, range: (u32, u32), priority: u8) -> bool {
+        let (start, end) = (range.0, range.1.min(self.sent));
         if start >= end {
             return false;
         }
-        let range = (self.packet_at(start).0, self.packet_at(end - 1).1.min(self.sent));
+        let first = self.packet_at(sizes, start).0;
+        let last = self.packet_at(sizes, end - 1).1.min(self.sent);
         self.resend_priority = priority;
-        self.resend.push(range);
-        self.resend.sort_unstable();
-        self.resend.dedup_by(|next, kept| {
+        let ranges = self.resend.get_or_insert_default();
+        ranges.push((first, last));
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, kept| {
             let touches = next.0 <= kept.1;
             if touches {
                 kept.1 = kept.1.max(next.1);
             }
             touches
         });
-        if self.resend.len() > MAX_RESEND_RANGES {
-            let hull = (self.resend[0].0, self.resend[self.resend.len() - 1].1);
-            self.resend.clear();
-            self.resend.push(hull);
+        if ranges.len() > MAX_RESEND_RANGES {
+            let hull = (ranges[0].0, ranges[ranges.len() - 1].1);
+            ranges.clear();
+            ranges.push(hull);
         }
         true
     }
 
     /// Forgets that anything was sent: the server says it never saw the request.
     pub(crate) fn restart(&mut self) {
-        self.resend.clear();
+        self.resend = None;
         self.sent = 0;
         self.granted = self.unscheduled;
     }
 
     /// Takes the next packet: (start, end, is a retransmission).
-    fn take(&mut self) -> (u32, u32, bool) {
-        if let Some(&(start, limit)) = self.resend.first() {
-            let end = self.packet_at(start).1.min(limit);
-            if end == limit {
-                self.resend.remove(0);
-            } else {
-                self.resend[0].0 = end;
-            }
+    fn take(&mut self, sizes: PacketSizes) -> (u32, u32, bool) {
+        if let Some((start, end)) = self.take_again(sizes) {
             return (start, end, true);
         }
         // What was sent ends where a packet does.
         let start = self.sent;
-        let (_, limit, payload) = self.part_at(start);
+        let (_, limit, payload) = self.part_at(sizes, start);
         self.sent = start.saturating_add(payload).min(limit);
         (start, self.sent, false)
+    }
+
+    fn take_again(&mut self, sizes: PacketSizes) -> Option<(u32, u32)> {
+        let (start, limit) = *self.resend.as_ref()?.first()?;
+        let end = self.packet_at(sizes, start).1.min(limit);
+        let ranges = self.resend.as_mut()?;
+        if end < limit {
+            ranges[0].0 = end;
+        } else {
+            ranges.remove(0);
+            if ranges.is_empty() {
+                self.resend = None;
+            }
+        }
+        Some((start, end))
     }
 }
 
@@ -207,10 +261,16 @@ pub(crate) struct Sender {
     /// Messages with a valid entry.
     count: usize,
     next_age: u64,
+    /// Share of packets for the oldest message, in thousandths.
+    fifo_share: u32,
     fifo_credit: u32,
 }
 
 impl Sender {
+    pub(crate) fn new(fifo_permille: u16) -> Self {
+        Self { fifo_share: u32::from(fifo_permille), ..Self::default() }
+    }
+
     /// The age of the next message: order of submission.
     pub(crate) fn age(&mut self) -> u64 {
         self.next_age += 1;
@@ -224,14 +284,14 @@ impl Sender {
 
     /// Queues a message that may have become able to send.
     pub(crate) fn wake(&mut self, who: Ref, out: &mut Outgoing) {
-        if !out.has_bytes_to_send() || out.queued.is_some() {
+        if !out.has_bytes_to_send() || out.is_queued() {
             return;
         }
         let remaining = out.remaining();
-        out.queued = Some(remaining);
+        out.queued = remaining;
         self.count += 1;
         self.srpt.push(Entry { remaining, age: out.age, who });
-        if out.length > out.payload && !out.in_fifo {
+        if self.fifo_share > 0 && out.length > FIFO_LENGTH && !out.in_fifo {
             out.in_fifo = true;
             self.fifo.push(Reverse((out.age, who)));
         }
@@ -239,7 +299,7 @@ impl Sender {
 
     /// The message of `out` ends.
     pub(crate) fn forget(&mut self, out: &mut Outgoing) {
-        if out.queued.take().is_some() {
+        if core::mem::replace(&mut out.queued, NOT_QUEUED) != NOT_QUEUED {
             self.count -= 1;
         }
     }
@@ -254,7 +314,7 @@ impl Sender {
         }
         loop {
             let entry = *self.srpt.peek()?;
-            let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == Some(entry.remaining));
+            let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == entry.remaining);
             if valid {
                 return Some(entry.who);
             }
@@ -266,7 +326,7 @@ impl Sender {
         loop {
             let &Reverse((age, who)) = self.fifo.peek()?;
             match rpcs.get_mut(who).map(|r| &mut r.out).filter(|out| out.age == age) {
-                Some(out) if out.queued.is_some() => return Some(who),
+                Some(out) if out.is_queued() => return Some(who),
                 Some(out) => out.in_fifo = false,
                 None => {}
             }
@@ -275,9 +335,9 @@ impl Sender {
     }
 
     /// Accounts for a packet just taken from `out`.
-    fn settle(&mut self, who: Ref, out: &mut Outgoing, fifo_permille: u16) {
-        if out.length > out.payload {
-            self.fifo_credit = (self.fifo_credit + u32::from(fifo_permille)).min(2000);
+    fn settle(&mut self, who: Ref, out: &mut Outgoing) {
+        if out.length > FIFO_LENGTH {
+            self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());
         let on_top = self.srpt.peek().is_some_and(|top| top.who == who);
@@ -292,7 +352,7 @@ impl Sender {
         if next.is_none() {
             self.count -= 1;
         }
-        out.queued = next;
+        out.queued = next.unwrap_or(NOT_QUEUED);
     }
 }
 
@@ -300,10 +360,10 @@ impl Sender {
 /// packets.
 pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     let limit = match config.unscheduled {
-        UnscheduledLimit::RttBytes => peer.rtt.bytes().min(MAX_UNSCHEDULED),
+        UnscheduledLimit::RttBytes => peer.rtt_bytes.min(MAX_UNSCHEDULED),
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
-    let limit = limit.min(peer.unscheduled_cap());
+    let limit = limit.min(peer.unscheduled_cap);
     match config.profile {
         Profile::Default => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
         _ => limit.max(1),
@@ -312,17 +372,8 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
 
 impl Endpoint {
     /// A new outgoing message of `length` bytes for the peer of an RPC.
-    pub(crate) fn outgoing(&mut self, length: u32, unscheduled: u32, payload: u32) -> Outgoing {
-        let unscheduled = unscheduled.min(length);
-        Outgoing {
-            length,
-            unscheduled,
-            granted: unscheduled,
-            payload,
-            scheduled_extra: self.config.scheduled_extra,
-            age: self.sender.age(),
-            ..Outgoing::default()
-        }
+    pub(crate) fn outgoing(&mut self, length: u32, unscheduled: u32) -> Outgoing {
+        Outgoing::new(length, unscheduled.min(length), self.sender.age())
     }
 
     /// The next DATA packet.
@@ -330,8 +381,8 @@ impl Endpoint {
         let who = self.sender.pick(&mut self.rpcs)?;
         let rpc = self.rpcs.get_mut(who)?;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
-        let (start, end, retransmit) = rpc.out.take();
-        self.sender.settle(who, &mut rpc.out, self.config.fifo_permille);
+        let (start, end, retransmit) = rpc.out.take(PacketSizes::new(&self.config, peer));
+        self.sender.settle(who, &mut rpc.out);
         let out = &rpc.out;
         let priority = if retransmit {
             out.resend_priority
@@ -340,9 +391,9 @@ impl Endpoint {
                 UnscheduledLevel::MessageLength => out.length,
                 UnscheduledLevel::BytesLeft => out.length - start,
             };
-            self.levels.unscheduled_priority(peer.cutoffs.as_ref(), by)
+            self.levels.unscheduled_priority(self.levels.cutoffs_of(peer), by)
         } else {
-            out.scheduled_level(start).min(self.levels.top())
+            out.levels.at(start).min(self.levels.top())
         };
         if retransmit {
             self.counters.data_resent += 1;
@@ -350,7 +401,7 @@ impl Endpoint {
             self.counters.data_sent += 1;
             self.counters.data_bytes_sent += u64::from(end - start);
         }
-        let ack: Option<AckEntry> = peer.acks.pop();
+        let ack: Option<AckEntry> = peer.pop_ack();
         let one_way = rpc.state == State::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };
         let packet = Packet {

@@ -1,4 +1,4 @@
-//! Tables of live objects: a slab with generations and a map from wire ids to slots.
+//! Tables of live objects: a slab with generations, and the hash of maps into it.
 //!
 //! Invariants: a slot's generation changes with each user, so a stale reference is refused; maps
 //! are never iterated, and their hash is keyed by the configuration's seed so that a peer cannot
@@ -16,17 +16,26 @@ pub(crate) struct Table<T> {
     retired: Vec<u32>,
 }
 
+/// Starts a line of the cache, whose other bytes are the first of its user.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Slot<T> {
     generation: u32,
+    /// Tick of the slot's entry in the timing wheel; 0: it has none. It outlives the user.
+    armed: u64,
     value: Option<T>,
 }
 
-/// A reference to a slot's present user.
+/// A reference to a slot's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ref {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+}
+
+impl Ref {
+    /// To no slot of any table.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
 impl<T> Table<T> {
@@ -41,8 +50,34 @@ impl<T> Table<T> {
             return Ref { index, generation: slot.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, value: Some(value) });
+        self.slots.push(Slot { generation: 0, value: Some(value), armed: 0 });
         Ref { index, generation: 0 }
+    }
+
+    /// A reference that names nothing and never will: for something that ends as it begins.
+    pub(crate) fn reserve(&mut self) -> Ref {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None, armed: 0 });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let generation = slot.generation;
+        slot.generation = generation.wrapping_add(1);
+        self.retired.push(index);
+        Ref { index, generation }
+    }
+
+    /// The tick at which a live entry's slot is looked at.
+    pub(crate) fn armed(&mut self, r: Ref) -> Option<&mut u64> {
+        let slot = self.slots.get_mut(r.index as usize)?;
+        (slot.generation == r.generation).then_some(&mut slot.armed)
+    }
+
+    /// The wheel reached a slot's entry: yields its user, if the entry was the slot's last.
+    pub(crate) fn disarm(&mut self, index: u32, tick: u64) -> Option<Ref> {
+        let slot = self.slots.get_mut(index as usize).filter(|slot| slot.armed == tick)?;
+        slot.armed = 0;
+        slot.value.is_some().then_some(Ref { index, generation: slot.generation })
     }
 
     /// Drops the slot's user, who must be there.
@@ -122,9 +157,6 @@ impl Hasher for Fold {
         self.0
     }
 }
-
-/// From a wire id (with its peer, or alone) to a slot.
-pub(crate) type IdMap<K> = hashbrown::HashMap<K, Ref, Keyed>;
 
 /// SplitMix64 (Steele, Lea and Flood 2014): expands the configured seed.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
-//! A coarse timing wheel: every live RPC has one entry, checked lazily (Homa's timers are
+//! A coarse timing wheel: every live RPC's slot has one entry, checked lazily (Homa's timers are
 //! milliseconds).
 //!
-//! Invariants: entries fire at or after their time, never before; a stale entry (its RPC is gone or
-//! was re-armed) is the caller's to ignore; order within a tick is order of arming.
+//! Invariants: entries fire at or after their time, never before; order within a tick is order of
+//! arming. The entry is the table slot's, not the RPC's: the next RPC in the slot finds one armed
+//! and mostly needs no other, and one that comes too early only costs a look.
 
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 use alloc::vec::Vec;
 
@@ -14,37 +14,49 @@ const SLOTS: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    slots: [Vec<(u64, Ref)>; SLOTS as usize],
+    /// Slots of the table by tick; a tick has a slot of its own within the horizon.
+    slots: [Vec<u32>; SLOTS as usize],
     occupied: [u64; (SLOTS / 64) as usize],
     /// All ticks before this one have fired.
     next: u64,
+    /// The first tick that holds an entry; [`u64::MAX`]: none does.
+    first: u64,
 }
 
 impl Wheel {
     pub(crate) fn new() -> Self {
-        Self { slots: [const { Vec::new() }; SLOTS as usize], occupied: [0; 4], next: 0 }
+        Self {
+            slots: [const { Vec::new() }; SLOTS as usize],
+            occupied: [0; 4],
+            next: 0,
+            first: u64::MAX,
+        }
     }
 
-    /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again).
-    /// Returns the tick, by which the caller recognises the valid one of several entries.
-    pub(crate) fn arm(&mut self, now: Time, at: Time, who: Ref) -> u64 {
-        let current = now.0 / TICK.0;
-        self.next = self.next.max(if self.is_empty() { current } else { self.next });
-        let tick = at.0.div_ceil(TICK.0).clamp(self.next, self.next + SLOTS - 1).max(self.next);
+    /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again),
+    /// unless `armed`, the tick of the slot's present one, is early enough.
+    pub(crate) fn arm(&mut self, now: Time, at: Time, index: u32, armed: &mut u64) {
+        if *armed != 0 && *armed <= at.0 / TICK.0 {
+            return;
+        }
+        if self.first == u64::MAX {
+            self.next = self.next.max(now.0 / TICK.0).max(1);
+        }
+        let tick = at.0.div_ceil(TICK.0).clamp(self.next, self.next + SLOTS - 1);
+        if *armed != 0 && *armed <= tick {
+            return;
+        }
+        *armed = tick;
         let slot = (tick % SLOTS) as usize;
-        self.slots[slot].push((tick, who));
+        self.slots[slot].push(index);
         self.occupied[slot / 64] |= 1 << (slot % 64);
-        tick
+        self.first = self.first.min(tick);
     }
 
-    fn is_empty(&self) -> bool {
-        self.occupied == [0; 4]
-    }
-
-    /// The first tick that holds an entry.
-    fn first(&self) -> Option<u64> {
+    /// The first tick that holds an entry, from `next` on.
+    fn search(&self) -> u64 {
         let start = self.next % SLOTS;
-        (0..=4).find_map(|i| {
+        let found = (0..=4).find_map(|i| {
             let word = ((start / 64 + i) % 4) as usize;
             let mask = match i {
                 0 => u64::MAX << (start % 64),
@@ -54,25 +66,28 @@ impl Wheel {
             let bits = self.occupied[word] & mask;
             let slot = word as u64 * 64 + u64::from(bits.trailing_zeros());
             (bits != 0).then(|| self.next + (slot + SLOTS - start) % SLOTS)
-        })
+        });
+        found.unwrap_or(u64::MAX)
     }
 
     /// When the first entry fires.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.first().map(|tick| Time(tick * TICK.0))
+        (self.first != u64::MAX).then(|| Time(self.first * TICK.0))
     }
 
-    /// Takes the entries of the first tick that is due, into `due`; false when none is.
-    pub(crate) fn fire(&mut self, now: Time, due: &mut Vec<(u64, Ref)>) -> bool {
-        let Some(tick) = self.first().filter(|tick| tick * TICK.0 <= now.0) else {
-            return false;
-        };
+    /// Takes the entries of the first tick that is due, into `due`, and yields it.
+    pub(crate) fn fire(&mut self, now: Time, due: &mut Vec<u32>) -> Option<u64> {
+        let tick = self.first;
+        if tick > now.0 / TICK.0 {
+            return None;
+        }
         let slot = (tick % SLOTS) as usize;
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         self.next = tick + 1;
+        self.first = self.search();
         due.clear();
         core::mem::swap(due, &mut self.slots[slot]);
-        true
+        Some(tick)
     }
 }
 
@@ -80,36 +95,32 @@ impl Wheel {
 mod tests {
     use super::*;
 
-    fn who(index: u32) -> Ref {
-        Ref { index, generation: 0 }
-    }
-
     #[test]
     fn entries_fire_in_time_order_and_never_early() {
         arbtest::arbtest(|u| {
             let mut wheel = Wheel::new();
-            let mut armed = std::collections::BTreeMap::new();
+            let mut wanted = std::collections::BTreeMap::new();
             let mut now = Time(u.int_in_range(0..=10_000_000_000)?);
             let mut due = Vec::new();
             for i in 0..u.int_in_range(1..=60u32)? {
                 let at = now + Duration(u.int_in_range(0..=400_000_000)?);
-                wheel.arm(now, at, who(i));
-                armed.insert(i, at);
+                wheel.arm(now, at, i, &mut 0);
+                wanted.insert(i, at);
                 now += Duration(u.int_in_range(0..=30_000_000)?);
-                while wheel.fire(now, &mut due) {
-                    for &(tick, r) in &due {
-                        assert!(tick * TICK.0 <= now.0);
-                        let at = armed.remove(&r.index).unwrap();
+                while let Some(tick) = wheel.fire(now, &mut due) {
+                    assert!(tick * TICK.0 <= now.0);
+                    for index in &due {
+                        let at = wanted.remove(index).unwrap();
                         let early = at.0 > tick * TICK.0;
                         assert!(!early || at.0 - tick * TICK.0 < 400_000_000);
                     }
                 }
             }
             let last = now + Duration::secs(1);
-            while wheel.fire(last, &mut due) {
-                due.iter().for_each(|(_, r)| assert!(armed.remove(&r.index).is_some()));
+            while wheel.fire(last, &mut due).is_some() {
+                due.iter().for_each(|index| assert!(wanted.remove(index).is_some()));
             }
-            assert!(armed.is_empty() && wheel.deadline().is_none());
+            assert!(wanted.is_empty() && wheel.deadline().is_none());
             Ok(())
         });
     }
@@ -117,8 +128,21 @@ mod tests {
     #[test]
     fn deadline_is_the_earliest_entry() {
         let mut wheel = Wheel::new();
-        wheel.arm(Time::ZERO, Time(7_300_000), who(1));
-        wheel.arm(Time::ZERO, Time(3_000_000), who(2));
+        wheel.arm(Time::ZERO, Time(7_300_000), 1, &mut 0);
+        wheel.arm(Time::ZERO, Time(3_000_000), 2, &mut 0);
         assert_eq!(wheel.deadline(), Some(Time(3_000_000)));
+    }
+
+    #[test]
+    fn a_slot_that_is_looked_at_in_time_gets_no_second_entry() {
+        let mut wheel = Wheel::new();
+        let (mut due, mut armed) = (Vec::new(), 0);
+        wheel.arm(Time::ZERO, Time(5_000_000), 1, &mut armed);
+        wheel.arm(Time::ZERO, Time(9_000_000), 1, &mut armed);
+        assert_eq!((wheel.fire(Time(9_000_000), &mut due), due.as_slice()), (Some(5), &[1][..]));
+        assert_eq!(wheel.deadline(), None);
+        wheel.arm(Time(9_000_000), Time(20_000_000), 1, &mut 0);
+        wheel.arm(Time(9_000_000), Time(15_000_000), 1, &mut 20);
+        assert_eq!(wheel.deadline(), Some(Time(15_000_000)));
     }
 }

@@ -197,3 +197,31 @@ fn a_too_long_response_fails_the_call_that_asked_for_it() {
     pair.run_for(Duration::secs(3));
     pair.assert_clean();
 }
+
+#[test]
+fn acks_of_a_burst_ride_on_the_next_burst_and_the_last_ones_leave_before_they_are_asked_for() {
+    let mut pair = users();
+    for burst in 0..3 {
+        for call in 0..60 {
+            pair.call(100, burst * 60 + call);
+        }
+        pair.run_for(Duration::micros(300));
+        assert_eq!(pair.seen[CLIENT].len() as u64, (burst + 1) * 60);
+    }
+    assert_eq!(pair.ends[CLIENT].counters().acks_sent, 0);
+    pair.run_for(Duration::millis(20));
+    // Some of the last burst's acks rode on its later calls; an ACK names six.
+    assert!((1..=10).contains(&pair.ends[CLIENT].counters().acks_sent));
+    assert_eq!(pair.ends[SERVER].counters().need_acks_sent, 0);
+    pair.assert_clean();
+}
+
+#[test]
+fn the_kernels_profile_sends_an_ack_for_each_six_calls() {
+    let mut pair = Pair::new(Config::linux(), Config::linux());
+    for call in 0..60 {
+        pair.call(100, call);
+    }
+    pair.run_for(Duration::micros(300));
+    assert!(pair.ends[CLIENT].counters().acks_sent >= 9);
+}

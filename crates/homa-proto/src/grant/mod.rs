@@ -20,6 +20,8 @@ use crate::units::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// Finished messages kept for reuse.
+const MAX_SPARE: usize = 64;
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
 
@@ -40,6 +42,9 @@ pub(crate) struct IncomingTotals {
     pub(crate) beyond_budget: Option<Ref>,
     /// Bytes granted since the last FIFO grant, in thousandths of its increment.
     fifo_credit: u64,
+    /// Of messages that ended, for others to come.
+    #[expect(clippy::vec_box, reason = "RPCs hold boxes")]
+    spare: Vec<Box<Incoming>>,
 }
 
 impl IncomingTotals {
@@ -99,7 +104,13 @@ impl Endpoint {
         let age = self.sender.age();
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let unscheduled = incoming.min(length);
-        let mut inc = Box::new(Incoming::new(length, unscheduled, age));
+        let mut inc = match self.incoming.spare.pop() {
+            Some(mut inc) => {
+                inc.reuse(length, unscheduled, age);
+                inc
+            }
+            None => Box::new(Incoming::new(length, unscheduled, age)),
+        };
         if let GrantWindow::WireBytes(_) = self.config.window {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
@@ -181,9 +192,9 @@ impl Endpoint {
     }
 
     /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
-    pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: &Incoming) {
+    pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: Box<Incoming>) {
         if inc.scheduled {
-            let key = Self::key(self.config.profile, who, inc);
+            let key = Self::key(self.config.profile, who, &inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, peer));
         }
         let outstanding = u64::from(inc.outstanding());
@@ -194,6 +205,9 @@ impl Endpoint {
         self.incoming.memory -= u64::from(inc.reserved);
         if self.incoming.beyond_budget == Some(who) {
             self.incoming.beyond_budget = None;
+        }
+        if self.incoming.spare.len() < MAX_SPARE {
+            self.incoming.spare.push(inc);
         }
     }
 
@@ -271,7 +285,7 @@ impl Endpoint {
                 max_incoming / (self.scheduler.active_len() as u32 + 1)
             }
             GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
-                self.peer(peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes())
+                self.peer(peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes)
             }
             GrantWindow::WireBytes(bytes) => bytes,
         }
@@ -393,7 +407,7 @@ impl Endpoint {
         };
         let Some(rpc) = self.rpcs.get(who) else { return };
         let Some(inc) = &rpc.inc else { return };
-        let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt.bytes());
+        let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes);
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
             return;
         }

@@ -10,7 +10,8 @@ mod unscheduled;
 
 pub(crate) use estimator::Estimator;
 
-use crate::config::{Config, LEVELS, PriorityAllocation, Profile};
+use crate::config::{Config, LEVELS, PriorityAllocation};
+use crate::peer::Peer;
 
 /// Largest length a cutoff can name: the kernel module reads cutoffs as signed.
 pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
@@ -23,7 +24,11 @@ pub(crate) struct Levels {
     in_network: [u8; LEVELS],
     /// As in CUTOFFS: largest message per level; 0 for scheduled levels.
     cutoffs: [u32; LEVELS],
+    /// Levels for scheduled bytes, at least 1.
+    scheduled: u8,
     version: u16,
+    /// Every host has these cutoffs, told or not.
+    is_shared: bool,
     /// `None` when the allocation is fixed.
     estimator: Option<Estimator>,
 }
@@ -41,7 +46,17 @@ impl Levels {
         let version = u16::from(!config.profile.is_paper() || estimator.is_none());
         let merged = config.network_levels.min(config.levels);
         let in_network = core::array::from_fn(|level| level as u8 * merged / config.levels);
-        Self { levels: config.levels, in_network, cutoffs, version, estimator }
+        let mut levels = Self {
+            levels: config.levels,
+            in_network,
+            cutoffs,
+            scheduled: 1,
+            version,
+            is_shared: config.profile.is_paper() && estimator.is_none(),
+            estimator,
+        };
+        levels.count_scheduled();
+        levels
     }
 
     /// The highest level.
@@ -58,10 +73,15 @@ impl Levels {
         (self.cutoffs, self.version)
     }
 
-    /// What a sender that was never told may assume: the paper's hosts all know a split that was
-    /// given.
-    pub(crate) fn assumed(&self, profile: Profile) -> Option<([u32; LEVELS], u16)> {
-        (profile.is_paper() && self.estimator.is_none()).then(|| self.cutoffs())
+    /// The version of a peer's cutoffs before it sent any: the paper's hosts all know a split that
+    /// was given.
+    pub(crate) const fn assumed_version(&self) -> u16 {
+        if self.is_shared { self.version } else { 0 }
+    }
+
+    /// The cutoffs for unscheduled bytes to a peer, when they are known.
+    pub(crate) fn cutoffs_of<'a>(&'a self, peer: &'a Peer) -> Option<&'a [u32; LEVELS]> {
+        if peer.told { Some(&peer.more.cutoffs) } else { self.is_shared.then_some(&self.cutoffs) }
     }
 
     /// Accounts for an incoming message; true when the allocation changed.
@@ -84,6 +104,7 @@ impl Levels {
             return false;
         }
         self.cutoffs = next;
+        self.count_scheduled();
         self.version = self.version.checked_add(1).unwrap_or(1);
         true
     }

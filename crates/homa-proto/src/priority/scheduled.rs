@@ -6,10 +6,14 @@ use super::Levels;
 
 impl Levels {
     /// How many levels carry scheduled bytes, at least 1.
-    pub(crate) fn scheduled_levels(&self) -> u8 {
-        let cutoffs = self.cutoffs().0;
-        let free = cutoffs.iter().take(usize::from(self.top()) + 1).take_while(|&&c| c == 0);
-        (free.count() as u8).max(1)
+    pub(crate) const fn scheduled_levels(&self) -> u8 {
+        self.scheduled
+    }
+
+    /// Derives that number from new cutoffs.
+    pub(super) fn count_scheduled(&mut self) {
+        let free = self.cutoffs.iter().take(usize::from(self.levels)).take_while(|&&c| c == 0);
+        self.scheduled = (free.count() as u8).max(1);
     }
 
     /// The level of the message at `rank` (0 the best) of `active` messages. More messages than
@@ -20,7 +24,7 @@ impl Levels {
     }
 
     /// The highest level for scheduled bytes.
-    pub(crate) fn scheduled_top(&self) -> u8 {
+    pub(crate) const fn scheduled_top(&self) -> u8 {
         self.scheduled_levels() - 1
     }
 }

@@ -12,23 +12,17 @@ use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 impl Endpoint {
-    /// Checks a message's length against our limit and the peer's; yields (unscheduled limit,
-    /// payload).
-    pub(crate) fn check_length(
-        &self,
-        peer: PeerId,
-        length: u32,
-    ) -> Result<(u32, u32), SubmitError> {
+    /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
+    pub(crate) fn check_length(&self, peer: PeerId, length: u32) -> Result<u32, SubmitError> {
         let peer = self.peer(peer).ok_or(SubmitError::UnknownPeer)?;
         if length == 0 {
             return Err(SubmitError::EmptyMessage);
         }
-        let theirs = peer.limits.map_or(u32::MAX, |l| l.max_message);
-        let max = self.config.max_message.min(theirs);
+        let max = self.config.max_message.min(peer.max_message);
         if length > max {
             return Err(SubmitError::MessageTooLong { max });
         }
-        Ok((unscheduled_limit(&self.config, peer), peer.info.max_payload))
+        Ok(unscheduled_limit(&self.config, peer))
     }
 
     pub(crate) fn submit_request(
@@ -36,7 +30,7 @@ impl Endpoint {
         now: Time,
         request: &Request,
     ) -> Result<Submitted, SubmitError> {
-        let (unscheduled, payload) = self.check_length(request.peer, request.length)?;
+        let unscheduled = self.check_length(request.peer, request.length)?;
         if self.client_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
         }
@@ -52,7 +46,7 @@ impl Endpoint {
             response_limit,
             cookie: request.cookie,
             deadline: request.deadline,
-            out: self.outgoing(request.length, unscheduled, payload),
+            out: self.outgoing(request.length, unscheduled),
             ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
@@ -68,11 +62,11 @@ impl Endpoint {
         length: u32,
         cookie: u64,
     ) -> Result<Submitted, SubmitError> {
-        let (unscheduled, payload) = self.check_length(peer, length)?;
+        let unscheduled = self.check_length(peer, length)?;
         let id = self.ids.next();
         let rpc = Rpc {
             cookie,
-            out: self.outgoing(length, unscheduled, payload),
+            out: self.outgoing(length, unscheduled),
             ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
         };
         Ok(self.start(rpc))
@@ -81,7 +75,7 @@ impl Endpoint {
     fn start(&mut self, rpc: Rpc) -> Submitted {
         let (id, peer) = (rpc.id, rpc.peer);
         let who = self.rpcs.insert(rpc);
-        self.client_rpcs.insert(id.0, who);
+        self.client_rpcs.insert(&self.rpcs, id, who);
         if let Some(peer) = self.peer_mut(peer) {
             peer.rpcs += 1;
         }
@@ -146,7 +140,7 @@ impl Endpoint {
             if let Some(inc) = rpc.inc.take() {
                 let peer = rpc.peer;
                 self.events.push_back(Event::Release { message: incoming_message(who) });
-                self.end_incoming(who, peer, &inc);
+                self.end_incoming(who, peer, inc);
             }
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
@@ -201,7 +195,7 @@ impl Endpoint {
 
     /// The id of a client RPC, if it is in progress with this peer.
     pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
-        let who = *self.client_rpcs.get(&id.client().0)?;
+        let who = self.client_rpcs.find(&self.rpcs, id.client())?;
         self.rpcs.get(who).filter(|r| r.peer == peer).map(|_| who)
     }
 }
@@ -218,15 +212,13 @@ impl Endpoint {
     ) {
         self.counters.cutoffs_received += 1;
         let Some(peer) = self.peer_mut(from) else { return };
-        peer.cutoffs = Some(cutoffs);
+        peer.told = true;
+        peer.more.cutoffs = cutoffs;
         peer.cutoff_version = version;
-        let old = peer.limits;
-        if limits.is_some() && limits != old {
-            peer.limits = limits;
-            let max = limits.map_or(u32::MAX, |l| l.max_message);
-            if max < old.map_or(u32::MAX, |l| l.max_message) {
-                self.fail_too_long(from, max);
-            }
+        if let Some(limits) = limits.filter(|&limits| peer.more.limits != Some(limits))
+            && peer.limit(limits)
+        {
+            self.fail_too_long(from, limits.max_message);
         }
     }
 }

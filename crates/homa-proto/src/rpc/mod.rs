@@ -9,6 +9,7 @@
 //! The unit of sending, granting, priority and loss is the message; this module only ties two
 //! together.
 
+pub(crate) mod by_id;
 pub(crate) mod client;
 pub(crate) mod id;
 pub(crate) mod server;
@@ -48,32 +49,31 @@ impl State {
     }
 }
 
-/// One RPC in progress.
+/// One RPC in progress. What every packet of it looks at comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Rpc {
-    pub(crate) state: State,
     /// Client's form.
     pub(crate) id: RpcId,
     pub(crate) peer: PeerId,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
+    pub(crate) state: State,
     pub(crate) idempotent: bool,
+    /// RESENDs or NEED_ACKs since DATA or GRANT last arrived; for back-off.
+    pub(crate) rounds: u16,
     /// The request carried the incast flag: most unscheduled bytes of the response (Homa §3.6).
     pub(crate) response_limit: Option<u16>,
-    pub(crate) cookie: u64,
-    pub(crate) started: Time,
-    pub(crate) deadline: Time,
+    pub(crate) out: Outgoing,
+    /// The incoming message, once its first packet arrived (unless that packet was all of it).
+    pub(crate) inc: Option<Box<Incoming>>,
     /// Last time the peer gave a sign of life for this RPC (DATA, GRANT or BUSY).
     pub(crate) heard: Time,
     /// When the last RESEND or NEED_ACK was sent since then.
     pub(crate) asked: Time,
-    /// RESENDs or NEED_ACKs since DATA or GRANT last arrived; for back-off.
-    pub(crate) rounds: u32,
-    /// The valid entry in the timing wheel.
-    pub(crate) tick: u64,
-    pub(crate) out: Outgoing,
-    /// The incoming message, once its first packet arrived (unless that packet was all of it).
-    pub(crate) inc: Option<Box<Incoming>>,
+    pub(crate) cookie: u64,
+    pub(crate) started: Time,
+    pub(crate) deadline: Time,
 }
 
 /// What remains of a finished RPC for its last words.
@@ -98,8 +98,9 @@ pub(crate) struct Probe {
     pub(crate) ahead: u64,
 }
 
-/// An incoming message.
+/// An incoming message. What every packet of it looks at is one line of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Incoming {
     pub(crate) bytes: Reassembly,
     /// All bytes before this were sent unscheduled or granted.
@@ -108,9 +109,9 @@ pub(crate) struct Incoming {
     pub(crate) wire_outstanding: u32,
     /// Bytes counted against the memory budget.
     pub(crate) reserved: u32,
+    /// All bytes before this were allowed by packets that left.
+    pub(crate) grant_sent: u32,
     pub(crate) priority: u8,
-    /// Age: order of arrival.
-    pub(crate) age: u64,
     /// The scheduler tracks this message (it needs grants).
     pub(crate) scheduled: bool,
     /// It needed grants, so its outstanding bytes count against `max_incoming`.
@@ -119,12 +120,12 @@ pub(crate) struct Incoming {
     pub(crate) parked: bool,
     /// A GRANT waits to be transmitted.
     pub(crate) grant_queued: bool,
-    /// All bytes before this were allowed by packets that left.
-    pub(crate) grant_sent: u32,
-    /// Prefix already announced as readable.
-    pub(crate) readable: u32,
+    /// Age: order of arrival.
+    pub(crate) age: u64,
     /// A GRANT whose first bytes have not come yet: measures RTTbytes.
     pub(crate) probe: Option<Probe>,
+    /// Prefix already announced as readable.
+    pub(crate) readable: u32,
 }
 
 impl Incoming {
@@ -145,6 +146,12 @@ impl Incoming {
             readable: 0,
             probe: None,
         }
+    }
+
+    /// Makes this, a finished one, a new one; what it had allocated is kept.
+    pub(crate) fn reuse(&mut self, length: u32, unscheduled: u32, age: u64) {
+        let bytes = core::mem::take(&mut self.bytes).reuse(length);
+        *self = Self { bytes, ..Self::new(length, unscheduled, age) };
     }
 
     /// Bytes agreed to and not here yet.
@@ -180,7 +187,6 @@ impl Rpc {
             heard: now,
             asked: now,
             rounds: 0,
-            tick: 0,
             out: Outgoing::default(),
             inc: None,
         }

@@ -5,7 +5,8 @@ use super::{Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::{DropReason, SubmitError, Submitted};
-use crate::packet::{Body, Data, Limits, Packet, PeerId};
+use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
+use crate::peer::Peer;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
@@ -28,8 +29,8 @@ impl Endpoint {
             self.send_cutoffs(now, packet);
             return Err(DropReason::TooLong);
         }
-        let known = self.peer(packet.peer).is_some_and(|p| p.executed.contains(packet.id));
-        if known && self.suppresses_duplicates() {
+        let executed = |p: &Peer| p.more.executed.contains(packet.id);
+        if self.suppresses_duplicates() && self.peer(packet.peer).is_some_and(executed) {
             return Err(DropReason::AlreadyExecuted);
         }
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
@@ -42,9 +43,10 @@ impl Endpoint {
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
-        self.server_rpcs.insert((packet.peer.0, packet.id.client().0), who);
+        self.server_rpcs.insert(packet.peer, packet.id.client(), who);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
+            peer.recent = who;
         }
         self.arm(now, now + self.config.loss.resend_after, who);
         Ok(who)
@@ -62,7 +64,7 @@ impl Endpoint {
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         if remember && let Some(peer) = self.peer_mut(peer) {
-            peer.executed.insert(now, id);
+            peer.more.executed.insert(now, id);
         }
     }
 
@@ -75,8 +77,8 @@ impl Endpoint {
         let rpc = self.rpcs.get(who).filter(|r| r.state == State::ServerInService);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
         let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
-        let (unscheduled, payload) = self.check_length(rpc.peer, length)?;
-        let out = self.outgoing(length, unscheduled.min(limit), payload);
+        let unscheduled = self.check_length(rpc.peer, length)?;
+        let out = self.outgoing(length, unscheduled.min(limit));
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
         rpc.state = State::ServerOutgoing;
@@ -102,10 +104,10 @@ impl Endpoint {
             max_unscheduled: self.unscheduled_cap(),
         });
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        if peer.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
+        if peer.more.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
             return;
         }
-        peer.cutoffs_sent = Some(now);
+        peer.more.cutoffs_sent = Some(now);
         self.counters.cutoffs_sent += 1;
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
@@ -119,8 +121,9 @@ impl Endpoint {
         }));
     }
 
-    /// The server RPC of a peer, if it is in progress.
-    pub(crate) fn find_server(&self, peer: PeerId, packet: &Packet) -> Option<Ref> {
-        self.server_rpcs.get(&(peer.0, packet.id.client().0)).copied()
+    /// The server RPC of a peer with this (even) id, if it is in progress.
+    pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
+        let recent = self.peer(peer)?.recent;
+        self.server_rpcs.find(&self.rpcs, recent, peer, id)
     }
 }

@@ -1,0 +1,176 @@
+//! From an id to an RPC, without hashing where ids are our own or a peer goes on about one RPC.
+
+use super::Rpc;
+use crate::packet::{PeerId, RpcId};
+use crate::table::{Keyed, Ref, Table};
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+/// A map from an id, hashed with a seeded function.
+type IdMap<K> = hashbrown::HashMap<K, Ref, Keyed>;
+
+/// RPCs and one-way messages that we began. Ids count up, so a ring holds them by their low bits;
+/// those that a younger one meets there, when the ring is ample, move to a map.
+#[derive(Debug)]
+pub(crate) struct ClientRpcs {
+    /// Entries whose RPC is over stay until they are met.
+    ring: Vec<Ref>,
+    long_lived: IdMap<u64>,
+    len: usize,
+}
+
+impl ClientRpcs {
+    const SMALLEST: usize = 64;
+    /// A ring of more places per RPC does not grow.
+    const AMPLE: usize = 4;
+
+    pub(crate) fn new(hash: Keyed) -> Self {
+        let ring = alloc::vec![Ref::NONE; Self::SMALLEST];
+        Self { ring, long_lived: IdMap::with_hasher(hash), len: 0 }
+    }
+
+    /// RPCs in progress.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The RPC with this (even) id.
+    pub(crate) fn find(&self, rpcs: &Table<Rpc>, id: RpcId) -> Option<Ref> {
+        let who = self.ring[Self::place(id, self.ring.len())];
+        if Self::is(rpcs, who, id) {
+            return Some(who);
+        }
+        if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
+    }
+
+    pub(crate) fn insert(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
+        self.len += 1;
+        loop {
+            let at = Self::place(id, self.ring.len());
+            let older = self.ring[at];
+            match rpcs.get(older).filter(|rpc| rpc.state.is_client()) {
+                Some(_) if self.ring.len() < Self::AMPLE * self.len => self.grow(rpcs),
+                Some(rpc) => {
+                    self.long_lived.insert(rpc.id.0, older);
+                    self.ring[at] = who;
+                    return;
+                }
+                None => {
+                    self.ring[at] = who;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The RPC with this id ended.
+    pub(crate) fn remove(&mut self, id: RpcId) {
+        self.len -= 1;
+        if !self.long_lived.is_empty() {
+            self.long_lived.remove(&id.0);
+        }
+    }
+
+    fn grow(&mut self, rpcs: &Table<Rpc>) {
+        let size = self.ring.len() * 2;
+        let old = core::mem::replace(&mut self.ring, alloc::vec![Ref::NONE; size]);
+        for who in old {
+            if let Some(rpc) = rpcs.get(who).filter(|rpc| rpc.state.is_client()) {
+                self.ring[Self::place(rpc.id, size)] = who;
+            }
+        }
+    }
+
+    fn is(rpcs: &Table<Rpc>, who: Ref, id: RpcId) -> bool {
+        rpcs.get(who).is_some_and(|rpc| rpc.id == id && rpc.state.is_client())
+    }
+
+    /// `size` is a power of two.
+    fn place(id: RpcId, size: usize) -> usize {
+        (id.0 >> 1) as usize & (size - 1)
+    }
+}
+
+/// A client's RPC at its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ServerKey(PeerId, RpcId);
+
+impl Hash for ServerKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.1.0 ^ u64::from(self.0.0).rotate_right(8));
+    }
+}
+
+/// RPCs and one-way messages that others began.
+#[derive(Debug)]
+pub(crate) struct ServerRpcs(IdMap<ServerKey>);
+
+impl ServerRpcs {
+    pub(crate) fn new(hash: Keyed) -> Self {
+        Self(IdMap::with_hasher(hash))
+    }
+
+    /// RPCs in progress.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The RPC of `peer` with this (even) id; `recent` is the one it spoke of last.
+    pub(crate) fn find(
+        &self,
+        rpcs: &Table<Rpc>,
+        recent: Ref,
+        peer: PeerId,
+        id: RpcId,
+    ) -> Option<Ref> {
+        let same = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
+        if rpcs.get(recent).is_some_and(same) {
+            return Some(recent);
+        }
+        self.0.get(&ServerKey(peer, id)).copied()
+    }
+
+    pub(crate) fn insert(&mut self, peer: PeerId, id: RpcId, who: Ref) {
+        self.0.insert(ServerKey(peer, id), who);
+    }
+
+    pub(crate) fn remove(&mut self, peer: PeerId, id: RpcId) {
+        self.0.remove(&ServerKey(peer, id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::State;
+    use crate::units::Time;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_ring_agrees_with_a_map_however_long_some_rpcs_live() {
+        arbtest::arbtest(|u| {
+            let mut rpcs = Table::new();
+            let mut ours = ClientRpcs::new(Keyed::new(7));
+            let mut model: BTreeMap<u64, Ref> = BTreeMap::new();
+            for n in 0..u.int_in_range(1..=600u64)? {
+                let id = RpcId((5 << 32) + 2 * n);
+                let rpc = Rpc::new(Time::ZERO, State::ClientOutgoing, id, PeerId(0), (1, 2));
+                let who = rpcs.insert(rpc);
+                ours.insert(&rpcs, id, who);
+                model.insert(id.0, who);
+                // Most end at once, some never.
+                while model.len() > 3 && u.ratio(4, 5)? {
+                    let (&id, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
+                    rpcs.remove(who.index);
+                    rpcs.reclaim();
+                    ours.remove(RpcId(id));
+                    model.remove(&id);
+                }
+                let probe = RpcId((5 << 32) + 2 * u.int_in_range(0..=n)?);
+                assert_eq!(ours.find(&rpcs, probe), model.get(&probe.0).copied());
+                assert_eq!(ours.len(), model.len());
+            }
+            Ok(())
+        });
+    }
+}
