@@ -14,6 +14,7 @@ mod messages;
 mod pack;
 mod peers;
 pub mod shared;
+mod spinner;
 mod state;
 pub mod switchboard;
 

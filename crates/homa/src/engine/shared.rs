@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 use homa_proto::Time;
 
 use super::Core;
+use super::spinner::Spinner;
 use super::switchboard::{Switchboard, Waiting};
 use crate::driver::{Waker, wait};
 use crate::error::OpenError;
@@ -96,6 +98,8 @@ enum Lead {
 pub struct Access<'a> {
     shared: &'a Shared,
     guard: Option<MutexGuard<'a, State>>,
+    /// This thread leads; still true when dropped only if it panicked.
+    leading: bool,
 }
 
 impl std::ops::Deref for Access<'_> {
@@ -113,6 +117,12 @@ impl std::ops::DerefMut for Access<'_> {
 
 impl Drop for Access<'_> {
     fn drop(&mut self) {
+        if self.leading {
+            // Whoever follows must not wait for a leader that is no more.
+            self.guard.get_or_insert_with(|| self.shared.lock_state());
+            self.asleep_until = None;
+            self.step_down();
+        }
         self.release();
     }
 }
@@ -202,7 +212,6 @@ impl Access<'_> {
         until: Option<Instant>,
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        let mut leading = false;
         let result = loop {
             if let Some(value) = done(self) {
                 break Some(value);
@@ -211,21 +220,21 @@ impl Access<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 break None;
             }
-            if !leading && self.lead != Lead::Thread {
+            if !self.leading && self.lead != Lead::Thread {
                 if self.lead == Lead::Helper {
                     self.kick(Lead::Helper);
                 }
                 self.lead = Lead::Thread;
-                leading = true;
+                self.leading = true;
             }
-            if leading {
+            if self.leading {
                 self.leader = Some(thread::current().id());
                 self.lead_once(Lead::Thread, left);
             } else {
-                leading = self.follow(left);
+                self.leading = self.follow(left);
             }
         };
-        if leading {
+        if self.leading {
             self.step_down();
         }
         result
@@ -284,6 +293,7 @@ impl Access<'_> {
 
     /// Hands the lead over, or leaves it to the helper.
     fn step_down(&mut self) {
+        self.leading = false;
         self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
         if let Some((_, follower)) = self.followers.pop_first() {
             follower.unpark();
@@ -329,7 +339,7 @@ impl Shared {
         let for_helper = shared.clone();
         let helper = thread::Builder::new()
             .name("homa".into())
-            .spawn(move || for_helper.help())
+            .spawn(move || for_helper.keep_helping())
             .map_err(OpenError::Resources)?;
         shared.access().helper = Some(helper.thread().clone());
         Ok((shared, helper))
@@ -343,7 +353,7 @@ impl Shared {
 
     /// Exclusive access to the engine.
     pub fn access(&self) -> Access<'_> {
-        Access { shared: self, guard: Some(self.lock_state()) }
+        Access { shared: self, guard: Some(self.lock_state()), leading: false }
     }
 
     /// Ends the helper.
@@ -353,6 +363,21 @@ impl Shared {
         access.closing = true;
         access.kick(Lead::Helper);
         access.call_helper();
+    }
+
+    /// A panic of the helper (a bug, or a task's waker) was reported when it happened; those whom it
+    /// helps must not wait for ever.
+    fn keep_helping(&self) {
+        while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
+            let mut access = self.access();
+            access.helper_polls = false;
+            if access.lead == Lead::Helper {
+                access.lead = Lead::Nobody;
+                access.asleep_until = None;
+            }
+            drop(access);
+            thread::sleep(STANDBY);
+        }
     }
 
     fn help(&self) {
@@ -415,66 +440,4 @@ fn spin_then_wait(
     }
     wait(handles, Some(waker), timeout.map(|timeout| timeout.saturating_sub(spin)))?;
     Ok(false)
-}
-
-/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
-/// out.
-struct Spinner {
-    time: Duration,
-    /// Rises with success.
-    credit: u8,
-    /// Waits until the next attempt without credit.
-    pause: u8,
-}
-
-impl Spinner {
-    const CREDIT_MAX: u8 = 8;
-    /// A failure costs as much as so many successes bring.
-    const FAILURE: u8 = 4;
-    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could
-    /// save.
-    const PAUSE: u8 = 63;
-
-    fn new(time: Duration) -> Self {
-        Self { time, credit: Self::CREDIT_MAX, pause: 0 }
-    }
-
-    /// How long to spin this time.
-    fn next(&mut self) -> Duration {
-        if self.credit > 0 || self.pause == 0 {
-            self.pause = Self::PAUSE;
-            return self.time;
-        }
-        self.pause -= 1;
-        Duration::ZERO
-    }
-
-    fn learn(&mut self, success: bool) {
-        self.credit = match success {
-            true => (self.credit + 1).min(Self::CREDIT_MAX),
-            false => self.credit.saturating_sub(Self::FAILURE),
-        };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
-        let mut spinner = Spinner::new(Duration::from_micros(20));
-        for _ in 0..100 {
-            assert!(!spinner.next().is_zero());
-            spinner.learn(true);
-        }
-        let mut spun = 0;
-        for _ in 0..1000 {
-            if !spinner.next().is_zero() {
-                spun += 1;
-                spinner.learn(false);
-            }
-        }
-        assert!(spun <= 2 + 1000 / 64 + 1, "{spun} of 1000");
-    }
 }

@@ -141,16 +141,17 @@ impl State {
 
     fn deliver(&mut self, delivered: &Delivered) {
         let bytes = Message::from(self.messages.take(delivered.message));
-        self.waiting += bytes.len() as u64;
-        let rpc = delivered.rpc;
+        let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
             MessageKind::Request => {
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (from, port) = (peer.address, delivered.local_port);
+                self.waiting += length;
                 self.ready.push_back(Ready::Request { rpc, from, port, bytes });
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
+                self.waiting += length;
                 self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
             }
             // No wire encoding exists for these.

@@ -1,0 +1,67 @@
+//! Whether a thread that waits looks for arrivals before it sleeps.
+
+use std::time::Duration;
+
+/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
+/// out.
+pub struct Spinner {
+    time: Duration,
+    /// Rises with success.
+    credit: u8,
+    /// Waits until the next attempt without credit.
+    pause: u8,
+}
+
+impl Spinner {
+    const CREDIT_MAX: u8 = 8;
+    /// A failure costs as much as so many successes bring.
+    const FAILURE: u8 = 4;
+    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could
+    /// save.
+    const PAUSE: u8 = 63;
+
+    /// Spins for `time` when it does.
+    pub fn new(time: Duration) -> Self {
+        Self { time, credit: Self::CREDIT_MAX, pause: 0 }
+    }
+
+    /// How long to spin this time.
+    pub fn next(&mut self) -> Duration {
+        if self.credit > 0 || self.pause == 0 {
+            self.pause = Self::PAUSE;
+            return self.time;
+        }
+        self.pause -= 1;
+        Duration::ZERO
+    }
+
+    /// Whether spinning was enough this time.
+    pub fn learn(&mut self, success: bool) {
+        self.credit = match success {
+            true => (self.credit + 1).min(Self::CREDIT_MAX),
+            false => self.credit.saturating_sub(Self::FAILURE),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
+        let mut spinner = Spinner::new(Duration::from_micros(20));
+        for _ in 0..100 {
+            assert!(!spinner.next().is_zero());
+            spinner.learn(true);
+        }
+        let mut spun = 0;
+        for _ in 0..1000 {
+            if !spinner.next().is_zero() {
+                spun += 1;
+                spinner.learn(false);
+            }
+        }
+        assert!(spun <= 2 + 1000 / 64 + 1, "{spun} of 1000");
+    }
+}
