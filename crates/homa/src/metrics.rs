@@ -11,6 +11,9 @@ use crate::driver::DriverCounters;
 pub struct EngineCounters {
     /// Calls refused at submission (back-pressure, limits, addresses).
     pub calls_refused: u64,
+    /// Extensions of datagrams that were skipped because their type is not known here: the peer is
+    /// newer.
+    pub unknown_extensions: u64,
     /// Times the pacer held back packets because enough were queued below.
     pub pacer_waits: u64,
     /// Peers forgotten to make room.
@@ -44,6 +47,7 @@ impl Metrics {
         let e = &self.engine;
         let engine = [
             ("engine_calls_refused", e.calls_refused),
+            ("engine_unknown_extensions", e.unknown_extensions),
             ("engine_pacer_waits", e.pacer_waits),
             ("engine_peers_evicted", e.peers_evicted),
         ];

@@ -3,13 +3,15 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use common::{echo, engine, message};
 use homa::inline::{Completion, Engine, Wait};
 use homa::proto::wire::datagram;
-use homa::proto::{Body, Data, DropReason, MessageId, Packet, PeerId, RpcId, Span};
+use homa::proto::{
+    AckEntry, Acks, Body, Data, DropReason, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
+};
 use homa::{CallOptions, Config};
 
 /// A request's first packet as an attacker would write it.
@@ -163,4 +165,132 @@ fn every_datagram_cut_short_is_harmless() {
     }
     assert_eq!(requests, 0);
     assert_eq!(server.metrics().engine.peers, 1);
+}
+
+#[test]
+fn extensions_of_a_newer_peer_are_skipped_and_counted() {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    let mut bytes = first_packet(2, 100, 100);
+    // Type 999, three bytes; extensions of 7 bytes in all.
+    bytes.splice(16..16, [0x03, 0xe7, 0, 3, 1, 2, 3]);
+    bytes[3] = 7;
+    attacker(server.local_addr()).send(&bytes).unwrap();
+    assert_eq!(take_in(&mut server), 1);
+    assert_eq!(server.metrics().engine.unknown_extensions, 1);
+    assert!(server.metrics().to_openmetrics().contains("homa_engine_unknown_extensions_total 1\n"));
+}
+
+/// A packet about RPC `id` as any host could write it.
+fn control(id: RpcId, body: Body) -> Vec<u8> {
+    let packet = Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
+    let mut bytes = vec![0; 200];
+    let len = datagram::encode(&packet, 1, &mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn absurd_grants_and_resends_bring_no_more_than_the_message() {
+    const RESPONSE: usize = 100_000;
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    let attacker = attacker(server.local_addr());
+    attacker.send(&first_packet(2, 100, 100)).unwrap();
+    let id = loop {
+        server.poll(Wait::No).unwrap();
+        if let Some(Completion::Request { id, .. }) = server.next() {
+            break id;
+        }
+    };
+    server.reply(id, message(RESPONSE, 1)).unwrap();
+    let all = u32::MAX;
+    for offset in [0, 1, RESPONSE as u32 + 1, 1 << 31, all] {
+        attacker.send(&control(RpcId(2), Body::Grant { offset, priority: 255 })).unwrap();
+        take_in(&mut server);
+    }
+    let sent = server.metrics().protocol.data_bytes_sent;
+    assert_eq!(sent, RESPONSE as u64, "every byte once");
+    let ranges = [(0, all), (all, all), (all, 1), (RESPONSE as u32, 1), (1 << 31, 1 << 31)];
+    for (offset, length) in ranges {
+        let length = ResendLength::Bytes(length);
+        let body = Body::Resend { offset, length, priority: 255 };
+        attacker.send(&control(RpcId(2), body)).unwrap();
+        take_in(&mut server);
+    }
+    let again = server.metrics().protocol.data_resent;
+    assert!(again <= 3 * RESPONSE as u64 / 1000, "{again} packets again");
+    assert_eq!(server.metrics().engine.send_memory_bytes, RESPONSE as u64);
+}
+
+#[test]
+fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    let [victim, attacker] = [attacker(server.local_addr()), attacker(server.local_addr())];
+    victim.send(&first_packet(2, 100, 100)).unwrap();
+    let request = loop {
+        server.poll(Wait::No).unwrap();
+        if let Some(Completion::Request { id, .. }) = server.next() {
+            break id;
+        }
+    };
+    let mut acks = Acks::default();
+    acks.push(AckEntry { id: RpcId(2), server_port: server.local_addr().port() }).unwrap();
+    let forged = || {
+        let priority = 7;
+        [
+            control(RpcId(2), Body::Ack(acks)),
+            control(RpcId(4), Body::Ack(acks)),
+            control(RpcId(2), Body::RpcUnknown { remembered: None }),
+            control(RpcId(2), Body::Grant { offset: u32::MAX, priority }),
+            control(RpcId(2), Body::Resend { offset: 0, length: ResendLength::All, priority }),
+            control(RpcId(2), Body::Busy),
+            first_packet(2, 50_000, 1000),
+        ]
+    };
+    forged().iter().for_each(|bytes| drop(attacker.send(bytes)));
+    assert_eq!(take_in(&mut server), 0);
+    server.reply(request, vec![5; 100_000]).unwrap();
+    server.poll(Wait::No).unwrap();
+    let sent = server.metrics().protocol.data_bytes_sent;
+    forged().iter().for_each(|bytes| drop(attacker.send(bytes)));
+    assert_eq!(take_in(&mut server), 0);
+    let metrics = server.metrics();
+    assert_eq!(metrics.protocol.data_bytes_sent, sent, "only the victim may grant");
+    assert_eq!(metrics.engine.send_memory_bytes, 100_000, "only the victim may acknowledge");
+    victim.send(&control(RpcId(2), Body::Ack(Acks::default()))).unwrap();
+    take_in(&mut server);
+    assert_eq!(server.metrics().engine.send_memory_bytes, 0);
+}
+
+#[test]
+fn requests_of_a_client_that_vanished_are_given_up_also_by_a_server_at_every_address() {
+    for at in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let mut server = Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
+        server.listen();
+        let client = attacker((Ipv4Addr::LOCALHOST, server.local_addr().port()).into());
+        client.send(&first_packet(2, 100, 100)).unwrap();
+        client.send(&first_packet(4, 100, 100)).unwrap();
+        let mut requests = Vec::new();
+        while requests.len() < 2 {
+            server.poll(Wait::No).unwrap();
+            while let Some(Completion::Request { id, .. }) = server.next() {
+                requests.push(id);
+            }
+        }
+        drop(client);
+        // The first answer finds nobody, and the network says so.
+        server.reply(requests[0], "hello?").unwrap();
+        let cancelled = loop {
+            server.poll(Wait::For(Duration::from_secs(20))).unwrap();
+            if let Some(completion) = server.next() {
+                break completion;
+            }
+        };
+        assert!(
+            matches!(cancelled, Completion::Cancelled { id } if id == requests[1]),
+            "{cancelled:?} at {at}"
+        );
+    }
 }

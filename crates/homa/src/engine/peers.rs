@@ -5,6 +5,7 @@
 //! from the address it called. Peers appear when first needed and are forgotten, longest unused
 //! first as far as cheaply known, when the table is full.
 
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
@@ -17,6 +18,9 @@ const HEADERS_V4: u16 = 20 + 8;
 const HEADERS_V6: u16 = 40 + 8;
 /// Entries examined when room is needed.
 const EXAMINED: usize = 64;
+
+/// Addresses of our own that are remembered, to be looked for when a client is unreachable.
+const SOURCES_MAX: usize = 64;
 
 /// What is known about a peer.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,8 @@ pub struct Peers {
     peers: Vec<Peer>,
     free: Vec<u32>,
     next_host: u32,
+    /// Addresses of ours that clients called.
+    sources: Vec<IpAddr>,
     last: Option<(Key, u32)>,
     hand: usize,
     max: usize,
@@ -65,6 +71,7 @@ impl Peers {
             peers: Vec::new(),
             free: Vec::new(),
             next_host: 0,
+            sources: Vec::new(),
             last: None,
             hand: 0,
             max: max.max(1) as usize,
@@ -83,9 +90,12 @@ impl Peers {
         (self.by_address.len(), self.evicted)
     }
 
-    /// The number of a known server's address.
-    pub fn known(&self, address: SocketAddr) -> Option<PeerId> {
-        self.by_address.get(&(address, None)).map(|&index| PeerId(index))
+    /// The numbers that an address is known by: as a server, and as a client of each of our
+    /// addresses.
+    pub fn known(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
+        let sources = self.sources.iter().copied().map(Some);
+        let keys = iter::once(None).chain(sources).map(move |source| (address, source));
+        keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
     }
 
     /// The number of an address, new if need be; `None` when the table is full of busy peers.
@@ -138,6 +148,12 @@ impl Peers {
             Host { number: *next_host, peers: 0 }
         });
         host.peers += 1;
+        if let Some(source) = source
+            && !self.sources.contains(&source)
+            && self.sources.len() < SOURCES_MAX
+        {
+            self.sources.push(source);
+        }
         let max_payload = (datagram - DATA_OVERHEAD) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
         self.by_address.insert(key, index);
