@@ -137,8 +137,12 @@ pub enum Event {
         rpc: RpcHandle,
         /// The message.
         message: MessageId,
+        /// What it is.
+        kind: MessageKind,
         /// End of the contiguous prefix, in bytes.
         offset: u32,
+        /// From the request when this is its response; 0 otherwise.
+        cookie: u64,
     },
     /// A whole message arrived; its bytes now belong to the application and `message` may be
     /// reused.

@@ -194,12 +194,14 @@ impl Endpoint {
         if !self.config.readable_events {
             return;
         }
-        let Some(inc) = self.rpcs.get_mut(who).and_then(|r| r.inc.as_mut()) else { return };
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let (kind, cookie) = (rpc.state.receives(), rpc.cookie);
+        let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
         if offset > inc.readable {
             inc.readable = offset;
-            let message = incoming_message(who);
-            self.events.push_back(Event::Readable { rpc: who.into(), message, offset });
+            let (rpc, message) = (who.into(), incoming_message(who));
+            self.events.push_back(Event::Readable { rpc, message, kind, offset, cookie });
         }
     }
 
@@ -208,11 +210,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let inc = rpc.inc.take();
         let (state, peer) = (rpc.state, rpc.peer);
-        let kind = match state {
-            State::ClientOutgoing | State::ClientIncoming => MessageKind::Response,
-            State::OneWayIncoming => MessageKind::OneWay,
-            _ => MessageKind::Request,
-        };
+        let kind = state.receives();
         self.events.push_back(Event::Delivered(Delivered {
             rpc: who.into(),
             message: incoming_message(who),

@@ -9,7 +9,7 @@ use std::thread;
 use tracing::Span;
 
 use crate::config::{CallOptions, Config};
-use crate::engine::switchboard::{CallKey, Waiting};
+use crate::engine::switchboard::{CallKey, Progress, Waiting};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
 use crate::message::Message;
@@ -136,6 +136,59 @@ enum CallState {
     Refused(CallError),
     Running(CallKey),
     Finished,
+}
+
+impl Call {
+    /// What of a long response has arrived without a gap beyond its first `seen` bytes, as soon as
+    /// there is something; `None` when the response is whole or the call failed: then await the
+    /// call itself, which yields all of it. Only with
+    /// [`readable_events`](homa_proto::Config::readable_events) is anything seen before that.
+    ///
+    /// ```no_run
+    /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
+    /// # -> Result<(), homa::CallError> {
+    /// let mut call = client.call_async(server, "a long story");
+    /// let mut seen = 0;
+    /// while let Some(bytes) = call.arrived(seen).await {
+    ///     seen += bytes.len(); // and use them
+    /// }
+    /// let whole = call.await?;
+    /// let rest = &whole[seen..];
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn arrived(&mut self, seen: usize) -> Arrived<'_> {
+        Arrived { call: self, seen }
+    }
+}
+
+/// The future of [`Call::arrived`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Arrived<'a> {
+    call: &'a mut Call,
+    seen: usize,
+}
+
+impl Future for Arrived<'_> {
+    type Output = Option<Vec<u8>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let CallState::Running(key) = self.call.state else { return Poll::Ready(None) };
+        let mut access = self.call.engine.access();
+        let waiting = Waiting::Task(context.waker().clone());
+        match access.board.progress(key, self.seen, waiting) {
+            Progress::Ended => Poll::Ready(None),
+            Progress::Partial(partial) => {
+                let bytes = access.core.read(&partial).and_then(|bytes| bytes.get(self.seen..));
+                Poll::Ready(bytes.map(<[u8]>::to_vec))
+            }
+            Progress::Nothing => {
+                access.need_leader();
+                Poll::Pending
+            }
+        }
+    }
 }
 
 impl Future for Call {

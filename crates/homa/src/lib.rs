@@ -43,6 +43,8 @@
 //! | [`Client::call_async`], [`Server::accept_async`] | a helper thread | any async executor |
 //! | [`inline::Engine`] | the caller's event loop | the lowest latency |
 //!
+//! Long messages can be read while they arrive: [`Call::arrived`], [`inline::Engine::read`].
+//!
 //! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
 //!
 //! # What is promised
@@ -69,7 +71,7 @@ mod pacer;
 mod priority_map;
 mod server;
 
-pub use client::{Call, Client};
+pub use client::{Arrived, Call, Client};
 pub use config::{CallOptions, Config};
 pub use engine::inline;
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};

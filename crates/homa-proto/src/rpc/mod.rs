@@ -14,6 +14,7 @@ pub(crate) mod client;
 pub(crate) mod id;
 pub(crate) mod server;
 
+use crate::event::MessageKind;
 use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
 use crate::reassembly::Reassembly;
 use crate::sender::Outgoing;
@@ -44,6 +45,15 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// What an RPC in this state receives.
+    pub(crate) const fn receives(self) -> MessageKind {
+        match self {
+            Self::ClientOutgoing | Self::ClientIncoming => MessageKind::Response,
+            Self::OneWayIncoming => MessageKind::OneWay,
+            _ => MessageKind::Request,
+        }
+    }
+
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::ClientOutgoing | Self::ClientIncoming | Self::OneWayOutgoing)
     }

@@ -66,7 +66,7 @@ impl HomaTransport {
                     // Refused only when the call is over already: then nobody waits for it.
                     let _ = self.engine.reply(id, response(bytes.into_vec()));
                 }
-                Completion::Cancelled { .. } => {}
+                Completion::Cancelled { .. } | Completion::Readable { .. } => {}
             }
         }
     }

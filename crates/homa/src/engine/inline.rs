@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use homa_proto::RpcHandle;
+use homa_proto::{MessageKind, RpcHandle};
 
 use super::{Core, Ready};
 use crate::config::{CallOptions, Config};
@@ -50,6 +50,27 @@ pub struct CallId(RpcHandle);
 /// A request to be answered. Forgetting it leaves the client waiting until its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(RpcHandle);
+
+/// A message of which a part has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial(super::Partial);
+
+impl Partial {
+    /// The call whose response this is.
+    pub fn response_of(&self) -> Option<CallId> {
+        (self.0.kind == MessageKind::Response).then_some(CallId(self.0.rpc))
+    }
+
+    /// The request that this is.
+    pub fn request(&self) -> Option<RequestId> {
+        (self.0.kind == MessageKind::Request).then_some(RequestId(self.0.rpc))
+    }
+
+    /// Bytes that could be read when this was reported.
+    pub fn readable(&self) -> usize {
+        self.0.offset as usize
+    }
+}
 
 /// How long [`Engine::poll`] may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +106,14 @@ pub enum Completion {
         port: u16,
         /// Its bytes.
         bytes: Message,
+    },
+    /// More of a long message can be read, with [`Engine::read`], while the rest is on its way.
+    /// Only with [`homa_proto::Config::readable_events`].
+    Readable {
+        /// The message.
+        message: Partial,
+        /// The number given with the call when this is its response.
+        cookie: u64,
     },
     /// A client gave up a request before it was answered.
     Cancelled {
@@ -220,8 +249,47 @@ impl Engine {
                 self.core.taken(bytes.len());
                 Completion::Request { id: RequestId(rpc), from, port, bytes }
             }
+            Ready::Readable(partial) => {
+                Completion::Readable { message: Partial(partial), cookie: partial.cookie }
+            }
             Ready::Cancelled { rpc } => Completion::Cancelled { id: RequestId(rpc) },
         })
+    }
+
+    /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was
+    /// delivered whole or given up.
+    ///
+    /// ```
+    /// use homa::inline::{Completion, Engine, Wait};
+    /// use homa::{CallOptions, Config};
+    ///
+    /// let mut config = Config::default();
+    /// config.protocol.readable_events = true;
+    /// let mut server = Engine::bind("127.0.0.1:0".parse()?, config)?;
+    /// let mut client = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
+    /// server.listen();
+    /// client.call(server.local_addr(), vec![7; 1_000_000], 0, &CallOptions::default())?;
+    /// let mut sum = 0u64;
+    /// let mut done = 0;
+    /// let whole = loop {
+    ///     client.poll(Wait::No)?;
+    ///     server.poll(Wait::No)?;
+    ///     match server.next() {
+    ///         Some(Completion::Readable { message, .. }) => {
+    ///             let Some(bytes) = server.read(&message) else { continue };
+    ///             sum += bytes[done..].iter().map(|&b| u64::from(b)).sum::<u64>();
+    ///             done = bytes.len();
+    ///         }
+    ///         Some(Completion::Request { bytes, .. }) => break bytes,
+    ///         _ => {}
+    ///     }
+    /// };
+    /// sum += whole[done..].iter().map(|&b| u64::from(b)).sum::<u64>();
+    /// assert_eq!(sum, 7_000_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(&self, message: &Partial) -> Option<&[u8]> {
+        self.core.read(&message.0)
     }
 
     /// Calls and requests in progress, those waiting for an acknowledgement included.

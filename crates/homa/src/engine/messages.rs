@@ -4,7 +4,7 @@
 //! has to send a quarter of what it makes us allocate. In-order bytes are copied once and never
 //! zeroed.
 
-use homa_proto::{MessageId, Place, Span};
+use homa_proto::{MessageId, Place, RpcHandle, Span};
 
 use crate::driver::Gather;
 
@@ -23,6 +23,8 @@ enum Slot {
     Free,
     Outgoing(Vec<u8>),
     Incoming(Vec<u8>),
+    /// As above, with the RPC it belongs to and the length of what can be read.
+    Readable(Vec<u8>, RpcHandle, u32),
 }
 
 /// Bytes by message.
@@ -66,11 +68,13 @@ impl Messages {
 
     /// Copies received bytes to where they belong.
     pub fn place(&mut self, place: Place, payload: &[u8]) {
-        if !matches!(self.slot(place.message), Slot::Incoming(_)) {
+        if !matches!(self.slot(place.message), Slot::Incoming(_) | Slot::Readable(..)) {
             let bytes = self.spare.pop().unwrap_or_default();
             *self.slot(place.message) = Slot::Incoming(bytes);
         }
-        let Slot::Incoming(bytes) = self.slot(place.message) else { return };
+        let (Slot::Incoming(bytes) | Slot::Readable(bytes, ..)) = self.slot(place.message) else {
+            return;
+        };
         let (offset, total) = (place.offset as usize, place.total as usize);
         let payload = &payload[..payload.len().min(place.len as usize)];
         let end = offset + payload.len();
@@ -86,10 +90,28 @@ impl Messages {
         bytes.extend_from_slice(&payload[known..]);
     }
 
+    /// The bytes before `offset` of an incoming message can be read.
+    pub fn readable(&mut self, id: MessageId, rpc: RpcHandle, offset: u32) {
+        let slot = self.slot(id);
+        if let Slot::Incoming(bytes) | Slot::Readable(bytes, ..) = slot {
+            *slot = Slot::Readable(std::mem::take(bytes), rpc, offset);
+        }
+    }
+
+    /// What can be read of an incoming message; `None` once it was handed over or given up.
+    pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
+        match self.slots.get(id.0 as usize) {
+            Some(Slot::Readable(bytes, of, readable)) if *of == rpc => {
+                bytes.get(..*readable as usize)
+            }
+            _ => None,
+        }
+    }
+
     /// Hands over a message that arrived whole.
     pub fn take(&mut self, id: MessageId) -> Vec<u8> {
         match std::mem::take(self.slot(id)) {
-            Slot::Incoming(bytes) => bytes,
+            Slot::Incoming(bytes) | Slot::Readable(bytes, ..) => bytes,
             other => {
                 *self.slot(id) = other;
                 Vec::new()

@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::pacer::Pacer;
 use clock::Clock;
 use pack::{Packer, Sources};
-pub use state::Ready;
+pub use state::{Partial, Ready};
 use state::{State, canonical};
 
 /// Wire bytes sent in one turn before looking for arrivals again.
@@ -306,11 +306,11 @@ impl Core {
     fn report_unreachable(&mut self) {
         while let Some(report) = self.driver.unreachable() {
             let now = self.tick();
-            if let Some(peer) = self.state.peers.known(report.to) {
-                let port = report.port_only.then_some(report.to.port());
+            let port = report.port_only.then_some(report.to.port());
+            for peer in self.state.peers.known(report.to) {
                 self.state.endpoint.unreachable(now, peer, port);
-                self.state.drain_events();
             }
+            self.state.drain_events();
         }
     }
 
@@ -348,6 +348,11 @@ impl Core {
     /// until [`Self::taken`].
     pub fn next(&mut self) -> Option<Ready> {
         self.state.ready.pop_front()
+    }
+
+    /// What can be read of a message that arrives; `None` once it was handed over or given up.
+    pub fn read(&self, partial: &Partial) -> Option<&[u8]> {
+        self.state.messages.prefix(partial.message, partial.rpc)
     }
 
     /// The application took a message of so many bytes.

@@ -365,8 +365,8 @@ impl Shared {
         access.call_helper();
     }
 
-    /// A panic of the helper (a bug, or a task's waker) was reported when it happened; those whom it
-    /// helps must not wait for ever.
+    /// A panic of the helper (a bug, or a task's waker) was reported when it happened; those whom
+    /// it helps must not wait for ever.
     fn keep_helping(&self) {
         while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
             let mut access = self.access();

@@ -6,7 +6,8 @@ use std::net::{SocketAddr, SocketAddrV6};
 
 use homa_proto::wire::datagram;
 use homa_proto::{
-    Delivered, DropReason, Endpoint, Event, MessageKind, PeerId, Receipt, RpcHandle, Time,
+    Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, PeerId, Receipt, RpcHandle,
+    Time,
 };
 
 use super::messages::Messages;
@@ -40,11 +41,28 @@ pub enum Ready {
         /// Its bytes.
         bytes: Message,
     },
+    /// More of a long message can be read while the rest is on its way.
+    Readable(Partial),
     /// A client gave up a request that was not answered.
     Cancelled {
         /// The request.
         rpc: RpcHandle,
     },
+}
+
+/// A message that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// The RPC.
+    pub rpc: RpcHandle,
+    /// The message.
+    pub message: MessageId,
+    /// A request or a response.
+    pub kind: MessageKind,
+    /// From the call when this is its response.
+    pub cookie: u64,
+    /// Bytes before this can be read.
+    pub offset: u32,
 }
 
 /// What a received packet can touch.
@@ -88,6 +106,7 @@ impl State {
             Ok(datagram) => datagram,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
+        self.counters.unknown_extensions += u64::from(datagram.unknown_extensions);
         let level = self.config.priority_map.level(train.tos);
         // Whose packets these are is known when they are read: by who sent them, server or client.
         let mut peers = [None; 2];
@@ -127,7 +146,10 @@ impl State {
     pub fn drain_events(&mut self) {
         while let Some(event) = self.endpoint.event() {
             match event {
-                Event::Started { .. } | Event::Readable { .. } => {}
+                Event::Started { .. } => {}
+                Event::Readable { rpc, message, kind, offset, cookie } => {
+                    self.announce(Partial { rpc, message, kind, cookie, offset });
+                }
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
                     let result = Err(CallError::from(error));
@@ -137,6 +159,19 @@ impl State {
                 Event::Release { message } => self.messages.release(message),
             }
         }
+    }
+
+    /// More of a message can be read. What was announced last and not taken yet is brought up to
+    /// date.
+    fn announce(&mut self, partial: Partial) {
+        self.messages.readable(partial.message, partial.rpc, partial.offset);
+        if let Some(Ready::Readable(last)) = self.ready.back_mut()
+            && last.rpc == partial.rpc
+        {
+            *last = partial;
+            return;
+        }
+        self.ready.push_back(Ready::Readable(partial));
     }
 
     fn deliver(&mut self, delivered: &Delivered) {

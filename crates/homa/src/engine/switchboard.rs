@@ -9,9 +9,9 @@ use std::task::Waker;
 use std::thread::{Thread, ThreadId};
 
 use hashbrown::HashMap;
-use homa_proto::RpcHandle;
+use homa_proto::{MessageKind, RpcHandle};
 
-use super::{Core, Ready};
+use super::{Core, Partial, Ready};
 use crate::error::CallError;
 use crate::message::Message;
 
@@ -50,12 +50,27 @@ impl CallKey {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Call {
     generation: u32,
     rpc: Option<RpcHandle>,
     result: Option<Result<Message, CallError>>,
     waiting: Option<Waiting>,
+    /// What of the response can be read.
+    partial: Option<Partial>,
+    /// `waiting` wants to hear of it.
+    progress: bool,
+}
+
+/// What a look at a response that arrives finds.
+#[derive(Debug)]
+pub enum Progress {
+    /// It is whole, failed, or was taken.
+    Ended,
+    /// So much of it can be read.
+    Partial(Partial),
+    /// Nothing new: whoever looks will be woken.
+    Nothing,
 }
 
 /// A request that arrived.
@@ -93,7 +108,7 @@ impl Switchboard {
     /// A place for a call about to start; its number is the call's cookie.
     pub fn reserve(&mut self) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.calls.push(Call { generation: 0, rpc: None, result: None, waiting: None });
+            self.calls.push(Call::default());
             self.calls.len() as u32 - 1
         });
         let generation = self.calls[index as usize].generation;
@@ -119,6 +134,7 @@ impl Switchboard {
         let rpc = call.rpc.take();
         let ended = call.result.take().is_some();
         let task = matches!(call.waiting.take(), Some(Waiting::Task(_)));
+        call.partial = None;
         self.tasks -= usize::from(task);
         self.free.push(key.0 as u32);
         rpc.filter(|_| !ended)
@@ -135,11 +151,32 @@ impl Switchboard {
             self.give_up(key);
             return Some(result);
         }
-        let waiting = waiting();
-        let task = usize::from(matches!(waiting, Waiting::Task(_)));
-        let before = usize::from(matches!(call.waiting.replace(waiting), Some(Waiting::Task(_))));
-        self.tasks = self.tasks + task - before;
+        call.progress = false;
+        let (waiting, before) = (waiting(), call.waiting.take());
+        self.wait(key, waiting, before.as_ref());
         None
+    }
+
+    fn wait(&mut self, key: CallKey, waiting: Waiting, before: Option<&Waiting>) {
+        self.tasks += usize::from(is_task(&waiting));
+        self.tasks -= usize::from(before.is_some_and(is_task));
+        if let Some(call) = self.call(key.0) {
+            call.waiting = Some(waiting);
+        }
+    }
+
+    /// Whether more than `seen` bytes of a response can be read, or who waits for that.
+    pub fn progress(&mut self, key: CallKey, seen: usize, waiting: Waiting) -> Progress {
+        let Some(call) = self.call(key.0).filter(|call| call.result.is_none()) else {
+            return Progress::Ended;
+        };
+        if let Some(partial) = call.partial.filter(|partial| partial.offset as usize > seen) {
+            return Progress::Partial(partial);
+        }
+        call.progress = true;
+        let before = call.waiting.take();
+        self.wait(key, waiting, before.as_ref());
+        Progress::Nothing
     }
 
     /// Opens a server's queue; false when the port has one.
@@ -257,6 +294,20 @@ impl Switchboard {
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
                         self.tasks -= usize::from(is_task(&waiting));
                         self.to_wake.push(waiting);
+                    }
+                }
+                Ready::Readable(partial) => {
+                    // Requests are accepted whole.
+                    if partial.kind == MessageKind::Response
+                        && let Some(call) = self.call(partial.cookie)
+                    {
+                        call.partial = Some(partial);
+                        if call.progress
+                            && let Some(waiting) = call.waiting.take()
+                        {
+                            self.tasks -= usize::from(is_task(&waiting));
+                            self.to_wake.push(waiting);
+                        }
                     }
                 }
                 Ready::Cancelled { rpc } => {

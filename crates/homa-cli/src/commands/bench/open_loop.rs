@@ -81,7 +81,7 @@ impl OpenLoop<'_> {
                         let now = self.start.elapsed().as_nanos() as u64;
                         latencies[cookie as usize] = result.ok().map(|_| now - at_ns);
                     }
-                    Completion::Cancelled { .. } => {}
+                    Completion::Cancelled { .. } | Completion::Readable { .. } => {}
                 }
             }
         }
