@@ -18,6 +18,7 @@ pub mod swarm;
 pub mod switch;
 mod time;
 pub mod topology;
+pub mod trace;
 pub mod traffic;
 pub mod transport;
 

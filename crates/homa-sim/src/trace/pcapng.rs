@@ -1,0 +1,181 @@
+//! The packets of a run as a capture file that Wireshark opens: one interface per host, each packet
+//! where and when its sender's NIC begins it.
+//!
+//! Headers are real: Ethernet, IPv4 with the priority as DSCP class selector, then Homa exactly as
+//! the Linux kernel module writes it (protocol 146), or in UDP datagrams. Payload bytes do not
+//! exist in a simulator; each record holds the headers and says how long the frame was (its
+//! simulated size without preamble, checksum and gap). The authors' framing has shorter headers
+//! than real Homa: where a frame was shorter than its headers, the record says their length.
+//!
+//! Format: the pcapng draft of the IETF (section header, interface description and enhanced packet
+//! blocks, nanoseconds).
+
+use std::io::{self, Write};
+
+use homa_proto::{Packet, wire};
+
+use crate::engine::Probe;
+use crate::framing::Framing;
+use crate::time::SimTime;
+use crate::topology::HostId;
+use crate::transport::Label;
+
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const UDP: usize = 8;
+/// Homa's port in UDP captures.
+const UDP_PORT: u16 = 4000;
+/// Preamble, frame check sequence and gap: on the wire, in no capture.
+const NOT_CAPTURED: u32 = 8 + 4 + 12;
+
+/// Writes packets as they are transmitted. The first error ends the capture and is kept.
+#[derive(Debug)]
+pub struct Capture<W> {
+    out: W,
+    framing: Framing,
+    packets: u64,
+    limit: u64,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Capture<W> {
+    /// Begins a capture of at most `limit` packets between `hosts` hosts.
+    pub fn new(mut out: W, hosts: u32, framing: Framing, limit: u64) -> io::Result<Self> {
+        let mut section = Vec::new();
+        section.extend(0x1A2B_3C4D_u32.to_le_bytes());
+        section.extend([1, 0, 0, 0]);
+        section.extend(u64::MAX.to_le_bytes());
+        write_block(&mut out, 0x0A0D_0D0A, &section)?;
+        for host in 0..hosts {
+            // Link type Ethernet, no limit of the captured length.
+            let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
+            option(&mut interface, 2, format!("host{host}").as_bytes());
+            // Time stamps in nanoseconds.
+            option(&mut interface, 9, &[9]);
+            interface.extend([0; 4]);
+            write_block(&mut out, 1, &interface)?;
+        }
+        Ok(Self { out, framing, packets: 0, limit, error: None })
+    }
+
+    /// Packets written.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Ends the capture; yields the writer, or the first error.
+    pub fn finish(mut self) -> io::Result<W> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn write(&mut self, now: SimTime, host: HostId, (packet, label): (&Packet, &Label)) {
+        if self.error.is_some() || self.packets >= self.limit {
+            return;
+        }
+        let frame = headers(host.0, packet, label, (self.framing, self.packets));
+        let captured = frame.len() as u32;
+        let original = label.wire_bytes.saturating_sub(NOT_CAPTURED).max(captured);
+        let nanos = now.0 / 1_000;
+        let mut block = Vec::with_capacity(frame.len() + 24);
+        block.extend(host.0.to_le_bytes());
+        block.extend(((nanos >> 32) as u32).to_le_bytes());
+        block.extend((nanos as u32).to_le_bytes());
+        block.extend(captured.to_le_bytes());
+        block.extend(original.to_le_bytes());
+        block.extend(frame);
+        block.resize(block.len().next_multiple_of(4), 0);
+        self.packets += 1;
+        self.error = write_block(&mut self.out, 6, &block).err();
+    }
+}
+
+impl<W: Write> Probe<Packet> for Capture<W> {
+    fn transmitted(&mut self, now: SimTime, host: HostId, _: u32, packet: &Packet, label: &Label) {
+        self.write(now, host, (packet, label));
+    }
+}
+
+fn write_block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+    let length = (body.len() as u32 + 12).to_le_bytes();
+    out.write_all(&kind.to_le_bytes())?;
+    out.write_all(&length)?;
+    out.write_all(body)?;
+    out.write_all(&length)
+}
+
+fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
+    block.extend(code.to_le_bytes());
+    block.extend((value.len() as u16).to_le_bytes());
+    block.extend(value);
+    block.resize(block.len().next_multiple_of(4), 0);
+}
+
+/// The headers of a frame from host `from`.
+fn headers(
+    from: u32,
+    packet: &Packet,
+    label: &Label,
+    (framing, number): (Framing, u64),
+) -> Vec<u8> {
+    let mut homa = [0; 256];
+    let encoded = match framing {
+        Framing::Udp => wire::datagram::encode(packet, number, &mut homa),
+        Framing::Ip146 | Framing::Authors => wire::encode(packet, &mut homa),
+    };
+    // 256 bytes hold every header.
+    let homa = &homa[..encoded.unwrap_or(0)];
+    let udp = if framing == Framing::Udp { UDP } else { 0 };
+    let least = IPV4 + udp + homa.len();
+    let payload = if let homa_proto::Body::Data(data) = packet.body { data.span.len } else { 0 };
+    let total = (least + payload as usize) as u16;
+    let mut frame = Vec::with_capacity(ETHERNET + least);
+    frame.extend(mac(label.to.0));
+    frame.extend(mac(from));
+    frame.extend([0x08, 0x00]);
+    frame.extend(ipv4(from, label, (total, udp > 0)));
+    if udp > 0 {
+        frame.extend(UDP_PORT.to_be_bytes());
+        frame.extend(UDP_PORT.to_be_bytes());
+        frame.extend((total - IPV4 as u16).to_be_bytes());
+        // No checksum: there is no payload to sum over.
+        frame.extend([0, 0]);
+    }
+    frame.extend(homa);
+    frame
+}
+
+/// A locally administered address.
+fn mac(host: u32) -> [u8; 6] {
+    let [a, b, c, d] = host.to_be_bytes();
+    [2, 0, a, b, c, d]
+}
+
+/// 10.0.0.1 is host 0.
+fn address(host: u32) -> [u8; 4] {
+    (0x0A00_0001 + host).to_be_bytes()
+}
+
+fn ipv4(from: u32, label: &Label, (total, udp): (u16, bool)) -> [u8; IPV4] {
+    let mut header = [0; IPV4];
+    header[0] = 0x45;
+    header[1] = label.priority << 5;
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    header[8] = 64;
+    header[9] = if udp { 17 } else { 146 };
+    header[12..16].copy_from_slice(&address(from));
+    header[16..20].copy_from_slice(&address(label.to.0));
+    let words = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    let checksum = !((folded & 0xFFFF) + (folded >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
