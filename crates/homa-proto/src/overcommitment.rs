@@ -280,6 +280,11 @@ impl Scheduler {
         Some((rank, a.key.who, a.pace))
     }
 
+    /// The active sender at `rank`.
+    pub(crate) fn host_at(&self, rank: usize) -> Option<u32> {
+        self.active.get(rank).map(|a| a.host)
+    }
+
     /// A sender's best message, active or not.
     pub(crate) fn best_of(&self, host: u32) -> Option<Ref> {
         let active = self.active.iter().find(|a| a.host == host).map(|a| a.key.who);

@@ -5,8 +5,9 @@ mod common;
 
 use common::{CLIENT, Pair, Seen};
 use homa_proto::{
-    Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, Request,
-    RpcId, Span, Submit, Time,
+    Body, Config, Data, Duration, Endpoint, GrantWindow, GrantedLevel, Granting, MessageId,
+    Overcommitment, Packet, PeerId, PeerInfo, Rate, Request, RpcId, Span, Submit, Time,
+    UnscheduledLevel,
 };
 use std::collections::BTreeMap;
 
@@ -128,11 +129,39 @@ fn a_message_never_has_more_than_rtt_bytes_granted_and_not_received() {
     });
 }
 
+/// The user profile with the options that the paper's simulations vary.
+fn varied(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Config> {
+    let granting = *u.choose(&[
+        Granting::PerMessage { least_packets: 1 },
+        Granting::Ahead { packets: 5 },
+        Granting::PerSender,
+    ])?;
+    let unlimited = granting != Granting::PerSender && u.arbitrary()?;
+    let overcommitment =
+        if unlimited { Overcommitment::Unlimited } else { Overcommitment::Fixed(2) };
+    Ok(Config {
+        granting,
+        overcommitment,
+        window: *u.choose(&[GrantWindow::RttBytes, GrantWindow::WireBytes(10_000)])?,
+        tail_boost: *u.choose(&[0, 10_000])?,
+        scheduled_extra: *u.choose(&[0, 14])?,
+        network_levels: u.int_in_range(1..=8)?,
+        granted_level: *u.choose(&[GrantedLevel::OwnBytes, GrantedLevel::AllUnsent])?,
+        unscheduled_level: *u
+            .choose(&[UnscheduledLevel::BytesLeft, UnscheduledLevel::MessageLength])?,
+        memory_budget: *u.choose(&[40_000, 1 << 28])?,
+        ..Config::for_users(Rate::gbps(1))
+    })
+}
+
 #[test]
 fn every_call_ends_and_nothing_is_left_under_any_loss() {
     arbtest::arbtest(|u| {
-        let users: bool = u.arbitrary()?;
-        let config = if users { Config::for_users(Rate::gbps(1)) } else { Config::linux() };
+        let config = match u.int_in_range(0..=2u8)? {
+            0 => Config::for_users(Rate::gbps(1)),
+            1 => Config::linux(),
+            _ => varied(u)?,
+        };
         let mut pair = Pair::new(config.clone(), config);
         let pattern: u64 = u.arbitrary()?;
         let lossy = u.ratio(3, 4)?;

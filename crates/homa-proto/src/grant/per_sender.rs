@@ -3,6 +3,7 @@
 //! A sender has a grant timer of one packet's time, which runs while less than the window of its
 //! best message is outstanding. While it runs, only a higher level is granted at.
 
+use super::MAX_ACTIVE;
 use crate::endpoint::{Control, Endpoint};
 use crate::frame::wire_bytes;
 use crate::overcommitment::Pace;
@@ -19,8 +20,16 @@ struct NextGrant {
 }
 
 impl Endpoint {
-    /// DATA of a sender arrived, or its timer fired (`host`), or others left the active ones.
+    /// DATA of a sender arrived, or its timer fired (`host`), or others left the active ones, or
+    /// memory was freed.
     pub(crate) fn grant_senders(&mut self, host: Option<u32>) {
+        if core::mem::take(&mut self.incoming.starved) {
+            (0..MAX_ACTIVE).for_each(|rank| {
+                if let Some(host) = self.scheduler.host_at(rank) {
+                    self.grant_sender(host);
+                }
+            });
+        }
         if let Some(host) = host {
             self.grant_sender(host);
         }

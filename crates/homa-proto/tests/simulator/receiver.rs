@@ -133,6 +133,23 @@ fn nothing_is_ever_asked_for_again() {
 }
 
 #[test]
+fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
+    // Room for the unscheduled bytes of three messages and one packet more.
+    let mut receiver = endpoint(
+        Config { memory_budget: u64::from(3 * FIRST_BYTES + SCHEDULED), ..simulator() },
+        3,
+    );
+    let mut first = Sending::new(0, 2, FIRST_BYTES);
+    let mut second = Sending::new(1, 2, 40_000);
+    let mut third = Sending::new(2, 2, 50_000);
+    assert_eq!(first.arrive(&mut receiver, 0), []);
+    assert_eq!(second.arrive(&mut receiver, 10).len(), 1);
+    assert_eq!(third.arrive(&mut receiver, 20), []);
+    let freed: Vec<_> = (1..7).flat_map(|n| first.arrive(&mut receiver, 20 + n * 1_000)).collect();
+    assert!(freed.iter().any(|grant| grant.0 == 2), "{freed:?}");
+}
+
+#[test]
 fn a_grant_never_leaves_while_ten_thousand_wire_bytes_are_outstanding() {
     arbtest::arbtest(|u| {
         let mut receiver = endpoint(simulator(), 3);
