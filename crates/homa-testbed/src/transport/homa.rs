@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use ::homa::inline::{Completion, Engine, Wait};
+use ::homa::inline::{Completion, Engine};
 use ::homa::{CallOptions, Config, PriorityMap};
 
 use super::{Done, Rpc, RpcTransport};
@@ -87,11 +87,10 @@ impl RpcTransport for HomaTransport {
         let at_ns = sys::monotonic_ns();
         done.extend(self.refused.drain(..).map(|id| Done { id, at_ns, completed: false }));
         self.submitted = false;
-        // Replies are queued by `answer` and leave with the next poll, which may bring more
-        // requests.
-        while self.engine.poll(Wait::No)? {
-            self.answer(done);
-        }
+        // What did not fit into one turn keeps the socket readable or the engine due.
+        self.engine.turn();
+        self.answer(done);
+        self.engine.flush();
         Ok(())
     }
 
