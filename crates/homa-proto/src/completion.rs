@@ -220,6 +220,7 @@ impl Endpoint {
             cookie: rpc.cookie,
         };
         self.sender.forget(&mut rpc.out);
+        self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
         self.rpcs.remove(who.index);
         if ended.state.is_client() {

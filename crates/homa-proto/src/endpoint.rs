@@ -4,6 +4,7 @@
 use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
+use crate::downlink::Downlink;
 use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
 use crate::overcommitment::{Scheduler, UNLIMITED};
@@ -61,6 +62,7 @@ pub struct Endpoint {
     pub(crate) levels: Levels,
     /// Time between DATA packets of one incoming message.
     pub(crate) data_gap: SmoothedTime,
+    pub(crate) downlink: Downlink,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
     due: Vec<u32>,
@@ -100,6 +102,7 @@ impl Endpoint {
             incoming,
             levels,
             data_gap: SmoothedTime::default(),
+            downlink: Downlink::default(),
             timers: Wheel::new(),
             last_local_port: 0,
             due: Vec::new(),

@@ -1,12 +1,26 @@
-//! Incast (Homa §3.6): a client counts its outstanding RPCs; above a threshold new requests carry a
-//! flag that limits the unscheduled bytes of their responses to a few hundred, and to less as more
-//! are outstanding.
+//! Incast (Homa §3.6): a client knows how many responses it waits for; when they are too many, new
+//! requests carry a flag that limits the unscheduled bytes of their responses to a few hundred, and
+//! to less as more are outstanding.
+//!
+//! "Too many" is a count in the paper. Here it is also their bytes: each response may bring RTTbytes
+//! unasked, and together they meet in one switch buffer.
 
 use crate::config::IncastConfig;
 
-/// The limit to put into a new request when `outstanding` RPCs are in progress; `None`: no flag.
-pub(crate) fn response_limit(config: Option<&IncastConfig>, outstanding: usize) -> Option<u16> {
-    let config = config.filter(|c| outstanding > c.threshold as usize)?;
+/// The limit to put into a new request; `None`: no flag. `outstanding` counts it and all others in
+/// progress; `unheard` are the unscheduled bytes of responses that have not begun, `own` those that
+/// this one would add.
+pub(crate) fn response_limit(
+    config: Option<&IncastConfig>,
+    outstanding: usize,
+    unheard: u64,
+    own: u32,
+) -> Option<u16> {
+    let config = config?;
+    let crowded = unheard + u64::from(own) > u64::from(config.burst);
+    if outstanding <= config.threshold as usize && !crowded {
+        return None;
+    }
     let share = config.budget as usize / outstanding.max(1);
     Some(share.clamp(1, usize::from(config.max_unscheduled)) as u16)
 }
@@ -15,14 +29,25 @@ pub(crate) fn response_limit(config: Option<&IncastConfig>, outstanding: usize) 
 mod tests {
     use super::*;
 
+    const CONFIG: IncastConfig =
+        IncastConfig { threshold: 32, max_unscheduled: 400, budget: 64_000, burst: 100_000 };
+
+    /// Unscheduled bytes of `n` responses that no one has heard of yet.
+    fn unscheduled(n: usize, own: u32) -> u64 {
+        (1..=n).fold(0, |sum, outstanding| {
+            let limit = response_limit(Some(&CONFIG), outstanding, sum, own);
+            sum + u64::from(limit.map_or(own, |limit| own.min(limit.into())))
+        })
+    }
+
     #[test]
-    fn a_thousandfold_incast_stays_within_a_few_hundred_thousand_bytes() {
-        let config = IncastConfig { threshold: 32, max_unscheduled: 400, budget: 64_000 };
-        assert_eq!(response_limit(Some(&config), 32), None);
-        assert_eq!(response_limit(Some(&config), 33), Some(400));
-        let total: u32 =
-            (1..=1000).filter_map(|n| response_limit(Some(&config), n)).map(u32::from).sum();
-        assert!(total <= 500_000, "{total}");
-        assert_eq!(response_limit(None, 5000), None);
+    fn a_few_responses_are_not_limited_and_thousands_stay_within_a_switch_buffer() {
+        assert_eq!(response_limit(Some(&CONFIG), 10, 90_000, 10_000), None);
+        assert_eq!(response_limit(Some(&CONFIG), 11, 100_000, 10_000), Some(400));
+        assert_eq!(response_limit(Some(&CONFIG), 33, 0, 100), Some(400));
+        assert_eq!(response_limit(None, 5000, 1 << 40, 10_000), None);
+        let [fifteen, two_hundred, thousand] = [15, 200, 1_000].map(|n| unscheduled(n, 10_000));
+        assert!(fifteen <= 131_072 && two_hundred <= 190_000, "{fifteen} {two_hundred}");
+        assert!(thousand <= 300_000, "{thousand}");
     }
 }

@@ -21,6 +21,7 @@ mod completion;
 mod config;
 mod counters;
 mod coverage;
+mod downlink;
 mod endpoint;
 mod event;
 mod executed;

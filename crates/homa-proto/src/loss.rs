@@ -48,7 +48,9 @@ impl Endpoint {
             loss.resend_after
         };
         if loss.scale_with_bytes {
-            base + self.config.link_rate.time_for(self.incoming.expected)
+            // Responses not begun may be on their way, too, one behind the other.
+            let expected = self.incoming.expected + self.incoming.unheard;
+            base + self.config.link_rate.time_for(expected)
         } else {
             base
         }
@@ -125,6 +127,13 @@ impl Endpoint {
         let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
         if now < due {
             return Some(due);
+        }
+        // While our link is full, what is missing may be waiting behind what arrives; asking for it
+        // again would make the queue longer.
+        let waited = now.since(rpc.heard.max(rpc.asked));
+        let profile = self.config.profile;
+        if profile == Profile::Default && self.downlink.is_full(now) && waited < MAX_PATIENCE {
+            return Some(now + self.config.loss.resend_after);
         }
         let held_back = self.config.loss.one_resend_per_peer;
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
@@ -207,6 +216,10 @@ impl Endpoint {
             return;
         }
         let (start, end) = match range {
+            // Whoever has its first packet can say what else is missing; the rest may well be there.
+            (_, ResendLength::All) if self.config.profile == Profile::Default => {
+                (0, out.sent.min(1))
+            }
             (_, ResendLength::All) => (0, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };

@@ -29,6 +29,8 @@ impl Endpoint {
         if end > data.message_length {
             return Err(DropReason::BeyondEnd);
         }
+        let max_payload = self.peer(packet.peer).map_or(FULL_FRAME, |p| p.info.max_payload);
+        self.downlink.received(now, data.span.len, max_payload, self.config.link_rate);
         self.refresh_cutoffs(now, packet, data.cutoff_version);
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
@@ -173,6 +175,7 @@ impl Endpoint {
         let (peer, started) = (rpc.peer, rpc.started);
         if rpc.state == State::ClientOutgoing {
             rpc.state = State::ClientIncoming;
+            self.incoming.unheard -= u64::from(core::mem::take(&mut rpc.unheard));
             if let Some(peer) = self.peer_mut(peer) {
                 peer.more.response_time.sample(now.since(started));
             }

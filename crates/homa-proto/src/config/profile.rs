@@ -169,7 +169,12 @@ impl Config {
                 give_up: Some(Duration::secs(2)),
                 suppress_duplicates: true,
             },
-            incast: Some(IncastConfig { threshold: 32, max_unscheduled: 400, budget: 64_000 }),
+            incast: Some(IncastConfig {
+                threshold: 32,
+                max_unscheduled: 400,
+                budget: 64_000,
+                burst: 100_000,
+            }),
             readable_events: false,
             seed: 1,
         }

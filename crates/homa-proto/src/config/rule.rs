@@ -171,6 +171,9 @@ pub struct IncastConfig {
     /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided
     /// by the number outstanding.
     pub budget: u32,
+    /// Unscheduled bytes of responses not begun above which new requests carry the flag, whatever
+    /// their number: what the buffer of a switch port can be expected to hold.
+    pub burst: u32,
 }
 
 impl Config {

@@ -30,7 +30,9 @@ const MAX_ACTIVE: usize = 8;
 pub(crate) struct IncomingTotals {
     /// Granted or unscheduled and not received, over all incomplete messages.
     pub(crate) expected: u64,
-    /// The same over messages that needed grants: what `max_incoming` bounds.
+    /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
+    pub(crate) unheard: u64,
+    /// What of `expected` belongs to messages that needed grants: what `max_incoming` bounds.
     pub(crate) granted: u64,
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
@@ -268,7 +270,10 @@ impl Endpoint {
             return;
         }
         let level = self.scheduled_level(rank, left, payload);
-        let extra = u64::from(wanted).min(self.window_left());
+        let left = self.window_left(window);
+        // Less than a packet is not worth a GRANT while more is to come.
+        let extra = if left < u64::from(wanted.min(payload)) { 0 } else { left };
+        let extra = extra.min(u64::from(wanted));
         if extra < u64::from(wanted) {
             self.incoming.starved = true;
         }
@@ -318,13 +323,19 @@ impl Endpoint {
         }
     }
 
-    fn window_left(&self) -> u64 {
-        match self.config.window {
-            GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
-            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
-                u64::from(max_incoming).saturating_sub(self.incoming.granted)
+    /// Bytes that may be granted over all messages, each of which may have `window` outstanding. The
+    /// user profile takes the paper's bound on buffers at its word (Homa §3.5): the degree of
+    /// overcommitment times RTTbytes, whether those messages still need grants or only wait for
+    /// their last bytes. Else many messages no longer than RTTbytes are all granted at once.
+    fn window_left(&self, window: u32) -> u64 {
+        let most = match self.config.window {
+            GrantWindow::RttBytes | GrantWindow::WireBytes(_) => return u64::MAX,
+            GrantWindow::Shared { max_incoming } => u64::from(max_incoming),
+            GrantWindow::RttBytesShared { max_incoming } => {
+                u64::from(max_incoming).min(self.degree() as u64 * u64::from(window))
             }
-        }
+        };
+        most.saturating_sub(self.incoming.granted)
     }
 
     /// Grants `extra` more bytes, or as many as memory allows, and yields their number. When there

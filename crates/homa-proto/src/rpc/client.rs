@@ -35,7 +35,12 @@ impl Endpoint {
             return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
         }
         let outstanding = self.client_rpcs.len() + 1;
-        let response_limit = incast::response_limit(self.config.incast.as_ref(), outstanding);
+        let incast = self.config.incast.as_ref();
+        let own = self.response_burst(request.peer);
+        let already = self.incoming.unheard;
+        let response_limit = incast::response_limit(incast, outstanding, already, own);
+        let unheard = response_limit.map_or(own, |limit| own.min(limit.into()));
+        self.incoming.unheard += u64::from(unheard);
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
         self.last_local_port = request.local_port;
@@ -44,6 +49,7 @@ impl Endpoint {
         let rpc = Rpc {
             idempotent: request.idempotent,
             response_limit,
+            unheard,
             cookie: request.cookie,
             deadline: request.deadline,
             out: self.outgoing(request.length, unscheduled),
@@ -53,6 +59,12 @@ impl Endpoint {
         let started = self.start(rpc);
         self.arm(now, first_check, started.rpc.into());
         Ok(started)
+    }
+
+    /// Unscheduled bytes that a long response of this peer brings.
+    fn response_burst(&self, peer: PeerId) -> u32 {
+        let rtt_bytes = self.peer(peer).map_or(self.config.rtt_bytes, |p| p.more.rtt.bytes());
+        rtt_bytes.min(self.unscheduled_cap())
     }
 
     pub(crate) fn submit_one_way(

@@ -81,6 +81,8 @@ pub(crate) struct Rpc {
     pub(crate) heard: Time,
     /// When the last RESEND or NEED_ACK was sent since then.
     pub(crate) asked: Time,
+    /// At the client, until the response begins: unscheduled bytes it may bring.
+    pub(crate) unheard: u32,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
@@ -191,6 +193,7 @@ impl Rpc {
             remote_port: ports.1,
             idempotent: false,
             response_limit: None,
+            unheard: 0,
             cookie: 0,
             started: now,
             deadline: Time::MAX,

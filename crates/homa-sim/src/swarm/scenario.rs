@@ -182,7 +182,8 @@ fn protocol(rng: &mut Rng, rate: Rate) -> Config {
     }
     if config.incast.is_some() && rng.chance(0.5) {
         let threshold = rng.between(1, 10) as u32;
-        config.incast = Some(IncastConfig { threshold, max_unscheduled: 400, budget: 4_000 });
+        config.incast =
+            Some(IncastConfig { threshold, max_unscheduled: 400, budget: 4_000, burst: 20_000 });
     }
     config
 }
