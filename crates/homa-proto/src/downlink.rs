@@ -1,5 +1,5 @@
-//! Whether our link has been full lately, judged by the DATA that arrived (Homa §3.7: what is missing
-//! may only be waiting behind it).
+//! Whether our link has been full lately, judged by the DATA that arrived (Homa §3.7: what is
+//! missing may only be waiting behind it).
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};

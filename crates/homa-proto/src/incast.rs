@@ -2,8 +2,8 @@
 //! requests carry a flag that limits the unscheduled bytes of their responses to a few hundred, and
 //! to less as more are outstanding.
 //!
-//! "Too many" is a count in the paper. Here it is also their bytes: each response may bring RTTbytes
-//! unasked, and together they meet in one switch buffer.
+//! "Too many" is a count in the paper. Here it is also their bytes: each response may bring
+//! RTTbytes unasked, and together they meet in one switch buffer.
 
 use crate::config::IncastConfig;
 

@@ -216,7 +216,7 @@ impl Endpoint {
             return;
         }
         let (start, end) = match range {
-            // Whoever has its first packet can say what else is missing; the rest may well be there.
+            // Whoever has its first packet can say what else is missing; the rest may be there.
             (_, ResendLength::All) if self.config.profile == Profile::Default => {
                 (0, out.sent.min(1))
             }

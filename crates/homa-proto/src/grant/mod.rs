@@ -323,8 +323,8 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that may be granted over all messages, each of which may have `window` outstanding. The
-    /// user profile takes the paper's bound on buffers at its word (Homa §3.5): the degree of
+    /// Bytes that may be granted over all messages, each of which may have `window` outstanding.
+    /// The user profile takes the paper's bound on buffers at its word (Homa §3.5): the degree of
     /// overcommitment times RTTbytes, whether those messages still need grants or only wait for
     /// their last bytes. Else many messages no longer than RTTbytes are all granted at once.
     fn window_left(&self, window: u32) -> u64 {
