@@ -12,8 +12,10 @@ use crate::error::OpenError;
 pub struct Config {
     /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
     /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
-    /// [`homa_proto::Config::for_users`] at the rate of the fastest interface, with windows to
-    /// match.
+    /// [`homa_proto::Config::for_users`] at the rate of the fastest physical interface, with
+    /// windows to match; at 100 Gbit/s where none tells its rate, as in many virtual machines
+    /// (windows are measured and capped, so too high a rate does little harm, too low a one would
+    /// never fill the link: set [`Self::link_rate`] where you know it).
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,

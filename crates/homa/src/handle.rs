@@ -104,7 +104,8 @@ impl Engine {
     /// and be acknowledged, and returns when all are, or fails when `timeout` has passed. Servers
     /// go on yielding requests that had arrived, then none.
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        let until = Instant::now() + timeout;
+        // A timeout beyond the clock's range is none.
+        let until = Instant::now().checked_add(timeout);
         let mut access = self.access();
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
@@ -120,10 +121,11 @@ impl Engine {
             if (calls, requests) == (0, 0) {
                 return Ok(());
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
                 return Err(DrainTimeout { calls, requests });
             }
-            let step = until.min(Instant::now() + DRAIN_STEP);
+            let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
             access.block(Some(step), |state| (state.core.rpcs() == (0, 0)).then_some(()));
         }
     }

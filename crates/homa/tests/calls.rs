@@ -286,3 +286,15 @@ fn a_server_at_every_address_answers_from_the_one_that_was_called() {
         assert_eq!(echo.join().unwrap(), 2);
     }
 }
+
+#[test]
+fn the_longest_times_mean_no_limit_and_do_not_panic() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    let options = CallOptions::deadline(Duration::MAX);
+    assert_eq!(client.client().call_with(to, "for ever", &options).unwrap(), *b"for ever");
+    client.drain(Duration::MAX).unwrap();
+    server.drain(Duration::MAX).unwrap();
+    assert_eq!(echo.join().unwrap(), 1);
+}
