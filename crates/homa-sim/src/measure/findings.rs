@@ -55,16 +55,19 @@ pub fn ledger(
         by_bin[bin(journey.bytes)].push(journey);
     }
     let mut tail = Vec::new();
+    let mut tail_buckets = Vec::with_capacity(bins);
     for bin in &mut by_bin {
         bin.sort_by_key(|journey| journey.latency);
-        let slowest = bin.len() - bin.len() * 99 / 100;
-        tail.extend_from_slice(&bin[bin.len() - slowest..]);
+        let slowest = &bin[bin.len() * 99 / 100..];
+        tail_buckets.push(means(slowest));
+        tail.extend_from_slice(slowest);
     }
     let all: Vec<&Journey> = journeys.iter().collect();
     Ledger {
         mean: means(&all),
         tail: means(&tail),
         buckets: by_bin.iter().map(|bin| means(bin)).collect(),
+        tail_buckets,
         unbalanced,
     }
 }

@@ -80,3 +80,47 @@ impl Default for Scenario {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_survives_its_text_and_unknown_keys_do_not() {
+        let scenario = Scenario {
+            options: SchemeOptions { overcommitment: Some(2), ..SchemeOptions::default() },
+            warm_up: Span::millis(3),
+            ..Scenario::default()
+        };
+        let text = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(serde_json::from_str::<Scenario>(&text).unwrap(), scenario);
+        assert_eq!(serde_json::from_str::<Scenario>("{}").unwrap(), Scenario::default());
+        for wrong in [
+            r#"{"lod": 1}"#,
+            r#"{"fabric": {"host_link": 10}}"#,
+            r#"{"fabric": {"shape": {"kind": "leaf-spine", "racks": 2}}}"#,
+            r#"{"traffic": {"pattern": "all-to-all", "workload": "w3", "size": 3}}"#,
+            r#"{"measures": {"queue": true}}"#,
+        ] {
+            assert!(serde_json::from_str::<Scenario>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_said_before_it_runs() {
+        let refused = |scenario: Scenario| run(&scenario, &mut |_| ()).unwrap_err().to_string();
+        let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
+        assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
+        let idle = Load { fraction: 0.0, basis: Basis::Paper };
+        assert!(refused(Scenario { load: idle, ..Scenario::default() }).contains("load.fraction"));
+        let traffic = Traffic::ClientsServers {
+            workload: "w4".to_owned(),
+            clients: 100,
+            servers: 100,
+            max_bytes: None,
+        };
+        let scheme = "homa".to_owned();
+        let crowded = refused(Scenario { scheme, traffic, ..Scenario::default() });
+        assert!(crowded.contains("144"), "{crowded}");
+    }
+}

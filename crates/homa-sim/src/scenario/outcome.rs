@@ -242,6 +242,8 @@ pub struct Ledger {
     pub tail: LedgerParts,
     /// Means by bin of the slowdown table, microseconds.
     pub buckets: Vec<LedgerParts>,
+    /// Means over the slowest 1 % of each bin, microseconds.
+    pub tail_buckets: Vec<LedgerParts>,
     /// Messages whose parts did not sum to their latency: always 0.
     pub unbalanced: u64,
 }
