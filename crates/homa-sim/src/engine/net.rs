@@ -90,7 +90,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             // A switch may pass on what is still arriving only at that pace.
             let switch = spec.to.0.checked_sub(wiring.hosts());
             let cuts = switch.is_some_and(|switch| spec.rate >= fastest[switch as usize]);
-            Port::new(spec, limit(spec), config.cut_through && cuts)
+            Port::new(spec, limit(spec), config.cut_through && !config.preemption && cuts)
         };
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
