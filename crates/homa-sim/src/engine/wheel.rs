@@ -28,6 +28,14 @@ pub(super) const MANY: usize = 2_000;
 /// Pops between two looks at the density.
 const REVIEW: u32 = 16_384;
 
+/// Adds a free node.
+#[cold]
+#[inline(never)]
+fn grow<E>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
+    *free = nodes.len() as u32;
+    nodes.push(Node { at: SimTime::ZERO, next: NONE, event });
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub struct Wheel<E> {
@@ -191,39 +199,34 @@ impl<E: Copy> Wheel<E> {
         self.len == 0
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn push_active(&mut self, at: SimTime, event: E) {
         let mut place = self.active.len();
         while place > self.taken && self.active[place - 1].at > at {
             place -= 1;
         }
-        let due = Due { at, event };
-        if place == self.active.len() {
-            self.active.push(due);
-        } else {
-            self.seen.sorted += 1;
-            self.active.insert(place, due);
-        }
+        self.seen.sorted += u32::from(place < self.active.len());
+        self.active.insert(place, Due { at, event });
     }
 
     #[inline]
     fn link(&mut self, number: u64, at: SimTime, event: E) {
         let place = number as usize & (self.slots.len() - 1);
-        let next = self.slots[place];
-        let mut index = self.free;
-        if index == NONE {
-            index = self.nodes.len() as u32;
-            self.nodes.push(Node { at, next, event });
-        } else {
-            let node = &mut self.nodes[index as usize];
-            self.free = node.next;
-            *node = Node { at, next, event };
+        let head = &mut self.slots[place];
+        if self.free == NONE {
+            grow(&mut self.nodes, &mut self.free, event);
         }
-        self.slots[place] = index;
+        let index = self.free;
+        let node = &mut self.nodes[index as usize];
+        self.free = node.next;
+        *node = Node { at, next: *head, event };
+        *head = index;
         self.bits[place / 64] |= 1 << (place % 64);
     }
 
     #[cold]
+    #[inline(never)]
     fn push_far(&mut self, at: SimTime, event: E) {
         self.far_pushed += 1;
         self.far_first = self.far_first.min(at.0 >> self.shift);

@@ -97,7 +97,7 @@ impl Port {
     }
 
     /// Picoseconds that `bytes` take, rounded up.
-    #[inline]
+    #[inline(always)]
     fn serialisation(&self, bytes: u32) -> u64 {
         if self.per_byte != 0 {
             return u64::from(self.per_byte) * u64::from(bytes);
@@ -161,7 +161,7 @@ impl Port {
 
     /// A frame enters service. Gives its arrival when it is alone in the pipe: the port's next
     /// event.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, frames: &mut [Frame], slot: u32, at: SimTime) -> Option<SimTime> {
         let bytes = frames[slot as usize].bytes;
         self.occupy(at, bytes);
@@ -169,7 +169,7 @@ impl Port {
     }
 
     /// The wire is taken for `bytes` more; until when?
-    #[inline]
+    #[inline(always)]
     pub fn occupy(&mut self, at: SimTime, bytes: u16) -> SimTime {
         self.sent_bytes += u64::from(bytes);
         self.free_at = SimTime(at.0 + self.serialisation(u32::from(bytes)));
@@ -178,7 +178,7 @@ impl Port {
 
     /// A frame whose last bit leaves at `free_at` enters the pipe. Gives its arrival as
     /// [`Port::start`] does.
-    #[inline]
+    #[inline(always)]
     pub fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
         let frame = &mut frames[slot as usize];
         let mut arrival = self.free_at.0 + self.delay.0;
@@ -220,7 +220,7 @@ impl Port {
         (self.occupied != 0).then(|| self.remove_first(levels, frames))
     }
 
-    #[inline]
+    #[inline(always)]
     fn remove_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> u32 {
         let level = (7 - self.occupied.leading_zeros()) & 7;
         let list = &mut levels.0[level as usize];
