@@ -155,17 +155,14 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             }
             return;
         }
-        let in_service = port.in_service(frames, self.now);
         let backlog = Backlog {
             queued_bytes: u64::from(port.queued()),
             residual_bytes: port.residual(self.now),
-            in_service_priority: in_service.map_or(0, Frame::priority),
+            in_service_priority: port.in_service(frames, self.now).map_or(0, Frame::priority),
         };
         self.probe.enqueued(self.now, &there, &backlog);
-        let held = in_service.map_or(0, |frame| frame.bytes);
-        if port.fits(held, there.wire_bytes)
-            && self.pool_has_room(switch, port_index, there.wire_bytes)
-        {
+        let bytes = there.wire_bytes;
+        if self.port_has_room(port_index, bytes) && self.pool_has_room(switch, port_index, bytes) {
             let port = &mut self.ports[port_index as usize];
             let frames = &mut self.flights.frames;
             port.wait(&mut self.levels[port_index as usize], frames, slot);
@@ -179,6 +176,13 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             self.drops[port_index as usize] += 1;
             self.lose(slot, LossCause::Overflow);
         }
+    }
+
+    /// False when a port has used up its own memory.
+    #[inline]
+    pub fn port_has_room(&self, port_index: u32, bytes: u32) -> bool {
+        let limit = self.ports[port_index as usize].limit;
+        limit == u32::MAX || self.held(port_index) + u64::from(bytes) <= u64::from(limit)
     }
 
     /// False when the ports of a switch share memory and too much of it is used.

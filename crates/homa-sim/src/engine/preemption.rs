@@ -30,9 +30,8 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             in_service_priority: in_service.map_or(0, Frame::priority),
         };
         self.probe.enqueued(self.now, &there, &backlog);
-        let held = in_service.map_or(0, |frame| frame.bytes);
-        if !port.fits(held, there.wire_bytes)
-            || !self.pool_has_room(switch, port_index, there.wire_bytes)
+        let bytes = there.wire_bytes;
+        if !self.port_has_room(port_index, bytes) || !self.pool_has_room(switch, port_index, bytes)
         {
             self.drops[port_index as usize] += 1;
             return self.lose(slot, LossCause::Overflow);

@@ -36,7 +36,7 @@ pub(crate) struct Port {
     /// Wire bytes waiting, the frame in service not included.
     queued: u32,
     /// Most wire bytes held, the frame in service included; `MAX`: no limit.
-    limit: u32,
+    pub limit: u32,
     /// Bit `n` set: level `n` holds a frame.
     occupied: u8,
     pub tier: Tier,
@@ -144,12 +144,6 @@ impl Port {
             (left, 0) => (left * u64::from(self.mbps)).div_ceil(8_000_000) as u32,
             (left, per_byte) => left.div_ceil(u64::from(per_byte)) as u32,
         }
-    }
-
-    /// True when `bytes` more fit beside `in_service`, which are held until the last has left.
-    #[inline]
-    pub fn fits(&self, in_service: u16, bytes: u32) -> bool {
-        self.limit == u32::MAX || self.queued + u32::from(in_service) + bytes <= self.limit
     }
 
     /// True when a frame waits and no arrival will bring the port back to mind: the frame in

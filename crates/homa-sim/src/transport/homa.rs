@@ -15,13 +15,15 @@ use super::{Arrival, Label, Transport};
 
 /// No peer yet.
 const UNKNOWN: u32 = u32::MAX;
+/// Peers that are found by looking at each; for more there is a table.
+const FEW: usize = 8;
 
 /// An endpoint and its framing.
 #[derive(Debug)]
 pub struct Homa {
     endpoint: Endpoint,
     framing: Framing,
-    /// By host: its number at the endpoint.
+    /// By host: its number at the endpoint. Empty while there are few.
     peers: Vec<u32>,
     /// By number at the endpoint: the host.
     hosts: Vec<HostId>,
@@ -42,18 +44,26 @@ impl Homa {
     fn peer(&mut self, host: u32) -> PeerId {
         match self.peers.get(host as usize) {
             Some(&peer) if peer != UNKNOWN => PeerId(peer),
-            _ => self.open(host),
+            _ => self.find_or_open(host),
         }
     }
 
-    #[cold]
-    fn open(&mut self, host: u32) -> PeerId {
-        let peer = PeerId(self.hosts.len() as u32);
-        if self.peers.len() <= host as usize {
-            self.peers.resize(host as usize + 1, UNKNOWN);
+    #[inline(never)]
+    fn find_or_open(&mut self, host: u32) -> PeerId {
+        if self.peers.is_empty()
+            && let Some(peer) = self.hosts.iter().position(|known| known.0 == host)
+        {
+            return PeerId(peer as u32);
         }
-        self.peers[host as usize] = peer.0;
+        let peer = PeerId(self.hosts.len() as u32);
         self.hosts.push(HostId(host));
+        if self.hosts.len() > FEW {
+            let last = self.hosts.iter().map(|host| host.0).max().unwrap_or(host);
+            self.peers.resize(self.peers.len().max(last as usize + 1), UNKNOWN);
+            for (peer, host) in (0..).zip(&self.hosts) {
+                self.peers[host.0 as usize] = peer;
+            }
+        }
         let max_payload = self.framing.max_payload();
         self.endpoint.open_peer(peer, PeerInfo { host, max_payload });
         peer
