@@ -64,6 +64,8 @@ fn run(name: &str) {
         "perm" => measure(name, rivals(), perm(7_000), slow()),
         "web60" => measure(name, rivals(), web60(), slow()),
         "perm1024" => measure(name, fat_tree(16), permutation(1_024, 2_000_000), fast()),
+        "engine-brief8192" => measure(name, fat_tree(32), permutation(8_192, 200_000), windows()),
+        "brief8192" => measure(name, fat_tree(32), permutation(8_192, 200_000), fast()),
         "brief1024" => measure(name, fat_tree(16), permutation(1_024, 200_000), fast()),
         "short1024" => measure(
             name,
@@ -82,12 +84,6 @@ fn run(name: &str) {
 }
 
 fn main() {
-    eprintln!(
-        "{} {} {}",
-        size_of::<homa_proto::Packet>(),
-        size_of::<homa_proto::Endpoint>(),
-        size_of::<Option<homa_proto::Event>>()
-    );
     let names: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if names.is_empty() {
         ["engine-perm", "perm", "w4"].into_iter().for_each(run);

@@ -77,13 +77,15 @@ where
     P: Probe<T::Packet>,
     F: Fault<T::Packet>,
 {
-    /// All hosts up, nothing scheduled but their first timers.
+    /// All hosts up, nothing scheduled but their first timers. The wiring must be fit
+    /// ([`Wiring::unfit`]).
     pub fn new(
         wiring: Wiring,
         config: FabricConfig,
         mut make: MakeTransport<T>,
         (application, probe, faults): (A, P, F),
     ) -> Self {
+        debug_assert_eq!(wiring.unfit(), None);
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
         let net = Net::new((wiring, config), transports, (probe, faults));
         Self { net, application, make }

@@ -322,7 +322,7 @@ impl<E: Copy> Wheel<E> {
     fn review(&mut self) {
         let Density { pops, sorted, far, buckets } = std::mem::take(&mut self.seen);
         let slots = self.slots.len();
-        let aim = if self.len < MANY { 1 } else { 4 };
+        let aim = if self.len < MANY { 1 } else { 16 };
         if pops > 2 * aim * buckets && sorted > pops / 4 && self.shift > FINEST {
             // The same reach with finer buckets, as long as the calendar may grow.
             let more = self.len > slots / 8 && slots < MAX_SLOTS;

@@ -46,9 +46,9 @@ pub struct GraphError {
 pub enum GraphFault {
     /// Not four fields.
     Fields,
-    /// Not a rate above 0 in Gbit/s.
+    /// Not a rate from 0.02 Gbit/s on.
     Rate(String),
-    /// Not a delay from 0 to 4,000,000 ns.
+    /// Not a delay from 0 to 500,000 ns.
     Delay(String),
     /// A link between two hosts, or from a node to itself.
     Ends,
@@ -69,9 +69,9 @@ impl std::fmt::Display for GraphError {
         }
         match &self.fault {
             GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
-            GraphFault::Rate(text) => write!(f, "`{text}` is no rate in Gbit/s"),
+            GraphFault::Rate(text) => write!(f, "`{text}` is no rate in Gbit/s, at least 0.02"),
             GraphFault::Delay(text) => {
-                write!(f, "`{text}` is no delay in ns, at most 4,000,000")
+                write!(f, "`{text}` is no delay in ns, at most 500,000")
             }
             GraphFault::Ends => write!(f, "a link joins two switches, or a host and a switch"),
             GraphFault::SecondLink(name) => write!(f, "`{name}` has a link already"),
@@ -186,7 +186,7 @@ impl Graph {
 
 fn rate(text: &str) -> Result<Rate, GraphFault> {
     let gbps: f64 = text.parse().map_err(|_| GraphFault::Rate(String::from(text)))?;
-    if !(0.001..=1e6).contains(&gbps) {
+    if !(0.02..=1e6).contains(&gbps) {
         return Err(GraphFault::Rate(String::from(text)));
     }
     Ok(Rate((gbps * 1e9) as u64))
@@ -194,7 +194,7 @@ fn rate(text: &str) -> Result<Rate, GraphFault> {
 
 fn delay(text: &str) -> Result<SimDuration, GraphFault> {
     match text.parse() {
-        Ok(nanos @ 0..=4_000_000) => Ok(SimDuration::nanos(nanos)),
+        Ok(nanos @ 0..=500_000) => Ok(SimDuration::nanos(nanos)),
         _ => Err(GraphFault::Delay(String::from(text))),
     }
 }

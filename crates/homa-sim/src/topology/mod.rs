@@ -19,7 +19,7 @@ pub(crate) use routes::{Routes, Table, TreeSwitch};
 
 use homa_proto::Rate;
 
-use crate::time::SimDuration;
+use crate::time::{LinkRate, SimDuration};
 
 /// A host's number, also its [`homa_proto::PeerId`] as applications and probes see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,6 +167,9 @@ impl Physics {
     }
 }
 
+/// Wire bytes of the longest frame that Ethernet switches commonly take.
+const JUMBO: u32 = 9_038;
+
 /// A compiled topology.
 #[derive(Clone, Debug)]
 pub struct Wiring {
@@ -199,6 +202,16 @@ impl Wiring {
     /// How switches choose.
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
+    }
+
+    /// The first port, if any, whose link is too slow or too long for the engine: a frame of 9,038
+    /// bytes (jumbo) must be there after 4.29 ms, which is 2^32 ps.
+    pub fn unfit(&self) -> Option<PortId> {
+        let unfit = |port: &PortSpec| {
+            let serialisation = LinkRate::new(port.rate).serialisation(JUMBO);
+            serialisation.0.saturating_add(port.delay.0) > u64::from(u32::MAX)
+        };
+        self.ports.iter().position(unfit).map(|at| PortId(at as u32))
     }
 
     /// Finds new routes that use only the ports that are `alive`.

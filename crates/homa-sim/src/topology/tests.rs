@@ -49,6 +49,17 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
 }
 
 #[test]
+fn links_too_slow_or_too_long_for_the_engine_are_found() {
+    let rack = |mbps, delay| {
+        let physics = Physics::uniform(Rate::mbps(mbps), Rate::mbps(mbps), delay);
+        SingleSwitch { hosts: 2, physics }.wire().unfit()
+    };
+    assert_eq!(rack(20, SimDuration::micros(600)), None);
+    assert_eq!(rack(10, SimDuration::ZERO), Some(PortId(0)));
+    assert_eq!(rack(1_000, SimDuration::millis(5)), Some(PortId(0)));
+}
+
+#[test]
 fn all_equal_paths_are_found_where_a_table_decides() {
     let mut wiring = LeafSpine::homa().wire();
     wiring.reroute(&vec![true; wiring.ports().len()]);
@@ -74,8 +85,8 @@ fn what_is_wrong_with_a_list_is_said_with_its_line() {
     let error = |text: &str| Graph::from_csv(text).unwrap_err().to_string();
     assert_eq!(error(""), "there are no hosts");
     assert_eq!(error("h0,a,10"), "line 1: write `from,to,gbps,delay_ns`");
-    assert_eq!(error("\nh0,a,fast,0"), "line 2: `fast` is no rate in Gbit/s");
-    assert_eq!(error("h0,a,0,0"), "line 1: `0` is no rate in Gbit/s");
+    assert_eq!(error("\nh0,a,fast,0"), "line 2: `fast` is no rate in Gbit/s, at least 0.02");
+    assert_eq!(error("h0,a,0,0"), "line 1: `0` is no rate in Gbit/s, at least 0.02");
     assert!(error("h0,a,1,-1").starts_with("line 1: `-1` is no delay"));
     assert!(error("h0,h1,1,1").starts_with("line 1: a link joins"));
     assert_eq!(error("h0,a,1,1\nh0,b,1,1"), "line 2: `h0` has a link already");
