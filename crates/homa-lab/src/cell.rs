@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use homa_sim::scenario::{Scenario, Traffic};
+use homa_workload::framing::{FULL_FRAME, Framing};
 use homa_workload::load::mean_wire_bytes;
 use homa_workload::sizes::Workload;
 use serde::{Deserialize, Serialize};
@@ -55,22 +56,24 @@ impl Cell {
     /// About how many packets it moves: for the order of work and the time left, nothing else.
     pub fn weight(&self) -> f64 {
         const GUESS: f64 = 1e6;
-        let workload = match &self.scenario.traffic {
-            Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
-                workload
-            }
-            Traffic::Incast { .. } | Traffic::Permutation { .. } | Traffic::Flows { .. } => {
-                return GUESS;
-            }
+        let scenario = &self.scenario;
+        let (Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. }) =
+            &scenario.traffic
+        else {
+            return scenario.stop.messages.map_or(GUESS, |messages| messages as f64 * 20.0);
         };
         let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
-        let frame = homa_workload::framing::FULL_FRAME as f64;
-        let packets = sizes.map_or(1.0, |sizes| {
-            1.0 + mean_wire_bytes(&sizes, homa_workload::framing::Framing::Paper) * 2.0 / frame
+        let Some(sizes) = sizes else { return GUESS };
+        let wire = mean_wire_bytes(&sizes, Framing::Paper);
+        let by_time = scenario.stop.time.map_or(f64::INFINITY, |time| {
+            let hosts = f64::from(scenario.fabric.shape.hosts().unwrap_or(2));
+            let bits = scenario.load.fraction * scenario.fabric.host_link.0 as f64 * hosts;
+            time.0 as f64 / 1e12 * bits / 8.0 / wire
         });
-        match self.scenario.stop.messages {
-            Some(messages) => messages as f64 * packets,
-            None => GUESS,
+        let by_count = scenario.stop.messages.map_or(f64::INFINITY, |messages| messages as f64);
+        match by_count.min(by_time) {
+            messages if messages.is_finite() => messages * (1.0 + 2.0 * wire / FULL_FRAME as f64),
+            _ => GUESS,
         }
     }
 }
@@ -107,6 +110,8 @@ impl Default for Hash {
 
 #[cfg(test)]
 mod tests {
+    use homa_sim::scenario::Span;
+
     use super::*;
 
     #[test]
@@ -149,5 +154,9 @@ mod tests {
         };
         assert!(weight("w1") < weight("w3") && weight("w3") < weight("w4"));
         assert!(weight("w4") < weight("w5"));
+        let mut timed = Cell { axes: Vec::new(), scenario: Scenario::default() };
+        timed.scenario.stop.messages = Some(1_000_000_000);
+        timed.scenario.stop.time = Some(Span::millis(1));
+        assert!(timed.weight() < weight("w3"), "44 messages a microsecond at most");
     }
 }

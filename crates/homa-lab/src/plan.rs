@@ -139,8 +139,17 @@ pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Setti
     let listed = changes.iter().map(|(path, value)| (path.as_str(), value.clone()));
     settings.set_all(listed).map_err(|(path, message)| fault(&path, message))?;
     if let Err(message) = settings.scenario() {
-        let keys: Vec<&str> = changes.iter().map(|(path, _)| path.as_str()).collect();
-        return Err(fault(&keys.join(", "), message));
+        // At fault is the change without which all is well.
+        let culprit = (0..changes.len()).find(|&left_out| {
+            let others = changes.iter().enumerate().filter(|(place, _)| *place != left_out);
+            let others = others.map(|(_, (path, value))| (path.as_str(), value.clone()));
+            let mut without = Settings::of(scenario).ok();
+            without.as_mut().is_some_and(|without| {
+                without.set_all(others).is_ok() && without.scenario().is_ok()
+            })
+        });
+        let key = culprit.or(changes.len().checked_sub(1)).map_or("", |at| &changes[at].0);
+        return Err(fault(key, message));
     }
     Ok(settings)
 }
@@ -279,7 +288,9 @@ mod tests {
         let set = |key: &str, value: f64| vec![(key.to_owned(), Value::Float(value))];
         let plan = Plan::parse(&document, &set("load.fraction", 0.3)).unwrap();
         assert_eq!(plan.cells[0].scenario.load.fraction, 0.3);
-        let fault = Plan::parse(&document, &set("load.fracton", 0.3)).unwrap_err();
+        let mut two = set("load.fracton", 0.3);
+        two.extend(set("load.fraction", 0.4));
+        let fault = Plan::parse(&document, &two).unwrap_err();
         assert!(fault.to_string().starts_with("--set: `load.fracton`: unknown key"), "{fault}");
     }
 }

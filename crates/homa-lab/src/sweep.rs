@@ -25,6 +25,8 @@ pub struct Options {
     pub shard: Shard,
     /// Identity of the program, see [`crate::store::program`].
     pub program: String,
+    /// A simulation that cannot be run does not keep the others from running.
+    pub keep_going: bool,
 }
 
 /// Every n-th simulation of a plan, so that n machines share it.
@@ -79,24 +81,25 @@ pub struct Progress {
 enum News {
     Step { job: usize, done: f64 },
     Finished { job: usize },
-    Failed { error: LabError },
+    Failed { job: usize, error: LabError },
 }
 
 /// Runs the shard's simulations that have no result yet; `show` hears of progress several times a
-/// second. Simulations that differ in name only run once.
+/// second. Simulations that differ in name only run once. Returns those that were refused, when
+/// they do not end the sweep.
 pub fn run(
     cells: &[Cell],
     store: &Store,
     options: &Options,
     show: &mut dyn FnMut(&Progress),
-) -> Result<(), LabError> {
+) -> Result<Vec<LabError>, LabError> {
     let mine = cells.iter().enumerate().filter(|(place, _)| options.shard.has(*place));
     let mut keyed: Vec<(String, &Cell)> =
         mine.map(|(_, cell)| (cell.key(&options.program), cell)).collect();
-    let all = keyed.len();
-    keyed.retain(|(key, _)| !store.has(key));
     keyed.sort_by(|a, b| a.0.cmp(&b.0));
     keyed.dedup_by(|a, b| a.0 == b.0);
+    let all = keyed.len();
+    keyed.retain(|(key, _)| !store.has(key));
     keyed.sort_by(|a, b| b.1.weight().total_cmp(&a.1.weight()).then_with(|| a.0.cmp(&b.0)));
     let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
     let mut progress =
@@ -113,7 +116,7 @@ pub fn run(
                     let Some((key, cell)) = keyed.get(job) else { break };
                     let last = match work(job, key, cell, store, options, &news) {
                         Ok(()) => News::Finished { job },
-                        Err(error) => News::Failed { error },
+                        Err(error) => News::Failed { job, error },
                     };
                     // Nobody listens after a failure elsewhere.
                     let _ = news.send(last);
@@ -121,6 +124,7 @@ pub fn run(
             });
         }
         drop(news);
+        let mut refused = Vec::new();
         let mut shares = vec![0.0; keyed.len()];
         let total: f64 = weights.iter().sum();
         for news in heard {
@@ -134,7 +138,13 @@ pub fn run(
                     progress.finished += 1;
                     progress.label = keyed[job].1.label();
                 }
-                News::Failed { error } => {
+                News::Failed { job, error: error @ LabError::Scenario { .. } }
+                    if options.keep_going =>
+                {
+                    shares[job] = 1.0;
+                    refused.push(error);
+                }
+                News::Failed { error, .. } => {
                     stop.store(true, Ordering::Relaxed);
                     return Err(error);
                 }
@@ -143,7 +153,7 @@ pub fn run(
             progress.done = done / total;
             show(&progress);
         }
-        Ok(())
+        Ok(refused)
     })
 }
 
@@ -165,15 +175,16 @@ pub fn run_plan(
     Ok(true)
 }
 
-/// Writes the tables of all of a manifest's simulations.
+/// Writes the tables of all of a manifest's simulations that have results.
 pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
+    let there = manifest.cells.iter().filter(|listed| store.has(&listed.key));
     let read = |listed: &Listed| {
         let mut stored = store.read(&listed.key)?;
         // The same simulation may stand in several plans, under other names.
         stored.cell.axes.clone_from(&listed.axes);
         Ok(stored)
     };
-    let stored = manifest.cells.iter().map(read).collect::<Result<Vec<Stored>, LabError>>()?;
+    let stored = there.map(read).collect::<Result<Vec<Stored>, LabError>>()?;
     results::summary(&stored).save(store.root(), "summary")?;
     results::slowdown(&stored).save(store.root(), "slowdown")
 }

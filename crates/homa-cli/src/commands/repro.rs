@@ -68,13 +68,17 @@ pub fn run(args: &Args) -> Outcome {
     }
     let store = Store::create(&args.out).hint("choose another --out")?;
     let program = program().hint("is the program's file readable?")?;
-    let options = Options { threads: threads(args.threads), shard: Shard::ALL, program };
+    let threads = threads(args.threads);
+    let options = Options { threads, shard: Shard::ALL, program, keep_going: true };
     let mut work = Work::new();
     let done = repro::run(&plans, args.quick, &store, &options, &mut |progress| {
         show(&mut work, progress);
     });
     work.finish();
     let done = done.hint("what is finished is kept; the same command goes on")?;
+    for refused in done.iter().flat_map(|reproduction| &reproduction.refused) {
+        eprintln!("not run: {refused}");
+    }
     match args.format {
         Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,
         Format::Table => done.iter().for_each(print),

@@ -90,7 +90,8 @@ impl Changes {
             text("traffic.file", &self.flows),
             text("traffic.workload", &self.workload),
             self.load.map(|load| ("load.fraction".to_owned(), Value::Float(load))),
-            number("stop.messages", self.messages),
+            // A list is simulated whole.
+            number("stop.messages", self.messages.or(self.flows.as_ref().map(|_| u64::MAX))),
             number("seed", self.seed),
         ]
         .into_iter()

@@ -68,7 +68,8 @@ pub fn run(args: &Args) -> Outcome {
     let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
     let store = Store::create(&folder).hint("choose another --out")?;
     let program = program().hint("is the program's file readable?")?;
-    let options = Options { threads: threads(args.threads), shard: args.shard, program };
+    let threads = threads(args.threads);
+    let options = Options { threads, shard: args.shard, program, keep_going: false };
     let mut work = Work::new();
     let mut found = Progress::default();
     let complete = run_plan(&plan, &store, &options, &mut |progress| {

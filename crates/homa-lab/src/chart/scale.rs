@@ -66,25 +66,30 @@ fn round_step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * decade
 }
 
-/// Ends at 1, 2 or 5 times a power of ten around the values, ticks at those, or at the powers
-/// alone when there are many.
+/// Round ends around the values, in steps as fine as leave at most [`MOST`] ticks.
 fn logarithmic(low: f64, high: f64) -> Ruler {
+    const MOST: usize = 8;
+    const STEPS: [&[f64]; 3] = [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0]];
     let decades = low.log10().floor() as i32 - 1..=high.log10().ceil() as i32 + 1;
-    let all: Vec<f64> = decades
-        .flat_map(|decade| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(decade)))
-        .collect();
-    let below = all.iter().rposition(|tick| *tick <= low * (1.0 + 1e-9)).unwrap_or(0);
-    let above = all.iter().position(|tick| *tick >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
-    let above = above.max(below + 1);
-    let shown = &all[below..=above];
-    let many = shown.len() > 8;
-    let is_decade = |value: f64| (value.log10() - value.log10().round()).abs() < 1e-9;
-    let ticks = shown.iter().filter(|tick| !many || is_decade(**tick));
+    let mut shown = Vec::new();
+    for steps in STEPS {
+        let all: Vec<f64> = decades
+            .clone()
+            .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)))
+            .collect();
+        let below = all.iter().rposition(|tick| *tick <= low * (1.0 + 1e-9)).unwrap_or(0);
+        let above = all.iter().position(|tick| *tick >= high * (1.0 - 1e-9));
+        let above = above.unwrap_or(all.len() - 1).max(below + 1);
+        shown = all[below..=above].to_vec();
+        if shown.len() <= MOST {
+            break;
+        }
+    }
     Ruler {
         scale: Scale::Log,
-        low: all[below],
-        high: all[above],
-        ticks: ticks.map(|tick| (*tick, number(*tick))).collect(),
+        low: shown[0],
+        high: shown[shown.len() - 1],
+        ticks: shown.iter().map(|tick| (*tick, number(*tick))).collect(),
     }
 }
 
@@ -120,6 +125,7 @@ mod tests {
 
     #[test]
     fn logarithmic_axes_enclose_the_values() {
+        assert_eq!(names(&ruler(Scale::Log, &[1.1, 2.4])), ["1", "1.5", "2", "3"]);
         let ruler = ruler(Scale::Log, &[1.3, 16.0]);
         assert_eq!(names(&ruler), ["1", "2", "5", "10", "20"]);
         assert!(ruler.place(1.3) > 0.0 && ruler.place(16.0) < 1.0);
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn wide_logarithmic_axes_name_decades_only() {
-        assert_eq!(names(&ruler(Scale::Log, &[1.0, 3000.0])), ["1", "10", "100", "1000"]);
+        assert_eq!(names(&ruler(Scale::Log, &[1.0, 3000.0])), ["1", "10", "100", "1000", "10k"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Chart, Mark, Mode, Point, Series};
 
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 46.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 220.0;
 /// Height of a line of text.
 const LINE: f64 = 17.0;
@@ -107,7 +107,7 @@ impl Layout {
         let turned = longest as f64 * CHARACTER > room + 2.0;
         let names = if turned { longest as f64 * CHARACTER * 0.72 + 16.0 } else { 20.0 };
         let below = names + if chart.x.label.is_empty() { 2.0 } else { LINE };
-        Self { x, y, top: head + lines * LINE + 20.0, entries, turned, below }
+        Self { x, y, top: head + lines * LINE + 24.0, entries, turned, below }
     }
 
     fn height(&self) -> f64 {
@@ -151,7 +151,7 @@ impl Layout {
     fn axes(&self, out: &mut String, chart: &Chart) {
         let (base, right) = (self.base(), WIDTH - RIGHT);
         let label = escaped(&chart.y.label);
-        let above = self.top - 8.0;
+        let above = self.top - 11.0;
         let _ = writeln!(out, "<text class=\"q\" x=\"2\" y=\"{above}\">{label}</text>");
         for (value, name) in &self.y.ticks {
             let y = self.y(*value);

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use homa_sim::scheme::SCHEMES;
+
 use crate::chart::{Chart, STYLE, escaped, svg};
 use crate::repro::Reproduction;
 use crate::repro::verdict::Check;
@@ -59,10 +61,22 @@ pub(super) fn reproductions(manifest: &Manifest, list: &[Reproduction]) -> Strin
         manifest.cells.len()
     );
     body += &overview(list);
+    body += &schemes(list);
     for reproduction in list {
         body += &section(reproduction);
     }
     page("Published figures, simulated again", &body)
+}
+
+/// What the names in legends and columns stand for.
+fn schemes(list: &[Reproduction]) -> String {
+    let used = |name: &str| list.iter().any(|one| one.variants.iter().any(|v| v == name));
+    let mut out = String::from("<ul class=\"soft\">\n");
+    for scheme in SCHEMES.iter().filter(|scheme| used(scheme.name)) {
+        let (name, host, paper) = (scheme.name, escaped(scheme.host), escaped(scheme.paper));
+        let _ = writeln!(out, "<li><b>{name}</b>: {paper} ({host})</li>");
+    }
+    out + "</ul>\n"
 }
 
 /// Counts of verdicts: passed, failed, undecided, reported only.
@@ -82,7 +96,7 @@ fn tally(checks: &[Check]) -> [usize; 4] {
 
 fn overview(list: &[Reproduction]) -> String {
     let mut out = String::from(
-        "<div class=\"scroll\"><table><tr><th>figure</th><th></th><th>within tolerance</th>\
+        "<div class=\"scroll overview\"><table><tr><th>figure</th><th>within tolerance</th>\
          <th>outside</th><th>undecided</th><th>reported only</th></tr>\n",
     );
     for reproduction in list {
@@ -93,7 +107,7 @@ fn overview(list: &[Reproduction]) -> String {
         };
         let _ = writeln!(
             out,
-            "<tr><td><a href=\"#{id}\">{id}</a></td><td class=\"name\">{}</td>\
+            "<tr><td><a href=\"#{id}\">{id}</a><br>{}</td>\
              <td class=\"{}\">{passed}</td><td class=\"{}\">{failed}</td>\
              <td class=\"{}\">{open}</td><td class=\"soft\">{only}</td></tr>",
             escaped(&reproduction.title),
@@ -119,6 +133,13 @@ fn section(reproduction: &Reproduction) -> String {
     if !reproduction.checks.is_empty() {
         out += &checks(reproduction);
     }
+    if !reproduction.refused.is_empty() {
+        out += "<h3>Not run</h3>\n<ul>\n";
+        for refused in &reproduction.refused {
+            let _ = writeln!(out, "<li class=\"open\">{}</li>", escaped(refused));
+        }
+        out += "</ul>\n";
+    }
     if !reproduction.notes.is_empty() {
         out += "<h3>Choices and definitions</h3>\n<ul>\n";
         for note in &reproduction.notes {
@@ -138,8 +159,8 @@ fn checks(reproduction: &Reproduction) -> String {
         .unwrap_or_default();
     let first = reproduction.variants.first().map_or("ours", String::as_str);
     let mut head = format!(
-        "<th>row</th><th>number</th><th>published</th><th>{}</th><th>95 % confidence</th>\
-         <th>tolerance</th><th>verdict</th>",
+        "<th>row</th><th class=\"name\">number</th><th>published</th><th>{}</th>\
+         <th>95 % confidence</th><th>tolerance</th><th>verdict</th>",
         escaped(first)
     );
     for other in &others {

@@ -40,13 +40,14 @@ pub(super) fn page(store: &Store, manifest: &Manifest) -> Result<String, LabErro
 
 /// One figure per workload and rank, several when there are many curves.
 fn charts(results: &[(&Listed, Stored)]) -> Vec<Chart> {
+    let seeds = many_seeds(results);
     let mut by_workload: BTreeMap<&str, Vec<(String, &Stored)>> = BTreeMap::new();
     for (listed, stored) in results {
         if stored.outcome.slowdown.buckets.is_empty() {
             continue;
         }
         let curves = by_workload.entry(&stored.outcome.workload).or_default();
-        curves.push((curve_name(listed, stored), stored));
+        curves.push((curve_name(listed, stored, seeds), stored));
     }
     let mut charts = Vec::new();
     for (workload, curves) in by_workload {
@@ -59,15 +60,27 @@ fn charts(results: &[(&Listed, Stored)]) -> Vec<Chart> {
     charts
 }
 
-fn curve_name(listed: &Listed, stored: &Stored) -> String {
+/// What sets a curve apart; the seed only where there are several.
+fn curve_name(listed: &Listed, stored: &Stored, seeds: bool) -> String {
     let axes = listed.axes.iter().filter(|(axis, _)| !axis.ends_with("workload"));
     let mut parts: Vec<String> = axes
-        .map(|(axis, value)| format!("{} {value}", axis.rsplit('.').next().unwrap_or(axis)))
+        .map(|(axis, value)| match axis.rsplit('.').next() {
+            Some("scheme") | None => value.clone(),
+            Some(key) => format!("{key} {value}"),
+        })
         .collect();
     if parts.is_empty() {
         parts.push(format!("{}, load {}", stored.outcome.scheme, stored.outcome.load));
     }
-    format!("{}, seed {}", parts.join(", "), listed.seed)
+    if seeds {
+        parts.push(format!("seed {}", listed.seed));
+    }
+    parts.join(", ")
+}
+
+/// True when the plan has several seeds.
+fn many_seeds(results: &[(&Listed, Stored)]) -> bool {
+    results.windows(2).any(|pair| pair[0].0.seed != pair[1].0.seed)
 }
 
 type Column = (&'static str, fn(&Stored) -> String);
@@ -97,13 +110,15 @@ fn queue(stored: &Stored, of: fn(&homa_sim::scenario::outcome::QueueLength) -> f
 }
 
 fn table(results: &[(&Listed, Stored)]) -> String {
+    let seeds = many_seeds(results);
     let mut out = String::from("<div class=\"scroll\"><table><tr><th>simulation</th>");
     for (name, _) in COLUMNS {
         let _ = write!(out, "<th>{name}</th>");
     }
     out += "</tr>\n";
     for (listed, stored) in results {
-        let name = format!("{} {}", stored.outcome.workload, curve_name(listed, stored));
+        let name = curve_name(listed, stored, seeds);
+        let name = format!("{}, {name}", stored.outcome.workload.to_uppercase());
         let _ = write!(out, "<tr><td>{}</td>", escaped(&name));
         for (_, of) in COLUMNS {
             let _ = write!(out, "<td>{}</td>", escaped(&of(stored)));

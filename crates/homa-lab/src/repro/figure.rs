@@ -3,7 +3,7 @@
 use homa_sim::scenario::outcome::Bucket;
 
 use super::metric::{Metric, Rank};
-use super::plan::{Figure, FigureKind, ReproPlan};
+use super::plan::{Figure, FigureKind, ReproPlan, Run};
 use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 use crate::store::Stored;
@@ -11,24 +11,20 @@ use crate::store::Stored;
 /// A bin with fewer messages says nothing about its 99th percentile.
 const MIN_COUNT: u64 = 100;
 
-/// All drawings of a plan, in its order; a quick look draws what it has.
-pub fn charts(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Chart> {
-    let draw = |figure: &Figure| {
-        let mut chart = match figure.kind {
-            FigureKind::Slowdown => slowdown(plan, results, figure),
-            FigureKind::Curve => curve(plan, results, figure),
-            FigureKind::Bars => bars(plan, results, figure),
-        };
-        if quick {
-            chart.subtitle = "quick look: short runs".to_owned();
-        }
-        chart
+/// All drawings of a plan, in its order.
+pub fn charts(plan: &ReproPlan, results: &Results) -> Vec<Chart> {
+    let draw = |figure: &Figure| match figure.kind {
+        FigureKind::Slowdown => slowdown(plan, results, figure),
+        FigureKind::Curve => curve(plan, results, figure),
+        FigureKind::Bars => bars(plan, results, figure),
     };
     plan.figures.iter().map(draw).collect()
 }
 
-fn variants<'a>(plan: &'a ReproPlan, figure: &Figure) -> &'a [String] {
-    if figure.first_only { &plan.variants[..1.min(plan.variants.len())] } else { &plan.variants }
+fn variants<'a>(plan: &'a ReproPlan, run: Option<&'a Run>, figure: &Figure) -> &'a [String] {
+    let own = run.and_then(|run| run.variants.as_ref());
+    let all = own.unwrap_or(&plan.variants);
+    if figure.first_only { &all[..1.min(all.len())] } else { all }
 }
 
 fn published(figure: &Figure, scale_x: f64) -> Vec<Series> {
@@ -59,7 +55,7 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
         let title = named.title.as_deref().unwrap_or(run);
-        for variant in variants(plan, figure) {
+        for variant in variants(plan, Some(named), figure) {
             let Some(stored) = results.of(place, variant, None).next() else { continue };
             let bins = &stored.outcome.slowdown.buckets;
             if ticks.is_empty() {
@@ -122,7 +118,7 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
         let title = named.title.as_deref().unwrap_or(run);
-        for variant in variants(plan, figure) {
+        for variant in variants(plan, Some(named), figure) {
             let points = results.values(place, variant).into_iter().filter_map(|x| {
                 let measured = results.measure(metric, place, variant, Some(x))?;
                 let finite = |value: f64| Some(value).filter(|value| value.is_finite());
@@ -179,7 +175,7 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
             .filter_map(|(x, (_, point))| Some(Point::at(x as f64, point.published?)))
             .collect(),
     }];
-    for variant in variants(plan, figure) {
+    for variant in variants(plan, None, figure) {
         let points = shown.iter().enumerate().filter_map(|(x, (row, point))| {
             let measured = measure(plan, results, row, point.metric, variant)?;
             Some(Point::at(x as f64, measured.value))
@@ -187,6 +183,7 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
         let (name, points) = (variant.clone(), points.collect());
         series.push(Series { name, mark: Mark::Bar, points });
     }
+    series.retain(|series| !series.points.is_empty());
     let range = [-0.5, shown.len() as f64 - 0.5];
     Chart {
         title: figure.title.clone(),
@@ -213,7 +210,7 @@ pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Char
     let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
     let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
     Chart {
-        title: title.to_owned(),
+        title: format!("{title}, {what}"),
         subtitle: String::new(),
         mode: Mode::Plot,
         x: Axis {
@@ -222,12 +219,7 @@ pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Char
             range: Some([0.0, 1.0]),
             ticks: first.map(size_ticks).unwrap_or_default(),
         },
-        y: Axis {
-            label: format!("slowdown, {what}"),
-            scale: Scale::Log,
-            range: None,
-            ticks: Vec::new(),
-        },
+        y: Axis { label: "slowdown".to_owned(), scale: Scale::Log, range: None, ticks: Vec::new() },
         series: results
             .iter()
             .map(|(name, stored)| Series {

@@ -96,6 +96,8 @@ pub struct Reproduction {
     pub notes: Vec<String>,
     /// The schemes; the first is compared.
     pub variants: Vec<String>,
+    /// Simulations that cannot be run, and why.
+    pub refused: Vec<String>,
     /// Shorter runs than the comparison deserves.
     pub quick: bool,
     /// The comparison.
@@ -135,7 +137,8 @@ pub fn run(
     let manifest = Manifest::new(title, &options.program, &cells);
     let listed: Vec<&str> = plans.iter().map(|plan| plan.id.as_str()).collect();
     store.describe(&manifest, &format!("# homa repro {}\n", listed.join(" ")))?;
-    sweep::run(&cells, store, options, show)?;
+    let refused = sweep::run(&cells, store, options, show)?;
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let mut reproductions = Vec::new();
     for (plan, planned) in plans.iter().zip(planned) {
         let results = Results::read(&planned, store, &options.program)?;
@@ -145,9 +148,10 @@ pub fn run(
             source: plan.source.clone(),
             notes: plan.notes.clone(),
             variants: plan.variants.clone(),
+            refused: refused.iter().filter(|text| text.contains(&plan.id)).cloned().collect(),
             quick,
             checks: verdict::checks(plan, &results, quick),
-            charts: figure::charts(plan, &results, quick),
+            charts: figure::charts(plan, &results),
         });
     }
     sweep::tabulate(store, &manifest)?;

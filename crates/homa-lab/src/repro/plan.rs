@@ -132,7 +132,7 @@ pub struct Check {
     pub class: Class,
     /// The run that is read; none when all is computed.
     pub run: Option<String>,
-    /// The run by whose value the measured one is divided.
+    /// The run by whose value, under the plan's first scheme, the measured one is divided.
     pub over: Option<String>,
     /// The scheme that is read; absent: the first.
     pub variant: Option<String>,
@@ -170,6 +170,9 @@ pub struct Point {
     /// decides nothing.
     #[serde(default)]
     pub grows: bool,
+    /// Short runs say nothing about it: a quick look reports it without a verdict.
+    #[serde(default)]
+    pub full_only: bool,
 }
 
 /// A drawing.

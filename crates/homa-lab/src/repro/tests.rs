@@ -74,7 +74,7 @@ fn mistakes_in_a_reproduction_name_line_key_and_allowed_values() {
     assert!(tolerance.contains("r.toml:9") && tolerance.contains("`10%`"), "{tolerance}");
     let unknown = fault(&check("run = \"w9\"\npoints = []"));
     assert!(unknown.contains("r.toml:8") && unknown.contains("unknown run `w9`; allowed: w2"));
-    let scheme = fault(&format!("{head}variants = [\"homa\"]\n"));
+    let scheme = fault(&format!("{head}variants = [\"pigeon\"]\n"));
     assert!(scheme.contains("r.toml:4") && scheme.contains("homa-sim"), "{scheme}");
     let set = fault(&format!("{head}[[run]]\nname = \"w2\"\nset = {{ \"load.fracton\" = 1 }}\n"));
     assert!(set.contains("r.toml:4") && set.contains("`fraction`"), "{set}");
@@ -87,7 +87,8 @@ fn computed_rows_are_judged_without_a_simulation() {
     let root = std::env::temp_dir().join(format!("homa-computed-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
     let plans = select(&["x15".to_owned()]).unwrap();
-    let options = Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into() };
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
     let done = run(&plans, true, &store, &options, &mut |_| {}).unwrap();
     let check = &done[0].checks[0];
     assert_eq!(check.metric, "x15 computed.frame_us");
@@ -116,6 +117,7 @@ fn undecided_fails_only_at_full_size() {
         source: String::new(),
         notes: Vec::new(),
         variants: Vec::new(),
+        refused: Vec::new(),
         quick,
         checks: vec![check.clone()],
         charts: Vec::new(),

@@ -1,0 +1,219 @@
+//! The laboratory's commands as a script sees them: exit codes, JSON shapes, files.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use common::{code, document, homa, keys, program, stderr};
+
+/// Four hosts at one switch: a simulation of milliseconds.
+const SMALL: [&str; 6] = [
+    "--set",
+    "fabric.shape.kind=single-switch",
+    "--set",
+    "fabric.shape.hosts=4",
+    "--messages",
+    "400",
+];
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("homa-lab-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn sim_gives_the_documented_shape() {
+    let mut arguments = vec!["sim", "--scheme", "homa-sim", "--workload", "w2", "--load", "0.5"];
+    arguments.extend(SMALL);
+    arguments.extend(["--seed", "3", "--format", "json"]);
+    let output = homa(&arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let outcome = document(&output);
+    let documented = [
+        "scheme",
+        "workload",
+        "load",
+        "messages",
+        "seed",
+        "trace_hash",
+        "packet_hops",
+        "cpu_seconds",
+        "hops_per_cpu_second",
+        "peak_rss_bytes",
+        "slowdown",
+        "queues",
+        "priority_share",
+        "wasted_bandwidth",
+        "utilisation",
+        "goodput",
+    ];
+    for key in documented {
+        assert!(keys(&outcome).contains(&key), "{key} is missing");
+    }
+    assert_eq!((&outcome["scheme"], &outcome["seed"]), (&"homa-sim".into(), &3.into()));
+    assert_eq!((&outcome["load"], &outcome["messages"]), (&0.5.into(), &400.into()));
+    let bucket = &outcome["slowdown"]["buckets"][0];
+    for key in ["cum_share", "max_bytes", "count", "p50", "p99"] {
+        assert!(keys(bucket).contains(&key), "{key} is missing");
+    }
+    assert_eq!(outcome["priority_share"].as_array().map(Vec::len), Some(8));
+    assert!(keys(&outcome["queues"]["tor_down"]).contains(&"mean_bytes"));
+    let again = document(&homa(&arguments));
+    assert_eq!(outcome["trace_hash"], again["trace_hash"], "the same seed, the same packets");
+}
+
+#[test]
+fn mistakes_in_a_plan_exit_2_with_file_line_key_and_allowed_values() {
+    let folder = Folder::new("mistakes");
+    let plan =
+        folder.file("plan.toml", "[scenario]\nscheme = \"homa\"\n[scenario.load]\nfracton = 1\n");
+    for command in ["sim", "sweep"] {
+        let output = homa(&[command, &plan]);
+        let text = stderr(&output);
+        assert_eq!(code(&output), 2, "{text}");
+        assert!(text.contains("plan.toml:4: `scenario.load.fracton`: unknown key"), "{text}");
+        assert!(text.contains("allowed: `fraction`, `basis`"), "{text}");
+        assert!(text.trim_end().lines().last().unwrap_or("").starts_with("hint: "), "{text}");
+    }
+    let unknown = homa(&["sim", "--scheme", "carrier-pigeon"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("homa-sim"), "{}", stderr(&unknown));
+    let set = homa(&["sim", "--set", "load.fracton=1"]);
+    assert!(stderr(&set).contains("--set: `load.fracton`"), "{}", stderr(&set));
+}
+
+#[test]
+fn a_plan_with_several_simulations_is_for_sweep() {
+    let folder = Folder::new("several");
+    let plan = folder.file("plan.toml", "seeds = [1, 2]\n");
+    let output = homa(&["sim", &plan]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("homa sweep"), "{}", stderr(&output));
+}
+
+#[test]
+fn out_holds_plan_tables_and_page_and_report_draws_it_again() {
+    let folder = Folder::new("out");
+    let out = folder.path("result");
+    let mut arguments = vec!["sim", "--workload", "w1", "--load", "0.5", "--out", &out];
+    arguments.extend(SMALL);
+    let output = homa(&arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let path = |name: &str| Path::new(&out).join(name);
+    for name in ["plan.toml", "manifest.json", "summary.csv", "slowdown.parquet", "index.html"] {
+        assert!(path(name).is_file(), "{name}");
+    }
+    let page = std::fs::read(path("index.html")).expect("a page");
+    std::fs::remove_file(path("index.html")).expect("removed");
+    assert_eq!(code(&homa(&["report", &out])), 0);
+    assert_eq!(std::fs::read(path("index.html")).expect("a page"), page);
+    // The resolved plan is the same simulation.
+    let again = homa(&["sim", &path("plan.toml").display().to_string(), "--format", "json"]);
+    let summary = std::fs::read_to_string(path("summary.csv")).expect("a table");
+    let hash = document(&again)["trace_hash"].as_str().expect("a hash").to_owned();
+    assert!(summary.contains(&hash), "{summary}");
+}
+
+#[test]
+fn a_killed_sweep_goes_on_and_ends_like_one_that_was_not() {
+    let folder = Folder::new("killed");
+    let text = "seeds = [1, 2, 3, 4, 5, 6, 7, 8]\n[scenario]\nstop = { messages = 20_000 }\n\
+                traffic = { pattern = \"all-to-all\", workload = \"w2\" }\n\
+                [scenario.fabric]\nshape = { kind = \"single-switch\", hosts = 8 }\n";
+    let plan = folder.file("plan.toml", text);
+    let (killed, whole) = (folder.path("killed"), folder.path("whole"));
+    let arguments = ["sweep", &plan, "--out", &killed, "--threads", "1"];
+    let mut child = program()
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    let cells = || std::fs::read_dir(Path::new(&killed).join("cells")).map_or(0, Iterator::count);
+    let patience = Instant::now();
+    while cells() == 0 && patience.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(code(&homa(&arguments)), 0);
+    assert_eq!(code(&homa(&["sweep", &plan, "--out", &whole])), 0);
+    for name in ["plan.toml", "manifest.json", "summary.csv", "summary.parquet", "slowdown.csv"] {
+        let read = |folder: &str| std::fs::read(Path::new(folder).join(name)).expect(name);
+        assert_eq!(read(&killed), read(&whole), "{name}");
+    }
+}
+
+#[test]
+fn repro_lists_and_gives_the_documented_shape() {
+    let list = document(&homa(&["repro", "--list", "--format", "json"]));
+    let list = list.as_array().expect("an array");
+    assert!(list.iter().all(|entry| keys(entry) == ["id", "title"]));
+    let ids: Vec<_> = list.iter().filter_map(|entry| entry["id"].as_str()).collect();
+    for id in ["homa-fig10", "homa-table1", "homa-fig13", "homa-sens", "x13"] {
+        assert!(ids.contains(&id), "{id}");
+    }
+    let folder = Folder::new("repro");
+    let out = folder.path("result");
+    let arguments = ["repro", "x15", "homa-fig4", "--format", "json", "--report", "--out", &out];
+    let output = homa(&arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let results = document(&output);
+    let results = results.as_array().expect("always an array");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert_eq!(keys(result), ["checks", "id"]);
+        for check in result["checks"].as_array().expect("checks") {
+            assert_eq!(keys(check), ["measured", "metric", "pass", "published", "tolerance"]);
+            assert_eq!(check["pass"], true, "{check}");
+        }
+    }
+    assert!(Path::new(&out).join("index.html").is_file());
+    let unknown = homa(&["repro", "homa-fig99"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("homa-fig10"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn a_list_of_messages_is_simulated_as_it_stands() {
+    let folder = Folder::new("flows");
+    let rows = "id,src,dst,bytes,start_ns\n0,0,1,100,0\n1,2,3,20000,0\n2,1,0,5,1000000\n";
+    let flows = folder.file("flows.csv", rows);
+    let mut arguments = vec!["sim", "--flows", &flows, "--format", "json"];
+    arguments.extend(&SMALL[..4]);
+    let output = homa(&arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let outcome = document(&output);
+    assert_eq!((&outcome["messages"], &outcome["undelivered"]), (&3.into(), &0.into()));
+}
+
+#[test]
+fn schemes_are_listed() {
+    let schemes = document(&homa(&["schemes", "--format", "json"]));
+    let names: Vec<_> =
+        schemes.as_array().expect("an array").iter().map(|s| s["name"].as_str()).collect();
+    assert!(names.contains(&Some("homa")) && names.contains(&Some("homa-sim")));
+}

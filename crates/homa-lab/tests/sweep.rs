@@ -1,0 +1,133 @@
+//! Sweeps give the same tables however they are run: threads, shards, interruptions.
+
+use std::path::{Path, PathBuf};
+
+use homa_lab::document::Document;
+use homa_lab::plan::Plan;
+use homa_lab::report;
+use homa_lab::store::Store;
+use homa_lab::sweep::{Options, Progress, Shard, run_plan};
+
+const PLAN: &str = r#"
+title = "Small"
+seeds = [1, 2]
+[scenario]
+scheme = "homa-sim"
+stop = { messages = 300 }
+[scenario.fabric]
+shape = { kind = "single-switch", hosts = 4 }
+[axes]
+"traffic.workload" = ["w1", "w2"]
+"load.fraction" = [0.3, 0.6]
+"#;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("homa-sweep-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn store(&self) -> Store {
+        Store::create(&self.0).unwrap()
+    }
+
+    fn tables(&self) -> Vec<Vec<u8>> {
+        let names =
+            ["summary.csv", "summary.parquet", "slowdown.csv", "slowdown.parquet", "plan.toml"];
+        names.map(|name| std::fs::read(self.0.join(name)).unwrap()).to_vec()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn plan() -> Plan {
+    Plan::parse(&Document::new("small.toml", PLAN), &[]).unwrap()
+}
+
+/// Runs a shard; returns how many simulations ran, and whether the plan is complete.
+fn sweep(folder: &Folder, threads: usize, shard: Shard) -> (usize, bool) {
+    let options = Options { threads, shard, program: "test".into(), keep_going: false };
+    let mut last = Progress::default();
+    let complete = run_plan(&plan(), &folder.store(), &options, &mut |progress| {
+        last = progress.clone();
+    });
+    (last.finished, complete.unwrap())
+}
+
+fn copy_cells(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from.join("cells")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join("cells").join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    let (one, three) = (Folder::new("one"), Folder::new("three"));
+    assert_eq!(sweep(&one, 1, Shard::ALL), (8, true));
+    assert_eq!(sweep(&three, 3, Shard::ALL), (8, true));
+    assert_eq!(one.tables(), three.tables());
+    let rows = String::from_utf8(one.tables()[0].clone()).unwrap();
+    assert_eq!(rows.lines().count(), 9);
+    assert!(rows.starts_with("traffic.workload,load.fraction,seed,scheme,"), "{rows}");
+}
+
+#[test]
+fn a_sweep_that_was_interrupted_runs_only_what_is_missing() {
+    let (whole, cut) = (Folder::new("whole"), Folder::new("cut"));
+    sweep(&whole, 2, Shard::ALL);
+    sweep(&cut, 2, Shard::ALL);
+    let mut cells: Vec<_> = std::fs::read_dir(cut.0.join("cells"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cells.sort();
+    assert_eq!(cells.len(), 8, "no file but the results");
+    for path in &cells[..3] {
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(sweep(&cut, 2, Shard::ALL), (3, true));
+    assert_eq!(whole.tables(), cut.tables());
+    assert_eq!(sweep(&cut, 2, Shard::ALL), (0, true), "nothing is left to run");
+}
+
+#[test]
+fn shards_put_together_are_the_whole() {
+    let (whole, merged) = (Folder::new("all"), Folder::new("merged"));
+    sweep(&whole, 2, Shard::ALL);
+    merged.store();
+    let mut ran = 0;
+    for index in 1..=3 {
+        let part = Folder::new(&format!("part{index}"));
+        let (finished, complete) = sweep(&part, 1, Shard { index, count: 3 });
+        assert!(!complete, "a third is not the whole");
+        ran += finished;
+        copy_cells(&part.0, &merged.0);
+    }
+    assert_eq!(ran, 8);
+    assert_eq!(sweep(&merged, 1, Shard::ALL), (0, true));
+    assert_eq!(whole.tables(), merged.tables());
+}
+
+#[test]
+fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
+    let folder = Folder::new("page");
+    sweep(&folder, 2, Shard::ALL);
+    let page = report::page(&folder.0).unwrap();
+    assert_eq!(page.matches("<svg").count(), 4, "p99 and p50 of two workloads");
+    assert!(
+        page.contains(">W1, median<")
+            && page.contains(">W2, 99th percentile<")
+            && page.contains("fraction 0.6")
+    );
+    for outside in ["<script", "src=", "url(", "@import", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
