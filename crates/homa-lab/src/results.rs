@@ -7,11 +7,14 @@ use homa_sim::scenario::outcome::{Bucket, QueueLength, Queues};
 use crate::store::Stored;
 use crate::table::Table;
 
-/// The names of all axes, in the order in which they are first met.
+/// Keys of the scenario that have columns of their own.
+const OWN_COLUMNS: [&str; 2] = ["scheme", "seed"];
+
+/// The names of all axes without columns of their own, in the order in which they are first met.
 fn axes(results: &[Stored]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in results.iter().flat_map(|stored| &stored.cell.axes) {
-        if !names.contains(name) {
+        if !names.contains(name) && !OWN_COLUMNS.contains(&name.as_str()) {
             names.push(name.clone());
         }
     }
@@ -29,7 +32,9 @@ fn add_place<'a>(
             let found = stored.cell.axes.iter().find(|(axis, _)| axis == name);
             found.map_or_else(String::new, |(_, value)| value.clone())
         };
-        table.text(name, rows.clone().map(value));
+        // No column of ours has a dot in its name, so none is met twice.
+        let column = if name.contains('.') { name.clone() } else { format!("axis.{name}") };
+        table.text(&column, rows.clone().map(value));
     }
     table.integer("seed", rows.map(|stored| Some(stored.outcome.seed)));
 }

@@ -117,6 +117,27 @@ fn shards_put_together_are_the_whole() {
 }
 
 #[test]
+fn no_two_columns_have_one_name() {
+    let folder = Folder::new("columns");
+    let text = "[scenario]\nstop = { messages = 50 }\n[scenario.fabric]\nshape = { kind = \
+                \"single-switch\", hosts = 4 }\n[axes]\nscheme = [\"homa\", \"homa-sim\"]\n\
+                load = [{ fraction = 0.3 }]\nseed = [5]\n";
+    let plan = Plan::parse(&Document::new("columns.toml", text), &[]).unwrap();
+    let options =
+        Options { threads: 1, shard: Shard::ALL, program: "test".into(), keep_going: false };
+    assert!(run_plan(&plan, &folder.store(), &options, &mut |_| {}).unwrap());
+    for table in ["summary.csv", "slowdown.csv"] {
+        let text = std::fs::read_to_string(folder.0.join(table)).unwrap();
+        let mut names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{table}: {names:?}");
+        assert!(names.contains(&"scheme") && names.contains(&"axis.load"));
+    }
+}
+
+#[test]
 fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
     let folder = Folder::new("page");
     sweep(&folder, 2, Shard::ALL);
