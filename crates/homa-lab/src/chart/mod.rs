@@ -107,6 +107,7 @@ pub fn size_label(bytes: u32) -> String {
     match bytes {
         ..10_000 => bytes.to_string(),
         10_000..1_000_000 => format!("{}k", bytes / 1_000),
-        _ => format!("{:.1}M", f64::from(bytes) / 1e6),
+        1_000_000..100_000_000 => format!("{:.1}M", f64::from(bytes) / 1e6),
+        _ => format!("{}M", bytes / 1_000_000),
     }
 }

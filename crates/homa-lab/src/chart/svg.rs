@@ -191,9 +191,14 @@ impl Layout {
     }
 
     fn line(&self, out: &mut String, series: &Series, colour: usize, marked: bool) {
-        let _ = write!(out, "<polyline class=\"l\" stroke=\"var(--c{colour})\" points=\"");
+        let _ = write!(out, "<path class=\"l\" stroke=\"var(--c{colour})\" d=\"");
+        let mut before: Option<&Point> = None;
         for point in &series.points {
-            let _ = write!(out, "{:.1},{:.1} ", self.x(point.x), self.y(point.y));
+            // A step that does not begin where the last one ended has a gap before it.
+            let gap = !marked && before.is_some_and(|b| b.x != point.x && b.y != point.y);
+            let command = if before.is_none() || gap { 'M' } else { 'L' };
+            let _ = write!(out, "{command}{:.1} {:.1}", self.x(point.x), self.y(point.y));
+            before = Some(point);
         }
         *out += "\"/>\n";
         if !marked {
@@ -300,6 +305,16 @@ mod tests {
         let layout = Layout::new(&chart);
         assert!(layout.y(10.0) < layout.y(1.0) && layout.x(1.0) > layout.x(0.0));
         assert!(layout.y(10.0) >= layout.top && layout.y(1.0) <= layout.base());
+    }
+
+    #[test]
+    fn steps_with_nothing_between_them_are_not_joined() {
+        let steps = [(0.0, 1.0), (0.2, 1.0), (0.2, 2.0), (0.4, 2.0), (0.6, 3.0), (0.8, 3.0)];
+        let points = steps.map(|(x, y)| Point::at(x, y)).to_vec();
+        let text = svg(&chart(vec![Series { name: "s".into(), mark: Mark::Step, points }]), false);
+        let line = text.lines().find(|line| line.contains("class=\"l\"")).unwrap();
+        let drawn = line.rsplit("d=").next().unwrap();
+        assert_eq!((drawn.matches('M').count(), drawn.matches('L').count()), (2, 4), "{drawn}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | name | reads | unit |
 //! |---|---|---|
 //! | `p99@50`, `p50@50` | slowdown of the bin that holds the message at 50 % by size | – |
+//! | `p99_to@50` | p99 slowdown of the last bin that ends by 50 %: the published steps | – |
 //! | `p99_us@50`, `p50_us@50` | latency of that bin | µs |
 //! | `p99_max@50` | largest p99 slowdown of all bins that begin before 50 % | – |
 //! | `p99`, `p50` | slowdown over all messages | – |
@@ -43,6 +44,8 @@ pub enum Rank {
 pub enum Metric {
     /// Slowdown at a percent of messages.
     Slowdown(Rank, f64),
+    /// p99 slowdown of the last bin that ends at or before a percent of messages.
+    Step(f64),
     /// Latency at a percent of messages.
     Latency(Rank, f64),
     /// Largest p99 slowdown up to a percent of messages.
@@ -114,6 +117,11 @@ impl Metric {
         let percent = |share: f64| Measured::exact(share * 100.0);
         match self {
             Self::Slowdown(rank, at) => slowdown(bin_at(outcome, at)?, rank),
+            Self::Step(at) => {
+                let bins = &outcome.slowdown.buckets;
+                let last = bins.iter().rfind(|bin| bin.cum_share * 100.0 <= at + 1e-6);
+                slowdown(last.or(bins.first())?, Rank::P99)
+            }
             Self::Latency(rank, at) => latency(bin_at(outcome, at)?, rank),
             Self::Largest(to) => largest(outcome, to),
             Self::Overall(Rank::P50) => outcome.slowdown.p50.map(Measured::exact),
@@ -234,9 +242,9 @@ impl FromStr for Metric {
         parsed.ok_or_else(|| {
             let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
             format!(
-                "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_us@50`, `p50_us@50`, \
-                 `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
-                 `computed.frame_us`, {}",
+                "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_to@50`, `p99_us@50`, \
+                 `p50_us@50`, `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
+                 `max_wasted`, `computed.frame_us`, {}",
                 names.join(", ")
             )
         })
@@ -248,6 +256,7 @@ fn at_percent(name: &str, at: &str) -> Option<Metric> {
     Some(match name {
         "p50" => Metric::Slowdown(Rank::P50, at),
         "p99" => Metric::Slowdown(Rank::P99, at),
+        "p99_to" => Metric::Step(at),
         "p50_us" => Metric::Latency(Rank::P50, at),
         "p99_us" => Metric::Latency(Rank::P99, at),
         "p99_max" => Metric::Largest(at),
@@ -295,6 +304,7 @@ impl fmt::Display for Metric {
         match self {
             Self::Slowdown(r, at) => write!(f, "{}@{at}", rank(r)),
             Self::Latency(r, at) => write!(f, "{}_us@{at}", rank(r)),
+            Self::Step(at) => write!(f, "p99_to@{at}"),
             Self::Largest(to) => write!(f, "p99_max@{to}"),
             Self::Queue(tier, max, residual) => {
                 let what = if *max { "max" } else { "mean" };
@@ -323,6 +333,7 @@ mod tests {
             "p99_us@5",
             "p50_us@10",
             "p99_max@50",
+            "p99_to@75",
             "p99",
             "p50",
             "mean_us",
