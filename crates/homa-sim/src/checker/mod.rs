@@ -84,7 +84,7 @@ impl std::fmt::Display for Violation {
 /// Violations kept; one bug breaks many promises.
 const MAX_VIOLATIONS: usize = 20;
 
-/// See the module's description. Give it to [`crate::network::Network`] as its probe.
+/// See the module's description. Give it to [`crate::engine::Simulation`] as its probe.
 pub struct Checker {
     promises: Promises,
     hosts: Vec<HostRecord>,

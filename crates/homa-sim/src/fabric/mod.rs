@@ -1,6 +1,7 @@
-//! Switches and links: output-queued ports with strict priorities, joined by a [`Wiring`].
+//! Switches and links: output-queued ports with strict priorities, joined by a
+//! [`Wiring`](crate::topology::Wiring).
 //!
-//! Lazy: a port acts when it is looked at ([`port`]), so a packet costs one event per hop.
+//! Lazy: a port acts when it is looked at (`port.rs`), so a packet costs one event per hop.
 
 mod frames;
 mod port;

@@ -148,7 +148,7 @@ pub fn number(id: RpcId) -> u32 {
 }
 
 impl Generator {
-    /// A generator for `hosts` hosts. Wake it once with [`Generator::start`].
+    /// A generator for `hosts` hosts. Wake it once with `start`.
     pub fn new(
         hosts: u32,
         pattern: Pattern,
