@@ -236,21 +236,4 @@ impl Endpoint {
             }
         }
     }
-
-    /// RTTbytes: the first bytes that a GRANT allowed are here.
-    fn sample_rtt(&mut self, now: Time, who: Ref, offset: u32) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let peer = rpc.peer;
-        let Some(inc) = &mut rpc.inc else { return };
-        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
-        inc.probe = None;
-        if !self.config.measure_rtt_bytes {
-            return;
-        }
-        let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
-        if let Some(peer) = self.peer_mut(peer) {
-            peer.more.rtt.sample(now, now.since(probe.sent), probe.ahead, rate, max);
-            peer.rtt_bytes = peer.more.rtt.bytes();
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
-//! data it allowed, as the smallest sample of the recent past (queues only ever add).
+//! data it allowed, as the smallest sample of the recent past (queues only ever add). A peer that
+//! only receives from us is measured from our side of the same round trip: from the first packet of
+//! a message to its first GRANT.
 //!
 //! A window larger than the true product hides the delay behind its own bytes: a sample that is no
 //! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
@@ -7,6 +9,10 @@
 //! feed on the queue they build.
 
 use crate::config::FULL_FRAME;
+use crate::endpoint::Endpoint;
+use crate::packet::PeerId;
+use crate::sender::Outgoing;
+use crate::table::Ref;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.
@@ -22,6 +28,8 @@ pub(crate) struct RttBytes {
     explained: bool,
     samples: u32,
     period_started: Time,
+    /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
+    begun: Option<(u64, Time)>,
 }
 
 impl RttBytes {
@@ -32,6 +40,7 @@ impl RttBytes {
             explained: false,
             samples: 0,
             period_started: Time::ZERO,
+            begun: None,
         }
     }
 
@@ -64,6 +73,52 @@ impl RttBytes {
             bound
         };
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+    }
+
+    /// The first packet of a message that needs grants leaves; one message at a time is watched.
+    pub(crate) fn begin(&mut self, now: Time, message: &Outgoing) {
+        if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
+            self.begun = Some((message.age, now));
+        }
+    }
+
+    /// When the message of this age began, if it is the one that is watched.
+    fn answered(&mut self, age: u64) -> Option<Time> {
+        self.begun.take_if(|begun| begun.0 == age).map(|(_, at)| at)
+    }
+}
+
+impl Endpoint {
+    /// RTTbytes: the first bytes that a GRANT allowed are here.
+    pub(crate) fn sample_rtt(&mut self, now: Time, who: Ref, offset: u32) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let peer = rpc.peer;
+        let Some(inc) = &mut rpc.inc else { return };
+        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
+        inc.probe = None;
+        if self.config.measure_rtt_bytes {
+            self.note_rtt(now, peer, now.since(probe.sent), probe.ahead);
+        }
+    }
+
+    /// RTTbytes: a GRANT for a message of ours is here.
+    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who).filter(|_| self.config.measure_rtt_bytes) else {
+            return;
+        };
+        let (peer, age) = (rpc.peer, rpc.out.age);
+        let Some(begun) = self.peer_mut(peer).and_then(|p| p.more.rtt.answered(age)) else {
+            return;
+        };
+        self.note_rtt(now, peer, now.since(begun), 0);
+    }
+
+    fn note_rtt(&mut self, now: Time, peer: PeerId, delay: Duration, ahead: u64) {
+        let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.more.rtt.sample(now, delay, ahead, rate, max);
+            peer.rtt_bytes = peer.more.rtt.bytes();
+        }
     }
 }
 

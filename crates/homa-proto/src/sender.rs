@@ -401,6 +401,13 @@ impl Endpoint {
             self.counters.data_sent += 1;
             self.counters.data_bytes_sent += u64::from(end - start);
         }
+        if self.config.measure_rtt_bytes
+            && start == 0
+            && out.unscheduled < out.length
+            && !retransmit
+        {
+            peer.more.rtt.begin(now, out);
+        }
         let ack: Option<AckEntry> = peer.pop_ack();
         let one_way = rpc.state == State::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };

@@ -225,3 +225,19 @@ fn the_kernels_profile_sends_an_ack_for_each_six_calls() {
     pair.run_for(Duration::micros(300));
     assert!(pair.ends[CLIENT].counters().acks_sent >= 9);
 }
+
+#[test]
+fn a_client_that_receives_nothing_long_learns_how_much_may_go_unscheduled() {
+    let rate = Rate::gbps(100);
+    let mut pair = Pair::new(Config::for_users(rate), Config::for_users(rate));
+    let (mut grants, mut before) = (Vec::new(), 0);
+    for call in 0..60 {
+        pair.call(30_000, call);
+        pair.run_for(Duration::millis(4));
+        let now = pair.ends[SERVER].counters().grants_sent;
+        grants.push(now - before);
+        before = now;
+    }
+    assert!(grants[0] > 0, "the first request is longer than the start value of RTTbytes");
+    assert_eq!(grants[59], 0, "RTTbytes of this path are more than 30 kB: {grants:?}");
+}

@@ -463,6 +463,7 @@ impl Endpoint {
         out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
         self.sender.wake(who, out);
         self.counters.grants_received += 1;
+        self.sample_rtt_as_sender(now, who);
         true
     }
 

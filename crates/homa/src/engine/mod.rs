@@ -227,6 +227,8 @@ impl Core {
             self.arrivals = Arrivals { trains, next: 0, offset: 0 };
         }
         if self.arrivals.trains > 0 {
+            // What was just sent may have been answered meanwhile: times between are measured.
+            self.fresh = false;
             self.tick();
             self.receive();
             if self.state.ready.is_empty() {
