@@ -36,12 +36,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Three ways to drive it
+//! # Four ways to drive it
 //! | way | who does the work | for |
 //! |---|---|---|
 //! | [`Client::call`], [`Server::accept`] | the threads that block | services with threads |
 //! | [`Client::call_async`], [`Server::accept_async`] | a helper thread | any async executor |
 //! | [`inline::Engine`] | the caller's event loop | the lowest latency |
+//! | [`Socket`] | who blocks, or a helper | sockets' style, poll loops, C |
 //!
 //! Long messages can be read while they arrive: [`Call::arrived`], [`inline::Engine::read`].
 //!
@@ -70,6 +71,7 @@ pub mod metrics;
 mod pacer;
 mod priority_map;
 mod server;
+pub mod socket;
 
 pub use client::{Arrived, Call, Client};
 pub use config::{CallOptions, Config};
@@ -80,3 +82,4 @@ pub use homa_proto as proto;
 pub use message::Message;
 pub use priority_map::PriorityMap;
 pub use server::{Accept, Request, Server};
+pub use socket::Socket;

@@ -10,6 +10,7 @@
 
 mod clock;
 pub mod inline;
+pub mod mailbox;
 mod messages;
 mod pack;
 mod peers;
@@ -29,8 +30,9 @@ use crate::metrics::Metrics;
 use crate::pacer::Pacer;
 use clock::Clock;
 use pack::{Packer, Sources};
+use state::State;
+pub use state::canonical;
 pub use state::{Partial, Ready};
-use state::{State, canonical};
 
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;

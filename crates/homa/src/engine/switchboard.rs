@@ -11,6 +11,7 @@ use std::thread::{Thread, ThreadId};
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle};
 
+use super::mailbox::Mailbox;
 use super::{Core, Partial, Ready};
 use crate::error::CallError;
 use crate::message::Message;
@@ -94,6 +95,8 @@ struct Queue {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Switchboard {
+    /// Receives everything when the engine belongs to a socket.
+    mailbox: Option<Box<Mailbox>>,
     calls: Vec<Call>,
     free: Vec<u32>,
     queues: HashMap<u16, Queue>,
@@ -105,6 +108,16 @@ pub struct Switchboard {
 }
 
 impl Switchboard {
+    /// From here on everything goes to `mailbox`.
+    pub fn install(&mut self, mailbox: Mailbox) {
+        self.mailbox = Some(Box::new(mailbox));
+    }
+
+    /// The socket's mailbox, and whom to wake once the lock is released.
+    pub fn mailbox(&mut self) -> Option<(&mut Mailbox, &mut Vec<Waiting>)> {
+        self.mailbox.as_deref_mut().map(|mailbox| (mailbox, &mut self.to_wake))
+    }
+
     /// A place for a call about to start; its number is the call's cookie.
     pub fn reserve(&mut self) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -271,6 +284,12 @@ impl Switchboard {
 
     /// Puts everything that is ready where it belongs.
     pub fn dispatch(&mut self, core: &mut Core) {
+        if let Some(mailbox) = &mut self.mailbox {
+            while let Some(ready) = core.next() {
+                mailbox.post(core, ready, &mut self.to_wake);
+            }
+            return;
+        }
         while let Some(ready) = core.next() {
             match ready {
                 Ready::Response { cookie, result, .. } => {
@@ -319,8 +338,11 @@ impl Switchboard {
         }
     }
 
-    /// Whom to wake once the lock is released.
+    /// Whom to wake once the lock is released, which is now.
     pub fn take_wakes(&mut self) -> Vec<Waiting> {
+        if let Some(mailbox) = &mut self.mailbox {
+            mailbox.ring();
+        }
         std::mem::take(&mut self.to_wake)
     }
 }

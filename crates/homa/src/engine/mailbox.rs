@@ -1,0 +1,340 @@
+//! Everything that arrives at a [`Socket`](crate::Socket), in one place: ended calls and requests,
+//! who waits for them, and a descriptor that tells pollers.
+//!
+//! A plain table under the shared engine's lock. The descriptor is brought up to date just before
+//! the lock is released, so that what a blocked thread takes at once costs no system call.
+//!
+//! Invariants: unlocked, the bell is readable exactly when something waits that anybody may take,
+//! or the socket is closed; whoever waits for something that is there has been woken.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread::Thread;
+
+use hashbrown::HashMap;
+use homa_proto::RpcHandle;
+
+use super::switchboard::Waiting;
+use super::{Core, Ready};
+use crate::driver::Waker;
+use crate::error::{CallError, ReplyError};
+use crate::message::Message;
+
+/// Why a call of a socket ended without a response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// It failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// It was aborted here, with this reason.
+    #[error("the call was aborted with error {0}")]
+    Aborted(i32),
+}
+
+/// A call in progress, or ended and not taken.
+#[derive(Debug)]
+pub struct Call {
+    /// The server.
+    pub to: SocketAddr,
+    /// The caller's number for it.
+    pub cookie: u64,
+    /// Only those who name it may take its end.
+    pub private: bool,
+    /// How it ended.
+    pub result: Option<Result<Message, Failure>>,
+    /// Its place among what anybody may take.
+    order: u64,
+}
+
+impl Call {
+    /// A call that has just started.
+    pub fn new(to: SocketAddr, cookie: u64, private: bool) -> Self {
+        Self { to, cookie, private, result: None, order: 0 }
+    }
+}
+
+/// What a thread wants to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Requests.
+    pub requests: bool,
+    /// The end of any call that is not private; without effect when `call` names one.
+    pub responses: bool,
+    /// The end of this call.
+    pub call: Option<RpcHandle>,
+}
+
+/// What a look into the mailbox finds.
+#[derive(Debug)]
+pub enum Look {
+    /// A call ended.
+    Response(RpcHandle, Call),
+    /// A request and its client.
+    Request(RpcHandle, SocketAddr, Message),
+    /// The call that was named is not known: it never was, or its end was taken.
+    Unknown,
+    /// Nothing is left and nothing will come.
+    Closed,
+    /// Nothing yet.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    wanted: Wanted,
+    thread: Thread,
+}
+
+/// A request that was not answered.
+#[derive(Debug)]
+struct Open {
+    from: SocketAddr,
+    /// The client gave up.
+    cancelled: bool,
+    /// Its place in the queue of requests, to which it may still belong.
+    order: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Mailbox {
+    calls: HashMap<RpcHandle, Call>,
+    ended: BTreeMap<u64, RpcHandle>,
+    requests: BTreeMap<u64, (RpcHandle, Message)>,
+    open: HashMap<RpcHandle, Open>,
+    next_order: u64,
+    waiters: Vec<Waiter>,
+    next_ticket: u64,
+    bell: Waker,
+    rings: bool,
+    closed: bool,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub fn new(bell: Waker) -> Self {
+        Self {
+            calls: HashMap::new(),
+            ended: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            open: HashMap::new(),
+            next_order: 0,
+            waiters: Vec::new(),
+            next_ticket: 0,
+            bell,
+            rings: false,
+            closed: false,
+        }
+    }
+
+    /// Brings the descriptor up to date; due before the lock is released.
+    pub fn ring(&mut self) {
+        let rings = self.closed || !self.ended.is_empty() || !self.requests.is_empty();
+        if rings != std::mem::replace(&mut self.rings, rings) {
+            if rings { self.bell.wake() } else { self.bell.reset() }
+        }
+    }
+
+    /// A call started.
+    pub fn started(&mut self, rpc: RpcHandle, call: Call) {
+        self.calls.insert(rpc, call);
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order
+    }
+
+    /// Takes in what is ready.
+    pub fn post(&mut self, core: &mut Core, ready: Ready, wakes: &mut Vec<Waiting>) {
+        match ready {
+            Ready::Response { rpc, result, .. } => {
+                if self.calls.contains_key(&rpc) {
+                    self.end(rpc, result.map_err(Failure::Call), wakes);
+                } else {
+                    core.taken(result.map_or(0, |bytes| bytes.len()));
+                }
+            }
+            Ready::Request { rpc, bytes, .. } if self.closed => {
+                core.taken(bytes.len());
+                core.cancel(rpc);
+            }
+            Ready::Request { rpc, from, bytes, .. } => {
+                let order = self.next_order();
+                self.requests.insert(order, (rpc, bytes));
+                self.open.insert(rpc, Open { from, cancelled: false, order });
+                self.wake_one(wakes, |wanted| wanted.requests);
+            }
+            Ready::Cancelled { rpc } => {
+                let Some(open) = self.open.get_mut(&rpc) else { return };
+                open.cancelled = true;
+                if let Some((_, bytes)) = self.requests.remove(&open.order) {
+                    core.taken(bytes.len());
+                    self.open.remove(&rpc);
+                }
+            }
+            // Messages are received whole.
+            Ready::Readable(_) => {}
+        }
+    }
+
+    fn end(&mut self, rpc: RpcHandle, result: Result<Message, Failure>, wakes: &mut Vec<Waiting>) {
+        let order = self.next_order();
+        let Some(call) = self.calls.get_mut(&rpc) else { return };
+        call.result = Some(result);
+        call.order = order;
+        let private = call.private;
+        if !private {
+            self.ended.insert(order, rpc);
+        }
+        let named = self.wake_one(wakes, |wanted| wanted.call == Some(rpc));
+        if !named && !private {
+            self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
+        }
+    }
+
+    /// Wakes the waiter who came last, which is the leader if that one waits: it needs no wake-up.
+    fn wake_one(&mut self, wakes: &mut Vec<Waiting>, who: impl Fn(&Wanted) -> bool) -> bool {
+        let found = self.waiters.iter().rposition(|waiter| who(&waiter.wanted));
+        if let Some(at) = found {
+            wakes.push(Waiting::Thread(self.waiters.remove(at).thread));
+        }
+        found.is_some()
+    }
+
+    /// Takes the oldest of what is wanted.
+    pub fn take(&mut self, wanted: &Wanted, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
+        if let Some(rpc) = wanted.call {
+            match self.calls.get(&rpc) {
+                None => return Look::Unknown,
+                Some(call) if call.result.is_some() => return self.take_call(rpc, core, wakes),
+                Some(_) => {}
+            }
+        }
+        let any = wanted.responses && wanted.call.is_none();
+        let ended = self.ended.first_key_value().filter(|_| any).map(|(&order, &rpc)| (order, rpc));
+        let request = self.requests.first_key_value().filter(|_| wanted.requests);
+        match (ended, request.map(|(&order, _)| order)) {
+            (Some((at, rpc)), request) if request.is_none_or(|request| at < request) => {
+                self.take_call(rpc, core, wakes)
+            }
+            (_, Some(at)) => self.take_request(at, core, wakes),
+            (_, None) if self.closed => Look::Closed,
+            (_, None) => Look::Nothing,
+        }
+    }
+
+    fn take_call(&mut self, rpc: RpcHandle, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
+        let Some(call) = self.calls.remove(&rpc) else { return Look::Unknown };
+        self.ended.remove(&call.order);
+        if let Some(Ok(bytes)) = &call.result {
+            core.taken(bytes.len());
+        }
+        self.nudge(rpc, wakes);
+        Look::Response(rpc, call)
+    }
+
+    fn take_request(&mut self, at: u64, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
+        let Some((rpc, bytes)) = self.requests.remove(&at) else { return Look::Nothing };
+        core.taken(bytes.len());
+        let Some(open) = self.open.get(&rpc) else { return Look::Nothing };
+        let from = open.from;
+        self.nudge(rpc, wakes);
+        Look::Request(rpc, from, bytes)
+    }
+
+    /// Something was taken, perhaps not by the one who was woken for it: whoever waits for what is
+    /// left, or for the very same, has to look.
+    fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<Waiting>) {
+        while self.wake_one(wakes, |wanted| wanted.call == Some(taken)) {}
+        if !self.ended.is_empty() {
+            self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
+        }
+        if !self.requests.is_empty() {
+            self.wake_one(wakes, |wanted| wanted.requests);
+        }
+    }
+
+    /// Notes who waits; returns a ticket for [`Self::stop_waiting`].
+    pub fn wait(&mut self, wanted: Wanted, thread: Thread) -> u64 {
+        self.next_ticket += 1;
+        self.waiters.push(Waiter { ticket: self.next_ticket, wanted, thread });
+        self.next_ticket
+    }
+
+    /// A waiter came back.
+    pub fn stop_waiting(&mut self, ticket: u64) {
+        self.waiters.retain(|waiter| waiter.ticket != ticket);
+    }
+
+    /// Answers a request. That the client gave up meanwhile is no error; `Gone` means that no such
+    /// request (of the client `to`) waits for an answer.
+    pub fn reply(
+        &mut self,
+        rpc: RpcHandle,
+        to: Option<SocketAddr>,
+        response: Vec<u8>,
+        core: &mut Core,
+    ) -> Result<(), ReplyError> {
+        let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
+        if self.requests.contains_key(&open.order) || to.is_some_and(|to| to != open.from) {
+            return Err(ReplyError::Gone);
+        }
+        if !open.cancelled {
+            match core.reply(rpc, response) {
+                Ok(()) | Err(ReplyError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.open.remove(&rpc);
+        Ok(())
+    }
+
+    /// Gives up a request that was received; false when none such waits for an answer.
+    pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core) -> bool {
+        let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains_key(&o.order));
+        if waits {
+            self.open.remove(&rpc);
+            core.cancel(rpc);
+        }
+        waits
+    }
+
+    /// Gives up a call: forgets it, or ends it with `error`. False when it is not known.
+    pub fn abort(
+        &mut self,
+        rpc: RpcHandle,
+        error: Option<i32>,
+        core: &mut Core,
+        wakes: &mut Vec<Waiting>,
+    ) -> bool {
+        let Some(call) = self.calls.get(&rpc) else { return false };
+        if call.result.is_none() {
+            core.cancel(rpc);
+        }
+        match error {
+            Some(error) if call.result.is_none() => {
+                self.end(rpc, Err(Failure::Aborted(error)), wakes);
+            }
+            Some(_) => {}
+            None => drop(self.take_call(rpc, core, wakes)),
+        }
+        true
+    }
+
+    /// All calls in progress, oldest handle first.
+    pub fn running(&self) -> Vec<RpcHandle> {
+        let running = self.calls.iter().filter(|(_, call)| call.result.is_none());
+        let mut running: Vec<_> = running.map(|(&rpc, _)| rpc).collect();
+        running.sort_unstable_by_key(|rpc| (rpc.generation, rpc.index));
+        running
+    }
+
+    /// Nothing more will come but the end of calls in progress.
+    pub fn close(&mut self, wakes: &mut Vec<Waiting>) {
+        self.closed = true;
+        wakes.extend(self.waiters.drain(..).map(|waiter| Waiting::Thread(waiter.thread)));
+    }
+}

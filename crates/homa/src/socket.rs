@@ -1,0 +1,347 @@
+//! One object that is client and server at once: sends requests and replies, and receives requests
+//! and responses in one queue with a pollable descriptor, in the style of the kernel module's
+//! sockets.
+//!
+//! Any number of threads may use it. A thread that blocks in [`Socket::receive`] drives the engine
+//! itself; otherwise a helper thread does, and the descriptor tells when something is there.
+//!
+//! ```
+//! use homa::socket::{Incoming, SendOptions, Socket, Wanted};
+//! use homa::Config;
+//!
+//! let a = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
+//! let b = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
+//! b.listen();
+//! let call = a.send(b.local_addr(), b"ping".to_vec(), &SendOptions::default())?;
+//! if let Ok(Incoming::Request { id, bytes, .. }) = b.receive(Wanted::Any) {
+//!     b.reply(id, None, bytes.into_vec())?;
+//! }
+//! let Ok(Incoming::Response { id, result, .. }) = a.receive(Wanted::Any) else { panic!() };
+//! assert_eq!((id, &result?[..]), (call, &b"ping"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use homa_proto::RpcHandle;
+
+use crate::config::{CallOptions, Config};
+use crate::driver::udp::UdpDriver;
+use crate::driver::{Driver, Waker};
+pub use crate::engine::mailbox::Failure;
+use crate::engine::mailbox::{Call, Look, Mailbox};
+use crate::engine::shared::State;
+use crate::engine::{canonical, mailbox};
+use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
+use crate::handle::Engine;
+use crate::message::Message;
+use crate::metrics::Metrics;
+
+/// An RPC of a socket. As a number it is never 0, even for calls and odd for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id {
+    rpc: RpcHandle,
+    request: bool,
+}
+
+impl Id {
+    fn call(rpc: RpcHandle) -> Self {
+        Self { rpc, request: false }
+    }
+
+    /// The number.
+    pub fn number(self) -> u64 {
+        let handle = u64::from(self.rpc.generation) << 32 | u64::from(self.rpc.index);
+        handle.wrapping_add(1) << 1 | u64::from(self.request)
+    }
+
+    /// The id that has this number; `None` for numbers that no id has.
+    pub fn from_number(number: u64) -> Option<Self> {
+        let handle = (number >> 1).checked_sub(1)?;
+        let rpc = RpcHandle { index: handle as u32, generation: (handle >> 32) as u32 };
+        Some(Self { rpc, request: number & 1 == 1 })
+    }
+
+    /// True for requests of others, false for calls of ours.
+    pub fn is_request(self) -> bool {
+        self.request
+    }
+}
+
+/// Parameters of one call from a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// Deadline and idempotence.
+    pub call: CallOptions,
+    /// Comes back with the response.
+    pub cookie: u64,
+    /// Its end is received only by naming it and does not make the descriptor readable.
+    pub private: bool,
+}
+
+/// What a thread wants to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Requests and the ends of calls that are not private, whatever came first.
+    Any,
+    /// Requests.
+    Requests,
+    /// The end of any call that is not private.
+    Responses,
+    /// The end of this call.
+    Call(Id),
+    /// The end of this call, or a request.
+    CallOrRequests(Id),
+}
+
+impl Wanted {
+    fn selection(self) -> mailbox::Wanted {
+        let (requests, responses, call) = match self {
+            Self::Any => (true, true, None),
+            Self::Requests => (true, false, None),
+            Self::Responses => (false, true, None),
+            Self::Call(id) => (false, true, Some(id.rpc)),
+            Self::CallOrRequests(id) => (true, true, Some(id.rpc)),
+        };
+        mailbox::Wanted { requests, responses, call }
+    }
+
+    fn named(self) -> Option<Id> {
+        match self {
+            Self::Call(id) | Self::CallOrRequests(id) => Some(id),
+            Self::Any | Self::Requests | Self::Responses => None,
+        }
+    }
+}
+
+/// Something that arrived.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A call ended.
+    Response {
+        /// The call.
+        id: Id,
+        /// The server.
+        from: SocketAddr,
+        /// The number given with the call.
+        cookie: u64,
+        /// The response.
+        result: Result<Message, Failure>,
+    },
+    /// A request, to be answered with [`Socket::reply`] or given up with [`Socket::abort`]. Until
+    /// then it keeps memory here.
+    Request {
+        /// The request.
+        id: Id,
+        /// The client.
+        from: SocketAddr,
+        /// Its bytes.
+        bytes: Message,
+    },
+}
+
+/// Why nothing was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// Nothing has arrived yet.
+    #[error("nothing has arrived: wait until the descriptor is readable")]
+    WouldBlock,
+    /// The call that was asked for is none of this socket's, or its end was received before.
+    #[error("no call with this id is in progress: it was received or aborted, or never sent here")]
+    UnknownCall,
+    /// The socket was closed or drained, and nothing is left.
+    #[error("the socket is closed: open another one")]
+    Closed,
+}
+
+/// See the module's documentation. Dropping it ends everything that is in progress.
+#[derive(Debug)]
+pub struct Socket {
+    engine: Engine,
+    readable: OwnedFd,
+}
+
+impl Socket {
+    /// A socket over UDP at a local address (port 0: any), which accepts no requests yet.
+    pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::new(at, config.receive_buffer)
+            .map_err(|source| OpenError::Bind { at, source })?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// A socket over any driver, which has at least one local address.
+    pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let bell = Waker::new().map_err(OpenError::Resources)?;
+        let readable = bell.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
+        let engine = Engine::with_driver(driver, config)?;
+        engine.access().board.install(Mailbox::new(bell));
+        Ok(Self { engine, readable })
+    }
+
+    /// Accepts requests from here on.
+    pub fn listen(&self) {
+        self.engine.access().core.listen(self.local_addr().port());
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.engine.local_addr()
+    }
+
+    /// Sends a request; its response will be received under the id returned.
+    pub fn send(
+        &self,
+        to: SocketAddr,
+        request: Vec<u8>,
+        options: &SendOptions,
+    ) -> Result<Id, CallError> {
+        let mut access = self.engine.access();
+        if access.draining {
+            return Err(CallError::ShuttingDown);
+        }
+        let to = canonical(to);
+        let rpc = access.core.call(0, to, request, &options.call, 0)?;
+        if let Some((mailbox, _)) = access.board.mailbox() {
+            mailbox.started(rpc, Call::new(to, options.cookie, options.private));
+        }
+        access.submitted();
+        Ok(Id::call(rpc))
+    }
+
+    /// Answers a request (of the client `to`, if named). That the client has given up meanwhile is
+    /// no error; [`ReplyError::Gone`] means that no such request waits for an answer.
+    pub fn reply(
+        &self,
+        id: Id,
+        to: Option<SocketAddr>,
+        response: Vec<u8>,
+    ) -> Result<(), ReplyError> {
+        if !id.request {
+            return Err(ReplyError::Gone);
+        }
+        let mut access = self.engine.access();
+        let State { board, core, .. } = &mut *access;
+        let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
+        mailbox.reply(id.rpc, to.map(canonical), response, core)?;
+        access.submitted();
+        Ok(())
+    }
+
+    /// Receives what is wanted, or says at once that it is not there.
+    pub fn try_receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
+        self.look(wanted, false)
+    }
+
+    /// Blocks until something that is wanted is there.
+    pub fn receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
+        self.look(wanted, true)
+    }
+
+    fn look(&self, wanted: Wanted, wait: bool) -> Result<Incoming, ReceiveError> {
+        if wanted.named().is_some_and(Id::is_request) {
+            return Err(ReceiveError::UnknownCall);
+        }
+        let selection = wanted.selection();
+        let mut access = self.engine.access();
+        let mut ticket = None;
+        let look = access.block(None, |state| {
+            let (mailbox, wakes) = state.board.mailbox()?;
+            if let Some(ticket) = ticket.take() {
+                mailbox.stop_waiting(ticket);
+            }
+            match mailbox.take(&selection, &mut state.core, wakes) {
+                Look::Nothing if wait => {
+                    ticket = Some(mailbox.wait(selection, thread::current()));
+                    None
+                }
+                look => Some(look),
+            }
+        });
+        let look = look.unwrap_or(Look::Closed);
+        if matches!(look, Look::Nothing) {
+            // Whoever asks without waiting will poll: someone has to drive the engine.
+            access.need_leader();
+        }
+        drop(access);
+        match look {
+            Look::Request(rpc, from, bytes) => {
+                Ok(Incoming::Request { id: Id { rpc, request: true }, from, bytes })
+            }
+            Look::Response(rpc, Call { to, cookie, result: Some(result), .. }) => {
+                Ok(Incoming::Response { id: Id::call(rpc), from: to, cookie, result })
+            }
+            Look::Unknown => Err(ReceiveError::UnknownCall),
+            Look::Closed => Err(ReceiveError::Closed),
+            Look::Response(..) | Look::Nothing => Err(ReceiveError::WouldBlock),
+        }
+    }
+
+    /// Gives up an RPC: a call is forgotten, or ends with [`Failure::Aborted`] when there is an
+    /// `error`; a request will not be answered. False when there is no such RPC.
+    pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
+        let mut access = self.engine.access();
+        let State { board, core, .. } = &mut *access;
+        let Some((mailbox, wakes)) = board.mailbox() else { return false };
+        let found = match id.request {
+            true => mailbox.refuse(id.rpc, core),
+            false => mailbox.abort(id.rpc, error, core, wakes),
+        };
+        access.submitted();
+        found
+    }
+
+    /// As [`Self::abort`] for every call in progress.
+    pub fn abort_all(&self, error: Option<i32>) {
+        let mut access = self.engine.access();
+        let State { board, core, .. } = &mut *access;
+        if let Some((mailbox, wakes)) = board.mailbox() {
+            for rpc in mailbox.running() {
+                mailbox.abort(rpc, error, core, wakes);
+            }
+        }
+        access.submitted();
+    }
+
+    /// From here on nothing is sent or accepted; what has arrived can be received, then
+    /// [`ReceiveError::Closed`].
+    pub fn close(&self) {
+        let mut access = self.engine.access();
+        access.draining = true;
+        access.core.unlisten(self.local_addr().port());
+        if let Some((mailbox, wakes)) = access.board.mailbox() {
+            mailbox.close(wakes);
+        }
+        access.core.flush_acks();
+        access.submitted();
+    }
+
+    /// Closes the socket and waits until everything in progress is finished and acknowledged.
+    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        self.close();
+        self.engine.drain(timeout)
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> Metrics {
+        self.engine.metrics()
+    }
+}
+
+/// Readable exactly when [`Socket::try_receive`] with [`Wanted::Any`] would not fail with
+/// `WouldBlock`. Only to be watched, never read.
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+}
+
+impl Drop for Socket {
+    /// Servers hear which responses arrived: a kernel would ask for ever.
+    fn drop(&mut self) {
+        self.close();
+    }
+}

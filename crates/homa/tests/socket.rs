@@ -1,0 +1,200 @@
+//! The socket: one queue for requests and responses, its descriptor, and threads that share it.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use homa::driver::wait;
+use homa::socket::{Failure, Incoming, ReceiveError, SendOptions, Socket, Wanted};
+use homa::{CallError, CallOptions, Config, ReplyError};
+
+fn socket() -> Socket {
+    let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    socket.listen();
+    socket
+}
+
+fn readable(socket: &Socket, within: Duration) -> bool {
+    wait(&[socket.as_fd().as_raw_fd()], None, Some(within)).unwrap()
+}
+
+const NOW: Duration = Duration::ZERO;
+const SOON: Duration = Duration::from_secs(5);
+
+fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
+    match socket.receive(Wanted::Requests).unwrap() {
+        Incoming::Request { id, from, bytes } => (id, from, bytes.into_vec()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
+    let (a, b) = (socket(), socket());
+    assert!(!readable(&b, NOW));
+    assert_eq!(b.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
+    for cookie in 0..3 {
+        let options = SendOptions { cookie, ..SendOptions::default() };
+        a.send(b.local_addr(), vec![1; 100], &options).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(readable(&b, SOON));
+        assert!(readable(&b, NOW), "looking changes nothing");
+        let Ok(Incoming::Request { id, from, bytes }) = b.try_receive(Wanted::Any) else {
+            panic!("readable, and nothing to receive");
+        };
+        assert_eq!(from, a.local_addr());
+        b.reply(id, Some(from), bytes.into_vec()).unwrap();
+    }
+    assert!(!readable(&b, NOW));
+    let mut cookies = BTreeSet::new();
+    while cookies.len() < 3 {
+        assert!(readable(&a, SOON));
+        match a.try_receive(Wanted::Any).unwrap() {
+            Incoming::Response { cookie, result, from, .. } => {
+                assert_eq!((result.unwrap().len(), from), (100, b.local_addr()));
+                cookies.insert(cookie);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!readable(&a, NOW));
+    a.close();
+    assert!(readable(&a, NOW));
+    assert_eq!(a.try_receive(Wanted::Any).unwrap_err(), ReceiveError::Closed);
+    let refused = a.send(b.local_addr(), vec![1], &SendOptions::default());
+    assert_eq!(refused.unwrap_err(), CallError::ShuttingDown);
+}
+
+#[test]
+fn a_private_call_is_only_for_those_who_name_it() {
+    let (a, b) = (socket(), socket());
+    let options = SendOptions { private: true, ..SendOptions::default() };
+    let call = a.send(b.local_addr(), b"secret".to_vec(), &options).unwrap();
+    let (id, ..) = request(&b);
+    b.reply(id, None, b"answer".to_vec()).unwrap();
+    // What comes later was sent later: by then the first response is here.
+    let second = a.send(b.local_addr(), b"second".to_vec(), &SendOptions::default()).unwrap();
+    let (id, ..) = request(&b);
+    b.reply(id, None, b"answer".to_vec()).unwrap();
+    match a.receive(Wanted::Any).unwrap() {
+        Incoming::Response { id, .. } => assert_eq!(id, second),
+        other => panic!("{other:?}"),
+    }
+    assert!(!readable(&a, NOW));
+    let Incoming::Response { id, result, .. } = a.receive(Wanted::Call(call)).unwrap() else {
+        panic!("not a response")
+    };
+    assert_eq!((id, &result.unwrap()[..]), (call, &b"answer"[..]));
+    assert_eq!(a.receive(Wanted::Call(call)).unwrap_err(), ReceiveError::UnknownCall);
+}
+
+#[test]
+fn an_answer_is_given_once_to_the_client_that_asked() {
+    let (a, b) = (socket(), socket());
+    a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
+    let (id, from, _) = request(&b);
+    assert_eq!(b.reply(id, Some(b.local_addr()), vec![2]), Err(ReplyError::Gone));
+    assert_eq!(b.reply(id, Some(from), Vec::new()), Err(ReplyError::EmptyMessage));
+    assert_eq!(b.reply(id, Some(from), vec![2]), Ok(()));
+    assert_eq!(b.reply(id, Some(from), vec![2]), Err(ReplyError::Gone));
+    assert!(matches!(a.receive(Wanted::Any), Ok(Incoming::Response { .. })));
+}
+
+#[test]
+fn an_aborted_call_ends_as_asked_and_its_server_may_still_answer() {
+    let (a, b) = (socket(), socket());
+    let silent = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
+    let loud = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
+    let requests = [request(&b), request(&b)];
+    assert!(a.abort(silent, None));
+    assert!(!a.abort(silent, None));
+    assert!(!readable(&a, NOW));
+    a.abort_all(Some(42));
+    match a.receive(Wanted::Any).unwrap() {
+        Incoming::Response { id, result, .. } => {
+            assert_eq!((id, result.unwrap_err()), (loud, Failure::Aborted(42)));
+        }
+        other => panic!("{other:?}"),
+    }
+    // The clients' cancellations arrive before what was sent after them.
+    let third = a.send(b.local_addr(), vec![3], &SendOptions::default()).unwrap();
+    let (id, _, bytes) = request(&b);
+    assert_eq!(bytes, [3]);
+    for (id, from, _) in requests {
+        assert_eq!(b.reply(id, Some(from), vec![2]), Ok(()), "giving up is no error");
+    }
+    assert!(b.abort(id, None), "a request can be given up as well");
+    assert!(a.abort(third, None));
+}
+
+#[test]
+fn a_call_that_fails_says_which_and_why() {
+    let (a, b) = (socket(), socket());
+    let soon = CallOptions::deadline(Duration::from_millis(30));
+    let options = SendOptions { call: soon, cookie: 9, private: false };
+    let call = a.send(b.local_addr(), vec![1], &options).unwrap();
+    match a.receive(Wanted::Responses).unwrap() {
+        Incoming::Response { id, cookie, result, .. } => {
+            assert_eq!((id, cookie), (call, 9));
+            assert_eq!(result.unwrap_err(), Failure::Call(CallError::DeadlineExceeded));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
+    let sockets = [Arc::new(socket()), Arc::new(socket())];
+    const THREADS: usize = 4;
+    const CALLS: usize = 250;
+    let workers: Vec<_> = (0..2 * THREADS)
+        .map(|worker| {
+            let (here, there) = (sockets[worker % 2].clone(), sockets[1 - worker % 2].local_addr());
+            thread::spawn(move || {
+                for i in 0..CALLS {
+                    let bytes = vec![worker as u8; 1 + i * 37 % 3000];
+                    let private = i % 3 == 0;
+                    let options = SendOptions { private, ..SendOptions::default() };
+                    let call = here.send(there, bytes.clone(), &options).unwrap();
+                    loop {
+                        match here.receive(Wanted::CallOrRequests(call)) {
+                            Ok(Incoming::Request { id, bytes, .. }) => {
+                                here.reply(id, None, bytes.into_vec()).unwrap();
+                            }
+                            Ok(Incoming::Response { id, result, .. }) => {
+                                assert_eq!((id, &result.unwrap()[..]), (call, &bytes[..]));
+                                break;
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+                // Others may still wait for answers from here.
+                loop {
+                    match here.receive(Wanted::Requests) {
+                        Ok(Incoming::Request { id, bytes, .. }) => {
+                            here.reply(id, None, bytes.into_vec()).unwrap();
+                        }
+                        Ok(other) => panic!("{other:?}"),
+                        Err(error) => {
+                            assert_eq!(error, ReceiveError::Closed);
+                            return;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    let all = (THREADS * CALLS) as u64;
+    while sockets.iter().any(|socket| socket.metrics().protocol.responses_delivered < all) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    sockets.iter().for_each(|socket| socket.close());
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
