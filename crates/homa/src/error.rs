@@ -26,6 +26,12 @@ pub enum OpenError {
         /// Bytes asked for.
         mtu: u16,
     },
+    /// Sockets directly over IP are for processes with the capability CAP_NET_RAW.
+    #[error(
+        "Homa directly over IP needs the capability CAP_NET_RAW: grant it with `sudo setcap \
+         cap_net_raw+ep PROGRAM`, or try it inside `unshare -Urn`; Homa over UDP needs no privilege"
+    )]
+    NeedsNetRaw,
     /// The system refused a thread or a descriptor.
     #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
     Resources(#[source] io::Error),

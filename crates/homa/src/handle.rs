@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::engine::Core;
 use crate::engine::shared::{Access, Shared};
@@ -56,6 +57,22 @@ impl Engine {
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::Bind { at, source })?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// An engine directly over IP, protocol 146, as the Linux kernel module speaks: for peers that
+    /// run it, with [`Config::linux`]. Needs the capability CAP_NET_RAW. Servers choose a port
+    /// below 32,768; port 0 is any of the others. `[::]` serves IPv4, too.
+    ///
+    /// ```no_run
+    /// use homa::{Config, Engine};
+    ///
+    /// let engine = Engine::raw_ip("0.0.0.0:0".parse()?, Config::linux())?;
+    /// let response = engine.client().call("10.0.0.7:4000".parse()?, "ping")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn raw_ip(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = RawIpDriver::new(at, config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 

@@ -184,7 +184,11 @@ impl Endpoint {
             .collect();
         for who in hit {
             if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
-                self.fail(who, RpcError::PortUnreachable);
+                let error = match port {
+                    Some(_) => RpcError::PortUnreachable,
+                    None => RpcError::PeerUnreachable,
+                };
+                self.fail(who, error);
             } else {
                 self.end_server_rpc(who);
             }

@@ -9,6 +9,7 @@
 //! `receive`.
 
 pub mod memory;
+pub mod raw_ip;
 pub mod udp;
 mod wait;
 
@@ -125,8 +126,25 @@ pub struct Unreachable {
     pub port_only: bool,
 }
 
+/// How Homa packets lie in what a driver sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Our own datagrams, which hold one packet or several (`docs/udp-encapsulation.md`). A peer is
+    /// an address and a port.
+    Datagram,
+    /// One packet, as the Linux kernel module lays it out, is the payload of one IP packet. A peer
+    /// is a host, whose ports share cutoffs and acknowledgements: ports in [`Train::to`] are 0, in
+    /// [`Received::from`] the packet's own. No packet is larger than the route's MTU.
+    Ip,
+}
+
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
+    /// What the datagrams hold.
+    fn framing(&self) -> Framing {
+        Framing::Datagram
+    }
+
     /// Opens one more local address; sockets are numbered in the order of binding.
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
 
@@ -191,6 +209,12 @@ pub struct DriverCounters {
     pub receive_overflows: u64,
     /// Times segmentation offload was refused and given up for good.
     pub offload_fallbacks: u64,
+    /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
+    pub disguised_received: u64,
+    /// Packets for ports of others, which raw IP sockets see, too.
+    pub other_ports: u64,
+    /// Sockets for packets in disguise that were refused: such packets go unseen.
+    pub disguise_refused: u64,
 }
 
 impl DriverCounters {
@@ -208,6 +232,9 @@ impl DriverCounters {
             ("receive_calls", self.receive_calls),
             ("receive_overflows", self.receive_overflows),
             ("offload_fallbacks", self.offload_fallbacks),
+            ("disguised_received", self.disguised_received),
+            ("other_ports", self.other_ports),
+            ("disguise_refused", self.disguise_refused),
         ]
         .into_iter()
     }

@@ -6,12 +6,12 @@
 //!
 //! Left out: pacing (the engine's), encryption, path MTU discovery (the MTU is configured).
 
-mod address;
-mod control;
-mod error_queue;
-mod receive;
-mod send;
-mod socket;
+pub(super) mod address;
+pub(super) mod control;
+pub(super) mod error_queue;
+pub(super) mod receive;
+pub(super) mod send;
+pub(super) mod socket;
 
 use std::collections::VecDeque;
 use std::io;
@@ -122,7 +122,15 @@ impl UdpDriver {
             match error_queue::next(fd) {
                 Some(report) => {
                     any = true;
-                    report.into_iter().for_each(|r| self.report(r));
+                    let to = report.to;
+                    match report.errno {
+                        libc::ECONNREFUSED => self.report(Unreachable { to, port_only: true }),
+                        libc::EHOSTUNREACH | libc::ENETUNREACH => {
+                            self.report(Unreachable { to, port_only: false });
+                        }
+                        // A smaller MTU, say.
+                        _ => {}
+                    }
                 }
                 None => break,
             }

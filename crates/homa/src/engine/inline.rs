@@ -37,6 +37,7 @@ use homa_proto::{MessageKind, RpcHandle};
 
 use super::{Core, Ready};
 use crate::config::{CallOptions, Config};
+use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, wait};
 use crate::error::{CallError, OpenError, ReplyError};
@@ -133,6 +134,12 @@ impl Engine {
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::Bind { at, source })?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// An engine directly over IP: see [`crate::Engine::raw_ip`].
+    pub fn raw_ip(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = RawIpDriver::new(at, config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 
@@ -314,8 +321,8 @@ impl Engine {
     }
 }
 
-/// The descriptor of the first local address: all there is to watch unless
-/// [`Engine::listen_also`] opened more.
+/// The descriptor of the first local address: all there is to watch over UDP unless
+/// [`Engine::listen_also`] opened more. Directly over IP, watch all of [`Engine::handles`].
 impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.driver().first_handle()

@@ -76,9 +76,10 @@ impl Core {
         let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer())?);
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
-        let mut packer = Packer::new(config.priority_map);
+        let framing = driver.framing();
+        let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let state = State::new(endpoint, config);
+        let state = State::new(endpoint, config, framing);
         let pacer = Pacer::new(state.config.link_rate);
         let clock = Clock::start();
         let arrivals = Arrivals::default();

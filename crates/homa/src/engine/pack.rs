@@ -6,14 +6,17 @@
 //! a batch that the pacer keeps short, and saves a pass through both kernels and the headers of a
 //! datagram. Neighbouring datagrams of one size to one peer become a train. Headers and short
 //! payloads are written once, where the kernel reads them; long payloads are left in their message.
+//!
+//! Directly over IP every packet is a datagram of its own.
 
 use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, Writer};
+use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Packet, PeerId, Span, Time};
 
 use super::messages::Messages;
 use super::peers::{Peer, Peers};
 use crate::PriorityMap;
-use crate::driver::{Outbox, Piece, TRAIN_MAX, Train};
+use crate::driver::{Framing, Outbox, Piece, TRAIN_MAX, Train};
 
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
@@ -29,6 +32,8 @@ const TRAINS_MAX: usize = 64;
 const ETHERNET: u32 = 38;
 /// Smallest Ethernet frame, with preamble and gap.
 const FRAME_MIN: u32 = 84;
+/// UDP header.
+const UDP: usize = 8;
 
 /// Packs batches; numbers datagrams.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ pub struct Packer {
     next_number: u64,
     ports: Vec<u16>,
     map: PriorityMap,
+    framing: Framing,
 }
 
 /// A datagram of the batch.
@@ -62,6 +68,8 @@ enum Content {
     Short(Draft),
     /// The headers of one packet, whose payload is still in its message.
     Long(Span),
+    /// One packet, complete.
+    Alone,
 }
 
 /// Where a datagram goes.
@@ -99,7 +107,7 @@ pub struct Sources<'a> {
 
 impl Packer {
     /// A packer that has sent nothing.
-    pub fn new(map: PriorityMap) -> Self {
+    pub fn new(map: PriorityMap, framing: Framing) -> Self {
         Self {
             outbox: Outbox::default(),
             used: 0,
@@ -108,6 +116,7 @@ impl Packer {
             next_number: 1,
             ports: Vec::new(),
             map,
+            framing,
         }
     }
 
@@ -136,6 +145,7 @@ impl Packer {
             let Some(packet) = from.endpoint.transmit(now) else { break };
             let before = self.datagrams.len();
             wire += match &packet.body {
+                _ if self.framing == Framing::Ip => self.pack_alone(&packet, from),
                 Body::Data(data) if data.span.len > SHORT => self.pack_long(&packet, data, from),
                 _ => self.pack_short(&packet, rise, from),
             };
@@ -168,6 +178,33 @@ impl Packer {
         &mut self.outbox.bytes[self.used..end]
     }
 
+    /// A packet as the payload of an IP packet; returns its wire bytes.
+    fn pack_alone(&mut self, packet: &Packet, from: &Sources<'_>) -> u32 {
+        let Some(route) = self.route(packet, from.peers) else { return 0 };
+        let start = self.used;
+        // No header is longer than that of an ACK.
+        let Ok(len) = wire::encode(packet, self.reserve(ACK_LEN)) else { return 0 };
+        self.used += len;
+        let (content, payload) = match &packet.body {
+            Body::Data(data) if from.messages.get(data.span).is_none() => {
+                debug_assert!(false, "the protocol sends bytes of a message it released");
+                return 0;
+            }
+            Body::Data(data) => (Content::Long(data.span), data.span.len as usize),
+            _ => (Content::Alone, 0),
+        };
+        self.datagrams.push(Datagram { route, start, len, content });
+        self.wire_bytes(len + payload, route.peer.address.is_ipv4())
+    }
+
+    /// What a datagram costs on the link.
+    fn wire_bytes(&self, len: usize, v4: bool) -> u32 {
+        match self.framing {
+            Framing::Datagram => wire_bytes(len + UDP, v4),
+            Framing::Ip => wire_bytes(len, v4),
+        }
+    }
+
     /// Begins a datagram with one DATA packet whose payload stays in its message; returns its wire
     /// bytes.
     fn pack_long(&mut self, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
@@ -183,7 +220,7 @@ impl Packer {
         self.next_number += 1;
         self.used += len;
         self.datagrams.push(Datagram { route, start, len, content: Content::Long(data.span) });
-        wire_bytes(len + data.span.len as usize, route.peer.address.is_ipv4())
+        self.wire_bytes(len + data.span.len as usize, route.peer.address.is_ipv4())
     }
 
     /// Adds a short packet to the datagram that waits for its peer, or begins another; returns the
@@ -208,7 +245,7 @@ impl Packer {
                 let v4 = datagram.route.peer.address.is_ipv4();
                 let before = std::mem::replace(&mut datagram.len, draft.len());
                 if fits {
-                    return wire_bytes(datagram.len, v4) - wire_bytes(before, v4);
+                    return wire_bytes(datagram.len + UDP, v4) - wire_bytes(before + UDP, v4);
                 }
             }
             if last {
@@ -232,7 +269,7 @@ impl Packer {
         self.used = start + room;
         self.latest[packet.peer.0 as usize] = self.datagrams.len() as u32;
         self.datagrams.push(Datagram { route, start, len, content: Content::Short(draft) });
-        wire_bytes(len, route.peer.address.is_ipv4())
+        self.wire_bytes(len, route.peer.address.is_ipv4())
     }
 
     /// Turns the datagrams of the batch into trains of neighbours.
@@ -242,7 +279,7 @@ impl Packer {
         for Datagram { route, start, len: buffered, content } in &self.datagrams {
             let buffer = *start..start + buffered;
             let (len, limit) = match content {
-                Content::Short(_) => (*buffered, TRAIN_MAX),
+                Content::Short(_) | Content::Alone => (*buffered, TRAIN_MAX),
                 Content::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
             };
             let train = trains.last_mut().filter(|train: &&mut Train| {
@@ -296,9 +333,9 @@ fn push(writer: &mut Writer<'_>, packet: &Packet, messages: &Messages) -> bool {
     true
 }
 
-/// What a datagram costs on the link.
+/// What an IP payload costs on the link.
 fn wire_bytes(len: usize, v4: bool) -> u32 {
-    let headers = if v4 { 28 } else { 48 };
+    let headers = if v4 { 20 } else { 40 };
     (len as u32 + headers + ETHERNET).max(FRAME_MIN)
 }
 
@@ -314,7 +351,7 @@ mod tests {
     fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
         let mut endpoint =
             Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
-        let mut peers = Peers::new(10, 1500);
+        let mut peers = Peers::new(10, 1500, Framing::Datagram);
         let mut messages = Messages::default();
         let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
         let [a, b] = servers
@@ -337,12 +374,12 @@ mod tests {
             let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
             messages.insert(accepted.message.expect("a message"), vec![1; length as usize]);
         }
-        let mut packer = Packer::new(PriorityMap::Linux);
+        let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);
         packer.set_ports(vec![local_port]);
         let mut from = Sources { endpoint: &mut endpoint, messages: &messages, peers: &peers };
         let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
         let trains = &packer.outbox().trains;
-        let sum: u32 = trains.iter().map(|train| wire_bytes(train.len, true)).sum();
+        let sum: u32 = trains.iter().map(|train| wire_bytes(train.len + UDP, true)).sum();
         assert_eq!(wire, sum, "the pacer hears of every byte");
         trains.iter().map(|train| (train.to, train.tos >> 5, train.len)).collect()
     }

@@ -1,6 +1,8 @@
 //! Addresses and the numbers that the protocol knows peers by.
 //!
-//! A peer is an IP address and a UDP port: one engine, in its own process. To a server that listens
+//! A peer is an IP address and a UDP port: one engine, in its own process. Directly over IP it is a
+//! host, because the kernel module keeps cutoffs per host and acknowledges the RPCs of all of a
+//! host's ports in any packet to it; such a peer's address has port 0. To a server that listens
 //! at all addresses of its host, a client that calls two of them is two peers: each is answered
 //! from the address it called. Peers appear when first needed and are forgotten, longest unused
 //! first as far as cheaply known, when the table is full.
@@ -9,13 +11,19 @@ use std::iter;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
+use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, PeerId, PeerInfo, Time};
 
-/// IPv4 and UDP headers, bytes.
-const HEADERS_V4: u16 = 20 + 8;
-/// IPv6 and UDP headers, bytes.
-const HEADERS_V6: u16 = 40 + 8;
+use crate::driver::{Framing, raw_ip};
+
+/// IPv4 and IPv6 headers without options, bytes.
+const HEADER_V4: u16 = 20;
+const HEADER_V6: u16 = 40;
+/// A UDP header, bytes.
+const HEADER_UDP: u16 = 8;
+/// Smallest MTU that links promise (IPv4 hosts take packets of so many bytes).
+const MTU_MIN: u16 = 576;
 /// Entries examined when room is needed.
 const EXAMINED: usize = 64;
 
@@ -53,6 +61,7 @@ pub struct Peers {
     hand: usize,
     max: usize,
     mtu: u16,
+    framing: Framing,
     evicted: u64,
 }
 
@@ -64,7 +73,7 @@ struct Host {
 
 impl Peers {
     /// A table of at most `max` peers behind links of the given MTU.
-    pub fn new(max: u32, mtu: u16) -> Self {
+    pub fn new(max: u32, mtu: u16, framing: Framing) -> Self {
         Self {
             by_address: HashMap::new(),
             hosts: HashMap::new(),
@@ -76,6 +85,7 @@ impl Peers {
             hand: 0,
             max: max.max(1) as usize,
             mtu,
+            framing,
             evicted: 0,
         }
     }
@@ -93,6 +103,7 @@ impl Peers {
     /// The numbers that an address is known by: as a server, and as a client of each of our
     /// addresses.
     pub fn known(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
+        let address = self.of_peer(address);
         let sources = self.sources.iter().copied().map(Some);
         let keys = iter::once(None).chain(sources).map(move |source| (address, source));
         keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
@@ -106,7 +117,7 @@ impl Peers {
         source: Option<IpAddr>,
         endpoint: &mut Endpoint,
     ) -> Option<PeerId> {
-        let key = (address, source);
+        let key = (self.of_peer(address), source);
         if let Some((last, index)) = self.last
             && last == key
         {
@@ -121,6 +132,27 @@ impl Peers {
         Some(PeerId(index))
     }
 
+    /// The address of the peer that is at `address`.
+    fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
+        if self.framing == Framing::Ip {
+            address.set_port(0);
+        }
+        address
+    }
+
+    /// Bytes in a datagram to a peer, and those of them in front of a message's.
+    fn datagram_to(&self, address: SocketAddr) -> (usize, usize) {
+        let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
+        match self.framing {
+            Framing::Datagram => (usize::from(self.mtu - header - HEADER_UDP), DATA_OVERHEAD),
+            Framing::Ip => {
+                let route = raw_ip::route_mtu(address).unwrap_or(self.mtu);
+                let mtu = self.mtu.min(route).max(MTU_MIN);
+                (usize::from(mtu - header), DATA_LEN)
+            }
+        }
+    }
+
     fn open(&mut self, now: Time, key: Key, endpoint: &mut Endpoint) -> Option<u32> {
         if self.by_address.len() >= self.max {
             self.evict(now, endpoint);
@@ -129,8 +161,7 @@ impl Peers {
             return None;
         }
         let (address, source) = key;
-        let headers = if address.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
-        let datagram = usize::from(self.mtu - headers);
+        let (datagram, overhead) = self.datagram_to(address);
         let peer = Peer { address, source, datagram, used: true, open: true };
         let index = match self.free.pop() {
             Some(index) => {
@@ -154,7 +185,7 @@ impl Peers {
         {
             self.sources.push(source);
         }
-        let max_payload = (datagram - DATA_OVERHEAD) as u32;
+        let max_payload = (datagram - overhead) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
         self.by_address.insert(key, index);
         Some(index)
@@ -208,7 +239,7 @@ mod tests {
     fn a_flood_of_addresses_stays_within_the_table() {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500);
+        let mut peers = Peers::new(100, 1500, Framing::Datagram);
         let mut served = 0;
         for n in 0..10_000 {
             served +=
@@ -225,12 +256,29 @@ mod tests {
     fn a_datagram_leaves_room_for_the_headers_of_its_family() {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500);
+        let mut peers = Peers::new(100, 1500, Framing::Datagram);
         let v4 = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
         let v6 = peers
             .find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), None, &mut endpoint)
             .unwrap();
         assert_eq!(peers.get(v4).unwrap().datagram - DATA_OVERHEAD, 1400);
         assert_eq!(peers.get(v6).unwrap().datagram - DATA_OVERHEAD, 1380);
+    }
+
+    #[test]
+    fn over_ip_a_host_is_one_peer_with_the_payload_of_the_kernel_module() {
+        let config = homa_proto::Config::linux();
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        let mut peers = Peers::new(100, 1500, Framing::Ip);
+        let mut find = |text: &str| {
+            let address = text.parse().unwrap();
+            peers.find(Time::ZERO, address, None, &mut endpoint).unwrap()
+        };
+        let (v4, v6) = (find("127.0.0.1:4000"), find("[::1]:4000"));
+        assert_eq!((find("127.0.0.1:32768"), find("[::1]:4001")), (v4, v6));
+        let known: Vec<PeerId> = peers.known("127.0.0.1:4001".parse().unwrap()).collect();
+        assert_eq!(known, [v4]);
+        let payload = |id| peers.get(id).unwrap().datagram - DATA_LEN;
+        assert_eq!((payload(v4), payload(v6)), (1424, 1404), "a route's MTU only lowers ours");
     }
 }

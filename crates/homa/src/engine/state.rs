@@ -7,13 +7,13 @@ use std::net::{SocketAddr, SocketAddrV6};
 use homa_proto::wire::datagram;
 use homa_proto::{
     Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, PeerId, Receipt, RpcHandle,
-    Time,
+    Time, wire,
 };
 
 use super::messages::Messages;
 use super::peers::Peers;
 use crate::config::Config;
-use crate::driver::Received;
+use crate::driver::{Framing, Received};
 use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::EngineCounters;
@@ -79,6 +79,8 @@ pub struct State {
     pub waiting: u64,
     /// What `waiting` was when the protocol's memory limit was set last.
     limited_at: u64,
+    /// What the driver's datagrams hold.
+    framing: Framing,
     /// What the engine was told.
     pub config: Config,
     /// What the engine counts itself.
@@ -87,14 +89,15 @@ pub struct State {
 
 impl State {
     /// The state of an engine that has not received anything.
-    pub fn new(endpoint: Endpoint, config: Config) -> Self {
+    pub fn new(endpoint: Endpoint, config: Config, framing: Framing) -> Self {
         Self {
             endpoint,
             messages: Messages::default(),
-            peers: Peers::new(config.max_peers, config.mtu),
+            peers: Peers::new(config.max_peers, config.mtu, framing),
             ready: VecDeque::new(),
             waiting: 0,
             limited_at: 0,
+            framing,
             config,
             counters: EngineCounters::default(),
         }
@@ -102,6 +105,9 @@ impl State {
 
     /// Takes in one datagram of a train.
     pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
+        if self.framing == Framing::Ip {
+            return self.receive_packet(now, train, bytes);
+        }
         let datagram = match datagram::decode(bytes) {
             Ok(datagram) => datagram,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
@@ -142,6 +148,25 @@ impl State {
         }
     }
 
+    /// Takes in one packet that was the payload of an IP packet.
+    fn receive_packet(&mut self, now: Time, train: &Received<'_>, bytes: &[u8]) {
+        let level = self.config.priority_map.level(train.tos);
+        let mut decoded = match wire::decode(bytes, PeerId(0), level) {
+            Ok(decoded) => decoded,
+            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
+        };
+        let source = if decoded.packet.id.from_server() { None } else { train.to };
+        let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
+            return self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
+        };
+        decoded.packet.peer = peer;
+        match self.endpoint.receive(now, &decoded.packet) {
+            Receipt::Place(place) => self.messages.place(place, decoded.payload),
+            Receipt::Consumed | Receipt::Dropped(_) => {}
+        }
+        self.drain_events();
+    }
+
     /// Acts on what the protocol has to say; due after every input.
     pub fn drain_events(&mut self) {
         while let Some(event) = self.endpoint.event() {
@@ -180,7 +205,8 @@ impl State {
         match delivered.kind {
             MessageKind::Request => {
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
-                let (from, port) = (peer.address, delivered.local_port);
+                let (mut from, port) = (peer.address, delivered.local_port);
+                from.set_port(delivered.remote_port);
                 self.waiting += length;
                 self.ready.push_back(Ready::Request { rpc, from, port, bytes });
             }

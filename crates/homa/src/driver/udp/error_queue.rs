@@ -1,20 +1,32 @@
 //! What the network reported about datagrams sent earlier (ICMP), read from a socket's error queue.
 
 use std::mem::size_of;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::ptr;
 
 use super::address::Name;
 use super::control::Control;
-use crate::driver::Unreachable;
+/// Bytes kept of a packet that came back: addresses of ports and no more.
+const QUOTED: usize = 8;
 
-/// Takes one report off the queue. `None`: the queue is empty. `Some(None)`: a report that does not
-/// say that a destination is unreachable (a smaller MTU, say).
-pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
+/// What the network said about a packet sent earlier.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Where it was sent; the port is 0 on raw sockets.
+    pub to: SocketAddr,
+    /// What is wrong, as the system's error number; 0 when it is not the network that speaks.
+    pub errno: i32,
+    /// The start of its payload.
+    pub quoted: [u8; QUOTED],
+}
+
+/// Takes one report off the queue; `None` when it is empty.
+pub fn next(fd: RawFd) -> Option<Report> {
     let mut name = Name::empty();
     let mut control = Control::empty();
-    // The returned payload is not wanted.
-    let mut piece = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+    let mut quoted = [0; QUOTED];
+    let mut piece = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
     let mut header = libc::msghdr {
         msg_name: (&raw mut name).cast(),
         msg_namelen: size_of::<Name>() as libc::socklen_t,
@@ -25,8 +37,8 @@ pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
         msg_flags: 0,
     };
     control.attach(&mut header, true);
-    // SAFETY: the header points to a name, an empty piece and a control buffer that outlive the
-    // call, with their true lengths.
+    // SAFETY: the header points to a name, a piece over an array and a control buffer that outlive
+    // the call, with their true lengths.
     let got =
         unsafe { libc::recvmsg(fd, &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if got < 0 {
@@ -43,12 +55,9 @@ pub fn next(fd: RawFd) -> Option<Option<Unreachable>> {
         let from_network = origin == libc::SO_EE_ORIGIN_ICMP || origin == libc::SO_EE_ORIGIN_ICMP6;
         (ours && from_network).then_some(errno)
     });
-    let to = name.get();
-    Some(match (to, error) {
-        (Some(to), Some(libc::ECONNREFUSED)) => Some(Unreachable { to, port_only: true }),
-        (Some(to), Some(libc::EHOSTUNREACH | libc::ENETUNREACH)) => {
-            Some(Unreachable { to, port_only: false })
-        }
-        _ => None,
+    let nowhere = SocketAddr::from(([0; 4], 0));
+    Some(match name.get() {
+        Some(to) => Report { to, errno: error.unwrap_or(0), quoted },
+        None => Report { to: nowhere, errno: 0, quoted },
     })
 }

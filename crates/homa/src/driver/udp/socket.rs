@@ -2,14 +2,20 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
 pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(at)?;
     socket.set_nonblocking(true)?;
-    let fd = socket.as_raw_fd();
+    prepare(socket.as_raw_fd(), at.ip(), receive_buffer)?;
+    let _ = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    Ok(socket)
+}
+
+/// Sets what sockets bound to `ip` have in common.
+pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     let size = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
     // The first needs a privilege, the second is cut to the system's maximum: take what is given.
     if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
@@ -17,24 +23,24 @@ pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     }
     // Everything below improves the service and is not needed for it: old kernels may refuse.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
-    if at.ip().is_unspecified() {
+    if ip.is_unspecified() {
         // A host with several addresses has to answer from the one that was asked.
-        let _ = match at.is_ipv4() {
+        let _ = match ip.is_ipv4() {
             true => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
             false => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
         };
     }
-    if at.is_ipv6() {
+    if ip.is_ipv6() {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
     }
-    Ok(socket)
+    Ok(())
 }
 
-fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+/// Sets an option that is a C int.
+pub fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the pointer is to a C int that outlives the call, and its size is passed.
     let result = unsafe {
         libc::setsockopt(

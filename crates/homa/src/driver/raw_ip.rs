@@ -1,0 +1,374 @@
+//! Homa directly over IP, protocol 146, IPv4 and IPv6: what the Linux kernel module speaks.
+//!
+//! One Homa packet is the payload of one IP packet; there is no datagram header. Raw sockets know
+//! no ports, so this driver keeps them: engines of several processes share a host's addresses, each
+//! sees only packets to its own ports ([`filter`]) and nobody answers for a port of another's
+//! ([`ports`]). Homa's ports are those in the packet.
+//!
+//! Needs the capability CAP_NET_RAW, also as root of a user namespace of one's own (`unshare
+//! -Urn`). As long as a socket is open the kernel sends no ICMP protocol-unreachable, at which a
+//! kernel peer would abandon every RPC with this host. Do not share an address with a loaded kernel
+//! module: it answers for ports that it does not know.
+//!
+//! Packets in disguise as TCP (the module's `hijack_tcp`) are received through a raw TCP socket
+//! whose filter passes nothing else; answers are native, which the module takes from anybody. While
+//! it is open the kernel looks at every TCP packet of the host once more.
+//!
+//! Packets are cut for the MTU of the route and carry DF, as the module's. Should a path's MTU
+//! shrink later, the kernel learns it from ICMP and sends fragments: boundaries of packets must
+//! stay (Linux §2.3), and the report does not end RPCs.
+
+mod filter;
+mod ports;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use super::udp::error_queue::{self, Report};
+use super::udp::receive::ReceiveBatch;
+use super::udp::send::SendBatch;
+use super::udp::socket::{queued, receive_buffer};
+use super::{Driver, DriverCounters, Framing, Gather, Outbox, Received, Train, Unreachable};
+use crate::error::OpenError;
+use ports::Port;
+use socket::RawSocket;
+pub(crate) use socket::route_mtu;
+
+/// Reports of unreachable addresses kept until asked for; more are forgotten.
+const UNREACHABLE_MAX: usize = 256;
+/// Trains handed to the kernel at a time.
+const RUN_MAX: usize = 64;
+/// Looks without reason per look for packets in disguise.
+const LOOKS_PER_DISGUISE: u32 = 16;
+
+/// Raw sockets of one engine.
+pub struct RawIpDriver {
+    sockets: Vec<RawSocket>,
+    overflows: Vec<u32>,
+    local: Vec<SocketAddr>,
+    /// By number: the sockets for IPv4 and IPv6 that carry it.
+    carriers: Vec<[Option<usize>; 2]>,
+    claimed: Vec<Port>,
+    receive_buffer: usize,
+    send: SendBatch,
+    receive: ReceiveBatch,
+    /// What of the last batch is for us.
+    arrived: Vec<Arrived>,
+    next_socket: usize,
+    looks: u32,
+    unreachable: VecDeque<Unreachable>,
+    counters: DriverCounters,
+}
+
+/// A packet of the last batch.
+#[derive(Clone, Copy)]
+struct Arrived {
+    index: usize,
+    /// The number of the local address.
+    number: usize,
+    /// Bytes of the IP header before it.
+    skip: usize,
+}
+
+/// The position of an address's family in pairs.
+fn family(ip: IpAddr) -> usize {
+    usize::from(ip.is_ipv6())
+}
+
+/// A port of a Homa packet.
+fn port_at(packet: &[u8], at: usize) -> Option<u16> {
+    packet.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+impl RawIpDriver {
+    /// A driver with one local address (port 0: a free one of the clients' range), whose receive
+    /// queues should hold `receive_buffer` bytes each.
+    ///
+    /// `[::]` serves IPv4, too.
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsNetRaw`] without the privilege, [`OpenError::Bind`] when the address is
+    /// not this host's or another engine has the port.
+    pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
+        let mut driver = Self {
+            sockets: Vec::new(),
+            overflows: Vec::new(),
+            local: Vec::new(),
+            carriers: Vec::new(),
+            claimed: Vec::new(),
+            receive_buffer,
+            send: SendBatch::default(),
+            receive: ReceiveBatch::new(),
+            arrived: Vec::new(),
+            next_socket: 0,
+            looks: 0,
+            unreachable: VecDeque::new(),
+            counters: DriverCounters::default(),
+        };
+        driver.bind(at).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => OpenError::NeedsNetRaw,
+            _ => OpenError::Bind { at, source },
+        })?;
+        Ok(driver)
+    }
+
+    /// The socket bound to `ip`, opened when there is none, with its companion for disguises.
+    fn carrier(&mut self, ip: IpAddr) -> io::Result<usize> {
+        if let Some(at) = self.sockets.iter().position(|s| s.ip == ip && !s.disguise) {
+            return Ok(at);
+        }
+        let at = self.sockets.len();
+        self.sockets.push(RawSocket::open(ip, false, self.receive_buffer)?);
+        match RawSocket::open(ip, true, self.receive_buffer) {
+            Ok(socket) => self.sockets.push(socket),
+            Err(_) => self.counters.disguise_refused += 1,
+        }
+        self.overflows.resize(self.sockets.len(), 0);
+        Ok(at)
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.local.iter().map(SocketAddr::port).collect()
+    }
+
+    /// The socket that carries a train.
+    fn socket_for(&self, train: &Train) -> Option<usize> {
+        self.carriers.get(train.socket)?[family(train.to.ip())]
+    }
+
+    /// Sends the trains from `first` on that leave from the same socket; returns how many are done
+    /// with.
+    fn send_run(&mut self, outbox: &Outbox, first: usize, messages: &dyn Gather) -> usize {
+        let Some(socket) = self.socket_for(&outbox.trains[first]) else {
+            self.counters.trains_refused += 1;
+            return 1;
+        };
+        let rest = &outbox.trains[first..];
+        let run = rest.iter().take(RUN_MAX).take_while(|t| self.socket_for(t) == Some(socket));
+        let trains = &rest[..run.count()];
+        let on_v6 = self.sockets[socket].ip.is_ipv6();
+        self.send.fill(trains, outbox, messages, false, on_v6);
+        let mut retried = false;
+        while !self.send.is_empty() {
+            self.counters.send_calls += 1;
+            let error = match self.send.flush(self.sockets[socket].as_raw_fd()) {
+                Ok(()) => continue,
+                Err(error) => error.raw_os_error().unwrap_or(0),
+            };
+            let to = trains[self.send.train()].to;
+            match error {
+                libc::EINTR => {}
+                // A report about an earlier packet; this one was not tried.
+                _ if !retried && self.read_errors(socket) => retried = true,
+                error => {
+                    self.counters.trains_refused += 1;
+                    if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
+                        self.report(Unreachable { to, port_only: false });
+                    }
+                    self.send.skip();
+                    retried = false;
+                }
+            }
+        }
+        self.counters.trains_sent += trains.len() as u64;
+        for train in trains {
+            self.counters.datagrams_sent += train.datagrams() as u64;
+            self.counters.bytes_sent += train.len as u64;
+        }
+        trains.len()
+    }
+
+    /// Empties a socket's error queue; true when there was something to report.
+    fn read_errors(&mut self, socket: usize) -> bool {
+        let fd = self.sockets[socket].as_raw_fd();
+        let mut any = false;
+        for _ in 0..UNREACHABLE_MAX {
+            let Some(report) = error_queue::next(fd) else { break };
+            any = true;
+            if let Some(unreachable) = self.meaning(&report) {
+                self.report(unreachable);
+            }
+        }
+        any
+    }
+
+    /// What a report means for us. The kernel shows it to every engine of the host; the packet
+    /// that it quotes says whose it was.
+    fn meaning(&self, report: &Report) -> Option<Unreachable> {
+        let source = port_at(&report.quoted, 0)?;
+        self.local.iter().find(|local| local.port() == source)?;
+        let mut to = report.to;
+        match report.errno {
+            libc::ECONNREFUSED => {
+                to.set_port(port_at(&report.quoted, filter::AT_DESTINATION)?);
+                Some(Unreachable { to, port_only: true })
+            }
+            // The last two: nobody speaks Homa there (IPv4, IPv6).
+            libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENOPROTOOPT | libc::EPROTO => {
+                Some(Unreachable { to, port_only: false })
+            }
+            // A smaller MTU, say.
+            _ => None,
+        }
+    }
+
+    fn report(&mut self, unreachable: Unreachable) {
+        if self.unreachable.len() < UNREACHABLE_MAX && !self.unreachable.contains(&unreachable) {
+            self.unreachable.push_back(unreachable);
+        }
+    }
+
+    fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
+        let fd = self.sockets[socket].as_raw_fd();
+        self.counters.receive_calls += 1;
+        self.arrived.clear();
+        let n = match self.receive.fetch(fd, socket, expected) {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(_) => {
+                self.read_errors(socket);
+                0
+            }
+        };
+        for index in 0..n {
+            self.sort(index);
+        }
+        if let Some(overflows) = self.receive.overflows() {
+            // The kernel's counter is per socket, 32 bits wide and wraps.
+            let seen = std::mem::replace(&mut self.overflows[socket], overflows);
+            self.counters.receive_overflows += u64::from(overflows.wrapping_sub(seen));
+        }
+        self.arrived.len()
+    }
+
+    /// Finds out whether a packet is for us.
+    fn sort(&mut self, index: usize) {
+        let received = self.receive.get(index);
+        let RawSocket { ip, disguise, .. } = self.sockets[received.socket];
+        let skip = match ip.is_ipv4() {
+            // Only IPv4 sockets show the IP header.
+            true => usize::from(received.bytes.first().map_or(0, |byte| byte & 15)) * 4,
+            false => 0,
+        };
+        let packet = received.bytes.get(skip..).unwrap_or_default();
+        let port = port_at(packet, filter::AT_DESTINATION);
+        let mut ours = self.local.iter().zip(&self.carriers);
+        let number = ours.position(|(local, carriers)| {
+            let carrier = carriers[family(ip)].map(|carrier| self.sockets[carrier].ip);
+            Some(local.port()) == port && carrier == Some(ip)
+        });
+        let marked = || {
+            packet.get(filter::AT_FLAGS) == Some(&filter::DISGUISE_FLAGS)
+                && port_at(packet, filter::AT_URGENT) == Some(filter::DISGUISE_URGENT)
+        };
+        match number.filter(|_| !disguise || marked()) {
+            Some(number) => {
+                self.counters.datagrams_received += 1;
+                self.counters.trains_received += 1;
+                self.counters.bytes_received += packet.len() as u64;
+                self.counters.disguised_received += u64::from(disguise);
+                self.arrived.push(Arrived { index, number, skip });
+            }
+            None => self.counters.other_ports += 1,
+        }
+    }
+}
+
+impl Driver for RawIpDriver {
+    fn framing(&self) -> Framing {
+        Framing::Ip
+    }
+
+    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
+        let ip = at.ip().to_canonical();
+        let port = ports::claim(at.port())?;
+        let mut carriers = [None; 2];
+        carriers[family(ip)] = Some(self.carrier(ip)?);
+        if ip.is_ipv6() && ip.is_unspecified() {
+            // Raw IPv6 sockets speak no IPv4; a host without IPv4 does not need it.
+            carriers[0] = self.carrier(Ipv4Addr::UNSPECIFIED.into()).ok();
+        }
+        let mut local = at;
+        local.set_ip(ip);
+        local.set_port(port.number);
+        self.local.push(local);
+        self.carriers.push(carriers);
+        self.claimed.push(port);
+        let ports = self.ports();
+        self.sockets.iter().for_each(|socket| socket.accept_only(&ports));
+        Ok(local)
+    }
+
+    fn local(&self) -> &[SocketAddr] {
+        &self.local
+    }
+
+    fn reaches(&self, socket: usize, to: IpAddr) -> bool {
+        self.carriers.get(socket).is_some_and(|c| c[family(to.to_canonical())].is_some())
+    }
+
+    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
+        let mut done = 0;
+        while done < outbox.trains.len() {
+            done += self.send_run(outbox, done, messages);
+        }
+    }
+
+    fn receive(&mut self, expected: bool) -> usize {
+        self.looks = self.looks.wrapping_add(1);
+        let everywhere = expected || self.looks.is_multiple_of(LOOKS_PER_DISGUISE);
+        for _ in 0..self.sockets.len() {
+            let socket = self.next_socket % self.sockets.len();
+            self.next_socket = socket + 1;
+            if self.sockets[socket].disguise && !everywhere {
+                continue;
+            }
+            let n = self.receive_from(socket, expected);
+            if n > 0 {
+                return n;
+            }
+        }
+        0
+    }
+
+    fn received(&self, index: usize) -> Received<'_> {
+        let Arrived { index, number, skip } = self.arrived[index];
+        let received = self.receive.get(index);
+        let bytes = &received.bytes[skip..];
+        let mut from = received.from;
+        from.set_port(port_at(bytes, 0).unwrap_or(0));
+        Received { from, socket: number, datagram: bytes.len().max(1), bytes, ..received }
+    }
+
+    fn unreachable(&mut self) -> Option<Unreachable> {
+        self.unreachable.pop_front()
+    }
+
+    fn queued(&self) -> Option<u32> {
+        let senders = self.sockets.iter().filter(|socket| !socket.disguise);
+        senders.map(|socket| queued(socket.as_raw_fd())).sum()
+    }
+
+    fn receive_buffer(&self) -> u32 {
+        let granted = self.sockets.iter().filter(|socket| !socket.disguise);
+        granted.filter_map(|socket| receive_buffer(socket.as_raw_fd())).min().unwrap_or(0)
+    }
+
+    fn handles(&self) -> Vec<RawFd> {
+        self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn first_handle(&self) -> BorrowedFd<'_> {
+        self.sockets[0].as_fd()
+    }
+
+    fn counters(&self) -> &DriverCounters {
+        &self.counters
+    }
+}

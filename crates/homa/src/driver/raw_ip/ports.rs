@@ -1,0 +1,65 @@
+//! Homa ports of this host, which no kernel hands out where there are only raw sockets.
+//!
+//! Engines of several processes agree through names: whoever holds the abstract Unix address of a
+//! port has the port, and loses it when the process ends. As with the kernel module, a port belongs
+//! to the network namespace, whatever addresses it has; clients get theirs from 32,768 up.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::config::random;
+
+/// The first port of clients (Linux: ports below are for servers, which choose theirs).
+const FIRST_CLIENT: u16 = 0x8000;
+/// Attempts at a free port.
+const ATTEMPTS: usize = 256;
+
+/// A port that is ours.
+#[derive(Debug)]
+pub struct Port {
+    /// Its number.
+    pub number: u16,
+    /// Held for its name; `None` where Unix sockets are not to be had.
+    _name: Option<UnixDatagram>,
+}
+
+/// Takes a port; 0 means any that clients use, at random, so that the packets that an earlier
+/// process still gets do not meet the next one.
+pub fn claim(wanted: u16) -> io::Result<Port> {
+    if wanted > 0 {
+        return take(wanted);
+    }
+    let mut result = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..ATTEMPTS {
+        result = take(FIRST_CLIENT | random() as u16);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+fn take(number: u16) -> io::Result<Port> {
+    let address = SocketAddr::from_abstract_name(format!("homa/146/{number}"))?;
+    match UnixDatagram::bind_addr(&address) {
+        Ok(name) => Ok(Port { number, _name: Some(name) }),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        Err(_) => Ok(Port { number, _name: None }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_held_by_one_at_a_time_and_clients_have_their_own_range() {
+        let any: Vec<Port> = (0..50).map(|_| claim(0).unwrap()).collect();
+        assert!(any.iter().all(|port| port.number >= FIRST_CLIENT));
+        let number = any[0].number;
+        assert_eq!(claim(number).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(any);
+        assert_eq!(claim(number).unwrap().number, number);
+    }
+}

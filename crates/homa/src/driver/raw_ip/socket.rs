@@ -1,0 +1,125 @@
+//! Opening raw sockets, and asking for the MTU of a route.
+
+use std::io;
+use std::mem::size_of;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::filter;
+use crate::driver::udp::address::Name;
+use crate::driver::udp::socket::{prepare, set};
+
+/// IP protocol number of Homa (IANA).
+const HOMA: libc::c_int = 146;
+
+/// A raw socket.
+#[derive(Debug)]
+pub struct RawSocket {
+    fd: OwnedFd,
+    /// The address it is bound to.
+    pub ip: IpAddr,
+    /// It is for Homa in disguise as TCP, and only receives.
+    pub disguise: bool,
+}
+
+impl AsRawFd for RawSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for RawSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl RawSocket {
+    /// A non-blocking socket bound to `ip` that accepts nothing yet.
+    pub fn open(ip: IpAddr, disguise: bool, receive_buffer: usize) -> io::Result<Self> {
+        let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let protocol = if disguise { libc::IPPROTO_TCP } else { HOMA };
+        // SAFETY: the call takes no pointers; its result is checked before it is owned.
+        let fd = unsafe { libc::socket(family, kind, protocol) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = Self { fd, ip, disguise };
+        socket.accept_only(&[]);
+        let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
+        // SAFETY: the pointer is to a socket address of the given length that outlives the call.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
+        if bound < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        prepare(socket.as_raw_fd(), ip, receive_buffer)?;
+        if disguise {
+            // What the network says about other people's TCP is not for us.
+            let _ = set(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 0);
+            let _ = set(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 0);
+        }
+        Ok(socket)
+    }
+
+    /// Has the kernel discard packets to other ports, and of TCP what is not Homa. Where it will
+    /// not, they are discarded later.
+    pub fn accept_only(&self, ports: &[u16]) {
+        let Some(mut code) = filter::program(self.ip.is_ipv4(), self.disguise, ports) else {
+            let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+            return;
+        };
+        let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+        // SAFETY: the pointer is to a program header whose size is passed and whose array has the
+        // length it says; the kernel copies both.
+        unsafe {
+            libc::setsockopt(
+                self.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                (&raw const program).cast(),
+                size_of::<libc::sock_fprog>() as libc::socklen_t,
+            );
+        }
+    }
+}
+
+/// The MTU of the route to an address, bytes: that of the first link, or less where the network
+/// said so. `None` without a route.
+pub fn route_mtu(to: SocketAddr) -> Option<u16> {
+    let any = match to.is_ipv4() {
+        true => SocketAddr::from(([0; 4], 0)),
+        false => SocketAddr::from(([0; 16], 0)),
+    };
+    let (level, option) = match to.is_ipv4() {
+        true => (libc::IPPROTO_IP, libc::IP_MTU),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    // Connecting looks the route up and sends nothing; the port is of no importance.
+    let mut at = to;
+    at.set_port(9);
+    let probe = UdpSocket::bind(any).ok()?;
+    probe.connect(at).ok()?;
+    let mut mtu: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, and `len` is the size of the first.
+    let result = unsafe {
+        libc::getsockopt(probe.as_raw_fd(), level, option, (&raw mut mtu).cast(), &raw mut len)
+    };
+    (result == 0).then(|| u16::try_from(mtu).unwrap_or(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_route_to_ourselves_has_the_mtu_of_loopback() {
+        let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let mtu: u32 = mtu.trim().parse().unwrap();
+        let asked = route_mtu("127.0.0.1:4000".parse().unwrap());
+        assert_eq!(asked, Some(u16::try_from(mtu).unwrap_or(u16::MAX)));
+    }
+}

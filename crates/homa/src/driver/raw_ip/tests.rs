@@ -1,0 +1,142 @@
+//! The raw IP driver against the real kernel, over loopback. Without the privilege these tests say
+//! so and pass; `tests/raw_ip.rs` gives itself the privilege.
+
+use std::time::Duration;
+
+use homa_proto::{MessageId, Span};
+
+use super::*;
+use crate::driver::{Piece, wait};
+
+struct Message(Vec<u8>);
+
+impl Gather for Message {
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.0[span.offset as usize..][..span.len as usize]
+    }
+}
+
+fn open(at: &str) -> Option<RawIpDriver> {
+    match RawIpDriver::new(at.parse().unwrap(), 1 << 20) {
+        Err(OpenError::NeedsNetRaw) => {
+            eprintln!("not run: needs CAP_NET_RAW");
+            None
+        }
+        other => Some(other.unwrap()),
+    }
+}
+
+/// A header of 28 bytes between two ports and `payload` bytes of a message, `count` times.
+fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (Outbox, Message) {
+    let mut outbox = Outbox::default();
+    let message = Message((0..count * payload).map(|i| i as u8).collect());
+    let len = 28 + payload;
+    for index in 0..count {
+        let start = outbox.bytes.len();
+        outbox.bytes.extend_from_slice(&from.to_be_bytes());
+        outbox.bytes.extend_from_slice(&to.port().to_be_bytes());
+        outbox.bytes.extend_from_slice(&[0; 24]);
+        let offset = (index * payload) as u32;
+        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(Piece::Message(Span {
+            message: MessageId(0),
+            offset,
+            len: payload as u32,
+        }));
+    }
+    let mut host = to;
+    host.set_port(0);
+    outbox.trains.push(Train {
+        to: host,
+        socket: 0,
+        source: None,
+        tos,
+        datagram: len,
+        len: count * len,
+        pieces: 0..outbox.pieces.len(),
+    });
+    (outbox, message)
+}
+
+/// Waits for `count` packets; their payloads joined, and the last one's sender, class and number.
+fn collect(driver: &mut RawIpDriver, count: usize) -> (Vec<u8>, SocketAddr, u8, usize) {
+    let (mut bytes, mut seen) = (Vec::new(), 0);
+    let mut last = None;
+    while seen < count {
+        let n = driver.receive(true);
+        if n == 0 {
+            assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap());
+        }
+        for index in 0..n {
+            let received = driver.received(index);
+            assert_eq!(received.bytes.len(), received.datagram, "one packet at a time");
+            bytes.extend_from_slice(&received.bytes[28..]);
+            last = Some((received.from, received.tos, received.socket));
+        }
+        seen += n;
+    }
+    let (from, tos, number) = last.unwrap();
+    (bytes, from, tos, number)
+}
+
+#[test]
+fn packets_cross_both_families_one_by_one_with_their_class_and_ports() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        let (Some(mut a), Some(mut b)) = (open(ip), open(ip)) else { return };
+        let (from, to) = (a.local()[0], b.local()[0]);
+        assert!(from.port() >= 0x8000);
+        let (outbox, message) = outbox(from.port(), to, 0xe0, 20, 1396);
+        a.send(&outbox, &message);
+        let (bytes, sender, tos, _) = collect(&mut b, 20);
+        assert_eq!((bytes == message.0, sender, tos), (true, from, 0xe0), "{ip}");
+        assert_eq!(a.counters().send_calls, 1, "one system call for the batch");
+        assert_eq!(a.receive(true), 0, "both sockets have the address, one the port");
+    }
+}
+
+#[test]
+fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
+    let (Some(mut a), Some(mut b)) = (open("[::]:0"), open("127.0.0.1:0")) else { return };
+    let second = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert!(b.bind(second).is_err(), "the port is taken");
+    for number in [0, 1] {
+        let to = b.local()[number];
+        assert!(a.reaches(0, to.ip()));
+        let (outbox, message) = outbox(a.local()[0].port(), to, 0x60, 1, 10);
+        a.send(&outbox, &message);
+        let (_, from, tos, got) = collect(&mut b, 1);
+        assert_eq!((from.ip(), tos, got), (to.ip(), 0x60, number));
+    }
+}
+
+#[test]
+fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
+    let Some(mut driver) = open("127.0.0.1:0") else { return };
+    let to = driver.local()[0];
+    // SAFETY: the call takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_TCP) };
+    // SAFETY: just created, owned by nobody else.
+    let tcp = std::net::UdpSocket::from(unsafe {
+        <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd)
+    });
+    let mut packet = [0; 29];
+    packet[..2].copy_from_slice(&7777u16.to_be_bytes());
+    packet[2..4].copy_from_slice(&to.port().to_be_bytes());
+    // A plain reset of a connection, and one that is a Homa packet.
+    for (flags, urgent, payload) in [(4, 0, 1), (6, 0xb97d, 2)] {
+        packet[12] = 0x50;
+        packet[13] = flags;
+        packet[18..20].copy_from_slice(&u16::to_be_bytes(urgent));
+        packet[28] = payload;
+        tcp.send_to(&packet, (to.ip(), 0)).unwrap();
+    }
+    let (bytes, from, ..) = collect(&mut driver, 1);
+    assert_eq!((&bytes[..], from.port()), (&[2][..], 7777));
+    assert_eq!(driver.counters().disguised_received, 1);
+}
+
+#[test]
+fn without_the_privilege_the_error_says_how_to_get_it() {
+    let text = OpenError::NeedsNetRaw.to_string();
+    assert!(text.contains("CAP_NET_RAW") && text.contains("setcap cap_net_raw+ep"), "{text}");
+}
