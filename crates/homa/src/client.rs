@@ -13,6 +13,7 @@ use crate::engine::switchboard::{CallKey, Progress, Waiting};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
 use crate::message::Message;
+use crate::payload::Payload;
 
 /// Makes calls. Cheap to clone; any number of threads and tasks may use one at a time.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Client {
     }
 
     /// Calls a server and blocks until its response is here, with the default options (10 s).
-    pub fn call(&self, to: SocketAddr, request: impl Into<Vec<u8>>) -> Result<Message, CallError> {
+    pub fn call(&self, to: SocketAddr, request: impl Into<Payload>) -> Result<Message, CallError> {
         self.call_with(to, request, &CallOptions::default())
     }
 
@@ -48,7 +49,7 @@ impl Client {
     pub fn call_with(
         &self,
         to: SocketAddr,
-        request: impl Into<Vec<u8>>,
+        request: impl Into<Payload>,
         options: &CallOptions,
     ) -> Result<Message, CallError> {
         let request = request.into();
@@ -65,7 +66,7 @@ impl Client {
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
     /// executor will do. Dropping the future cancels the call, here and at the server.
-    pub fn call_async(&self, to: SocketAddr, request: impl Into<Vec<u8>>) -> Call {
+    pub fn call_async(&self, to: SocketAddr, request: impl Into<Payload>) -> Call {
         self.call_async_with(to, request, &CallOptions::default())
     }
 
@@ -73,7 +74,7 @@ impl Client {
     pub fn call_async_with(
         &self,
         to: SocketAddr,
-        request: impl Into<Vec<u8>>,
+        request: impl Into<Payload>,
         options: &CallOptions,
     ) -> Call {
         let request = request.into();
@@ -92,7 +93,7 @@ impl Client {
 fn start(
     access: &mut crate::engine::shared::Access<'_>,
     to: SocketAddr,
-    request: Vec<u8>,
+    request: Payload,
     options: &CallOptions,
 ) -> Result<CallKey, CallError> {
     if access.draining {

@@ -14,6 +14,7 @@ use crate::engine::switchboard::{Arrived, Waiting};
 use crate::error::{OpenError, ReplyError};
 use crate::handle::Engine;
 use crate::message::Message;
+use crate::payload::Payload;
 
 /// Yields the requests that arrive at an address. Any number of threads and tasks may accept at a
 /// time; dropping the server refuses those that nobody accepted.
@@ -159,7 +160,7 @@ impl Request {
     }
 
     /// Answers.
-    pub fn reply(mut self, response: impl Into<Vec<u8>>) -> Result<(), ReplyError> {
+    pub fn reply(mut self, response: impl Into<Payload>) -> Result<(), ReplyError> {
         let response = response.into();
         let Some(rpc) = self.rpc else { return Err(ReplyError::Gone) };
         let mut access = self.engine.access();

@@ -204,7 +204,7 @@ impl Socket {
             return Err(CallError::ShuttingDown);
         }
         let to = canonical(to);
-        let rpc = access.core.call(0, to, request, &options.call, 0)?;
+        let rpc = access.core.call(0, to, request.into(), &options.call, 0)?;
         if let Some((mailbox, _)) = access.board.mailbox() {
             mailbox.started(rpc, Call::new(to, options.cookie, options.private));
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use bytes::Bytes;
 use homa::inline::{Completion, Engine, Wait};
 use homa::{CallOptions, Config, ReplyError};
 
@@ -142,7 +143,7 @@ struct Caller {
     engine: Engine,
     servers: Vec<SocketAddr>,
     load: RateLoad,
-    payload: Vec<u8>,
+    payload: Bytes,
     options: CallOptions,
     turn: usize,
 }
@@ -154,7 +155,7 @@ impl Caller {
             engine: engine(CLIENT)?,
             servers: servers.to_vec(),
             load,
-            payload: vec![7; largest],
+            payload: vec![7; largest].into(),
             options: CallOptions::default(),
             turn: 0,
         })
@@ -184,7 +185,7 @@ impl Caller {
         let size = self.load.sizes[self.turn % self.load.sizes.len()] as usize;
         self.turn += 1;
         self.engine
-            .call(self.servers[server], &self.payload[..size], server as u64, &self.options)
+            .call(self.servers[server], self.payload.slice(..size), server as u64, &self.options)
             .map_err(io::Error::other)?;
         Ok(())
     }

@@ -43,6 +43,7 @@ use crate::driver::{Driver, wait};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
+use crate::payload::Payload;
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,7 +178,7 @@ impl Engine {
     pub fn call(
         &mut self,
         to: SocketAddr,
-        request: impl Into<Vec<u8>>,
+        request: impl Into<Payload>,
         cookie: u64,
         options: &CallOptions,
     ) -> Result<CallId, CallError> {
@@ -194,7 +195,7 @@ impl Engine {
     pub fn reply(
         &mut self,
         request: RequestId,
-        response: impl Into<Vec<u8>>,
+        response: impl Into<Payload>,
     ) -> Result<(), ReplyError> {
         self.core.reply(request.0, response.into())
     }

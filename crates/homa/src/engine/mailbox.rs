@@ -283,7 +283,7 @@ impl Mailbox {
             return Err(ReplyError::Gone);
         }
         if !open.cancelled {
-            match core.reply(rpc, response) {
+            match core.reply(rpc, response.into()) {
                 Ok(()) | Err(ReplyError::Gone) => {}
                 Err(error) => return Err(error),
             }

@@ -7,6 +7,7 @@
 use homa_proto::{MessageId, Place, RpcHandle, Span};
 
 use crate::driver::Gather;
+use crate::payload::Payload;
 
 /// Smallest allocation for a message longer than one packet.
 const FIRST_ALLOCATION: usize = 4096;
@@ -21,7 +22,7 @@ const SPARE_CAPACITY: usize = 2048;
 enum Slot {
     #[default]
     Free,
-    Outgoing(Vec<u8>),
+    Outgoing(Payload),
     Incoming(Vec<u8>),
     /// As above, with the RPC it belongs to and the length of what can be read.
     Readable(Vec<u8>, RpcHandle, u32),
@@ -45,7 +46,7 @@ impl Messages {
     }
 
     /// Keeps the bytes of an outgoing message.
-    pub fn insert(&mut self, id: MessageId, bytes: Vec<u8>) {
+    pub fn insert(&mut self, id: MessageId, bytes: Payload) {
         self.outgoing_bytes += bytes.len() as u64;
         *self.slot(id) = Slot::Outgoing(bytes);
     }
@@ -60,7 +61,7 @@ impl Messages {
         match self.slots.get(span.message.0 as usize) {
             Some(Slot::Outgoing(bytes)) => {
                 let start = span.offset as usize;
-                bytes.get(start..start + span.len as usize)
+                bytes.as_ref().get(start..start + span.len as usize)
             }
             _ => None,
         }
@@ -121,12 +122,14 @@ impl Messages {
 
     /// Forgets a message.
     pub fn release(&mut self, id: MessageId) {
-        if let Slot::Outgoing(mut bytes) = std::mem::take(self.slot(id)) {
-            self.outgoing_bytes -= bytes.len() as u64;
-            if bytes.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE {
-                bytes.clear();
-                self.spare.push(bytes);
-            }
+        let Slot::Outgoing(bytes) = std::mem::take(self.slot(id)) else { return };
+        self.outgoing_bytes -= bytes.len() as u64;
+        if let Some(mut memory) = bytes.into_memory()
+            && memory.capacity() <= SPARE_CAPACITY
+            && self.spare.len() < SPARE
+        {
+            memory.clear();
+            self.spare.push(memory);
         }
     }
 }
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn outgoing_memory_is_counted_until_released() {
         let mut messages = Messages::default();
-        messages.insert(MessageId(0), vec![5; 1000]);
+        messages.insert(MessageId(0), vec![5; 1000].into());
         let span = Span { message: MessageId(0), offset: 999, len: 1 };
         assert_eq!(messages.get(span), Some(&[5][..]));
         assert_eq!(messages.get(Span { len: 2, ..span }), None);
@@ -185,7 +188,7 @@ mod tests {
         let mut messages = Messages::default();
         let secret = vec![7; 500];
         let memory = secret.as_ptr();
-        messages.insert(MessageId(0), secret);
+        messages.insert(MessageId(0), secret.into());
         messages.release(MessageId(0));
         messages.place(place(100, 100, 200), &[2; 100]);
         messages.place(place(0, 100, 200), &[1; 100]);

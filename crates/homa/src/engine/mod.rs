@@ -28,6 +28,7 @@ use crate::driver::Driver;
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::Metrics;
 use crate::pacer::Pacer;
+use crate::payload::Payload;
 use clock::Clock;
 use pack::{Packer, Sources};
 use state::State;
@@ -123,7 +124,7 @@ impl Core {
         &mut self,
         socket: usize,
         to: SocketAddr,
-        request: Vec<u8>,
+        request: Payload,
         options: &CallOptions,
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
@@ -140,7 +141,7 @@ impl Core {
         now: Time,
         socket: usize,
         to: SocketAddr,
-        request: Vec<u8>,
+        request: Payload,
         options: &CallOptions,
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
@@ -180,7 +181,7 @@ impl Core {
     }
 
     /// Answers a request.
-    pub fn reply(&mut self, rpc: RpcHandle, response: Vec<u8>) -> Result<(), ReplyError> {
+    pub fn reply(&mut self, rpc: RpcHandle, response: Payload) -> Result<(), ReplyError> {
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
         let held = self.state.messages.outgoing_bytes();
