@@ -4,11 +4,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use homa::{CallOptions, Client, Config, Engine};
+use homa::{CallOptions, Client};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use crate::commands::any_address_for;
+use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, json, line};
 use crate::values;
@@ -19,6 +20,9 @@ pub struct Args {
     /// The server, such as 10.0.0.7:4000.
     #[arg(value_name = "ADDR", value_parser = values::address)]
     server: SocketAddr,
+    /// What carries the packets.
+    #[arg(long, value_enum, default_value_t = Driver::Udp)]
+    driver: Driver,
     /// The request's bytes.
     #[arg(long, value_name = "TEXT", conflicts_with = "size")]
     data: Option<String>,
@@ -94,10 +98,9 @@ impl Summary {
 }
 
 /// A client that reaches `server`.
-pub fn client_for(server: SocketAddr) -> Result<Client, Failure> {
-    let engine = Engine::bind(any_address_for(server), Config::default())
-        .hint("check that this machine has an address of the server's family")?;
-    Ok(engine.client())
+pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure> {
+    let hint = "check that this machine has an address of the server's family";
+    Ok(driver.engine(any_address_for(server), hint)?.client())
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
@@ -107,12 +110,12 @@ pub fn run(args: &Args) -> Outcome {
         (None, Some(bytes)) => vec![7; bytes as usize],
         (None, None) => b"hello".to_vec(),
     };
-    let client = client_for(args.server)?;
+    let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
     if args.count == 1 {
         let start = Instant::now();
         let response = client.call_with(args.server, request, &options);
-        let response = response.hint(start_hint(args.server))?;
+        let response = response.hint(args.driver.start_hint(args.server))?;
         eprintln!("{} B in {:.1} us", response.len(), start.elapsed().as_nanos() as f64 / 1e3);
         if args.size.is_none() {
             // A closed stdout is no reason to fail: the call was made.
@@ -131,11 +134,6 @@ pub fn run(args: &Args) -> Outcome {
     let summary = Summary::new(args.count as usize, bytes, answered);
     summary.print(args.format)?;
     Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
-}
-
-/// What to do when nobody answers.
-pub fn start_hint(server: SocketAddr) -> String {
-    format!("is a Homa server there? `homa serve --bind {server} --echo` starts one")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod call;
 pub mod doctor;
+mod driver;
 pub mod ping;
 pub mod report;
 pub mod repro;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use homa::CallOptions;
 
-use super::call::{Summary, client_for, start_hint};
+use super::call::{Summary, client_for};
+use super::driver::Driver;
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Format, line};
 use crate::values;
@@ -16,6 +17,9 @@ pub struct Args {
     /// The server, such as 10.0.0.7:4000.
     #[arg(value_name = "ADDR", value_parser = values::address)]
     server: SocketAddr,
+    /// What carries the packets.
+    #[arg(long, value_enum, default_value_t = Driver::Udp)]
+    driver: Driver,
     /// RPCs to send.
     #[arg(long, default_value_t = 5, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -36,7 +40,7 @@ pub struct Args {
 
 /// Runs the command; an RPC without an answer is a failed check.
 pub fn run(args: &Args) -> Outcome {
-    let client = client_for(args.server)?;
+    let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
     let mut answered = Vec::new();
     for sequence in 1..=args.count {
@@ -60,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
     let summary = Summary::new(args.count as usize, args.size as usize, answered);
     summary.print(args.format)?;
     if summary.failed == summary.calls {
-        eprintln!("hint: {}", start_hint(args.server));
+        eprintln!("hint: {}", args.driver.start_hint(args.server));
     }
     Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
 }

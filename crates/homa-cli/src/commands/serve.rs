@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use homa::{Config, Engine, Server};
+use homa::Server;
 
+use super::driver::Driver;
 use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::line;
 use crate::values;
@@ -31,18 +32,10 @@ pub struct Args {
     metrics: bool,
 }
 
-/// What carries Homa's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Driver {
-    /// Inside UDP datagrams: needs no privilege.
-    Udp,
-}
-
 /// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
 pub fn run(args: &Args) -> Outcome {
-    let Driver::Udp = args.driver;
-    let engine = Engine::bind(args.bind, Config::default())
-        .hint("choose a free address of this machine, such as 0.0.0.0:4000")?;
+    let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
+    let engine = args.driver.engine(args.bind, hint)?;
     let server = engine.serve().hint("choose another port")?;
     line(format!("listening on {}", server.local_addr()));
     let echo = args.echo;

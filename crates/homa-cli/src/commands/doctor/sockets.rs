@@ -157,7 +157,7 @@ fn raw_ip() -> Check {
             "raw ip 146",
             Status::Ok,
             "may be opened",
-            "packets of the Linux kernel module's own format can be sent from here",
+            "`--driver raw-ip` reaches hosts that run the Linux kernel module",
         ),
         Err(error) => Check::new(
             "raw ip 146",
@@ -165,7 +165,10 @@ fn raw_ip() -> Check {
             error.to_string(),
             "Homa travels inside UDP, which needs no privilege and reaches peers that do the same",
         )
-        .remedy("sudo setcap cap_net_raw+ep $(command -v homa), only to reach kernel-module peers"),
+        .remedy(
+            "only to reach hosts that run the kernel module: sudo setcap cap_net_raw+ep \
+             $(command -v homa); to try it on this machine: unshare -Urn",
+        ),
     }
 }
 

@@ -1,0 +1,64 @@
+//! `--driver`: what carries Homa's packets, and the rules that go with it.
+
+use std::net::SocketAddr;
+
+use homa::{Config, Engine, OpenError, inline};
+
+use crate::failure::{Failure, Hint};
+
+/// What carries Homa's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Driver {
+    /// Inside UDP datagrams: needs no privilege.
+    Udp,
+    /// Directly over IP, protocol 146, with the rules and timers of the Linux kernel module, to
+    /// speak with hosts that run it: needs CAP_NET_RAW.
+    RawIp,
+}
+
+impl Driver {
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::RawIp => "raw-ip",
+        }
+    }
+
+    /// An engine for many threads at a local address; `hint` is for an address that cannot be had.
+    pub fn engine(self, at: SocketAddr, hint: &str) -> Result<Engine, Failure> {
+        let opened = match self {
+            Self::Udp => Engine::bind(at, Config::default()),
+            Self::RawIp => Engine::raw_ip(at, Config::linux()),
+        };
+        explain(opened, hint)
+    }
+
+    /// An engine for this thread alone.
+    pub fn inline(self, at: SocketAddr, hint: &str) -> Result<inline::Engine, Failure> {
+        let opened = match self {
+            Self::Udp => inline::Engine::bind(at, Config::default()),
+            Self::RawIp => inline::Engine::raw_ip(at, Config::linux()),
+        };
+        explain(opened, hint)
+    }
+
+    /// What to do when nobody answers.
+    pub fn start_hint(self, server: SocketAddr) -> String {
+        let driver = match self {
+            Self::Udp => "",
+            Self::RawIp => " --driver raw-ip",
+        };
+        format!("is a Homa server there? `homa serve --bind {server}{driver} --echo` starts one")
+    }
+}
+
+fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
+    match opened {
+        Err(error @ OpenError::NeedsNetRaw) => Err(Failure::new(
+            error,
+            "sudo setcap cap_net_raw+ep $(command -v homa), or leave --driver raw-ip away",
+        )),
+        other => other.hint(hint),
+    }
+}
