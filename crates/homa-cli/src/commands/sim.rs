@@ -1,5 +1,7 @@
 //! `homa sim`: one simulation, from a plan or from the command line.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use homa_lab::cell::Cell;
@@ -8,11 +10,13 @@ use homa_lab::settings::assignment;
 use homa_lab::store::{Manifest, Store, Stored, VERSION, program};
 use homa_lab::sweep::tabulate;
 use homa_sim::scenario::outcome::{Bucket, QueueLength};
-use homa_sim::scenario::{Outcome as Simulated, Scenario, run as simulate};
+use homa_sim::scenario::{
+    Outcome as Simulated, Progress, Scenario, Trace, run as run_plain, run_traced,
+};
 use toml::Value;
 
 use super::work::{Work, write_page};
-use crate::failure::{Hint, Outcome, Verdict};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
 use crate::values;
 
@@ -42,6 +46,13 @@ pub struct Args {
     /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the packets, as hosts send them, to a capture that Wireshark and `homa pcap` read:
+    /// headers without payload, simulated times and lengths.
+    #[arg(long, value_name = "FILE.pcapng")]
+    trace: Option<PathBuf>,
+    /// Packets after which the trace ends; the simulation goes on.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace")]
+    trace_packets: u64,
     /// Form of the results on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -102,7 +113,7 @@ impl Changes {
     }
 
     /// The only simulation of a plan, or of none, with these changes.
-    fn plan(&self, path: Option<&Path>) -> Result<Plan, crate::failure::Failure> {
+    fn plan(&self, path: Option<&Path>) -> Result<Plan, Failure> {
         let plan = match path {
             Some(path) => Plan::read(path, &self.list()).hint(PLAN_HINT)?,
             None => {
@@ -121,11 +132,11 @@ pub fn run(args: &Args) -> Outcome {
     let plan = args.changes.plan(args.plan.as_deref())?;
     let cell = &plan.cells[0];
     let mut work = Work::new();
-    let outcome = simulate(&cell.scenario, &mut |progress| {
+    let outcome = simulate(args, &cell.scenario, &mut |progress| {
         work.show(progress.done, &format!("{} messages", progress.delivered));
     });
     work.finish();
-    let outcome = outcome.hint("`homa sim --help` shows the keys and their units")?;
+    let outcome = outcome?;
     if let Some(folder) = &args.out {
         save(folder, &plan, cell, &outcome).hint("choose another --out")?;
         write_page(folder)?;
@@ -135,6 +146,23 @@ pub fn run(args: &Args) -> Outcome {
         Format::Table => print(&outcome),
     }
     Ok(Verdict::Passed)
+}
+
+/// Runs the scenario, with its trace if one is wanted.
+fn simulate(
+    args: &Args,
+    scenario: &Scenario,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Simulated, Failure> {
+    const HINT: &str = "`homa sim --help` shows the keys and their units";
+    let Some(path) = &args.trace else { return run_plain(scenario, progress).hint(HINT) };
+    let named = |error| anyhow::anyhow!("{}: {error}", path.display());
+    let file = File::create(path).map_err(named).hint("choose another --trace")?;
+    let mut out = BufWriter::new(file);
+    let trace = Trace { out: &mut out, packets: args.trace_packets };
+    let outcome = run_traced(scenario, trace, progress).hint(HINT)?;
+    out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
+    Ok(outcome)
 }
 
 fn save(

@@ -27,7 +27,7 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
 pub use outcome::Outcome;
-pub use run::{Progress, run};
+pub use run::{Progress, Trace, run, run_traced};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};

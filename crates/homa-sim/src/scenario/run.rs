@@ -1,6 +1,7 @@
 //! From a description to its outcome: the one place where a scheme's name becomes a type.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use crate::engine::{Fault, Halt, NoFaults, Probe, RandomFaults, Simulation};
 use crate::measure::cost;
@@ -11,6 +12,7 @@ use crate::scheme::homa::{Basis as HomaBasis, Stack};
 use crate::scheme::{self, Hosts, SCHEMES};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
+use crate::trace::Capture;
 use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
 use crate::transport::Homa;
@@ -44,6 +46,32 @@ pub fn run(
     scenario: &Scenario,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, ScenarioError> {
+    observed(scenario, None, progress)
+}
+
+/// Where a run's packets are written.
+pub struct Trace<'a> {
+    /// Receives a pcapng file. The first error ends the trace, not the run; flush it to learn of
+    /// one.
+    pub out: &'a mut dyn Write,
+    /// Most packets.
+    pub packets: u64,
+}
+
+/// As [`run`], with the packets written as hosts send them ([`Capture`]).
+pub fn run_traced(
+    scenario: &Scenario,
+    trace: Trace<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, ScenarioError> {
+    observed(scenario, Some(trace), progress)
+}
+
+fn observed(
+    scenario: &Scenario,
+    trace: Option<Trace<'_>>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, ScenarioError> {
     let row = scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
         name: scenario.scheme.clone(),
         known: SCHEMES.iter().map(|row| row.name).collect(),
@@ -65,8 +93,15 @@ pub fn run(
     let bench = Bench { scenario, network: &network, demand: &demand, stack: &stack };
     let measures = scenario.measures;
     let watch = (measures.queues || measures.priorities).then(|| Watch::new(measures.queues));
-    if measures.tail_delay || measures.ledger || measures.wasted_bandwidth {
-        let probes = (watch, (bench.journeys()?, bench.wasted()?));
+    let hosts = network.wiring.hosts();
+
+    let begin = trace.map(|to| Capture::new(to.out, hosts, stack.framing, to.packets));
+    let capture = begin.transpose().map_err(|error| ScenarioError::File {
+        path: "the trace".to_owned(),
+        reason: error.to_string(),
+    })?;
+    if measures.tail_delay || measures.ledger || measures.wasted_bandwidth || capture.is_some() {
+        let probes = (watch, (bench.journeys()?, (bench.wasted()?, capture)));
         return bench.lossy(probes, progress);
     }
     match watch {
@@ -86,6 +121,8 @@ pub(super) trait Gated {
 }
 
 impl Gated for () {}
+
+impl<W: Write> Gated for Capture<W> {}
 
 impl<A: Gated, B: Gated> Gated for (A, B) {
     fn open(&mut self, now: SimTime) {
