@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, ping, report, repro, schemes, serve, sim, swarm, sweep, workloads,
+    bench, call, doctor, pcap, ping, report, repro, schemes, serve, sim, swarm, sweep, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -37,6 +37,8 @@ pub enum Command {
     Repro(repro::Args),
     /// Draw a folder of results as one self-contained HTML page.
     Report(report::Args),
+    /// Decode captures of Homa traffic: packets, and what became of each RPC.
+    Pcap(pcap::Args),
     /// List what can be simulated.
     Schemes(schemes::Args),
     /// List the message-size workloads W1-W5 with their key figures.

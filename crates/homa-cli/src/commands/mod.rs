@@ -4,6 +4,7 @@ pub mod bench;
 pub mod call;
 pub mod doctor;
 mod driver;
+pub mod pcap;
 pub mod ping;
 pub mod report;
 pub mod repro;
@@ -35,6 +36,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Workloads(args) => workloads::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Swarm(args) => swarm::run(&args),
+        Command::Pcap(args) => pcap::run(&args),
     }
 }
 

@@ -152,6 +152,12 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
+    /// Bytes of the datagram that were not read yet: tells a reader of captures where the next
+    /// packet begins.
+    pub fn unread(&self) -> usize {
+        self.rest.map_or(0, <[u8]>::len)
+    }
+
     /// Takes the length and the bytes of the next packet of an aggregate.
     fn next_of_aggregate(&mut self, rest: &'a [u8]) -> Option<Result<&'a [u8], DropReason>> {
         if rest.is_empty() {

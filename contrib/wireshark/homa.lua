@@ -1,0 +1,461 @@
+-- Homa for Wireshark and tshark: IP protocol 146 (IPv4 and IPv6), Homa over UDP
+-- (docs/udp-encapsulation.md), and Homa disguised as TCP by the Linux kernel module.
+--
+--   tshark -X lua_script:homa.lua -r capture.pcap
+--   or copy it to the folder of personal Lua plugins (Help, About, Folders)
+--
+-- Layout: HomaModule branch main (2025 and later). What a packet says is shown as `homa pcap` shows
+-- it. TCP segments are taken when flags are exactly SYN and RST and the urgent pointer is 0xb97d;
+-- UDP datagrams when their header and the marks in the first packet agree, or when the preferences
+-- name their port.
+--
+-- Every read is checked against the captured bytes first: nothing in a packet can raise an error.
+
+local homa = Proto("homa", "Homa Transport Protocol")
+
+local NAMES = {
+  [0x10] = "DATA", [0x11] = "GRANT", [0x12] = "RESEND", [0x13] = "RPC_UNKNOWN", [0x14] = "BUSY",
+  [0x15] = "CUTOFFS", [0x16] = "FREEZE", [0x17] = "NEED_ACK", [0x18] = "ACK",
+}
+-- Bytes that a packet of a type has at least; a RESEND may lack its priority.
+local LEAST = { [0x10] = 56, [0x11] = 33, [0x12] = 36, [0x15] = 62, [0x18] = 80 }
+local COMMON = 28
+local DATAGRAM = 16
+local ALL = 0xffffffff
+
+local f = {
+  sport = ProtoField.uint16("homa.sport", "Source port"),
+  dport = ProtoField.uint16("homa.dport", "Destination port"),
+  sequence = ProtoField.uint32("homa.sequence", "Sequence"),
+  type = ProtoField.uint8("homa.type", "Type", base.HEX, NAMES),
+  doff = ProtoField.uint8("homa.doff", "Data offset", base.HEX),
+  flags = ProtoField.uint8("homa.flags", "Flags", base.HEX),
+  window = ProtoField.uint16("homa.window", "Window (unused)", base.HEX),
+  checksum = ProtoField.uint16("homa.checksum", "Checksum (not verified by receivers)", base.HEX),
+  urgent = ProtoField.uint16("homa.urgent", "Urgent", base.HEX),
+  id = ProtoField.uint64("homa.id", "RPC id", base.HEX),
+  from_server = ProtoField.bool("homa.from_server", "Sent by the RPC's server"),
+  priority = ProtoField.uint8("homa.priority", "Priority level of the IP header"),
+  length = ProtoField.uint32("homa.length", "Message length"),
+  incoming = ProtoField.uint32("homa.incoming", "Incoming"),
+  client_id = ProtoField.uint64("homa.client_id", "Acknowledged RPC", base.HEX),
+  server_port = ProtoField.uint16("homa.server_port", "Server port of the acknowledged RPC"),
+  cutoff_version = ProtoField.uint16("homa.cutoff_version", "Cutoff version"),
+  retransmit = ProtoField.uint8("homa.retransmit", "Retransmitted"),
+  incast = ProtoField.uint8("homa.incast", "Incast flag (in padding; not the kernel's)"),
+  incast_limit = ProtoField.uint16("homa.incast_limit", "Unscheduled bytes of the response"),
+  segment_offset = ProtoField.uint32("homa.segment_offset", "Segment offset (-1: see sequence)", base.HEX),
+  offset = ProtoField.uint32("homa.offset", "Offset"),
+  payload_length = ProtoField.uint32("homa.payload_length", "Payload length"),
+  payload = ProtoField.bytes("homa.payload", "Payload"),
+  grant_offset = ProtoField.uint32("homa.grant_offset", "Granted up to"),
+  grant_priority = ProtoField.uint8("homa.grant_priority", "Priority of granted bytes"),
+  resend_offset = ProtoField.uint32("homa.resend_offset", "Resend from"),
+  resend_length = ProtoField.int32("homa.resend_length", "Resend length (-1: all that was sent)"),
+  resend_priority = ProtoField.uint8("homa.resend_priority", "Priority of resent bytes"),
+  unsched_cutoffs = ProtoField.uint32("homa.unsched_cutoffs", "Longest unscheduled message"),
+  cutoff_cutoff_version = ProtoField.uint16("homa.cutoff.cutoff_version", "Cutoff version"),
+  num_acks = ProtoField.uint16("homa.num_acks", "Acknowledgements listed"),
+  summary = ProtoField.string("homa.summary", "Summary"),
+  malformed = ProtoField.string("homa.malformed", "Malformed"),
+  cut = ProtoField.bool("homa.cut", "Cut by the capture"),
+  udp_version = ProtoField.uint8("homa.udp.version", "Version"),
+  udp_flags = ProtoField.uint8("homa.udp.flags", "Flags", base.HEX),
+  udp_extensions = ProtoField.uint16("homa.udp.extension_length", "Length of extensions"),
+  udp_key = ProtoField.uint32("homa.udp.key_id", "Key id (0: plaintext)"),
+  udp_number = ProtoField.uint64("homa.udp.number", "Packet number"),
+  udp_packet_length = ProtoField.uint16("homa.udp.packet_length", "Length of the packet"),
+  extension = ProtoField.uint16("homa.udp.extension", "Extension", base.DEC,
+    { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context" }),
+  max_message = ProtoField.uint32("homa.max_message", "Longest message accepted"),
+  max_unscheduled = ProtoField.uint32("homa.max_unscheduled", "Most unscheduled bytes accepted"),
+  remembered = ProtoField.uint64("homa.remembered", "Nanoseconds remembered"),
+}
+homa.fields = {}
+for _, field in pairs(f) do
+  table.insert(homa.fields, field)
+end
+
+local e_malformed =
+  ProtoExpert.new("homa.expert.malformed", "Malformed Homa packet", expert.group.MALFORMED, expert.severity.ERROR)
+local e_retransmit =
+  ProtoExpert.new("homa.expert.retransmit", "Retransmission", expert.group.SEQUENCE, expert.severity.NOTE)
+local e_resend =
+  ProtoExpert.new("homa.expert.resend", "Bytes are missing", expert.group.SEQUENCE, expert.severity.NOTE)
+local e_unknown =
+  ProtoExpert.new("homa.expert.rpc_unknown", "The peer does not know the RPC", expert.group.SEQUENCE, expert.severity.WARN)
+homa.experts = { e_malformed, e_retransmit, e_resend, e_unknown }
+
+homa.prefs.tcp = Pref.bool("Recognise Homa disguised as TCP", true, "Flags 0x06 and urgent 0xb97d")
+homa.prefs.udp = Pref.bool("Recognise Homa in UDP", true, "By the datagram's header")
+homa.prefs.ports = Pref.range("UDP ports that are Homa however they look", "", "", 65535)
+
+local ip_class = Field.new("ip.dsfield")
+local ip6_class = Field.new("ipv6.tclass")
+
+-- The level that the innermost IP header asks for.
+local function level()
+  local values = { ip_class() }
+  if #values == 0 then
+    values = { ip6_class() }
+  end
+  local last = values[#values]
+  return last and math.floor(last.value / 32)
+end
+
+-- An id without leading zeros.
+local function hex(range)
+  local digits = range:uint64():tohex():gsub("^0+", "")
+  return "0x" .. (digits == "" and "0" or digits)
+end
+
+-- A packet under dissection: `at` in `tvb`, `length` bytes on the wire, `seen` of them captured.
+local function fail(p, reason)
+  p.tree:add(f.malformed, p.tvb(p.at, 0), reason):set_generated()
+  p.tree:add_proto_expert_info(e_malformed, "Malformed: " .. reason)
+  return "malformed: " .. reason
+end
+
+local function u8(p, at) return p.tvb(p.at + at, 1):uint() end
+local function u16(p, at) return p.tvb(p.at + at, 2):uint() end
+local function u32(p, at) return p.tvb(p.at + at, 4):uint() end
+local function add(p, field, at, size) return p.tree:add(field, p.tvb(p.at + at, size)) end
+
+local function ack_entry(p, at)
+  local id = p.tvb(p.at + at, 8)
+  -- Ids of clients are even and not 0: others name no RPC.
+  if u32(p, at) == 0 and u32(p, at + 4) == 0 or u8(p, at + 7) % 2 == 1 then
+    return ""
+  end
+  p.tree:add(f.client_id, id)
+  add(p, f.server_port, at + 8, 2)
+  return string.format(" %s@%d", hex(id), u16(p, at + 8))
+end
+
+local function data(p)
+  add(p, f.length, 28, 4)
+  add(p, f.incoming, 32, 4)
+  add(p, f.cutoff_version, 46, 2)
+  local retransmit = add(p, f.retransmit, 48, 1)
+  add(p, f.incast, 49, 1)
+  add(p, f.segment_offset, 52, 4)
+  local message, offset, from = u32(p, 28), u32(p, 52), 52
+  if offset == ALL then
+    offset, from = u32(p, 4), 4
+  end
+  p.tree:add(f.offset, p.tvb(p.at + from, 4), offset)
+  local bytes = p.length - 56
+  p.tree:add(f.payload_length, p.tvb(p.at + 56, 0), bytes):set_generated()
+  if p.seen > 56 then
+    add(p, f.payload, 56, p.seen - 56)
+  end
+  if bytes == 0 or message == 0 then
+    return fail(p, "DATA without bytes")
+  elseif offset + bytes > message then
+    return fail(p, "bytes beyond the message's end")
+  end
+  local text = string.format("DATA %d..%d of %d incoming %d cutoffs %d",
+    offset, offset + bytes, message, u32(p, 32), u16(p, 46))
+  if u8(p, 48) ~= 0 then
+    retransmit:add_proto_expert_info(e_retransmit)
+    text = text .. " retransmit"
+  end
+  local ack = ack_entry(p, 36)
+  if ack ~= "" then
+    text = text .. " ack" .. ack
+  end
+  if u8(p, 49) % 2 == 1 then
+    add(p, f.incast_limit, 50, 2)
+    text = text .. string.format(" incast %d", u16(p, 50))
+  end
+  return text
+end
+
+local function grant(p)
+  add(p, f.grant_offset, 28, 4)
+  local priority = math.min(u8(p, 32), 7)
+  p.tree:add(f.grant_priority, p.tvb(p.at + 32, 1), priority)
+  return string.format("GRANT to %d at P%d", u32(p, 28), priority)
+end
+
+local function resend(p)
+  add(p, f.resend_offset, 28, 4):add_proto_expert_info(e_resend)
+  add(p, f.resend_length, 32, 4)
+  local priority = 7
+  if p.seen >= 37 then
+    priority = math.min(u8(p, 36), 7)
+    p.tree:add(f.resend_priority, p.tvb(p.at + 36, 1), priority)
+  end
+  local offset, length = u32(p, 28), u32(p, 32)
+  local to = length == ALL and "all" or string.format("%d", offset + length)
+  return string.format("RESEND %d..%s at P%d", offset, to, priority)
+end
+
+local function cutoffs(p, said)
+  local list = {}
+  for i = 0, 7 do
+    add(p, f.unsched_cutoffs, 28 + 4 * i, 4):append_text(" at level " .. i)
+    list[i + 1] = string.format("%d", u32(p, 28 + 4 * i))
+  end
+  add(p, f.cutoff_cutoff_version, 60, 2)
+  local text = string.format("CUTOFFS %d [%s]", u16(p, 60), table.concat(list, ", "))
+  if said.max_message then
+    text = text .. string.format(" max_message %d max_unscheduled %d", said.max_message, said.max_unscheduled)
+  end
+  return text
+end
+
+local function ack(p)
+  add(p, f.num_acks, 28, 2)
+  local text = "ACK"
+  for i = 0, math.min(u16(p, 28), 5) - 1 do
+    text = text .. ack_entry(p, 30 + 10 * i)
+  end
+  return text
+end
+
+local function unknown(p, said)
+  p.tree:add_proto_expert_info(e_unknown)
+  if said.remembered then
+    return "RPC_UNKNOWN remembered " .. tostring(said.remembered / 1000) .. " us"
+  end
+  return "RPC_UNKNOWN"
+end
+
+local BODIES = {
+  [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x15] = cutoffs, [0x18] = ack,
+}
+
+-- One packet; `said` is what its datagram's extensions say. Returns its line.
+local function packet(tvb, at, length, quoted, tree, said)
+  local seen = math.max(math.min(tvb:len() - at, length), 0)
+  local p = { tvb = tvb, at = at, length = length, seen = seen }
+  p.tree = tree:add(homa, tvb(at, seen))
+  local priority = level()
+  local line = ""
+  if priority then
+    p.tree:add(f.priority, tvb(at, 0), priority):set_generated()
+    line = string.format("P%d ", priority)
+  end
+  local function done(text)
+    p.tree:append_text(": " .. line .. text)
+    p.tree:add(f.summary, tvb(at, 0), line .. text):set_generated()
+    return line .. text
+  end
+  local function cut()
+    p.tree:add(f.cut, tvb(at, 0), true):set_generated()
+    return "(cut by the capture)"
+  end
+  if seen >= 4 then
+    add(p, f.sport, 0, 2)
+    add(p, f.dport, 2, 2)
+  end
+  if seen < COMMON then
+    if quoted or length >= COMMON then
+      return done(cut())
+    end
+    return done(fail(p, "truncated"))
+  end
+  add(p, f.sequence, 4, 4)
+  add(p, f.type, 11, 1)
+  add(p, f.doff, 12, 1)
+  add(p, f.flags, 13, 1)
+  add(p, f.window, 14, 2)
+  add(p, f.checksum, 16, 2)
+  add(p, f.urgent, 18, 2)
+  add(p, f.id, 20, 8)
+  p.tree:add(f.from_server, tvb(at + 27, 1), u8(p, 27) % 2 == 1):set_generated()
+  local kind = u8(p, 11)
+  local name, least = NAMES[kind], LEAST[kind] or COMMON
+  local id = hex(tvb(at + 20, 8)) .. " "
+  local text
+  if seen < math.min(least, length) or quoted and seen < least then
+    text = id .. (name or "unknown") .. " " .. cut()
+  elseif not name then
+    text = fail(p, "unknown type")
+  elseif length < least then
+    text = fail(p, "truncated")
+  else
+    text = (BODIES[kind] or function() return name end)(p, said)
+    if not text:find("^malformed") then
+      text = id .. text
+    end
+  end
+  return done(text)
+end
+
+local function show(pinfo, text)
+  if not pinfo.in_error_pkt then
+    pinfo.cols.protocol = "Homa"
+    pinfo.cols.info = text
+  end
+end
+
+function homa.dissector(tvb, pinfo, tree)
+  show(pinfo, packet(tvb, 0, tvb:reported_len(), pinfo.in_error_pkt, tree, {}))
+  return tvb:len()
+end
+
+-- UDP ----------------------------------------------------------------------------------------
+
+-- The extensions between two places; nil and a reason when they break the format.
+local function extensions(tvb, at, to, tree)
+  local said = {}
+  while at < to do
+    if at + 4 > to then
+      return nil
+    end
+    local kind, length = tvb(at, 2):uint(), tvb(at + 2, 2):uint()
+    if at + 4 + length > to or (kind == 1 or kind == 2) and length < 8 then
+      return nil
+    end
+    local item = tree:add(f.extension, tvb(at, 2))
+    if kind == 1 then
+      item:add(f.max_message, tvb(at + 4, 4))
+      item:add(f.max_unscheduled, tvb(at + 8, 4))
+      if not said.max_message then
+        said.max_message, said.max_unscheduled = tvb(at + 4, 4):uint(), tvb(at + 8, 4):uint()
+      end
+    elseif kind == 2 then
+      item:add(f.remembered, tvb(at + 4, 8))
+      said.remembered = said.remembered or tvb(at + 4, 8):uint64()
+    end
+    at = at + 4 + length
+  end
+  return said
+end
+
+local function datagram(tvb, pinfo, root)
+  local seen, length = tvb:len(), tvb:reported_len()
+  local tree = root:add(homa, tvb(), "Homa over UDP")
+  local p = { tvb = tvb, at = 0, tree = tree }
+  local function summary(text)
+    local line = (level() and string.format("P%d ", level()) or "") .. text
+    tree:add(f.summary, tvb(0, 0), line):set_generated()
+    return line
+  end
+  local function stop(reason)
+    show(pinfo, summary(fail(p, reason)))
+    return seen
+  end
+  local function cut()
+    tree:add(f.cut, tvb(0, 0), true):set_generated()
+    show(pinfo, summary("(cut by the capture)"))
+    return seen
+  end
+  local incomplete = pinfo.in_error_pkt or seen < length
+  if seen < DATAGRAM and incomplete then
+    return cut()
+  elseif seen == 0 then
+    return stop("truncated")
+  end
+  tree:add(f.udp_version, tvb(0, 1))
+  if tvb(0, 1):uint() ~= 1 then
+    return stop("unknown datagram version")
+  elseif seen < DATAGRAM then
+    return stop("truncated")
+  end
+  tree:add(f.udp_flags, tvb(1, 1))
+  tree:add(f.udp_extensions, tvb(2, 2))
+  tree:add(f.udp_key, tvb(4, 4))
+  tree:add(f.udp_number, tvb(8, 8))
+  local at = DATAGRAM + tvb(2, 2):uint()
+  if tvb(4, 4):uint() ~= 0 and (seen >= at or not incomplete) then
+    return stop("unknown key")
+  elseif seen < at then
+    return incomplete and cut() or stop("truncated")
+  end
+  local said = extensions(tvb, DATAGRAM, at, tree)
+  if not said then
+    return stop("truncated")
+  end
+  if tvb(1, 1):uint() % 2 == 0 then
+    show(pinfo, packet(tvb, at, length - at, pinfo.in_error_pkt, root, said))
+    return seen
+  end
+  local lines = {}
+  while at < length and at + 2 <= seen do
+    local size = tvb(at, 2):uint()
+    tree:add(f.udp_packet_length, tvb(at, 2))
+    at = at + 2
+    if at + size > length then
+      table.insert(lines, summary(fail(p, "truncated")))
+      break
+    end
+    table.insert(lines, packet(tvb, at, size, pinfo.in_error_pkt, root, said))
+    at = at + size
+  end
+  if at + 1 == length and at + 1 == seen then
+    table.insert(lines, summary(fail(p, "truncated")))
+  end
+  show(pinfo, table.concat(lines, "; "))
+  return seen
+end
+
+-- True for 20 bytes of a header that carries the module's marks.
+local function marked(tvb, at)
+  return tvb:len() >= at + 20 and tvb(at + 13, 1):uint() == 0x06 and tvb(at + 18, 2):uint() == 0xb97d
+end
+
+-- True for a datagram that can be nothing else.
+local function recognised(tvb)
+  if not homa.prefs.udp or tvb:len() < DATAGRAM then
+    return false
+  end
+  local flags = tvb(1, 1):uint()
+  local at = DATAGRAM + tvb(2, 2):uint() + 2 * (flags % 2)
+  return tvb(0, 1):uint() == 1 and flags <= 1 and tvb(4, 4):uint() == 0
+    and marked(tvb, at) and NAMES[tvb(at + 11, 1):uint()] ~= nil
+end
+
+local function heuristic(tvb, pinfo, tree)
+  if not recognised(tvb) then
+    return false
+  end
+  datagram(tvb, pinfo, tree)
+  return true
+end
+homa:register_heuristic("udp", heuristic)
+
+-- The usual port belongs to a program of the last century in Wireshark, which would be asked first.
+local homa_udp = Proto("homa_udp", "Homa over UDP")
+function homa_udp.dissector(tvb, pinfo, tree)
+  return recognised(tvb) and datagram(tvb, pinfo, tree) or 0
+end
+DissectorTable.get("udp.port"):add(4000, homa_udp)
+
+local homa_port = Proto("homa_port", "Homa over UDP on a port of the preferences")
+function homa_port.dissector(tvb, pinfo, tree)
+  return datagram(tvb, pinfo, tree)
+end
+local ports = ""
+function homa.prefs_changed()
+  local wanted = homa.prefs.ports or ""
+  if wanted ~= ports then
+    local by_port = DissectorTable.get("udp.port")
+    if ports ~= "" then
+      by_port:remove(ports, homa_port)
+    end
+    if wanted ~= "" then
+      by_port:add(wanted, homa_port)
+    end
+    ports = wanted
+  end
+end
+
+-- IP -----------------------------------------------------------------------------------------
+
+local by_protocol = DissectorTable.get("ip.proto")
+by_protocol:add(146, homa)
+
+-- Wireshark's TCP shows the content of segments with RST as text and asks nobody, so disguised
+-- packets have to be found before it.
+local tcp = by_protocol:get_dissector(6)
+local homa_tcp = Proto("homa_tcp", "Homa disguised as TCP")
+function homa_tcp.dissector(tvb, pinfo, tree)
+  if homa.prefs.tcp and marked(tvb, 0) then
+    return homa.dissector(tvb, pinfo, tree)
+  end
+  return tcp:call(tvb, pinfo, tree)
+end
+by_protocol:add(6, homa_tcp)

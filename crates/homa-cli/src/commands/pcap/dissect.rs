@@ -1,0 +1,382 @@
+//! From an IP packet to the Homa packets in it: protocol 146, disguised as TCP, or in UDP; and ICMP
+//! messages that refuse one.
+//!
+//! * TCP is Homa when its flags are exactly SYN and RST and its urgent pointer is `b97d`, as the
+//!   kernel module decides.
+//! * UDP is Homa on the ports that the user names. On others a datagram is when it begins as our
+//!   version 1 does (plaintext, no unknown flag) and the Homa header in it carries the module's
+//!   marks: some seventy bits that agree. Once two sockets spoke so, what they exchange and cannot
+//!   be read counts as malformed Homa.
+//! * A packet of which the capture kept only the beginning is read with zeros in place of what is
+//!   missing. What depends on the missing bytes is never reported.
+//!
+//! Memory: the sockets remembered are at most [`MAX_SOCKETS`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use homa_proto::wire::{self, datagram, kind};
+use homa_proto::{DropReason, Packet, PeerId, RpcId};
+
+use super::frame::{self, IpPacket, Unreadable};
+
+/// UDP sockets remembered for having spoken Homa.
+const MAX_SOCKETS: usize = 65_536;
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const HOMA: u8 = 146;
+/// SYN and RST, and the urgent pointer that goes with them.
+const MARKS: (u8, [u8; 2]) = (0x06, [0xb9, 0x7d]);
+
+/// What carries a Homa packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Encapsulation {
+    /// IP protocol 146.
+    Ip,
+    /// IP protocol 6, disguised.
+    Tcp,
+    /// A UDP datagram.
+    Udp,
+}
+
+impl Encapsulation {
+    /// Its name in both forms of the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// What is known of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Everything.
+    All(Packet),
+    /// The common header: the capture kept no more.
+    Header {
+        /// Its type, as on the wire.
+        kind: u8,
+        /// The RPC.
+        id: RpcId,
+    },
+    /// Nothing: the capture kept less than the common header.
+    Nothing,
+    /// It breaks the format.
+    Malformed(DropReason),
+}
+
+/// A Homa packet of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Homa {
+    /// What carries it.
+    pub encapsulation: Encapsulation,
+    /// Sender; port 0 when not even that was readable.
+    pub source: SocketAddr,
+    /// Receiver.
+    pub destination: SocketAddr,
+    /// Level that the IP header asks for: the top three bits of the traffic class.
+    pub priority: u8,
+    /// The datagram's number (UDP).
+    pub number: Option<u64>,
+    /// What it says.
+    pub known: Known,
+}
+
+/// Why ICMP says that a Homa packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody listens at the port.
+    Port,
+    /// The host does not speak the protocol.
+    Protocol,
+    /// Another code of "destination unreachable".
+    Other(u8),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port => f.write_str("port unreachable"),
+            Self::Protocol => f.write_str("protocol unreachable"),
+            Self::Other(code) => write!(f, "destination unreachable, code {code}"),
+        }
+    }
+}
+
+/// An ICMP message about a Homa packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmp {
+    /// Who refuses.
+    pub from: IpAddr,
+    /// Why.
+    pub refusal: Refusal,
+    /// Sender and receiver of the packet that it quotes.
+    pub source: SocketAddr,
+    /// Its receiver.
+    pub destination: SocketAddr,
+    /// Its RPC, if the quotation goes that far.
+    pub id: Option<RpcId>,
+}
+
+/// A finding in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A Homa packet.
+    Homa(Homa),
+    /// A refusal.
+    Icmp(Icmp),
+    /// Not Homa: a protocol number.
+    Protocol(u8),
+    /// Homa or not, it cannot be read.
+    Unreadable(Unreadable),
+}
+
+/// Finds Homa packets.
+#[derive(Debug, Default)]
+pub struct Dissector {
+    /// UDP ports that the user named.
+    ports: Vec<u16>,
+    sockets: BTreeSet<SocketAddr>,
+    scratch: Vec<u8>,
+}
+
+/// A transport payload: its captured bytes and its true length.
+#[derive(Clone, Copy)]
+struct Payload<'a> {
+    bytes: &'a [u8],
+    length: usize,
+}
+
+impl Dissector {
+    /// For captures in which datagrams from and to `ports` are Homa, whatever they look like.
+    pub fn new(ports: Vec<u16>) -> Self {
+        Self { ports, ..Self::default() }
+    }
+
+    /// Reports everything in an IP packet.
+    pub fn dissect(&mut self, ip: &IpPacket<'_>, report: &mut dyn FnMut(Finding)) {
+        let payload = Payload { bytes: ip.payload, length: ip.length };
+        if ip.fragment {
+            return report(match ip.protocol {
+                HOMA => Finding::Unreadable(Unreadable::Fragment),
+                other => Finding::Protocol(other),
+            });
+        }
+        match ip.protocol {
+            HOMA => self.native(ip, Encapsulation::Ip, payload, report),
+            TCP if disguised(ip.payload) => self.native(ip, Encapsulation::Tcp, payload, report),
+            UDP => self.udp(ip, report),
+            ICMP | ICMPV6 => report(match self.icmp(ip) {
+                Some(icmp) => Finding::Icmp(icmp),
+                None => Finding::Protocol(ip.protocol),
+            }),
+            other => report(Finding::Protocol(other)),
+        }
+    }
+
+    /// One packet in IP.
+    fn native(
+        &mut self,
+        ip: &IpPacket<'_>,
+        encapsulation: Encapsulation,
+        payload: Payload<'_>,
+        report: &mut dyn FnMut(Finding),
+    ) {
+        let priority = ip.class >> 5;
+        let whole = whole(&mut self.scratch, payload);
+        let decoded = wire::decode(whole, PeerId(0), priority);
+        let known = known(decoded.map(|decoded| decoded.packet), payload.bytes, whole.len());
+        let port = |at: usize| be16(payload.bytes, at).unwrap_or(0);
+        report(Finding::Homa(Homa {
+            encapsulation,
+            source: SocketAddr::new(ip.source, port(0)),
+            destination: SocketAddr::new(ip.destination, port(2)),
+            priority,
+            number: None,
+            known,
+        }));
+    }
+
+    fn udp(&mut self, ip: &IpPacket<'_>, report: &mut dyn FnMut(Finding)) {
+        let Some((header, bytes)) = ip.payload.split_first_chunk::<8>() else {
+            return report(Finding::Protocol(UDP));
+        };
+        let announced = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+            // Longer than the field can say, or filled in by the card.
+            0 => ip.length,
+            length => length.min(ip.length),
+        };
+        let length = announced.saturating_sub(header.len());
+        let payload = Payload { bytes: &bytes[..bytes.len().min(length)], length };
+        let source = SocketAddr::new(ip.source, u16::from_be_bytes([header[0], header[1]]));
+        let destination =
+            SocketAddr::new(ip.destination, u16::from_be_bytes([header[2], header[3]]));
+        let marked = marked(payload.bytes);
+        if marked && self.sockets.len() + 2 <= MAX_SOCKETS {
+            self.sockets.extend([source, destination]);
+        }
+        let named = [source, destination].iter().any(|socket| self.ports.contains(&socket.port()));
+        let spoke = self.sockets.contains(&source) && self.sockets.contains(&destination);
+        if !(marked || named || spoke) {
+            return report(Finding::Protocol(UDP));
+        }
+        let priority = ip.class >> 5;
+        let encapsulation = Encapsulation::Udp;
+        self.datagram(payload, priority, &mut |number, known| {
+            report(Finding::Homa(Homa {
+                encapsulation,
+                source,
+                destination,
+                priority,
+                number,
+                known,
+            }));
+        });
+    }
+
+    /// The packets of a datagram, with its number.
+    fn datagram(
+        &mut self,
+        payload: Payload<'_>,
+        priority: u8,
+        report: &mut dyn FnMut(Option<u64>, Known),
+    ) {
+        let whole = whole(&mut self.scratch, payload);
+        let visible = payload.bytes.len();
+        let extensions = usize::from(be16(payload.bytes, 2).unwrap_or(0));
+        if visible < whole.len() && visible < datagram::HEADER_LEN + extensions {
+            return report(None, Known::Nothing);
+        }
+        let datagram = match datagram::decode(whole) {
+            Ok(datagram) => datagram,
+            Err(reason) => return report(None, Known::Malformed(reason)),
+        };
+        let number = Some(datagram.number);
+        let mut packets = datagram.packets(PeerId(0), priority);
+        let framing = if payload.bytes[1] & datagram::AGGREGATE == 0 { 0 } else { 2 };
+        loop {
+            let start = whole.len() - packets.unread() + framing;
+            if visible < whole.len() && start > visible {
+                break;
+            }
+            let Some(decoded) = packets.next() else { break };
+            let end = whole.len() - packets.unread();
+            let seen = payload.bytes.get(start..end.min(visible)).unwrap_or(&[]);
+            let length = end.saturating_sub(start);
+            report(number, known(decoded.map(|decoded| decoded.packet), seen, length));
+        }
+    }
+
+    /// The refusal of a Homa packet.
+    fn icmp(&self, ip: &IpPacket<'_>) -> Option<Icmp> {
+        let &[kind, code] = ip.payload.first_chunk()?;
+        let quoted = ip.payload.get(8..)?;
+        let (refusal, inner) = match (ip.protocol, kind) {
+            (ICMP, 3) => {
+                let refusal = match code {
+                    2 => Refusal::Protocol,
+                    3 => Refusal::Port,
+                    other => Refusal::Other(other),
+                };
+                (refusal, frame::ipv4(quoted).ok()?)
+            }
+            (ICMPV6, 1) => {
+                let refusal = if code == 4 { Refusal::Port } else { Refusal::Other(code) };
+                (refusal, frame::ipv6(quoted).ok()?)
+            }
+            // Parameter problem: unrecognised next header.
+            (ICMPV6, 4) if code == 1 => (Refusal::Protocol, frame::ipv6(quoted).ok()?),
+            _ => return None,
+        };
+        let source = SocketAddr::new(inner.source, be16(inner.payload, 0)?);
+        let destination = SocketAddr::new(inner.destination, be16(inner.payload, 2)?);
+        let id = |at: usize| {
+            let bytes = inner.payload.get(at + 20..)?.first_chunk()?;
+            Some(RpcId(u64::from_be_bytes(*bytes)))
+        };
+        let id = match inner.protocol {
+            HOMA => id(0),
+            TCP if disguised(inner.payload) => id(0),
+            UDP => {
+                let datagram = &inner.payload[inner.payload.len().min(8)..];
+                let known = self.sockets.contains(&destination) || marked(datagram);
+                if !known && !self.ports.contains(&destination.port()) {
+                    return None;
+                }
+                let extensions = be16(datagram, 2).map(usize::from);
+                extensions.filter(|_| marked(datagram)).and_then(|length| {
+                    id(8 + datagram::HEADER_LEN + length + 2 * usize::from(datagram[1] & 1))
+                })
+            }
+            _ => return None,
+        };
+        Some(Icmp { from: ip.source, refusal, source, destination, id })
+    }
+}
+
+/// The payload at its true length; zeros stand for what the capture did not keep.
+fn whole<'a>(scratch: &'a mut Vec<u8>, payload: Payload<'a>) -> &'a [u8] {
+    if payload.bytes.len() >= payload.length {
+        return payload.bytes;
+    }
+    scratch.clear();
+    scratch.extend_from_slice(payload.bytes);
+    scratch.resize(payload.length, 0);
+    scratch
+}
+
+/// What a decoded packet tells of which `seen` was captured out of `length` bytes.
+fn known(decoded: Result<Packet, DropReason>, seen: &[u8], length: usize) -> Known {
+    let kind = seen.get(11).copied();
+    let complete = seen.len() >= length || seen.len() >= header_len(kind);
+    match decoded {
+        Ok(packet) if complete => Known::All(packet),
+        Err(reason) if complete => Known::Malformed(reason),
+        _ => match (kind, seen.get(20..).and_then(|rest| rest.first_chunk())) {
+            (Some(kind), Some(id)) => Known::Header { kind, id: RpcId(u64::from_be_bytes(*id)) },
+            _ => Known::Nothing,
+        },
+    }
+}
+
+/// Bytes of a packet of a type that decide what it says.
+fn header_len(kind: Option<u8>) -> usize {
+    match kind {
+        Some(kind::DATA) => wire::DATA_LEN,
+        Some(kind::GRANT) => wire::GRANT_LEN,
+        Some(kind::RESEND) => wire::RESEND_LEN,
+        Some(kind::CUTOFFS) => wire::CUTOFFS_LEN,
+        Some(kind::ACK) => wire::ACK_LEN,
+        _ => wire::HEADER_LEN,
+    }
+}
+
+/// True for TCP that is Homa.
+fn disguised(tcp: &[u8]) -> bool {
+    tcp.get(13) == Some(&MARKS.0) && tcp.get(18..20) == Some(&MARKS.1)
+}
+
+/// True for a datagram that can be nothing else than ours.
+fn marked(datagram: &[u8]) -> bool {
+    let Some(&[version, flags, high, low, 0, 0, 0, 0]) = datagram.first_chunk() else {
+        return false;
+    };
+    let extensions = usize::from(u16::from_be_bytes([high, low]));
+    let framing = 2 * usize::from(flags & datagram::AGGREGATE);
+    let packet = datagram.get(datagram::HEADER_LEN + extensions + framing..);
+    version == datagram::VERSION
+        && flags <= datagram::AGGREGATE
+        && packet.is_some_and(|packet| {
+            disguised(packet) && (kind::DATA..=kind::ACK).contains(&packet[11])
+        })
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|field| u16::from_be_bytes(*field))
+}

@@ -1,0 +1,300 @@
+//! `homa pcap`: what a capture says about Homa, packet by packet and RPC by RPC.
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`file`] | bytes | frames |
+//! | [`frame`] | a frame | the IP packet in it |
+//! | [`dissect`] | an IP packet | the Homa packets in it, in every encapsulation; ICMP about them |
+//! | [`tracker`], [`rpc`] | packets | what became of each RPC |
+//! | [`rows`], [`totals`], [`output`], [`spool`] | all that | text or JSON |
+//!
+//! Captures are read forwards, once, in bounded memory: one frame, a bounded number of RPCs of
+//! bounded size, and counters. Every frame is counted somewhere. Capture files and link layers are
+//! no part of the protocol; its packets are read by `homa_proto::wire` alone.
+
+mod dissect;
+mod file;
+mod frame;
+mod output;
+mod rows;
+mod rpc;
+mod spool;
+mod totals;
+mod tracker;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::net::{IpAddr, SocketAddr};
+
+use homa_proto::RpcId;
+
+use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::output::Format;
+use dissect::{Dissector, Finding, Homa, Known};
+use file::{CaptureReader, Frame, ReadError};
+use frame::Unreadable;
+use output::{Output, Summary, Wanted};
+use rows::{PacketRow, Place, RpcRow, icmp_line, packet_line, rpc_cells};
+use rpc::Rpc;
+use totals::Totals;
+use tracker::Tracker;
+
+const HINT: &str = "give a pcap or pcapng file, or - for stdin, such as \
+                    `tcpdump -w - 'ip proto 146' | homa pcap -`";
+
+/// Arguments of `homa pcap`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A packet's line: seconds since the first frame, source > destination, priority level of the IP
+header, RPC id as its sender writes it (odd: the server), the packet; [udp N] and [tcp] name the
+encapsulation.
+
+An RPC's line: lengths in bytes; microseconds from the first request packet to the first response
+packet and to the last response byte, as captured; packets that name it; request + response:
+retransmitted DATA, RESENDs for it, BUSYs of its sender, GRANTs for it, bytes granted; levels of
+unscheduled/scheduled DATA.
+
+Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 and IPv6; protocol
+146, UDP, and TCP in disguise (flags 06, urgent b97d).
+
+JSON: {\"captures\":[{\"file\",\"format\",\"packets\":[…],\"rpcs\":[…],\"start_unix_ns\",
+\"duration_ns\",\"damage\",\"totals\"}]}, described in docs/captures.md.
+
+Exit code 1: a file broke off or is damaged; everything before is shown.")]
+pub struct Args {
+    /// Captures, each a conversation of its own; - reads stdin.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Rows for packets, and none for RPCs unless --rpcs is given too; absent both: all rows.
+    #[arg(long)]
+    packets: bool,
+    /// Rows for RPCs, and none for packets unless --packets is given too.
+    #[arg(long)]
+    rpcs: bool,
+    /// Show one RPC only: its id, as client or server write it, 0x for hexadecimal. Totals count
+    /// everything.
+    #[arg(long, value_name = "ID", value_parser = rpc_id)]
+    rpc: Option<RpcId>,
+    /// Show only what concerns this address; may be repeated. Totals count everything.
+    #[arg(long, value_name = "ADDR")]
+    host: Vec<IpAddr>,
+    /// Every datagram from or to this UDP port is Homa, however it looks; may be repeated. Others
+    /// are recognised by their headers.
+    #[arg(long, value_name = "PORT")]
+    udp_port: Vec<u16>,
+    /// RPCs kept in memory at a time, at most about 5 kB each and usually 0.7 kB. Those that rest
+    /// longest are then shown as they stand.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    max_rpcs: usize,
+    /// Form of the results on stdout.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// An id in hexadecimal with 0x, or in decimal.
+fn rpc_id(text: &str) -> Result<RpcId, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map(RpcId).map_err(|_| "write the id as 0x1234 or 4660".to_owned())
+}
+
+type Input = Box<dyn Read>;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let mut captures = Vec::new();
+    for file in &args.files {
+        captures.push((file.as_str(), open(file)?));
+    }
+    let all = args.packets == args.rpcs;
+    let (packets, rpcs) = (args.packets || all, args.rpcs || all);
+    let mut out = Output::new(Wanted { format: args.format, packets, rpcs });
+    let alone = captures.len() == 1;
+    let mut verdict = Verdict::Passed;
+    for (file, reader) in captures {
+        let damage = match Walk::new(args, reader).run(file, alone, &mut out) {
+            Ok(damage) => damage,
+            Err(error) => return written(error),
+        };
+        if let Some(damage) = damage {
+            eprintln!("warning: {file}: {damage}");
+            eprintln!("hint: everything before that place is shown; capture again if it matters");
+            verdict = Verdict::CheckFailed;
+        }
+    }
+    out.finish().map_or_else(written, |()| Ok(verdict))
+}
+
+/// What a failed write means: a reader that went away has enough.
+fn written(error: io::Error) -> Outcome {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(Verdict::Passed),
+        _ => Err(Failure::new(error, "make room where stdout or the temporary folder is")),
+    }
+}
+
+fn open(file: &str) -> Result<CaptureReader<BufReader<Input>>, Failure> {
+    let input: Input = match file {
+        "-" => Box::new(io::stdin()),
+        path => {
+            let file = File::open(path).map_err(|e| anyhow::anyhow!("{path}: {e}")).hint(HINT)?;
+            Box::new(file)
+        }
+    };
+    CaptureReader::new(BufReader::with_capacity(1 << 20, input)).map_err(|error| {
+        let hint = match &error {
+            ReadError::NotACapture { instead: Some(_) } => "unpack it, and give - to read a pipe",
+            _ => HINT,
+        };
+        Failure::new(anyhow::anyhow!("{file}: {error}"), hint)
+    })
+}
+
+/// One pass over a capture.
+struct Walk<'a> {
+    args: &'a Args,
+    reader: CaptureReader<BufReader<Input>>,
+    dissector: Dissector,
+    tracker: Tracker,
+    totals: Totals,
+    /// Times of the first frame and of the latest.
+    start: Option<i64>,
+    end: Option<i64>,
+    previous: Option<i64>,
+    findings: Vec<Finding>,
+    done: Vec<Rpc>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(args: &'a Args, reader: CaptureReader<BufReader<Input>>) -> Self {
+        Self {
+            args,
+            reader,
+            dissector: Dissector::new(args.udp_port.clone()),
+            tracker: Tracker::new(args.max_rpcs),
+            totals: Totals::default(),
+            start: None,
+            end: None,
+            previous: None,
+            findings: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Reads everything; returns why not all could be read.
+    fn run(mut self, file: &str, alone: bool, out: &mut Output) -> io::Result<Option<String>> {
+        out.begin(file, self.reader.format(), alone)?;
+        let damage = loop {
+            match self.reader.next_frame() {
+                Ok(Some(frame)) => self.frame(frame, out)?,
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        self.totals.stray_acks = self.tracker.stray_acks;
+        for rpc in std::mem::replace(&mut self.tracker, Tracker::new(1)).finish() {
+            self.rpc(&rpc, out)?;
+        }
+        out.end(&Summary {
+            start_unix_ns: self.start.map(|start| start.to_string()),
+            duration_ns: self.start.zip(self.end).and_then(|(start, end)| end.checked_sub(start)),
+            damage: damage.as_deref(),
+            totals: &self.totals,
+        })?;
+        Ok(damage)
+    }
+
+    fn frame(&mut self, frame: Frame, out: &mut Output) -> io::Result<()> {
+        self.totals.frames += 1;
+        self.clock(frame.time);
+        let content = match frame.link {
+            Some(link) => frame::decode(link, self.reader.bytes()),
+            None => Err(Unreadable::NoInterface),
+        };
+        match content {
+            Ok(frame::Content::Ip(ip)) => {
+                let findings = &mut self.findings;
+                self.dissector.dissect(&ip, &mut |finding| findings.push(finding));
+            }
+            Ok(other) => self.totals.other(&other),
+            Err(reason) => self.totals.unreadable(reason),
+        }
+        let mut findings = std::mem::take(&mut self.findings);
+        for (index, finding) in findings.drain(..).enumerate() {
+            self.totals.finding(&finding, index);
+            self.finding(&finding, frame.time, out)?;
+        }
+        self.findings = findings;
+        Ok(())
+    }
+
+    fn clock(&mut self, time: Option<i64>) {
+        self.start = self.start.or(time);
+        self.end = self.end.max(time);
+        let back = self.previous.zip(time).is_some_and(|(previous, time)| time < previous);
+        self.totals.backward_steps += u64::from(back);
+        self.previous = time.or(self.previous);
+    }
+
+    fn finding(
+        &mut self,
+        finding: &Finding,
+        time: Option<i64>,
+        out: &mut Output,
+    ) -> io::Result<()> {
+        let frame = self.totals.frames;
+        let relative = time.zip(self.start).map(|(time, start)| time.saturating_sub(start));
+        let place = Place { frame, time: relative };
+        match finding {
+            Finding::Homa(homa) => {
+                let mut done = std::mem::take(&mut self.done);
+                let duplicate = self.tracker.packet(homa, (frame, time), &mut done);
+                self.totals.duplicates += u64::from(duplicate);
+                for rpc in done.drain(..) {
+                    self.rpc(&rpc, out)?;
+                }
+                self.done = done;
+                if !self.shown((homa.source, homa.destination), id_of(homa)) {
+                    return Ok(());
+                }
+                let line = || packet_line(place, homa, duplicate);
+                out.packet(line, || PacketRow::new(place, homa, duplicate))
+            }
+            Finding::Icmp(icmp) => {
+                self.tracker.icmp(icmp);
+                if !self.shown((icmp.source, icmp.destination), icmp.id) {
+                    return Ok(());
+                }
+                out.packet(|| icmp_line(place, icmp), || PacketRow::refusal(place, icmp))
+            }
+            Finding::Protocol(_) | Finding::Unreadable(_) => Ok(()),
+        }
+    }
+
+    fn rpc(&mut self, rpc: &Rpc, out: &mut Output) -> io::Result<()> {
+        let ending = rpc.ending(self.end);
+        self.totals.rpc(ending);
+        if !self.shown((rpc.client, rpc.server), Some(rpc.id)) {
+            return Ok(());
+        }
+        out.rpc(|| rpc_cells(rpc, ending), || RpcRow::new(rpc, ending, self.start))
+    }
+
+    /// Whether the user wants to see what two sockets say about an RPC.
+    fn shown(&self, (one, other): (SocketAddr, SocketAddr), id: Option<RpcId>) -> bool {
+        let Args { rpc, host, .. } = self.args;
+        let wanted = rpc.is_none_or(|wanted| id.is_some_and(|id| id.client() == wanted.client()));
+        wanted && (host.is_empty() || [one.ip(), other.ip()].iter().any(|ip| host.contains(ip)))
+    }
+}
+
+/// The RPC that a packet names.
+fn id_of(homa: &Homa) -> Option<RpcId> {
+    match &homa.known {
+        Known::All(packet) => Some(packet.id),
+        Known::Header { id, .. } => Some(*id),
+        Known::Nothing | Known::Malformed(_) => None,
+    }
+}
