@@ -7,8 +7,8 @@
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
+use crate::loss::on_beat;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
-use crate::peer::Peer;
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -29,9 +29,9 @@ const ACK_DELAY: Duration = Duration::millis(5);
 pub(crate) struct PendingAcks(VecDeque<AckEntry>);
 
 impl PendingAcks {
-    /// One to ride on a DATA packet.
-    pub(crate) fn pop(&mut self) -> Option<AckEntry> {
-        self.0.pop_front()
+    /// One to ride on a DATA packet: the oldest, or the newest as the kernel module's.
+    pub(crate) fn pop(&mut self, newest: bool) -> Option<AckEntry> {
+        if newest { self.0.pop_back() } else { self.0.pop_front() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,7 +92,7 @@ impl Endpoint {
     /// Sends the acks that wait for a peer.
     fn flush_acks_to(&mut self, peer: PeerId) {
         let port = self.last_local_port;
-        while let Some(first) = self.peer_mut(peer).and_then(Peer::pop_ack) {
+        while let Some(first) = self.peer_mut(peer).and_then(|p| p.pop_ack(false)) {
             let acks = self.peer_mut(peer).map(|p| p.more.acks.take()).unwrap_or_default();
             self.queue_ack(peer, (port, first.server_port), first.id, acks);
         }
@@ -194,19 +194,22 @@ impl Endpoint {
             self.end_server_rpc(who);
             return None;
         }
-        let backoff = if give_up.is_some() { rpc.rounds.min(MAX_BACKOFF) } else { 0 };
+        let kernel = self.config.profile == Profile::Linux;
+        let backoff = if kernel || give_up.is_none() { 0 } else { rpc.rounds.min(MAX_BACKOFF) };
         let wait = match rpc.rounds {
             0 => need_ack_after,
             _ => Duration(need_ack_interval.0 << backoff),
         };
-        if now < rpc.asked + wait {
-            return Some(rpc.asked + wait);
+        let due = rpc.asked + wait;
+        if now < due {
+            return Some(due);
         }
-        rpc.asked = now;
+        rpc.asked = if kernel { on_beat(due, now) } else { now };
         rpc.rounds = rpc.rounds.saturating_add(1);
+        let next = rpc.asked + need_ack_interval;
         self.counters.need_acks_sent += 1;
         self.queue_control(who, Body::NeedAck);
-        Some(now + need_ack_interval)
+        Some(next)
     }
 
     /// Removes an RPC and releases its messages; the caller says what the application hears.
@@ -220,6 +223,7 @@ impl Endpoint {
             cookie: rpc.cookie,
         };
         self.sender.forget(&mut rpc.out);
+        self.incoming.waiting.remove(who);
         self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
         self.rpcs.remove(who.index);

@@ -13,6 +13,7 @@ use crate::packet::{Body, Packet, ResendLength};
 use crate::rpc::{Rpc, State};
 use crate::sender::PacketSizes;
 use crate::table::Ref;
+use crate::timer::TICK;
 use crate::units::{Duration, Time};
 
 /// RESENDs for the gaps of one message at a time.
@@ -28,6 +29,12 @@ const MAX_PATIENCE: Duration = Duration::millis(250);
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
 const IDLE_CHECK: Duration = Duration::millis(200);
+
+/// When something counts as done that was due and is done now: the kernel's counters of ticks do
+/// not drift by what each wake-up is late.
+pub(crate) fn on_beat(due: Time, now: Time) -> Time {
+    if now.since(due) <= TICK { due } else { now }
+}
 
 impl Endpoint {
     /// Silence that calls for a RESEND. The user profile is as patient with a response as responses
@@ -89,7 +96,9 @@ impl Endpoint {
             self.fail(who, RpcError::DeadlineExceeded);
             return None;
         }
-        if rpc.state == State::ClientOutgoing && rpc.out.has_bytes_to_send() {
+        let kernel = self.config.profile == Profile::Linux;
+        let ours = if kernel { rpc.out.may_send_more() } else { rpc.out.has_bytes_to_send() };
+        if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(who)) {
             rpc.heard = now;
         }
         if self.config.loss.timeout.is_some_and(|limit| now.since(rpc.heard) >= limit) {
@@ -105,6 +114,9 @@ impl Endpoint {
             self.counters.server_cancels += 1;
             self.end_server_rpc(who);
             return None;
+        }
+        if self.incoming.waiting.contains(who) {
+            return Some(now + self.config.loss.resend_after);
         }
         self.ask_again(now, who)
     }
@@ -141,6 +153,11 @@ impl Endpoint {
             return Some(until);
         }
         self.request_missing(now, who);
+        let kernel = profile == Profile::Linux;
+        let rpc = self.rpcs.get_mut(who)?;
+        if kernel && rpc.asked == now {
+            rpc.asked = on_beat(due, now);
+        }
         let rpc = self.rpcs.get(who)?;
         Some(rpc.heard.max(rpc.asked) + self.patience(rpc))
     }
@@ -148,7 +165,11 @@ impl Endpoint {
     /// Sends a RESEND for each missing range of what was granted.
     pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
         let priority = self.levels.top();
-        let ranges = if self.config.profile.is_paper() { 1 } else { MAX_RESENDS };
+        let ranges = match self.config.profile {
+            Profile::Sigcomm18 | Profile::Sigcomm18Sim => 1,
+            Profile::Default => MAX_RESENDS,
+            Profile::Linux => usize::MAX,
+        };
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let mut asked = false;
         if let Some(mut inc) = rpc.inc.take() {
@@ -161,7 +182,7 @@ impl Endpoint {
             }
             inc.probe = None;
             rpc.inc = Some(inc);
-        } else if rpc.state == State::ClientOutgoing {
+        } else if matches!(rpc.state, State::ClientOutgoing | State::ServerIncoming) {
             asked = true;
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
             self.control.push_back(Control::Packet(rpc.control(priority, body)));
@@ -212,6 +233,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let out = &mut rpc.out;
         if !out.exists() {
+            if self.incoming.waiting.contains(who) {
+                // Its client lives.
+                rpc.heard = now;
+            }
             self.busy(who);
             return;
         }
@@ -220,7 +245,7 @@ impl Endpoint {
             (_, ResendLength::All) if self.config.profile == Profile::Default => {
                 (0, out.sent.min(1))
             }
-            (_, ResendLength::All) => (0, out.sent),
+            (offset, ResendLength::All) => (offset, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
@@ -238,6 +263,20 @@ impl Endpoint {
         if !again {
             self.busy(who);
         }
+    }
+
+    /// RPC_UNKNOWN at a client of the kernel's profile: everything sent so far goes again, at the
+    /// level of unscheduled bytes (Linux §2.5).
+    pub(crate) fn send_again(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
+            return;
+        };
+        let cutoffs = self.levels.cutoffs_of(peer);
+        let level = self.levels.unscheduled_priority(cutoffs, rpc.out.length);
+        let sent = rpc.out.sent;
+        rpc.out.resend(PacketSizes::new(&self.config, peer), (0, sent), level);
+        self.sender.wake(who, &mut rpc.out);
     }
 
     fn busy(&mut self, who: Ref) {

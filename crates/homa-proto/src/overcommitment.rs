@@ -118,8 +118,8 @@ impl Scheduler {
         self.ages.first_key_value().map(|(_, &who)| who)
     }
 
-    /// Every tracked message, oldest first, when all are active.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Ref> + '_ {
+    /// Every tracked message, oldest first, where ages are kept.
+    pub(crate) fn by_age(&self) -> impl Iterator<Item = Ref> + '_ {
         self.ages.values().copied()
     }
 

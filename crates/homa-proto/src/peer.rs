@@ -87,12 +87,12 @@ impl Peer {
         }
     }
 
-    /// An ack to ride on DATA.
-    pub(crate) fn pop_ack(&mut self) -> Option<AckEntry> {
+    /// An ack to ride on DATA: the `newest`, or the oldest.
+    pub(crate) fn pop_ack(&mut self, newest: bool) -> Option<AckEntry> {
         if !self.has_acks {
             return None;
         }
-        let ack = self.more.acks.pop();
+        let ack = self.more.acks.pop(newest);
         self.has_acks = !self.more.acks.is_empty();
         ack
     }

@@ -104,10 +104,10 @@ impl Reassembly {
         Ok(())
     }
 
-    /// The missing ranges before `limit`, in order; the last one reaches to `limit`.
+    /// The missing ranges in order: what later bytes overtook, and the rest up to `limit`.
     pub(crate) fn missing_before(&self, limit: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let tail = (self.end < limit).then_some((self.end, limit));
-        self.gaps.iter().copied().filter(move |g| g.0 < limit).chain(tail)
+        self.gaps.iter().copied().chain(tail)
     }
 }
 

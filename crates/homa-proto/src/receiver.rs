@@ -2,7 +2,7 @@
 //! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
 //! elsewhere.
 
-use crate::config::FULL_FRAME;
+use crate::config::{FULL_FRAME, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
 use crate::packet::{Data, Packet, PeerId};
@@ -31,13 +31,19 @@ impl Endpoint {
         }
         let max_payload = self.peer(packet.peer).map_or(FULL_FRAME, |p| p.info.max_payload);
         self.downlink.received(now, data.span.len, max_payload, self.config.link_rate);
-        self.refresh_cutoffs(now, packet, data.cutoff_version);
+        let kernel = self.config.profile == Profile::Linux;
+        if !kernel {
+            self.refresh_cutoffs(now, packet, data.cutoff_version);
+        }
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
         } else {
             let who = self.rpc_of_data(now, packet, data, found)?;
             self.accept(now, who, data, end)?
         };
+        if kernel {
+            self.refresh_cutoffs(now, packet, data.cutoff_version);
+        }
         self.counters.data_received += 1;
         self.counters.data_bytes_received += u64::from(data.span.len);
         Ok(place)
@@ -57,10 +63,16 @@ impl Endpoint {
         let end = data.span.offset + data.span.len;
         let first = data.incoming.min(data.message_length).max(end);
         if !begun && !self.has_memory(first) {
+            if self.config.profile == Profile::Linux {
+                self.wait_for_memory(now, packet, data, found, first)?;
+            }
             return Err(DropReason::NoMemory);
         }
         match found {
-            Some(who) => Ok(who),
+            Some(who) => {
+                self.incoming.waiting.remove(who);
+                Ok(who)
+            }
             None if packet.id.from_server() => Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data),
         }

@@ -20,8 +20,9 @@ use core::cmp::Reverse;
 
 /// Messages of at most this many bytes, about a packet, never wait for the oldest's share.
 const FIFO_LENGTH: u32 = 1_400;
-/// Ranges kept for retransmission per message; more are merged into one.
-const MAX_RESEND_RANGES: usize = 32;
+/// Ranges kept for retransmission per message, enough for every other packet of the kernel module's
+/// longest; more are merged into one.
+const MAX_RESEND_RANGES: usize = 512;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
 /// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
 /// unasked.
@@ -85,8 +86,22 @@ impl PacketSizes {
 /// [`Outgoing::queued`] of a message that is not in the SRPT queue: no message has this much left.
 const NOT_QUEUED: u32 = u32::MAX;
 
-/// Ranges to send again, ascending.
-type Ranges = Vec<(u32, u32)>;
+/// A range to send again, on packet boundaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Again {
+    start: u32,
+    end: u32,
+    /// Where the range ends that the receiver asked for.
+    asked: u32,
+}
+
+/// What a message sends next.
+struct Taken {
+    start: u32,
+    end: u32,
+    /// Sent again: where the range ends that the receiver asked for.
+    again: Option<u32>,
+}
 
 /// An outgoing message.
 #[derive(Debug)]
@@ -109,7 +124,7 @@ pub(crate) struct Outgoing {
     /// Levels of granted bytes.
     levels: GrantedLevels,
     /// Absent while nothing was lost, as nearly always.
-    resend: Option<Box<Ranges>>,
+    resend: Option<Box<Vec<Again>>>,
 }
 
 impl Default for Outgoing {
@@ -144,9 +159,14 @@ impl Outgoing {
         self.sent >= self.length && self.resend.is_none()
     }
 
-    /// True while bytes may be sent that were not.
+    /// True while bytes may be sent that were not, or must be again.
     pub(crate) const fn has_bytes_to_send(&self) -> bool {
-        (self.sent < self.granted && self.sent < self.length) || self.resend.is_some()
+        self.may_send_more() || self.resend.is_some()
+    }
+
+    /// True while bytes may be sent for the first time.
+    pub(crate) const fn may_send_more(&self) -> bool {
+        self.sent < self.granted && self.sent < self.length
     }
 
     const fn is_queued(&self) -> bool {
@@ -156,7 +176,7 @@ impl Outgoing {
     /// Bytes left: what SRPT orders by.
     fn remaining(&self) -> u32 {
         let again: u32 =
-            self.resend.iter().flat_map(|ranges| ranges.iter()).map(|r| r.1 - r.0).sum();
+            self.resend.iter().flat_map(|ranges| ranges.iter()).map(|r| r.end - r.start).sum();
         self.length - self.sent + again
     }
 
@@ -201,17 +221,19 @@ impl Outgoing {
         let last = self.packet_at(sizes, end - 1).1.min(self.sent);
         self.resend_priority = priority;
         let ranges = self.resend.get_or_insert_default();
-        ranges.push((first, last));
+        ranges.push(Again { start: first, end: last, asked: end });
         ranges.sort_unstable();
         ranges.dedup_by(|next, kept| {
-            let touches = next.0 <= kept.1;
+            let touches = next.start <= kept.end;
             if touches {
-                kept.1 = kept.1.max(next.1);
+                kept.end = kept.end.max(next.end);
+                kept.asked = kept.asked.max(next.asked);
             }
             touches
         });
         if ranges.len() > MAX_RESEND_RANGES {
-            let hull = (ranges[0].0, ranges[ranges.len() - 1].1);
+            let last = ranges[ranges.len() - 1];
+            let hull = Again { start: ranges[0].start, ..last };
             ranges.clear();
             ranges.push(hull);
         }
@@ -225,31 +247,31 @@ impl Outgoing {
         self.granted = self.unscheduled;
     }
 
-    /// Takes the next packet: (start, end, is a retransmission).
-    fn take(&mut self, sizes: PacketSizes) -> (u32, u32, bool) {
-        if let Some((start, end)) = self.take_again(sizes) {
-            return (start, end, true);
+    /// Takes the next packet.
+    fn take(&mut self, sizes: PacketSizes) -> Taken {
+        if let Some(taken) = self.take_again(sizes) {
+            return taken;
         }
         // What was sent ends where a packet does.
         let start = self.sent;
         let (_, limit, payload) = self.part_at(sizes, start);
         self.sent = start.saturating_add(payload).min(limit);
-        (start, self.sent, false)
+        Taken { start, end: self.sent, again: None }
     }
 
-    fn take_again(&mut self, sizes: PacketSizes) -> Option<(u32, u32)> {
-        let (start, limit) = *self.resend.as_ref()?.first()?;
+    fn take_again(&mut self, sizes: PacketSizes) -> Option<Taken> {
+        let Again { start, end: limit, asked } = *self.resend.as_ref()?.first()?;
         let end = self.packet_at(sizes, start).1.min(limit);
         let ranges = self.resend.as_mut()?;
         if end < limit {
-            ranges[0].0 = end;
+            ranges[0].start = end;
         } else {
             ranges.remove(0);
             if ranges.is_empty() {
                 self.resend = None;
             }
         }
-        Some((start, end))
+        Some(Taken { start, end, again: Some(asked) })
     }
 }
 
@@ -381,8 +403,13 @@ impl Endpoint {
         let who = self.sender.pick(&mut self.rpcs)?;
         let rpc = self.rpcs.get_mut(who)?;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
-        let (start, end, retransmit) = rpc.out.take(PacketSizes::new(&self.config, peer));
+        let Taken { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));
+        let retransmit = again.is_some();
         self.sender.settle(who, &mut rpc.out);
+        let kernel = self.config.profile == Profile::Linux;
+        if kernel && rpc.state == State::ClientOutgoing && !rpc.out.may_send_more() {
+            rpc.heard = now;
+        }
         let out = &rpc.out;
         let priority = if retransmit {
             out.resend_priority
@@ -408,7 +435,7 @@ impl Endpoint {
         {
             peer.more.rtt.begin(now, out);
         }
-        let ack: Option<AckEntry> = peer.pop_ack();
+        let ack: Option<AckEntry> = peer.pop_ack(kernel);
         let one_way = rpc.state == State::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };
         let packet = Packet {
@@ -420,7 +447,11 @@ impl Endpoint {
             body: Body::Data(Data {
                 span: Span { message: outgoing_message(who), offset: start, len: end - start },
                 message_length: out.length,
-                incoming: if retransmit { out.unscheduled.max(end) } else { out.unscheduled },
+                incoming: match again {
+                    None => out.unscheduled,
+                    Some(asked) if kernel => asked,
+                    Some(_) => out.unscheduled.max(end),
+                },
                 ack,
                 cutoff_version: peer.cutoff_version,
                 retransmit,

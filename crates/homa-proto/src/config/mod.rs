@@ -50,7 +50,7 @@ impl Profile {
 /// | `unscheduled` | RTTbytes | 9,328 B | RTTbytes | 40,000 B | RTTbytes, whole packets |
 /// | `scheduled_extra` | 0 | 14 B | 0 | 0 | 0 |
 /// | `window` | RTTbytes | 10,000 wire bytes | RTTbytes | shared | RTTbytes, shared |
-/// | `granting` | per message, 1 | per sender | 5 packets ahead | per message, 1 | per message, 2 |
+/// | `granting` | per message, 1 | per sender | 5 packets ahead | per message, 0 | per message, 2 |
 /// | `overcommitment` | scheduled levels | scheduled levels | unlimited | 8 | scheduled levels |
 /// | `tail_boost` | 0 | 10,000 wire bytes | 0 | 0 | 0 |
 /// | `unscheduled_level` | length | bytes left | length | length | length |

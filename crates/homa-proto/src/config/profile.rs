@@ -104,7 +104,7 @@ impl Config {
             unscheduled: UnscheduledLimit::Fixed(40_000),
             window: GrantWindow::Shared { max_incoming: 400_000 },
             overcommitment: Overcommitment::Fixed(8),
-            granting: Granting::PerMessage { least_packets: 1 },
+            granting: Granting::PerMessage { least_packets: 0 },
             one_message_per_sender: false,
             fifo_increment: 50_000,
             priorities: PriorityAllocation::Fixed {
@@ -121,7 +121,9 @@ impl Config {
             completion: Completion::Acked {
                 need_ack_after: Duration::millis(2),
                 need_ack_interval: Duration::millis(1),
-                give_up: None,
+                // The module asks forever; we would go on for a host that no longer exists. Its
+                // clients wait 0.1 s at most.
+                give_up: Some(Duration::secs(10)),
                 suppress_duplicates: false,
             },
             incast: None,

@@ -40,7 +40,8 @@ pub enum Granting {
     /// When DATA of an active message arrives, as far as the window reaches (Homa §3.3). A GRANT
     /// for fewer than `least_packets` packets waits while more than half the window is on its way.
     PerMessage {
-        /// 1: never waits.
+        /// 0: never waits, and a grant may be for less than a packet where no more fits under
+        /// `max_incoming` (Linux).
         least_packets: u8,
     },
     /// As soon as less than the window is outstanding, the window and `packets` packets beyond it
@@ -151,9 +152,9 @@ pub enum Completion {
     Acked {
         /// After the last response byte was sent, until the first NEED_ACK.
         need_ack_after: Duration,
-        /// Between NEED_ACKs (doubling each time when there is a give-up).
+        /// Between NEED_ACKs (doubling each time when there is a give-up, but for profile `linux`).
         need_ack_interval: Duration,
-        /// When to stop asking; `None`: never (Linux).
+        /// When to stop asking; `None`: never (the kernel module, but not our profile of it).
         give_up: Option<Duration>,
         /// Remember which of a client's RPCs were executed, so that late duplicates never run
         /// again.

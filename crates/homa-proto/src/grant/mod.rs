@@ -7,6 +7,7 @@
 //! room.
 
 mod per_sender;
+mod waiting;
 
 use crate::config::{GrantWindow, Granting, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
@@ -16,9 +17,10 @@ use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{Incoming, Probe, State};
 use crate::table::Ref;
-use crate::units::Time;
+use crate::units::{Rate, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use waiting::Waiting;
 
 /// Finished messages kept for reuse.
 const MAX_SPARE: usize = 64;
@@ -44,6 +46,10 @@ pub(crate) struct IncomingTotals {
     pub(crate) beyond_budget: Option<Ref>,
     /// Bytes granted since the last FIFO grant, in thousandths of its increment.
     fifo_credit: u64,
+    /// Messages that could not begin.
+    pub(crate) waiting: Waiting,
+    /// When the next FIFO grant of profile `linux` is due.
+    fifo_due: Time,
     /// Of messages that ended, for others to come.
     #[expect(clippy::vec_box, reason = "RPCs hold boxes")]
     spare: Vec<Box<Incoming>>,
@@ -82,7 +88,9 @@ impl Endpoint {
 
     fn key(profile: Profile, who: Ref, inc: &Incoming) -> Key {
         let remaining = Self::remaining(profile, inc);
-        Key { remaining, length: inc.bytes.length(), age: inc.age, who }
+        // Among equals the kernel module prefers the older.
+        let length = if profile == Profile::Linux { 0 } else { inc.bytes.length() };
+        Key { remaining, length, age: inc.age, who }
     }
 
     fn host_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
@@ -211,6 +219,7 @@ impl Endpoint {
         if self.incoming.spare.len() < MAX_SPARE {
             self.incoming.spare.push(inc);
         }
+        self.wake_waiting();
     }
 
     /// Gives every grant that may be given now; `arrived` is the message that received data, or
@@ -220,6 +229,13 @@ impl Endpoint {
             let host = arrived.map(|(_, peer)| Self::host_of(&self.peers, peer));
             return self.grant_senders(host);
         }
+        self.grant_active(arrived);
+        if self.config.profile == Profile::Linux {
+            self.fifo_grant_by_time();
+        }
+    }
+
+    fn grant_active(&mut self, arrived: Option<(Ref, PeerId)>) {
         let all = self.scheduler.take_changed() || self.incoming.starved;
         if !all {
             if let Some((who, _)) = arrived {
@@ -232,7 +248,7 @@ impl Endpoint {
         loop {
             self.incoming.starved = false;
             if self.scheduler.is_unlimited() {
-                let all: Vec<Ref> = self.scheduler.all().collect();
+                let all: Vec<Ref> = self.scheduler.by_age().collect();
                 return all.into_iter().for_each(|who| self.grant_message(who));
             }
             let mut active = [None; MAX_ACTIVE];
@@ -255,6 +271,7 @@ impl Endpoint {
             None if self.incoming.beyond_budget == Some(who) => active.saturating_sub(1),
             None => return,
         };
+        let kernel = self.config.profile == Profile::Linux;
         let payload = Self::payload_of(&self.peers, rpc.peer) + self.config.scheduled_extra;
         let window = self.window(rpc.peer);
         let (ahead, least) = match self.config.granting {
@@ -271,8 +288,9 @@ impl Endpoint {
         }
         let level = self.scheduled_level(rank, left, payload);
         let left = self.window_left(window);
-        // Less than a packet is not worth a GRANT while more is to come.
-        let extra = if left < u64::from(wanted.min(payload)) { 0 } else { left };
+        // Less than a packet is not worth a GRANT while more is to come; the kernel module gives it.
+        let worth = if kernel { 1 } else { wanted.min(payload) };
+        let extra = if left < u64::from(worth) { 0 } else { left };
         let extra = extra.min(u64::from(wanted));
         if extra < u64::from(wanted) {
             self.incoming.starved = true;
@@ -280,7 +298,9 @@ impl Endpoint {
         if self.extend_grant(who, extra as u32, level) > 0 {
             self.queue_grant(who);
         }
-        self.fifo_grant();
+        if !kernel {
+            self.fifo_grant();
+        }
     }
 
     /// Bytes of one message that may be outstanding.
@@ -370,6 +390,10 @@ impl Endpoint {
         }
         let old = Self::key(profile, who, inc);
         let before = inc.outstanding();
+        if before == 0 && profile == Profile::Linux {
+            // Silence counts from when something is owed.
+            rpc.heard = self.now;
+        }
         inc.granted += extra;
         let more = u64::from(inc.outstanding() - before);
         self.incoming.expected += more;
@@ -400,7 +424,36 @@ impl Endpoint {
         }
     }
 
-    /// The FIFO share (Linux §2.4): now and then the oldest message is granted out of turn.
+    /// The kernel module's FIFO share (Linux §2.4): at intervals in which the link carries an
+    /// increment in that share of its rate, the oldest message gets one beyond its window, though
+    /// not more than two, at the second highest level.
+    fn fifo_grant_by_time(&mut self) {
+        let increment = self.config.fifo_increment;
+        let permille = u64::from(self.config.fifo_permille);
+        if permille == 0 || self.now < self.incoming.fifo_due {
+            return;
+        }
+        let share = Rate((self.config.link_rate.0 / 1000 * permille).max(1));
+        let interval = share.time_for(increment.into());
+        let most = |inc: &Incoming, window: u32| {
+            inc.outstanding() < window.saturating_add(increment.saturating_mul(2))
+        };
+        let found = self.scheduler.by_age().take(MAX_ACTIVE).find(|&who| {
+            let rpc = self.rpcs.get(who);
+            let inc = rpc.and_then(|rpc| Some((rpc.inc.as_ref()?, self.window(rpc.peer))));
+            inc.is_some_and(|(inc, window)| most(inc, window))
+        });
+        let Some(who) = found else { return };
+        self.incoming.fifo_due = self.now + interval;
+        let Some(inc) = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref()) else { return };
+        let extra = increment.min(inc.bytes.length() - inc.granted);
+        self.counters.fifo_grants += 1;
+        if self.extend_grant(who, extra, self.levels.top().saturating_sub(1)) > 0 {
+            self.queue_grant(who);
+        }
+    }
+
+    /// The FIFO share of the user profile: now and then the oldest message is granted out of turn.
     fn fifo_grant(&mut self) {
         let increment = self.config.fifo_increment;
         let due = u64::from(increment) * 1000;
@@ -412,10 +465,7 @@ impl Endpoint {
         if self.scheduler.rank(who) == Some(0) {
             return;
         }
-        let priority = match self.config.profile {
-            Profile::Linux => self.levels.top().saturating_sub(1),
-            _ => self.levels.scheduled_top(),
-        };
+        let priority = self.levels.scheduled_top();
         let Some(rpc) = self.rpcs.get(who) else { return };
         let Some(inc) = &rpc.inc else { return };
         let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes);
@@ -470,6 +520,7 @@ impl Endpoint {
     /// See [`Endpoint::limit_memory`].
     pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
         self.incoming.budget = bytes;
+        self.wake_waiting();
         if self.incoming.starved {
             self.grant(None);
         }

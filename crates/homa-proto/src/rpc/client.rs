@@ -155,6 +155,9 @@ impl Endpoint {
                 self.end_incoming(who, peer, inc);
             }
         }
+        if self.config.profile == Profile::Linux {
+            return self.send_again(who);
+        }
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         rpc.out.restart();
         if self.config.profile == Profile::Default {

@@ -26,7 +26,10 @@ impl Endpoint {
             return Err(DropReason::NoServer);
         }
         if data.message_length > self.config.max_message {
-            self.send_cutoffs(now, packet);
+            // They carry our limits, where the wire has room for these.
+            if self.config.profile == Profile::Default {
+                self.send_cutoffs(now, packet);
+            }
             return Err(DropReason::TooLong);
         }
         let executed = |p: &Peer| p.more.executed.contains(packet.id);

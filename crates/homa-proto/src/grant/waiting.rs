@@ -1,0 +1,85 @@
+//! Messages that wait for memory before their first byte (Linux §2.3, profile `linux`).
+//!
+//! A kernel server without buffers keeps the RPC and drops its bytes: the client's RESENDs are
+//! answered by BUSY, so that the call lives, and it is asked for everything once there is room.
+//! Without this, the answer would be RPC_UNKNOWN, and the client gives up after 0.1 s. Fewest
+//! unscheduled bytes first. Other profiles drop the packet and are asked again.
+
+use crate::endpoint::{Control, Endpoint};
+use crate::event::DropReason;
+use crate::packet::{Body, Data, Packet, ResendLength};
+use crate::rpc::State;
+use crate::table::Ref;
+use crate::units::Time;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+/// RPCs whose incoming message waits, with the bytes it needs to begin.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    order: BTreeSet<(u32, Ref)>,
+    needs: BTreeMap<Ref, u32>,
+}
+
+impl Waiting {
+    pub(crate) fn contains(&self, who: Ref) -> bool {
+        self.needs.contains_key(&who)
+    }
+
+    fn insert(&mut self, who: Ref, need: u32) {
+        self.remove(who);
+        self.needs.insert(who, need);
+        self.order.insert((need, who));
+    }
+
+    pub(crate) fn remove(&mut self, who: Ref) {
+        if let Some(need) = self.needs.remove(&who) {
+            self.order.remove(&(need, who));
+        }
+    }
+
+    /// Takes the one that needs least, if that is at most `room`.
+    fn take(&mut self, room: u64) -> Option<(u32, Ref)> {
+        let &(need, who) = self.order.first().filter(|(need, _)| u64::from(*need) <= room)?;
+        self.remove(who);
+        Some((need, who))
+    }
+}
+
+impl Endpoint {
+    /// There is no memory for the first packet of a message, which begins with `need` bytes.
+    pub(crate) fn wait_for_memory(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+        found: Option<Ref>,
+        need: u32,
+    ) -> Result<(), DropReason> {
+        let who = match found {
+            Some(who) => who,
+            None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
+            None => self.create_server_rpc(now, packet, data)?,
+        };
+        let Some(rpc) = self.rpcs.get_mut(who) else { return Ok(()) };
+        if matches!(rpc.state, State::ServerIncoming | State::ClientOutgoing) {
+            rpc.heard = now;
+            self.incoming.waiting.insert(who, need);
+        }
+        Ok(())
+    }
+
+    /// Memory became free: those that waited for it are asked for everything.
+    pub(crate) fn wake_waiting(&mut self) {
+        let mut room = self.incoming.budget.saturating_sub(self.incoming.memory);
+        while let Some((need, who)) = self.incoming.waiting.take(room) {
+            room -= u64::from(need);
+            let (now, level) = (self.now, self.levels.top());
+            let Some(rpc) = self.rpcs.get_mut(who) else { continue };
+            rpc.heard = now;
+            let priority = level.saturating_sub(1);
+            let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
+            self.control.push_back(Control::Packet(rpc.control(level, body)));
+            self.counters.resends_sent += 1;
+        }
+    }
+}
