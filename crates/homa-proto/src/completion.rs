@@ -121,7 +121,15 @@ impl Endpoint {
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, who: Option<Ref>) {
         self.counters.need_acks_received += 1;
         match who {
-            Some(who) => self.request_missing(now, who),
+            Some(who) => {
+                let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
+                self.request_missing(now, who);
+                // The kernel's next RESEND comes when it would have come.
+                let kernel = self.config.profile == Profile::Linux;
+                if let (true, Some(beat), Some(rpc)) = (kernel, beat, self.rpcs.get_mut(who)) {
+                    rpc.asked = beat;
+                }
+            }
             None => {
                 let acks =
                     self.peer_mut(packet.peer).map(|p| p.more.acks.take()).unwrap_or_default();

@@ -86,6 +86,9 @@ impl PacketSizes {
 /// [`Outgoing::queued`] of a message that is not in the SRPT queue: no message has this much left.
 const NOT_QUEUED: u32 = u32::MAX;
 
+/// Ranges to send again, ascending.
+type Ranges = Vec<Again>;
+
 /// A range to send again, on packet boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Again {
@@ -124,7 +127,7 @@ pub(crate) struct Outgoing {
     /// Levels of granted bytes.
     levels: GrantedLevels,
     /// Absent while nothing was lost, as nearly always.
-    resend: Option<Box<Vec<Again>>>,
+    resend: Option<Box<Ranges>>,
 }
 
 impl Default for Outgoing {
@@ -407,7 +410,8 @@ impl Endpoint {
         let retransmit = again.is_some();
         self.sender.settle(who, &mut rpc.out);
         let kernel = self.config.profile == Profile::Linux;
-        if kernel && rpc.state == State::ClientOutgoing && !rpc.out.may_send_more() {
+        let begins_to_wait = !retransmit && !rpc.out.may_send_more();
+        if kernel && rpc.state == State::ClientOutgoing && begins_to_wait {
             rpc.heard = now;
         }
         let out = &rpc.out;

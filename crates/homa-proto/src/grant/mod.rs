@@ -6,6 +6,7 @@
 //! but for one message at a time; a grant withheld for want of either is given as soon as there is
 //! room.
 
+mod fifo;
 mod per_sender;
 mod waiting;
 
@@ -17,7 +18,7 @@ use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{Incoming, Probe, State};
 use crate::table::Ref;
-use crate::units::{Rate, Time};
+use crate::units::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use waiting::Waiting;
@@ -288,7 +289,7 @@ impl Endpoint {
         }
         let level = self.scheduled_level(rank, left, payload);
         let left = self.window_left(window);
-        // Less than a packet is not worth a GRANT while more is to come; the kernel module gives it.
+        // Less than a packet is not worth a GRANT while more is to come; the kernel gives it.
         let worth = if kernel { 1 } else { wanted.min(payload) };
         let extra = if left < u64::from(worth) { 0 } else { left };
         let extra = extra.min(u64::from(wanted));
@@ -421,61 +422,6 @@ impl Endpoint {
         let Some(inc) = self.rpcs.get_mut(who).and_then(|rpc| rpc.inc.as_mut()) else { return };
         if !core::mem::replace(&mut inc.grant_queued, true) {
             self.control.push_back(Control::Grant(who));
-        }
-    }
-
-    /// The kernel module's FIFO share (Linux §2.4): at intervals in which the link carries an
-    /// increment in that share of its rate, the oldest message gets one beyond its window, though
-    /// not more than two, at the second highest level.
-    fn fifo_grant_by_time(&mut self) {
-        let increment = self.config.fifo_increment;
-        let permille = u64::from(self.config.fifo_permille);
-        if permille == 0 || self.now < self.incoming.fifo_due {
-            return;
-        }
-        let share = Rate((self.config.link_rate.0 / 1000 * permille).max(1));
-        let interval = share.time_for(increment.into());
-        let most = |inc: &Incoming, window: u32| {
-            inc.outstanding() < window.saturating_add(increment.saturating_mul(2))
-        };
-        let found = self.scheduler.by_age().take(MAX_ACTIVE).find(|&who| {
-            let rpc = self.rpcs.get(who);
-            let inc = rpc.and_then(|rpc| Some((rpc.inc.as_ref()?, self.window(rpc.peer))));
-            inc.is_some_and(|(inc, window)| most(inc, window))
-        });
-        let Some(who) = found else { return };
-        self.incoming.fifo_due = self.now + interval;
-        let Some(inc) = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref()) else { return };
-        let extra = increment.min(inc.bytes.length() - inc.granted);
-        self.counters.fifo_grants += 1;
-        if self.extend_grant(who, extra, self.levels.top().saturating_sub(1)) > 0 {
-            self.queue_grant(who);
-        }
-    }
-
-    /// The FIFO share of the user profile: now and then the oldest message is granted out of turn.
-    fn fifo_grant(&mut self) {
-        let increment = self.config.fifo_increment;
-        let due = u64::from(increment) * 1000;
-        if self.config.fifo_permille == 0 || self.incoming.fifo_credit < due {
-            return;
-        }
-        self.incoming.fifo_credit -= due;
-        let Some(who) = self.scheduler.oldest() else { return };
-        if self.scheduler.rank(who) == Some(0) {
-            return;
-        }
-        let priority = self.levels.scheduled_top();
-        let Some(rpc) = self.rpcs.get(who) else { return };
-        let Some(inc) = &rpc.inc else { return };
-        let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes);
-        if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
-            return;
-        }
-        let extra = increment.min(inc.bytes.length() - inc.granted);
-        self.counters.fifo_grants += 1;
-        if self.extend_grant(who, extra, priority) > 0 {
-            self.queue_grant(who);
         }
     }
 
