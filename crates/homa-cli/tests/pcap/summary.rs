@@ -4,8 +4,8 @@ use homa_proto::{Body, ResendLength};
 use serde_json::{Value, json};
 
 use crate::conversation::{Talk, acking, acks, again, data, encoded, resend_all};
-use crate::formats::{PLAIN, datagram_of};
-use crate::frames::{ETHERNET, Vector, ipv4, kernel_packets, records, udp};
+use crate::formats::{PLAIN, carried, datagram_of};
+use crate::frames::{ETHERNET, Vector, ipv4, ipv6, kernel_packets, records, udp};
 use crate::{common, decoded, lines, pcap};
 
 fn rpcs(talk: &Talk) -> Vec<Value> {
@@ -164,6 +164,29 @@ fn endings_are_named_for_what_the_capture_shows() {
     let totals = &decoded(&talk.file(), &[])["totals"];
     assert_eq!(totals["stray_acks"], 2);
     assert_eq!(totals["icmp"]["port unreachable"], 1);
+}
+
+#[test]
+fn refusals_find_their_rpc_in_every_encapsulation() {
+    let vector = &kernel_packets()[0];
+    for (ip, suffix) in carried(vector) {
+        let v4 = ip[0] >> 4 == 4;
+        let quoted = &ip[..ip.len().min(150)];
+        for (kind, code, expected) in [
+            (if v4 { 3 } else { 1 }, if v4 { 3 } else { 4 }, "port unreachable"),
+            (if v4 { 3 } else { 4 }, if v4 { 2 } else { 1 }, "protocol unreachable"),
+            (if v4 { 3 } else { 1 }, 1, "destination unreachable, code 1"),
+        ] {
+            let icmp = [&[kind, code, 0, 0, 0, 0, 0, 0][..], quoted].concat();
+            let answer = if v4 { ipv4(1, 1, 0, &icmp) } else { ipv6(1, (58, 0), &[], &icmp) };
+            let frames = [ETHERNET.frame(&ip), ETHERNET.frame(&answer)];
+            let capture = decoded(&PLAIN.file(1, &records(frames)), &[]);
+            assert_eq!(capture["rpcs"][0]["ending"], "unreachable", "{suffix}");
+            assert_eq!(capture["rpcs"][0]["refusal"], expected);
+            assert_eq!(capture["packets"][1]["refusal"], expected);
+            assert_eq!(capture["packets"][1]["id"], "0x2");
+        }
+    }
 }
 
 #[test]

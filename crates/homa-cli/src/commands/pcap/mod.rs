@@ -82,7 +82,7 @@ pub struct Args {
     /// are recognised by their headers.
     #[arg(long, value_name = "PORT")]
     udp_port: Vec<u16>,
-    /// RPCs kept in memory at a time, at most about 5 kB each and usually 0.7 kB. Those that rest
+    /// RPCs kept in memory at a time, at most about 5 kB each and usually 1 kB. Those that rest
     /// longest are then shown as they stand.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     max_rpcs: usize,
@@ -164,7 +164,7 @@ struct Walk<'a> {
     end: Option<i64>,
     previous: Option<i64>,
     findings: Vec<Finding>,
-    done: Vec<Rpc>,
+    done: Vec<Box<Rpc>>,
 }
 
 impl<'a> Walk<'a> {

@@ -38,7 +38,8 @@ impl Key {
 /// See the module's description.
 #[derive(Debug)]
 pub struct Tracker {
-    rpcs: BTreeMap<Key, Rpc>,
+    /// Boxed: nodes of the tree are half empty.
+    rpcs: BTreeMap<Key, Box<Rpc>>,
     limit: usize,
     /// Acknowledgements of RPCs that are not, or no longer, known.
     pub stray_acks: u64,
@@ -55,7 +56,7 @@ impl Tracker {
         &mut self,
         homa: &Homa,
         (frame, time): (u64, Option<i64>),
-        done: &mut Vec<Rpc>,
+        done: &mut Vec<Box<Rpc>>,
     ) -> bool {
         let (id, body) = match &homa.known {
             Known::All(packet) => (packet.id, Some(packet)),
@@ -78,7 +79,9 @@ impl Tracker {
         });
         let rpc = if begins {
             self.make_room(&key, done);
-            self.rpcs.entry(key).or_insert_with(|| Rpc::new(ends, id, homa.encapsulation, frame))
+            self.rpcs
+                .entry(key)
+                .or_insert_with(|| Box::new(Rpc::new(ends, id, homa.encapsulation, frame)))
         } else {
             match self.rpcs.get_mut(&key) {
                 Some(rpc) => rpc,
@@ -112,8 +115,8 @@ impl Tracker {
     }
 
     /// All RPCs, in the order of their first packets.
-    pub fn finish(self) -> Vec<Rpc> {
-        let mut rpcs: Vec<Rpc> = self.rpcs.into_values().collect();
+    pub fn finish(self) -> Vec<Box<Rpc>> {
+        let mut rpcs: Vec<Box<Rpc>> = self.rpcs.into_values().collect();
         rpcs.sort_by_key(|rpc| rpc.frame);
         rpcs
     }
@@ -166,7 +169,7 @@ impl Tracker {
         key: &Key,
         packet: &Packet,
         time: Option<i64>,
-        done: &mut Vec<Rpc>,
+        done: &mut Vec<Box<Rpc>>,
     ) {
         let begins = match &packet.body {
             Body::Data(data) => {
@@ -188,7 +191,7 @@ impl Tracker {
         }
     }
 
-    fn make_room(&mut self, key: &Key, done: &mut Vec<Rpc>) {
+    fn make_room(&mut self, key: &Key, done: &mut Vec<Box<Rpc>>) {
         if self.rpcs.len() < self.limit || self.rpcs.contains_key(key) {
             return;
         }
