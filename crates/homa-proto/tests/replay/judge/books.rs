@@ -12,7 +12,6 @@ pub enum Owed {
     Missing,
     /// Retransmissions.
     Again,
-    Cutoffs,
 }
 
 /// A range asked for again: the starts of its packets that were not sent again yet.
@@ -217,8 +216,8 @@ impl Books {
 pub struct PeerBooks {
     pub cutoffs: Option<([i32; 8], u16)>,
     pub cutoffs_sent: Option<u64>,
-    /// The id that CUTOFFS must carry, and when the reason for it came.
-    pub cutoffs_owed: Option<(u64, u64)>,
+    /// The ids that CUTOFFS may carry, and when the reason for them came.
+    pub cutoffs_owed: Vec<(u64, u64)>,
 }
 
 impl PeerBooks {

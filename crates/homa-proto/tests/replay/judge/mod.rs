@@ -117,6 +117,12 @@ impl Judge {
                 books.need_acks.push(now);
             }
         }
+        for (host, peer) in &mut self.peers {
+            if peer.cutoffs_owed.first().is_some_and(|(_, since)| since + PROMPT < now) {
+                late.push(format!("host {host}: no CUTOFFS: {:?}", peer.cutoffs_owed));
+                peer.cutoffs_owed.clear();
+            }
+        }
         late.into_iter().for_each(|what| self.fault(what));
     }
 
@@ -205,14 +211,10 @@ impl Judge {
         if inc.is_complete() && books.client {
             books.owed.clear();
         }
-        let (strict, standing) = (self.strict(), self.peer(key.0));
-        let recent = standing.cutoffs_sent.is_some_and(|at| now < at + 1_000);
+        let peer = self.peer(key.0);
+        let recent = peer.cutoffs_sent.is_some_and(|at| now < at + 1_000);
         if data.version != VERSION && !recent {
-            standing.cutoffs_owed = Some((pkt.id ^ 1, now));
-            if strict {
-                let books = self.rpcs.get_mut(&key).expect("just made");
-                books.owed.push((Owed::Cutoffs, now));
-            }
+            peer.cutoffs_owed.push((pkt.id ^ 1, now));
         }
     }
 

@@ -21,12 +21,13 @@ impl Judge {
         };
         books.settle(Owed::Missing);
         let called = books.called.is_some_and(|at| now < at + PROMPT);
+        let answers = books.called == Some(now);
         let same_round = books.asked.is_some_and(|at| now < at + 500);
         let since = books.heard.max(books.asked.unwrap_or(0));
         let patient = now >= since + PATIENCE || (books.inc.is_none() && level == FIFO_LEVEL);
         let waits = books.awaits() || called || same_round;
         // In answer to NEED_ACK it counts for no beat.
-        if patient || !called {
+        if !answers && (patient || !called) {
             books.asked = Some(now);
         }
         let missing = books.inc.as_ref().map(In::missing);
