@@ -1,6 +1,8 @@
-//! Arbitrary operation sequences of two endpoints through a network that loses, repeats, reorders
-//! and forges packets: no panic; every placed byte lies within its message and every delivered
-//! message is whole; every call ends exactly once, and by its deadline once the network got well.
+//! Arbitrary operation sequences of two endpoints, of any profile, through a network that loses,
+//! repeats, reorders, forges and damages packets (as raw IP carries them), while a third host says
+//! what it likes: no panic; every placed byte lies within its message and every delivered message
+//! is whole; every call ends exactly once, and by its deadline once the network got well; the
+//! memory for incoming messages stays within its budget and one message.
 #![no_main]
 
 use homa_proto::wire;
@@ -13,6 +15,9 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 
 const PEER: PeerId = PeerId(0);
+const STRANGER: PeerId = PeerId(1);
+const BUDGET: u64 = 200_000;
+const MAX_MESSAGE: u32 = 50_000;
 const PORT: u16 = 4000;
 const DEADLINE: Duration = Duration::millis(50);
 /// Steps of a network that got well; far more than any exchange needs.
@@ -29,6 +34,8 @@ enum Call {
 /// One of the two hosts.
 struct Host {
     endpoint: Endpoint,
+    /// The largest memory budget it ever had.
+    budget: u64,
     /// By cookie.
     calls: Vec<Call>,
     /// Requests that the application holds unanswered.
@@ -41,6 +48,7 @@ struct Host {
 
 impl Host {
     fn new(profile: u8, seed: u64) -> Self {
+        let small = profile & 0x80 != 0;
         let mut config = match profile % 3 {
             0 => Config::for_users(Rate::gbps(10)),
             1 => Config::linux(),
@@ -48,15 +56,21 @@ impl Host {
         };
         config.seed = seed;
         // Long enough for many grants, short enough for thousands of runs a second.
-        config.max_message = 50_000;
+        config.max_message = MAX_MESSAGE;
         config.max_rpcs = 20;
         config.readable_events = true;
+        if small {
+            config.memory_budget = BUDGET;
+        }
+        let budget = config.memory_budget;
         let mut endpoint = Endpoint::new(config.validate().expect("the profiles are valid"));
         endpoint.open_peer(PEER, PeerInfo { host: 0, max_payload: 1400 });
+        endpoint.open_peer(STRANGER, PeerInfo { host: 1, max_payload: 1400 });
         endpoint.listen(PORT);
         endpoint.expire(Time::ZERO);
         Self {
             endpoint,
+            budget,
             calls: Vec::new(),
             requests: Vec::new(),
             placed: BTreeMap::new(),
@@ -133,9 +147,14 @@ impl Host {
         *call = Call::Ended;
     }
 
-    /// The next packet, through bytes and back, as its receiver sees it.
+    /// The next packet to the other host, through bytes and back, as that sees it.
     fn transmit(&mut self, now: Time) -> Option<Packet> {
-        let packet = self.endpoint.transmit(now)?;
+        let packet = loop {
+            let packet = self.endpoint.transmit(now)?;
+            if packet.peer == PEER {
+                break packet;
+            }
+        };
         let mut bytes = [0; 1500];
         let header = wire::encode(&packet, &mut bytes).expect("a packet fits in a frame");
         let payload = match packet.body {
@@ -155,7 +174,7 @@ struct World {
 
 impl World {
     fn operate(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        let operation = u.int_in_range(0..=12)?;
+        let operation = u.int_in_range(0..=14)?;
         let which = usize::from(u.arbitrary::<bool>()?);
         let now = self.now;
         let host = &mut self.hosts[which];
@@ -183,13 +202,31 @@ impl World {
                     host.receive(now, &decoded.packet);
                 }
             }
-            7 => host.endpoint.limit_memory(now, u.arbitrary::<u32>()?.into()),
+            7 => {
+                let bytes = u.arbitrary::<u32>()?.into();
+                // What is held already may stay.
+                host.budget = host.budget.max(bytes);
+                host.endpoint.limit_memory(now, bytes);
+            }
             8 => host.endpoint.unreachable(now, PEER, u.arbitrary()?),
             9 | 10 => self.send(which, u.arbitrary()?),
+            13 => {
+                let packet = damaged(u, &host.arriving)?;
+                packet.iter().for_each(|packet| host.receive(now, packet));
+            }
+            14 => {
+                let packet = damaged(u, &host.arriving)?;
+                let from = |packet: &Packet| Packet { peer: STRANGER, ..*packet };
+                packet.iter().for_each(|packet| host.receive(now, &from(packet)));
+            }
             11 => self.advance(Duration::micros(u.arbitrary::<u16>()?.into())),
             _ => self.step(),
         }
         self.hosts.iter_mut().for_each(Host::drain);
+        for host in &self.hosts {
+            let most = host.budget + u64::from(MAX_MESSAGE);
+            assert!(host.endpoint.memory() <= most, "{} bytes held", host.endpoint.memory());
+        }
         Ok(())
     }
 
@@ -248,6 +285,30 @@ impl World {
             assert_eq!(open.count(), 0, "calls go on after their deadline");
         }
     }
+}
+
+/// One of the packets under way, as bytes of which some changed.
+fn damaged(u: &mut Unstructured<'_>, packets: &[Packet]) -> Result<Option<Packet>> {
+    let Some(at) = u.arbitrary::<u8>()?.checked_rem(packets.len() as u8) else {
+        return Ok(None);
+    };
+    let seen = packets[usize::from(at)];
+    let sent = Packet { local_port: seen.remote_port, remote_port: seen.local_port, ..seen };
+    let mut bytes = vec![0; 1600];
+    let header = wire::encode(&sent, &mut bytes).expect("a packet fits in a frame");
+    let payload = match seen.body {
+        Body::Data(data) => data.span.len as usize,
+        _ => 0,
+    };
+    bytes.truncate(header + payload);
+    for _ in 0..u.int_in_range(0..=4)? {
+        let at = u.int_in_range(0..=header - 1)?;
+        bytes[at] = u.arbitrary()?;
+    }
+    if u.ratio(1, 8)? {
+        bytes.truncate(usize::from(u.arbitrary::<u16>()?));
+    }
+    Ok(wire::decode(&bytes, PEER, 7).ok().map(|decoded| decoded.packet))
 }
 
 /// Short messages mostly, long ones sometimes; empty and refused ones, too.

@@ -1,8 +1,8 @@
 //! Promises that hold whatever a peer does: found broken by random scenarios, kept by these.
 
 use homa_proto::{
-    Body, Config, Data, DropReason, Duration, Endpoint, Event, MessageId, Packet, PeerId, PeerInfo,
-    Rate, Receipt, Request, RpcId, Span, Submit, Time,
+    AckEntry, Acks, Body, Config, Data, DropReason, Duration, Endpoint, Event, MessageId, Packet,
+    PeerId, PeerInfo, Rate, Receipt, Request, ResendLength, RpcId, Span, Submit, Time,
 };
 
 const PEER: PeerId = PeerId(0);
@@ -163,4 +163,119 @@ fn a_dead_sender_does_not_hold_the_grants_of_others() {
     let grants: Vec<_> = std::iter::from_fn(|| server.transmit(end)).collect();
     let again = |p: &Packet| p.peer == PEER && matches!(p.body, Body::Grant { .. });
     assert!(grants.iter().any(again), "{grants:?}");
+}
+
+const HONEST: PeerId = PeerId(1);
+
+/// Everything that a hostile peer may say about the RPCs of another, and about its own.
+fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
+    let (own, theirs) = (RpcId(2 + 2 * u64::from(round)), [victim.client(), victim.server()]);
+    let mut acks = Acks::default();
+    for id in [victim.client(), own] {
+        let _ = acks.push(AckEntry { id, server_port: 99 });
+    }
+    let cutoffs = [i32::MAX as u32, 1, 2, 3, 4, 5, 6, round];
+    let mut script = vec![packet(victim.client(), Body::Ack(acks))];
+    for id in theirs {
+        for (offset, length) in [(0, ResendLength::All), (0, ResendLength::Bytes(u32::MAX - 1))] {
+            script.push(packet(id, Body::Resend { offset, length, priority: 255 }));
+        }
+        script.push(packet(id, Body::Grant { offset: u32::MAX, priority: 255 }));
+        script.push(packet(id, Body::Cutoffs { cutoffs, version: round as u16, limits: None }));
+        let single = [Body::RpcUnknown { remembered: None }, Body::Busy, Body::NeedAck];
+        script.extend(single.map(|body| packet(id, body)));
+    }
+    // Its own: half-open requests, the longest there are, ids used twice with other lengths.
+    script.extend([1_000_000, 50_000, 1_000_000].map(|length| data(own, 0, length)));
+    script.push(data(own, 999_000, 1_000_000));
+    script.push(data(victim.client(), 5_000, 30_000));
+    if let Body::Data(longest) = data(own, 0, 1_000).body {
+        let body = Body::Data(Data { message_length: u32::MAX, incoming: u32::MAX, ..longest });
+        script.push(packet(RpcId(own.0 + 1_000_000), body));
+    }
+    script
+}
+
+/// What an honest client and server see of `host` while a hostile peer speaks between any two of
+/// their packets: everything sent to them, and what the application heard of their RPCs.
+fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
+    let mut host = endpoint(Config { max_rpcs: 200, memory_budget: 70_000_000, ..config.clone() });
+    host.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_400 });
+    let request = Request {
+        peer: HONEST,
+        local_port: 1_000,
+        remote_port: 99,
+        length: 3_000,
+        deadline: START + Duration::secs(1),
+        idempotent: false,
+        cookie: 7,
+    };
+    let ours = host.submit(START, Submit::Request(request)).expect("accepted").rpc;
+    let (mut seen, mut id) = (Vec::new(), RpcId(0));
+    for round in 0..60 {
+        let now = START + Duration::micros(u64::from(round) * 10);
+        let honest = match round {
+            5..=24 => Some(data(RpcId(1 << 40), (round - 5) * 1_000, 20_000)),
+            30..=34 => Some(data(id.server(), (round - 30) * 1_000, 5_000)),
+            _ => None,
+        };
+        if let Some(packet) = honest {
+            // All unscheduled: windows are shared with whoever asks, by design.
+            let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+            let body = Body::Data(Data { incoming: bytes.message_length, ..bytes });
+            let packet = Packet { peer: HONEST, body, ..packet };
+            seen.push(format!("{:?}", matches!(host.receive(now, &packet), Receipt::Place(_))));
+        }
+        if hostile {
+            for (n, packet) in
+                hostile_script(round, [id, RpcId(1 << 40)][round as usize % 2]).iter().enumerate()
+            {
+                let _ = host.receive(now + Duration(n as u64), packet);
+                assert!(host.memory() <= 70_000_000);
+            }
+        }
+        while let Some(event) = host.event() {
+            match event {
+                Event::Delivered(d) if d.peer == HONEST => seen.push(format!("{} B", d.length)),
+                Event::Failed { rpc, .. } | Event::Cancelled { rpc } => {
+                    assert!(rpc != ours, "an honest call ended");
+                }
+                _ => {}
+            }
+        }
+        let mut answers = 0;
+        while let Some(sent) = host.transmit(now) {
+            answers += 1;
+            if sent.peer != HONEST {
+                continue;
+            }
+            id = if matches!(sent.body, Body::Data(_)) { sent.id } else { id };
+            let Body::Data(Data { span, incoming, cutoff_version, .. }) = sent.body else {
+                seen.push(format!("{:?}", sent.body));
+                continue;
+            };
+            seen.push(format!(
+                "{:?}",
+                (sent.priority, span.offset, span.len, incoming, cutoff_version)
+            ));
+        }
+        assert!(answers < 150, "{answers} packets for one round");
+    }
+    (seen, host)
+}
+
+#[test]
+fn a_hostile_peer_changes_nothing_for_the_rpcs_of_others() {
+    for config in [Config::linux(), users()] {
+        let (alone, _) = honest_exchange(&config, false);
+        let (besieged, host) = honest_exchange(&config, true);
+        assert!(alone.contains(&"20000 B".into()) && alone.contains(&"5000 B".into()), "{alone:?}");
+        if config.profile == homa_proto::Profile::Linux {
+            assert_eq!(alone, besieged);
+        } else {
+            // Measured cutoffs and shared windows are everybody's.
+            assert!(besieged.contains(&"20000 B".into()) && besieged.contains(&"5000 B".into()));
+        }
+        assert!(host.rpcs().1 <= 200, "{:?}", host.rpcs());
+    }
 }
