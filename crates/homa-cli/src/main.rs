@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod cores;
+mod cp_node;
 mod cpu;
 mod failure;
 mod micro;

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use homa::Server;
 
 use super::driver::Driver;
+use crate::cp_node;
 use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::line;
 use crate::values;
@@ -27,6 +29,14 @@ pub struct Args {
     /// were.
     #[arg(long)]
     echo: bool,
+    /// Answer as the `cp_node server` of the Linux kernel module does, for its clients and for
+    /// `homa bench --cp-node`. Its servers listen at ports from 4000 up.
+    #[arg(long, conflicts_with = "echo")]
+    cp_node: bool,
+    /// With --cp-node: listen at so many consecutive ports.
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    ports: u8,
     /// At the end, print what was counted as OpenMetrics text.
     #[arg(long)]
     metrics: bool,
@@ -36,17 +46,27 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
     let engine = args.driver.engine(args.bind, hint)?;
-    let server = engine.serve().hint("choose another port")?;
-    line(format!("listening on {}", server.local_addr()));
-    let echo = args.echo;
-    let serving = std::thread::spawn(move || answer(&server, echo));
+    let mut servers = vec![engine.serve().hint("choose another port")?];
+    for n in 1..u16::from(args.ports) {
+        let mut at = servers[0].local_addr();
+        at.set_port(at.port().saturating_add(n));
+        servers.push(engine.serve_at(at).hint("choose other ports")?);
+    }
+    servers.iter().for_each(|server| line(format!("listening on {}", server.local_addr())));
+    let make = match args {
+        Args { cp_node: true, .. } => cp_node::respond,
+        Args { echo: true, .. } => |bytes| bytes,
+        _ => |bytes: Vec<u8>| format!("{} bytes\n", bytes.len()).into_bytes(),
+    };
+    let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
+    let serving: Vec<_> = serving.collect();
     wait_for_the_end()
         .hint("the sandbox refuses signal handlers: allow them (sigaction, eventfd)")?;
     eprintln!("finishing requests in progress");
     if let Err(unfinished) = engine.drain(DRAIN) {
         eprintln!("warning: {unfinished}");
     }
-    let answered = serving.join().unwrap_or(0);
+    let answered: u64 = serving.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
     eprintln!("answered {answered} requests");
     if args.metrics {
         line(engine.metrics().to_openmetrics().trim_end());
@@ -55,14 +75,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Answers requests until the engine drains; returns how many.
-fn answer(server: &Server, echo: bool) -> u64 {
+fn answer(server: &Server, make: fn(Vec<u8>) -> Vec<u8>) -> u64 {
     let mut answered = 0;
     while let Some(mut request) = server.accept() {
-        let bytes = request.take_bytes();
-        let response = match echo {
-            true => bytes.into_vec(),
-            false => format!("{} bytes\n", bytes.len()).into_bytes(),
-        };
+        let response = make(request.take_bytes().into_vec());
         // A client that gave up meanwhile is its own affair.
         if request.reply(response).is_ok() {
             answered += 1;

@@ -3,6 +3,7 @@
 //! running server give (`--peer`)?
 
 mod chart;
+mod cp_node;
 mod in_memory;
 mod incast;
 mod open_loop;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
 
+use crate::commands::driver::Driver;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::micro;
 use crate::output::Format;
@@ -45,6 +47,20 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     #[arg(conflicts_with_all = ["incast", "transport", "hosts"])]
     peer: Option<SocketAddr>,
+    /// With --peer: what carries the packets.
+    #[arg(long, value_enum, default_value_t = Driver::Udp, requires = "peer")]
+    driver: Driver,
+    /// With --peer: speak to the `cp_node server` of the Linux kernel module, or to `homa serve
+    /// --cp-node`, and report every second as `cp_node client` does.
+    #[arg(long, requires = "peer")]
+    cp_node: bool,
+    /// With --cp-node: consecutive server ports to spread requests over, from ADDR's on.
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    ports: u8,
+    /// With --cp-node: ask for responses of 100 bytes (the module's `--one-way`).
+    #[arg(long, requires = "cp_node")]
+    short_responses: bool,
     /// What is compared, in this order, separated by commas.
     ///
     /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in
@@ -123,6 +139,11 @@ impl Args {
         }
     }
 
+    /// Server ports of `--cp-node`.
+    fn ports(&self) -> usize {
+        self.ports.into()
+    }
+
     /// Time in which RPCs arrive.
     fn duration(&self) -> Duration {
         self.duration.unwrap_or(RACK_DURATION)
@@ -173,6 +194,7 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(Verdict::Passed);
     }
     match args.peer {
+        Some(server) if args.cp_node => cp_node::run(args, server),
         Some(server) => peer::run(args, server),
         None => rack::run(args),
     }

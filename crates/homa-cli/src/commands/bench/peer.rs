@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use homa::inline::Engine;
 use homa_workload::arrivals::schedule;
 use homa_workload::bins::SizeBins;
 
@@ -30,12 +29,12 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let arrivals =
         schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
     let arrivals = &arrivals[..1];
-    let mut engine = Engine::bind(any_address_for(server), homa::Config::default())
-        .hint("check that this machine has an address of the server's family")?;
+    let hint = "check that this machine has an address of the server's family";
+    let mut engine = args.driver.inline(any_address_for(server), hint)?;
     let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
     progress.step("measuring idle round trips");
     let idle = idle_times(&mut engine, server, &idle_sizes(&sizes))
-        .hint(format!("start the server there with `homa serve --bind {server} --echo`"))?;
+        .hint(args.driver.start_hint(server))?;
     progress.step("under load");
     let start = Instant::now();
     let load = OpenLoop {
@@ -61,10 +60,11 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
         }
         Format::Table => {
             let screen = Screen::new(args, arrivals);
-            line(format!("Peer: {server} over UDP; CPU of this side only."));
+            line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));
             screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link)));
             screen.row(&row, &idle, true);
-            line(format!("Repeat: {} --peer {server}", args.command_line()));
+            let driver = args.driver.name();
+            line(format!("Repeat: {} --peer {server} --driver {driver}", args.command_line()));
         }
     }
     Ok(if lost { Verdict::CheckFailed } else { Verdict::Passed })

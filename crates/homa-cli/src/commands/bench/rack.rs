@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
 use super::{Args, Switch, chart, in_memory, incast};
+use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
 
@@ -100,7 +101,10 @@ pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
         fraction: args.load,
         basis: Basis::Wire,
         link_bps: args.link,
-        framing: Framing::Udp,
+        framing: match args.driver {
+            Driver::Udp => Framing::Udp,
+            Driver::RawIp => Framing::Ip146,
+        },
     };
     let hosts = u16::try_from(args.hosts).hint("a rack has 2 to 250 hosts")?;
     let duration_ns = args.duration().as_nanos() as u64;
