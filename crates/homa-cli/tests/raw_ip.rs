@@ -60,8 +60,17 @@ fn homa_in(host: &Namespace, arguments: &[&str]) -> Output {
     within(host, || program().args(arguments).output().expect("the program starts"))
 }
 
+/// A running server; ends with the test, whatever becomes of it.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
 /// A server in `host`, listening.
-fn serve(host: &Namespace, arguments: &[&str]) -> Child {
+fn serve(host: &Namespace, arguments: &[&str]) -> Serving {
     let mut child = within(host, || {
         let mut command = program();
         command.args(["serve", "--driver", "raw-ip", "--metrics", "--bind"]).args(arguments);
@@ -73,15 +82,16 @@ fn serve(host: &Namespace, arguments: &[&str]) -> Child {
         line.push(byte[0].into());
     }
     assert!(line.starts_with("listening on "), "{line}");
-    child
+    Serving(child)
 }
 
 /// Ends a server; what it counted.
-fn end(child: Child) -> Vec<String> {
-    Command::new("kill").arg(child.id().to_string()).status().expect("kill is there");
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    BufReader::new(&output.stdout[..]).lines().map(|line| line.expect("text")).collect()
+fn end(mut server: Serving) -> Vec<String> {
+    Command::new("kill").arg(server.0.id().to_string()).status().expect("kill is there");
+    let stdout = server.0.stdout.take().expect("piped");
+    let said = BufReader::new(stdout).lines().map(|line| line.expect("text")).collect();
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
+    said
 }
 
 /// A raw socket as a kernel host would have it, in `host`.
@@ -247,8 +257,8 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     // A path that takes less, another process's port, and a port without socket, as a kernel host
     // reports it. Only the last concerns us.
     let icmp = raw(server, ICMP);
-    for (reason, source) in [(4, ours), (3, ours ^ 1), (3, ours)] {
-        send(&icmp, CLIENT, &unreachable(reason, &header((source, 4100), 0x10, 2)));
+    for (reason, ports) in [(4, (ours, 4101)), (3, (ours ^ 1, 4102)), (3, (ours, 4100))] {
+        send(&icmp, CLIENT, &unreachable(reason, &header(ports, 0x10, 2)));
     }
     let port = SocketAddr::from((SERVER, 4100));
     assert_eq!(next(), Unreachable { to: port, port_only: true });

@@ -7,6 +7,8 @@ use homa_proto::{MessageId, Span};
 
 use super::*;
 use crate::driver::{Piece, wait};
+use crate::inline::{Completion, Engine, Wait};
+use crate::{CallOptions, Config};
 
 struct Message(Vec<u8>);
 
@@ -133,6 +135,37 @@ fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
     let (bytes, from, ..) = collect(&mut driver, 1);
     assert_eq!((&bytes[..], from.port()), (&[2][..], 7777));
     assert_eq!(driver.counters().disguised_received, 1);
+}
+
+#[test]
+fn engines_speak_the_kernels_profile_and_know_each_others_ports() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        let engine = || match Engine::raw_ip(ip.parse().unwrap(), Config::linux()) {
+            Err(OpenError::NeedsNetRaw) => None,
+            other => Some(other.unwrap()),
+        };
+        let (Some(mut client), Some(mut server)) = (engine(), engine()) else { return };
+        server.listen();
+        let request: Vec<u8> = (0..100_000u32).map(|i| (i * 31) as u8).collect();
+        let options = CallOptions::default();
+        client.call(server.local_addr(), request.clone(), 7, &options).unwrap();
+        let response = loop {
+            client.poll(Wait::No).unwrap();
+            server.poll(Wait::No).unwrap();
+            if let Some(Completion::Request { id, from, bytes, .. }) = server.next() {
+                assert_eq!(from, client.local_addr());
+                server.reply(id, bytes).unwrap();
+            }
+            if let Some(Completion::Response { result, .. }) = client.next() {
+                break result.unwrap();
+            }
+        };
+        assert!(response == *request);
+        // 28 packets of 1424 bytes (1404 under IPv6) and a rest reach 40,000 bytes exactly.
+        let per_packet = if client.local_addr().is_ipv4() { 1424u32 } else { 1404 };
+        let packets = 40_000u32.div_ceil(per_packet) + 60_000u32.div_ceil(per_packet);
+        assert_eq!(client.metrics().protocol.data_sent, u64::from(packets));
+    }
 }
 
 #[test]
