@@ -229,7 +229,8 @@ fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
         }
         if ticked.elapsed() >= TIMERS {
             ticked = Instant::now();
-            engines.iter_mut().try_for_each(visit)?;
+            let due = |engine: &mut Engine| engine.timeout().is_some_and(|left| left.is_zero());
+            engines.iter_mut().filter_map(|e| due(e).then_some(e)).try_for_each(visit)?;
         }
     }
     Ok(())

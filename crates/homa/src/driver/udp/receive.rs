@@ -25,11 +25,9 @@ pub struct ReceiveBatch {
     names: Vec<Name>,
     controls: Vec<Control>,
     trains: Vec<Arrived>,
-    /// Trains to ask for: grows while calls in a row come back full, so that a lone datagram costs
-    /// one look into the queue and a flood costs few calls.
+    /// Trains to ask for: one while nothing arrives, for which there is a cheaper call; as many as
+    /// there is room for once something did.
     appetite: usize,
-    /// The last call came back full.
-    full: bool,
     /// Headers that the kernel wrote to.
     filled: usize,
     overflows: Option<u32>,
@@ -64,7 +62,6 @@ impl ReceiveBatch {
             controls: vec![Control::empty(); TRAINS_MAX],
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
-            full: false,
             filled: 0,
             overflows: None,
         };
@@ -102,18 +99,12 @@ impl ReceiveBatch {
         let got = match self.call(fd) {
             Ok(got) => got,
             Err(error) => {
-                (self.appetite, self.full) = (1, false);
+                self.appetite = 1;
                 return Err(error);
             }
         };
         self.filled = got;
-        let full = got == self.appetite;
-        self.appetite = match (self.full, full) {
-            (true, true) => (2 * got).min(TRAINS_MAX),
-            (false, true) => got,
-            (_, false) => got.max(1),
-        };
-        self.full = full;
+        self.appetite = TRAINS_MAX;
         for slot in 0..got {
             self.note(slot, socket);
         }
