@@ -121,7 +121,7 @@ fn head(args: &Args, outstanding: usize, table: &Table) {
     line(format!(
         "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
         args.hosts,
-        show_rate(args.link),
+        show_rate(args.link()),
         args.buffer
     ));
     line(format!(

@@ -12,6 +12,7 @@ mod rack;
 mod report;
 mod screen;
 mod sentences;
+mod trial;
 mod wire_time;
 
 use std::net::SocketAddr;
@@ -31,6 +32,9 @@ use crate::values;
 const MICRO_DURATION: Duration = Duration::from_secs(2);
 /// Time in which RPCs arrive for each row on the rack: five rows take about a minute.
 const RACK_DURATION: Duration = Duration::from_secs(8);
+
+/// Rate of every link unless told otherwise, or unless it is more than the machine keeps up with.
+const LINK: u64 = 100_000_000;
 
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,9 +81,10 @@ pub struct Args {
     /// Hosts on the rack; each is client and server.
     #[arg(long, default_value_t = 5, value_name = "N")]
     hosts: usize,
-    /// Rate of every link. Two cores keep up with five hosts at the default.
-    #[arg(long, default_value = "100Mbps", value_name = "RATE", value_parser = values::rate)]
-    link: u64,
+    /// Rate of every link. [default: 100Mbps, or a half or a quarter of it where a trial shows that
+    /// this machine does not keep up with the rows]
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    link: Option<u64>,
     /// Time in which RPCs arrive, for each transport. [default: 8s; 2s for --micro]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     duration: Option<Duration>,
@@ -144,6 +149,11 @@ impl Args {
         self.ports.into()
     }
 
+    /// Rate of every link, bits per second.
+    fn link(&self) -> u64 {
+        self.link.unwrap_or(LINK)
+    }
+
     /// Time in which RPCs arrive.
     fn duration(&self) -> Duration {
         self.duration.unwrap_or(RACK_DURATION)
@@ -169,7 +179,7 @@ impl Args {
              --duplicate {} --duration {} --seed {}",
             names.join(","),
             self.hosts,
-            values::show_rate(self.link),
+            values::show_rate(self.link()),
             self.buffer,
             self.cc,
             self.loss,

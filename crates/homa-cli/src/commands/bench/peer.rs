@@ -61,7 +61,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
         Format::Table => {
             let screen = Screen::new(args, arrivals);
             line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));
-            screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link)));
+            screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link())));
             screen.row(&row, &idle, true);
             let driver = args.driver.name();
             line(format!("Repeat: {} --peer {server} --driver {driver}", args.command_line()));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use homa_proto::Rate;
+use homa_testbed::check::Probes;
 use homa_testbed::{
     Faults, Isolation, Pattern, Rack, RackConfig, RunPlan, RunReport, TestbedError,
 };
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::{Args, Switch, chart, in_memory, incast};
+use super::{Args, Switch, chart, in_memory, incast, trial};
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
@@ -27,6 +28,9 @@ pub const LARGEST: u32 = 1_000_000;
 const GRACE: Duration = Duration::from_secs(5);
 /// What a row takes beside the time in which RPCs arrive: set-up, idle round trips, stragglers.
 const ROW_OVERHEAD: Duration = Duration::from_millis(2_500);
+
+/// Most checks of an idle rack before its rows.
+const PROBES: usize = 3;
 
 /// The resolved request, as it stands in the result.
 #[derive(Clone, Debug, Serialize)]
@@ -56,7 +60,7 @@ impl Config {
             workload: args.workload.to_string(),
             load: args.load,
             hosts: args.hosts,
-            link_bps: args.link,
+            link_bps: args.link(),
             duration_s: args.duration().as_secs_f64(),
             buffer_bytes: args.buffer,
             cc: args.cc.clone(),
@@ -77,17 +81,19 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
-    let rack = build(args, &inside)?;
     match args.incast {
-        Some(outstanding) => incast::run(args, &rack, outstanding),
-        None => loaded(args, &rack),
+        Some(outstanding) => incast::run(args, &build(args, &inside)?, outstanding),
+        None => {
+            let args = &trial::affordable(args, &inside)?;
+            loaded(args, &build(args, &inside)?)
+        }
     }
 }
 
-fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
+pub fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
     let config = RackConfig {
         hosts: args.hosts,
-        link: Rate(args.link),
+        link: Rate(args.link()),
         buffer_bytes: args.buffer,
         faults: Faults { loss: args.loss, duplication: args.duplicate, ..Faults::default() },
     };
@@ -100,7 +106,7 @@ pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
     let load = Load {
         fraction: args.load,
         basis: Basis::Wire,
-        link_bps: args.link,
+        link_bps: args.link(),
         framing: match args.driver {
             Driver::Udp => Framing::Udp,
             Driver::RawIp => Framing::Ip146,
@@ -133,7 +139,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     let expected = (args.duration() + ROW_OVERHEAD) * transports.len() as u32;
     let progress = Progress::ticking(expected + Duration::from_secs(2));
     progress.step("checking the rack: wire timing and strict priority");
-    let probes = check::probe(rack).hint("run it again when the machine is idle")?;
+    let probes = probe(rack)?;
     let screen = Screen::new(args, &arrivals);
     let table = args.format == Format::Table;
     if table {
@@ -145,7 +151,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
         progress.step(&format!("{transport}: {} of {}", index + 1, transports.len()));
         let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
         let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, transport, pattern) };
-        let run = measure(rack, &plan)?;
+        let run = undisturbed(rack, &plan, &progress)?;
         let row = TransportResult::of_run(&run, &bins);
         progress.suspend(|| {
             eprintln!("{transport}: {}", run.verdict);
@@ -169,6 +175,30 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
+/// Checks the rack, again while something else disturbs the machine.
+fn probe(rack: &Rack) -> Result<Probes, Failure> {
+    let mut probes = check::probe(rack);
+    for _ in 1..PROBES {
+        if probes.as_ref().is_ok_and(|probes| probes.verdict.valid()) {
+            break;
+        }
+        probes = check::probe(rack);
+    }
+    probes.hint("run it again when the machine is idle")
+}
+
+/// Makes a run, once more if the machine disturbed it: whether it counts is decided by the rack's
+/// checks, never by its result.
+fn undisturbed(rack: &Rack, plan: &RunPlan<'_>, progress: &Progress) -> Result<RunReport, Failure> {
+    let first = measure(rack, plan)?;
+    if first.verdict.valid() {
+        return Ok(first);
+    }
+    progress.suspend(|| eprintln!("{}, measured again: {}", plan.transport, first.verdict));
+    progress.step(&format!("{} once more: the machine disturbed it", plan.transport));
+    measure(rack, plan)
+}
+
 /// Writes the figure that was asked for.
 fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
     let Some(path) = &args.chart else { return Ok(()) };
@@ -178,7 +208,7 @@ fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
         args.workload.to_string().to_uppercase(),
         (args.load * 100.0).round(),
         args.hosts,
-        args.link / 1_000_000,
+        args.link() / 1_000_000,
         args.buffer,
         args.duration().as_secs_f64(),
         args.seed

@@ -50,7 +50,7 @@ impl<'a> Screen<'a> {
         line(format!(
             "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
             args.hosts,
-            show_rate(args.link),
+            show_rate(args.link()),
             args.buffer
         ));
         line(format!("Check: {}", summary(probes)));
@@ -96,7 +96,7 @@ impl<'a> Screen<'a> {
             true => Framing::Udp,
             false => Framing::Tcp,
         };
-        let wire_us = echo_us(self.typical, framing, self.args.link);
+        let wire_us = echo_us(self.typical, framing, self.args.link());
         line(format!(
             "    idle, {} B: {} (of it the wire {}); p99 of slowdown {slowdown}",
             self.typical,

@@ -1,0 +1,62 @@
+//! Which link rate this machine can emulate: where none is asked for, the rows that cost it most are
+//! tried for a moment, and the rack's own checks decide. Results play no part.
+
+use std::time::Duration;
+
+use homa_testbed::{Isolation, Pattern, Transport};
+use homa_workload::arrivals::schedule;
+
+use super::rack::{build, measure, offer, plan};
+use super::{Args, LINK};
+use crate::failure::{Failure, Hint};
+use crate::output::Progress;
+
+/// Time in which RPCs arrive in a trial.
+const TRIAL: Duration = Duration::from_secs(3);
+
+/// The arguments with a link that was asked for, or that this machine keeps up with: the default or
+/// a half of it; a quarter without a trial.
+pub fn affordable(args: &Args, inside: &Isolation) -> Result<Args, Failure> {
+    if args.link.is_some() {
+        return Ok(args.clone());
+    }
+    let progress = Progress::ticking(TRIAL * 2);
+    for link in [LINK, LINK / 2] {
+        let args = Args { link: Some(link), ..args.clone() };
+        let rate = crate::values::show_rate(link);
+        progress.step(&format!("trying links of {rate}"));
+        let Some(trouble) = trouble(&args, inside)? else {
+            progress.finish();
+            return Ok(args);
+        };
+        progress.suspend(|| eprintln!("links of {rate} are too fast here: {trouble}"));
+    }
+    progress.finish();
+    Ok(Args { link: Some(LINK / 4), ..args.clone() })
+}
+
+/// What the rack's checks find wrong in a trial.
+fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
+    let rack = build(args, inside)?;
+    let args = &Args { duration: Some(TRIAL.min(args.duration())), ..args.clone() };
+    let (offer, sizes) = offer(args)?;
+    let arrivals =
+        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
+    let run = measure(&rack, &plan(args, heaviest(&args.transports()), pattern))?;
+    let findings = run.verdict.findings.iter().filter(|finding| !finding.ok);
+    let wrong: Vec<String> = findings.map(|f| format!("{} {}", f.name, f.detail)).collect();
+    Ok((!wrong.is_empty()).then(|| wrong.join(", ")))
+}
+
+/// The row that costs the machine most: kernel TCP receives on the processor of the switch, and the
+/// fewer the connections, the longer its bursts.
+fn heaviest(rows: &[Transport]) -> Transport {
+    let cost = |row: &&Transport| match row {
+        Transport::Tcp => 4,
+        Transport::TcpPool => 3,
+        Transport::TcpClassed => 2,
+        _ => 1,
+    };
+    rows.iter().max_by_key(cost).copied().unwrap_or(Transport::Tcp)
+}
