@@ -2,7 +2,9 @@
 //!
 //! Packets that already left cannot be overtaken, so the order of sending is decided as late as
 //! possible: the pacer says how many bytes may be pulled now. Two sources, by configuration:
-//! * *rate*: an estimate of when the link will be idle, from its configured rate;
+//! * *rate*: an estimate of when the link will be idle, from its configured rate. The next packet
+//!   is pulled as long before as we have been late at such times: a thread that spins keeps hardly
+//!   more than the packet on the wire below it, one that sleeps the second packet as well;
 //! * *kernel*: what the kernel says is still queued. A question is a system call, so it is asked
 //!   once per two full packets or per batch, whichever is longer. A link that has swallowed every
 //!   batch by the time the question is asked is faster than we are; the batch grows until it pays
@@ -19,6 +21,8 @@ const BATCH_MAX: u32 = 96 * 1024;
 /// On a fast link, two packets last no time: what the link sends in this time may be queued as
 /// well.
 const QUANTUM: Duration = Duration::micros(8);
+/// A lateness counts in full when it happens and loses this fraction each time there is room.
+const LATE_FORGOTTEN: u64 = 32;
 /// The kernel charges buffers, not payload: a full packet counts as this much.
 const PACKET_BUFFER: u32 = 2304;
 /// Between questions, when nothing is known about the rate yet.
@@ -39,8 +43,17 @@ pub struct Pacer {
 
 #[derive(Debug)]
 enum Source {
-    Rate { rate: Rate, idle_at: Time },
+    Rate(Link),
     Kernel(Kernel),
+}
+
+#[derive(Debug)]
+struct Link {
+    rate: Rate,
+    /// When everything handed down will have left.
+    idle_at: Time,
+    /// How late we come when there is room again: the worst, slowly forgotten.
+    late: Duration,
 }
 
 #[derive(Debug)]
@@ -65,7 +78,10 @@ impl Pacer {
     /// A pacer for a link of the given rate, or one that asks the kernel.
     pub fn new(rate: Option<Rate>) -> Self {
         let source = match rate {
-            Some(rate) => Source::Rate { rate, idle_at: Time::ZERO },
+            Some(rate) => {
+                let late = rate.time_for(u64::from(FULL_FRAME));
+                Source::Rate(Link { rate, idle_at: Time::ZERO, late })
+            }
             None => Source::Kernel(Kernel {
                 unchecked: 0,
                 batch: QUEUE_MAX,
@@ -85,12 +101,11 @@ impl Pacer {
             return 0;
         }
         let (room, wake) = match &mut self.source {
-            Source::Rate { rate, idle_at } => {
-                let limit = u64::from(QUEUE_MAX).max(rate.bytes_in(QUANTUM));
-                let backlog = rate.bytes_in(idle_at.since(now));
-                let ahead = rate.time_for(limit - u64::from(FULL_FRAME));
-                let wake = Time(idle_at.0.saturating_sub(ahead.0)).max(now + Duration(1));
-                (limit.saturating_sub(backlog) as u32, wake)
+            Source::Rate(link) => {
+                if let Some(wake) = self.wake {
+                    link.came(now.since(wake));
+                }
+                link.room(now)
             }
             Source::Kernel(kernel) => (kernel.room(now, queued), now + kernel.wait),
         };
@@ -107,8 +122,8 @@ impl Pacer {
     /// Notes what was handed down.
     pub fn sent(&mut self, now: Time, bytes: u32, queued: impl FnOnce() -> Option<u32>) {
         match &mut self.source {
-            Source::Rate { rate, idle_at } => {
-                *idle_at = (*idle_at).max(now) + rate.time_for(u64::from(bytes));
+            Source::Rate(link) => {
+                link.idle_at = link.idle_at.max(now) + link.rate.time_for(u64::from(bytes));
             }
             Source::Kernel(kernel) => kernel.sent(now, bytes, queued),
         }
@@ -118,7 +133,7 @@ impl Pacer {
     /// packets cost more than bytes, and the order of few of them matters little.
     pub fn outruns_us(&self) -> bool {
         match &self.source {
-            Source::Rate { rate, .. } => rate.bytes_in(QUANTUM) >= u64::from(4 * FULL_FRAME),
+            Source::Rate(link) => link.rate.bytes_in(QUANTUM) >= u64::from(4 * FULL_FRAME),
             Source::Kernel(kernel) => kernel.idle_answers >= IDLE_ANSWERS,
         }
     }
@@ -131,6 +146,25 @@ impl Pacer {
     /// When there will be room again; `None` when there is room now.
     pub fn wake(&self) -> Option<Time> {
         self.wake
+    }
+}
+
+impl Link {
+    /// Notes how late we came to a link that had room again.
+    fn came(&mut self, late: Duration) {
+        // More than a packet's time makes no difference, and need not be remembered for longer.
+        let late = late.min(self.rate.time_for(u64::from(FULL_FRAME)));
+        self.late = late.max(Duration(self.late.0 - self.late.0 / LATE_FORGOTTEN));
+    }
+
+    /// Wire bytes that may be pulled, and when there will be room for a packet.
+    fn room(&self, now: Time) -> (u32, Time) {
+        let second = self.rate.bytes_in(self.late).min(u64::from(QUEUE_MAX - FULL_FRAME));
+        let limit = (u64::from(FULL_FRAME) + second).max(self.rate.bytes_in(QUANTUM));
+        let backlog = self.rate.bytes_in(self.idle_at.since(now));
+        let ahead = self.rate.time_for(limit - u64::from(FULL_FRAME));
+        let wake = Time(self.idle_at.0.saturating_sub(ahead.0)).max(now + Duration(1));
+        (limit.saturating_sub(backlog) as u32, wake)
     }
 }
 
@@ -220,6 +254,30 @@ mod tests {
         }
         let possible = rate.bytes_in(Duration::millis(100));
         assert!(sent > possible * 99 / 100, "the link was kept busy: {sent} of {possible} bytes");
+    }
+
+    #[test]
+    fn who_comes_in_time_keeps_one_packet_below_and_who_comes_late_two() {
+        let rate = Rate::mbps(100);
+        let packet = rate.time_for(u64::from(FULL_FRAME));
+        for (late, ahead) in [(Duration(100), 30), (Duration::micros(60), 60), (packet, 124)] {
+            let mut pacer = Pacer::new(Some(rate));
+            let (mut now, mut idle_at) = (Time::ZERO, Time::ZERO);
+            let (mut below, mut idle) = (Duration::ZERO, Duration::ZERO);
+            for sent in 0..1000 {
+                while pacer.room(now, || None) >= FULL_FRAME {
+                    if sent > 500 {
+                        below = below.max(idle_at.since(now));
+                        idle = idle + now.since(idle_at);
+                    }
+                    pacer.sent(now, FULL_FRAME, || None);
+                    idle_at = idle_at.max(now) + packet;
+                }
+                now = pacer.wake().expect("the queue is full now") + late;
+            }
+            assert!(below <= Duration::micros(ahead), "{late:?} late: {below:?} below");
+            assert!(idle.0 < packet.0 / 10, "{late:?} late: idle for {idle:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which link rate this machine can emulate: where none is asked for, the rows that cost it most are
+//! Which link rate this machine can emulate: where none is asked for, the row that costs it most is
 //! tried for a moment, and the rack's own checks decide. Results play no part.
 
 use std::time::Duration;
