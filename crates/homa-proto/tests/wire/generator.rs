@@ -30,7 +30,7 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
         peer: PEER,
         priority: level(u)?,
         local_port: u.arbitrary()?,
-        remote_port: u.arbitrary()?,
+        remote_port: u.arbitrary::<u16>()?.max(1),
         id: RpcId(u.arbitrary()?),
         body,
     };
