@@ -145,7 +145,9 @@ fn read<'a>(
     let control = |body| decoded(body, &[]);
     match header::KIND.get(head) {
         // Reserved: inside the endpoint port 0 marks one-way messages, which no network forges.
-        kind::DATA if header::DESTINATION.get(head) == 0 => Err(DropReason::NoServer),
+        kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
+            Err(DropReason::NoServer)
+        }
         kind::DATA => data::decode(bytes).map(|(data, payload)| decoded(Body::Data(data), payload)),
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),

@@ -29,7 +29,7 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
     let packet = Packet {
         peer: PEER,
         priority: level(u)?,
-        local_port: u.arbitrary()?,
+        local_port: u.arbitrary::<u16>()?.max(1),
         remote_port: u.arbitrary::<u16>()?.max(1),
         id: RpcId(u.arbitrary()?),
         body,

@@ -172,10 +172,12 @@ fn one_unreadable_packet_does_not_hide_the_next_but_broken_framing_does() {
 }
 
 #[test]
-fn nothing_is_addressed_to_port_0_which_marks_one_way_messages() {
+fn no_message_goes_to_or_comes_from_port_0_which_marks_one_way_messages() {
     let mut bytes = [0; 61];
     (bytes[11], bytes[27], bytes[31]) = (wire::kind::DATA, 2, 5);
     assert_eq!(wire::decode(&bytes, PEER, 0).map(|d| d.packet), Err(DropReason::NoServer));
     bytes[3] = 1;
+    assert_eq!(wire::decode(&bytes, PEER, 0).map(|d| d.packet), Err(DropReason::NoServer));
+    bytes[1] = 1;
     assert!(wire::decode(&bytes, PEER, 0).is_ok());
 }

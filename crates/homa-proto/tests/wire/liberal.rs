@@ -11,10 +11,10 @@ fn body(bytes: &[u8]) -> Result<Body, DropReason> {
     wire::decode(bytes, PEER, 0).map(|decoded| decoded.packet.body)
 }
 
-/// A packet of `len` bytes of one type to port 1, zero but for the bytes given from 28 on.
+/// A packet of `len` bytes of one type between ports 1, zero but for the bytes given from 28 on.
 fn packet<const N: usize>(kind: u8, len: usize, from_28: [u8; N]) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    (bytes[3], bytes[11]) = (1, kind);
+    (bytes[1], bytes[3], bytes[11]) = (1, 1, kind);
     bytes[28..28 + N].copy_from_slice(&from_28);
     bytes
 }
