@@ -1,19 +1,24 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
-//! of style and structure, which are a test as well.
+//! of style and structure, which are a test as well; `header` and `install-capi` make and install
+//! what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.
 #![forbid(unsafe_code)]
 
+mod install;
 mod test;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test | tidy
-  test  run all tests of the workspace, then print `N passed, N failed`
-  tidy  check style and structure only (also one of the tests)";
+const USAGE: &str = "usage: cargo xtask test | tidy | header | install-capi --prefix DIR
+  test          run all tests of the workspace, then print `N passed, N failed`
+  tidy          check style and structure only (also one of the tests)
+  header        write crates/homa-capi/include/homa.h anew
+  install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages
+                (with --debug unoptimised, for tests)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +26,11 @@ fn main() -> ExitCode {
     match arguments[..] {
         ["test"] => test::run(repository()),
         ["tidy"] => report(tidy::check(repository())),
+        ["header"] => header(repository()),
+        ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
+        ["install-capi", "--debug", "--prefix", to] => {
+            install::run(repository(), Path::new(to), true)
+        }
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -36,6 +46,17 @@ fn main() -> ExitCode {
 fn repository() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask)
+}
+
+/// The test of the header, told to write it.
+fn header(repository: &Path) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let written = std::process::Command::new(cargo)
+        .args(["test", "--quiet", "--package", "homa-capi", "--test", "header"])
+        .env("HOMA_WRITE_HEADER", "1")
+        .current_dir(repository)
+        .status();
+    ExitCode::from(u8::from(!written.is_ok_and(|status| status.success())))
 }
 
 fn report(findings: std::io::Result<Vec<tidy::Finding>>) -> ExitCode {

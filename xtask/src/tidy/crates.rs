@@ -5,7 +5,7 @@ use super::Findings;
 
 /// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
 /// what is simulated is what is deployed, and neither can lean on the other's environment.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
     ("homa", &["homa-proto", "homa-workload"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("homa-lab", &["homa-proto", "homa-sim", "homa-workload"]),
     ("homa-testbed", &["homa", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
+    ("homa-capi", &["homa"]),
     ("xtask", &[]),
     ("homa-fuzz", &["homa-proto"]),
 ];

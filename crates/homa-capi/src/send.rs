@@ -1,0 +1,246 @@
+//! Requests, replies and their cancellation.
+
+use std::ffi::{c_int, c_void};
+use std::slice;
+use std::time::Duration;
+
+use homa::CallOptions;
+use homa::socket::{Id, SendOptions};
+use libc::{iovec, sockaddr, socklen_t};
+
+use crate::address;
+use crate::error::{Error, guard};
+use crate::options::read_sized;
+use crate::table;
+
+/// Flag of a call: its end is returned only by a homa_recv that names its id, and does not make the
+/// descriptor readable.
+pub const HOMA_SEND_PRIVATE: u32 = 1;
+/// Flag of a call: the server may execute it twice. Then it survives a server that restarts.
+pub const HOMA_SEND_IDEMPOTENT: u32 = 2;
+
+/// Options of a call. Start from HOMA_SEND_OPTIONS_INIT; see struct homa_options on `size`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct homa_send_options {
+    /// sizeof(struct homa_send_options).
+    pub size: usize,
+    /// Comes back with the response, in struct homa_message.
+    pub completion_cookie: u64,
+    /// HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT or both.
+    pub flags: u32,
+    /// How long the call may take, milliseconds. 0: as the socket's options say.
+    pub deadline_ms: u32,
+}
+
+/// The bytes of a message in one piece.
+///
+/// # Safety
+/// `bytes` is null or points to `length` readable bytes.
+unsafe fn gather(bytes: *const c_void, length: usize, what: &str) -> Result<Vec<u8>, Error> {
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    if bytes.is_null() {
+        return Err(Error::null(what));
+    }
+    if length > isize::MAX as usize {
+        return Err(Error::new(libc::EMSGSIZE, format!("`{what}` is longer than memory")));
+    }
+    // SAFETY: the caller vouches for `length` readable bytes.
+    Ok(unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec())
+}
+
+/// The bytes of a message in several pieces.
+///
+/// # Safety
+/// `pieces` is null or points to `count` pieces, each null or with as many readable bytes as it
+/// says.
+unsafe fn gather_pieces(pieces: *const iovec, count: c_int) -> Result<Vec<u8>, Error> {
+    let count = usize::try_from(count).ok().filter(|&n| n <= libc::UIO_MAXIOV as usize);
+    let count = count.ok_or_else(|| Error::invalid("`iovcnt` must be 0 to 1,024"))?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if pieces.is_null() {
+        return Err(Error::null("iov"));
+    }
+    // SAFETY: the caller vouches for `count` pieces.
+    let pieces = unsafe { slice::from_raw_parts(pieces, count) };
+    let mut all = Vec::new();
+    for piece in pieces {
+        // SAFETY: the caller vouches for every piece.
+        let bytes = unsafe { gather(piece.iov_base, piece.iov_len, "iov_base")? };
+        if all.is_empty() { all = bytes } else { all.extend_from_slice(&bytes) }
+    }
+    Ok(all)
+}
+
+/// Sends a request to a server. Its response, or that it failed, will be returned by homa_recv with
+/// the same id, which is even and never 0. `id` may be null.
+///
+/// Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
+/// that waits in homa_recv or by a thread of libhoma.
+///
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no address); EMSGSIZE;
+/// EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive some responses first);
+/// ENOBUFS (too many peers); ESHUTDOWN.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_send(
+    sockfd: c_int,
+    request: *const c_void,
+    reqlen: usize,
+    dest_addr: *const sockaddr,
+    addrlen: socklen_t,
+    id: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: our caller vouches for the request.
+        let bytes = unsafe { gather(request, reqlen, "request")? };
+        // SAFETY: our caller vouches for the address and the id.
+        unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, std::ptr::null()) }
+    })
+}
+
+/// As homa_send, with a request in `iovcnt` pieces and options of the call (null: defaults).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_sendv(
+    sockfd: c_int,
+    iov: *const iovec,
+    iovcnt: c_int,
+    dest_addr: *const sockaddr,
+    addrlen: socklen_t,
+    id: *mut u64,
+    options: *const homa_send_options,
+) -> c_int {
+    guard(|| {
+        // SAFETY: our caller vouches for the pieces.
+        let bytes = unsafe { gather_pieces(iov, iovcnt)? };
+        // SAFETY: our caller vouches for address, id and options.
+        unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, options) }
+    })
+}
+
+/// # Safety
+/// The address is null or has as many bytes as it says, `id` is null or writable, `options` are
+/// null or of the size they say.
+unsafe fn send(
+    sockfd: c_int,
+    bytes: Vec<u8>,
+    (to, length): (*const sockaddr, socklen_t),
+    id: *mut u64,
+    options: *const homa_send_options,
+) -> Result<c_int, Error> {
+    let handle = table::get(sockfd)?;
+    // SAFETY: the caller vouches for the address.
+    let to = unsafe { address::read(to, length, "dest_addr")? };
+    if to.port() == 0 || to.ip().is_unspecified() {
+        return Err(Error::invalid(format!("nobody can be reached at {to}: name host and port")));
+    }
+    let mut call = CallOptions { deadline: handle.deadline, idempotent: false };
+    let mut send = SendOptions { call, ..SendOptions::default() };
+    if !options.is_null() {
+        // SAFETY: the caller vouches for the options; zeroes are a value of these numbers.
+        let given = unsafe { read_sized(options, "options")? };
+        if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
+            return Err(Error::invalid(format!(
+                "unknown bits in `options->flags`: {}",
+                given.flags
+            )));
+        }
+        if given.deadline_ms != 0 {
+            call.deadline = Duration::from_millis(given.deadline_ms.into());
+        }
+        call.idempotent = given.flags & HOMA_SEND_IDEMPOTENT != 0;
+        let private = given.flags & HOMA_SEND_PRIVATE != 0;
+        send = SendOptions { call, cookie: given.completion_cookie, private };
+    }
+    let sent = handle.socket.send(to, bytes, &send)?;
+    if !id.is_null() {
+        // SAFETY: not null, and the caller vouches for it.
+        unsafe { id.write_unaligned(sent.number()) };
+    }
+    Ok(0)
+}
+
+/// Answers the request `id` that homa_recv returned, at the address it returned with it (null: `id`
+/// is enough). Never blocks; `response` is copied. That the client has given up meanwhile is no
+/// error.
+///
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
+/// from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
+/// EAGAIN (too many bytes in progress). After EMSGSIZE and EAGAIN the request still waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_reply(
+    sockfd: c_int,
+    response: *const c_void,
+    resplen: usize,
+    dest_addr: *const sockaddr,
+    addrlen: socklen_t,
+    id: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: our caller vouches for the response.
+        let bytes = unsafe { gather(response, resplen, "response")? };
+        // SAFETY: our caller vouches for the address.
+        unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
+    })
+}
+
+/// As homa_reply, with a response in `iovcnt` pieces.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_replyv(
+    sockfd: c_int,
+    iov: *const iovec,
+    iovcnt: c_int,
+    dest_addr: *const sockaddr,
+    addrlen: socklen_t,
+    id: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: our caller vouches for the pieces.
+        let bytes = unsafe { gather_pieces(iov, iovcnt)? };
+        // SAFETY: our caller vouches for the address.
+        unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
+    })
+}
+
+/// # Safety
+/// The address is null or has as many bytes as it says.
+unsafe fn reply(
+    sockfd: c_int,
+    bytes: Vec<u8>,
+    (to, length): (*const sockaddr, socklen_t),
+    id: u64,
+) -> Result<c_int, Error> {
+    let handle = table::get(sockfd)?;
+    let to = match to.is_null() {
+        true => None,
+        // SAFETY: the caller vouches for the address.
+        false => Some(unsafe { address::read(to, length, "dest_addr")? }),
+    };
+    let id = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
+    handle.socket.reply(id, to, bytes)?;
+    Ok(0)
+}
+
+/// Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more
+/// is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
+/// will not be answered. With id 0, all calls in progress are given up.
+///
+/// Returns 0, or -1: EBADF; EINVAL (no such RPC: its end was received, or it was answered).
+#[unsafe(no_mangle)]
+pub extern "C" fn homa_abort(sockfd: c_int, id: u64, error: c_int) -> c_int {
+    guard(|| {
+        let handle = table::get(sockfd)?;
+        let reason = (error != 0).then_some(error);
+        match Id::from_number(id) {
+            None => handle.socket.abort_all(reason),
+            Some(known) if handle.socket.abort(known, reason) => drop(handle.rest(id)),
+            Some(_) if handle.rest(id).is_some() => {}
+            Some(_) => return Err(Error::invalid(format!("no RPC with the id {id} to abort"))),
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,170 @@
+/* Every failure sets the errno that homa_recv(3) and its kin promise, and disturbs nothing else. */
+#include "check.h"
+#include <sys/wait.h>
+
+static char buffer[64];
+
+/* The call ends with this errno, and homa_recv says which call it was. */
+static void ends(int sock, uint64_t call, int expected)
+{
+    struct sockaddr_in from;
+    uint64_t id = 0;
+    FAILS(homa_recv(sock, buffer, sizeof buffer, 0, AT(from), &id), expected);
+    CHECK(id == call);
+}
+
+static void misuse(int sock, struct sockaddr_in to)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in taken = to;
+    struct iovec piece = { buffer, 1 };
+    uint64_t id = 7;
+
+    FAILS(homa_send(sock, buffer, 0, AT(to), &id), EINVAL);
+    FAILS(homa_send(sock, NULL, 1, AT(to), &id), EFAULT);
+    FAILS(homa_send(sock, buffer, 1, NULL, 0, &id), EFAULT);
+    FAILS(homa_send(sock, buffer, 1, (struct sockaddr *) &to, 4, &id), EINVAL);
+    FAILS(homa_sendv(sock, &piece, -1, AT(to), &id, NULL), EINVAL);
+    FAILS(homa_sendv(sock, NULL, 1, AT(to), &id, NULL), EFAULT);
+    to.sin_port = 0;
+    FAILS(homa_send(sock, buffer, 1, AT(to), &id), EINVAL);
+    to.sin_family = AF_UNIX;
+    FAILS(homa_send(sock, buffer, 1, AT(to), &id), EAFNOSUPPORT);
+    FAILS(homa_recv(sock, buffer, sizeof buffer, 0x4000, NULL, 0, NULL), EINVAL);
+    FAILS(homa_recv(sock, NULL, 1, HOMA_RECV_NONBLOCKING, NULL, 0, NULL), EFAULT);
+    FAILS(homa_recv(sock, buffer, 1, HOMA_RECV_NONBLOCKING, NULL, 0, &id), EAGAIN);
+    CHECK(id == 0);
+    FAILS(homa_recv(sock, buffer, 1, MSG_DONTWAIT, NULL, 0, NULL), EAGAIN);
+    id = 123456;
+    FAILS(homa_recv(sock, buffer, 1, HOMA_RECV_RESPONSE, NULL, 0, &id), EINVAL);
+    FAILS(homa_reply(sock, buffer, 1, NULL, 0, 123457), EINVAL);
+    FAILS(homa_reply(sock, buffer, 1, NULL, 0, 0), EINVAL);
+    FAILS(homa_abort(sock, 123456, 0), EINVAL);
+    FAILS(homa_socket(AT(taken), NULL), EADDRINUSE);
+    options.driver = "carrier-pigeon";
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "carrier-pigeon") != NULL);
+    CHECK(strcmp(homa_strerror(ENOENT), homa_strerror(EINVAL)) != 0);
+    options.driver = NULL;
+    options.size = 1;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+}
+
+/* A later libhoma's options are accepted while what they add is zero. */
+static void growth(void)
+{
+    struct { struct homa_options known; uint64_t later; } options;
+    int sock;
+    memset(&options, 0, sizeof options);
+    options.known.size = sizeof options;
+    CHECK((sock = homa_socket(NULL, 0, &options.known)) >= 0);
+    CHECK(homa_close(sock) == 0);
+    options.later = 1;
+    FAILS(homa_socket(NULL, 0, &options.known), E2BIG);
+    /* An earlier one's, which end before the limits. */
+    options.known.size = offsetof(struct homa_options, deadline_ms);
+    CHECK((sock = homa_socket(NULL, 0, &options.known)) >= 0);
+    CHECK(homa_close(sock) == 0);
+}
+
+static void calls_that_fail(int client, struct sockaddr_in to)
+{
+    struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
+    struct iovec piece = { buffer, 1 };
+    struct sockaddr_in nobody;
+    uint64_t call, silent;
+
+    /* A port that was free a moment ago. */
+    CHECK(homa_close(serve(&nobody, NULL)) == 0);
+    CHECK(homa_send(client, buffer, 1, AT(nobody), &call) == 0);
+    ends(client, call, ENOTCONN);
+
+    options.deadline_ms = 50;
+    CHECK(homa_sendv(client, &piece, 1, AT(to), &call, &options) == 0);
+    ends(client, call, ETIMEDOUT);
+
+    CHECK(homa_send(client, buffer, 1, AT(to), &silent) == 0);
+    CHECK(homa_send(client, buffer, 1, AT(to), &call) == 0);
+    CHECK(homa_abort(client, silent, 0) == 0);
+    CHECK(homa_abort(client, 0, ECANCELED) == 0);
+    ends(client, call, ECANCELED);
+    FAILS(homa_abort(client, call, 0), EINVAL);
+    FAILS(homa_recv(client, buffer, 1, HOMA_RECV_NONBLOCKING, NULL, 0, NULL), EAGAIN);
+}
+
+/* Receives the request that begins with `first`; answers those of clients that gave up. */
+static uint64_t request_with(int server, char first, struct sockaddr_in *from)
+{
+    for (;;) {
+        uint64_t id;
+        CHECK(homa_recv(server, buffer, sizeof buffer, 0, (struct sockaddr *) from, sizeof *from,
+                        &id) > 0);
+        if (buffer[0] == first)
+            return id;
+        CHECK(homa_reply(server, buffer, 1, NULL, 0, id) == 0);
+    }
+}
+
+static void replies(int client, int server, struct sockaddr_in to)
+{
+    struct sockaddr_in from, other = loopback(9);
+    uint64_t call, request;
+    static char much[100001];
+
+    CHECK(homa_send(client, "R", 1, AT(to), &call) == 0);
+    request = request_with(server, 'R', &from);
+    FAILS(homa_reply(server, buffer, 1, AT(other), request), EINVAL);
+    FAILS(homa_reply(server, much, sizeof much, AT(from), request), EMSGSIZE);
+    CHECK(homa_reply(server, buffer, 1, AT(from), request) == 0);
+    FAILS(homa_reply(server, buffer, 1, AT(from), request), EINVAL);
+    CHECK(homa_recv(client, buffer, 1, HOMA_RECV_RESPONSE, NULL, 0, &call) == 1);
+}
+
+/* A child's sockets are its own. */
+static void forks(int server, struct sockaddr_in to)
+{
+    struct sockaddr_in from;
+    pid_t child = fork();
+    int status;
+    if (child == 0) {
+        uint64_t call = 0;
+        int own;
+        FAILS(homa_send(server, buffer, 1, AT(to), NULL), EBADF);
+        CHECK((own = homa_socket(NULL, 0, NULL)) >= 0);
+        CHECK(homa_send(own, "child", 5, AT(to), &call) == 0);
+        CHECK(homa_recv(own, buffer, sizeof buffer, 0, NULL, 0, &call) == 6);
+        /* A checker of memory would blame this process for what its parent holds. */
+        execl("/bin/true", "true", (char *) NULL);
+        _exit(1);
+    }
+    CHECK(child > 0);
+    CHECK(homa_reply(server, "parent", 6, NULL, 0, request_with(server, 'c', &from)) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+int main(void)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in to;
+    int client, server;
+
+    options.max_message = 100000;
+    server = serve(&to, &options);
+    CHECK((client = homa_socket(NULL, 0, NULL)) >= 0);
+    misuse(server, to);
+    growth();
+    calls_that_fail(client, to);
+    replies(client, server, to);
+    forks(server, to);
+    CHECK(homa_drain(client, 5000) == 0);
+    CHECK(readable(client, 0) == 1);
+    FAILS(homa_send(client, buffer, 1, AT(to), NULL), ESHUTDOWN);
+    FAILS(homa_recv(client, buffer, 1, 0, NULL, 0, NULL), ESHUTDOWN);
+    CHECK(homa_close(client) == 0);
+    FAILS(homa_close(client), EBADF);
+    FAILS(homa_send(client, buffer, 1, AT(to), NULL), EBADF);
+    FAILS(homa_recv(0, buffer, 1, 0, NULL, 0, NULL), EBADF);
+    FAILS(homa_metrics(-1, NULL, 0), EBADF);
+    CHECK(homa_close(server) == 0);
+    return 0;
+}

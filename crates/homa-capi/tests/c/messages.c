@@ -1,0 +1,159 @@
+/* Buffers: too small, in parts, lent; cookies, private calls, and the descriptor. */
+#include "check.h"
+#include <sys/select.h>
+
+enum { LONG = 300000 };
+static char sent[LONG], got[LONG];
+
+static uint64_t call(int sock, struct sockaddr_in to, size_t length, uint64_t cookie, uint32_t flags)
+{
+    struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
+    struct iovec pieces[3];
+    uint64_t id = 0;
+    pieces[0].iov_base = sent;
+    pieces[0].iov_len = 1;
+    pieces[1].iov_base = NULL;
+    pieces[1].iov_len = 0;
+    pieces[2].iov_base = sent + 1;
+    pieces[2].iov_len = length - 1;
+    options.completion_cookie = cookie;
+    options.flags = flags;
+    CHECK(homa_sendv(sock, pieces, 3, AT(to), &id, &options) == 0);
+    CHECK(id != 0 && id % 2 == 0);
+    return id;
+}
+
+/* Answers the next request with its bytes, in two pieces. */
+static void echo(int sock)
+{
+    struct homa_message request = { .id = 0 };
+    struct iovec pieces[2];
+    CHECK(homa_recv_message(sock, HOMA_RECV_REQUEST, &request) == 0);
+    CHECK(request.id % 2 == 1 && request.completion_cookie == 0);
+    pieces[0].iov_base = request.data;
+    pieces[0].iov_len = request.length / 2;
+    pieces[1].iov_base = (char *) request.data + request.length / 2;
+    pieces[1].iov_len = request.length - request.length / 2;
+    CHECK(homa_replyv(sock, pieces, 2, (struct sockaddr *) &request.source, request.source_length,
+                      request.id) == 0);
+    homa_message_release(&request);
+    homa_message_release(&request);
+    CHECK(request.data == NULL);
+}
+
+/* The end of a long message is lost without HOMA_RECV_PARTIAL, and kept with it. */
+static void small_buffers(int client, int server, struct sockaddr_in to)
+{
+    uint64_t id, first = call(client, to, LONG, 0, 0);
+    int left, at = 0;
+
+    echo(server);
+    memset(got, 0, sizeof got);
+    id = 0;
+    CHECK(homa_recv(client, got, 10, HOMA_RECV_RESPONSE, NULL, 0, &id) == LONG && id == first);
+    CHECK(memcmp(got, sent, 10) == 0 && got[10] == 0);
+    FAILS(homa_recv(client, got, 10, HOMA_RECV_RESPONSE, NULL, 0, &id), EINVAL);
+
+    first = call(client, to, LONG, 0, 0);
+    echo(server);
+    id = 0;
+    do {
+        left = homa_recv(client, got + at, 77777, HOMA_RECV_PARTIAL, NULL, 0, &id);
+        CHECK(id == first && left == LONG - at);
+        at += left < 77777 ? left : 77777;
+    } while (at < LONG);
+    CHECK(memcmp(got, sent, LONG) == 0);
+    FAILS(homa_recv(client, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &id), EINVAL);
+
+    first = call(client, to, LONG, 0, 0);
+    echo(server);
+    id = 0;
+    CHECK(homa_recv(client, NULL, 0, HOMA_RECV_PARTIAL, NULL, 0, &id) == LONG);
+    CHECK(readable(client, 0) == 0);
+    CHECK(homa_abort(client, first, 0) == 0);
+    FAILS(homa_recv(client, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &first), EINVAL);
+}
+
+static void lent(int client, int server, struct sockaddr_in to)
+{
+    struct homa_message message = { .id = 0 };
+    uint64_t first = call(client, to, LONG, 42, 0);
+    echo(server);
+    CHECK(homa_recv_message(client, 0, &message) == 0);
+    CHECK(message.id == first && message.completion_cookie == 42 && message.length == LONG);
+    CHECK(memcmp(message.data, sent, LONG) == 0);
+    CHECK(memcmp(&message.source, &to, sizeof to) == 0);
+    memset(message.data, 1, message.length);
+    homa_message_release(&message);
+    FAILS(homa_recv_message(client, HOMA_RECV_NONBLOCKING, &message), EAGAIN);
+    CHECK(message.id == 0 && message.data == NULL);
+    FAILS(homa_recv_message(client, 0, NULL), EFAULT);
+}
+
+static void descriptor(int client, int server, struct sockaddr_in to)
+{
+    uint64_t quiet, loud, id = 0;
+    fd_set set;
+
+    CHECK(readable(client, 0) == 0 && readable(server, 0) == 0);
+    quiet = call(client, to, 100, 1, HOMA_SEND_PRIVATE);
+    FD_ZERO(&set);
+    FD_SET(server, &set);
+    CHECK(select(server + 1, &set, NULL, NULL, NULL) == 1);
+    echo(server);
+    loud = call(client, to, 100, 2, 0);
+    echo(server);
+    CHECK(readable(client, 5000) == 1);
+    CHECK(homa_recv(client, got, LONG, MSG_DONTWAIT, NULL, 0, &id) == 100 && id == loud);
+    CHECK(readable(client, 0) == 0);
+    CHECK(homa_recv(client, got, LONG, HOMA_RECV_RESPONSE, NULL, 0, &quiet) == 100);
+}
+
+static void options_in_use(void)
+{
+    static const char *const maps[] = { "operator", "linux", "flat" };
+    static const char *const profiles[] = { "default", "linux", "sigcomm18" };
+    int i;
+    for (i = 0; i < 3; i++) {
+        struct homa_options options = HOMA_OPTIONS_INIT;
+        struct sockaddr_in to;
+        int client, server;
+        options.driver = i == 0 ? "memory" : "udp";
+        options.profile = profiles[i];
+        options.priority_map = maps[i];
+        options.deadline_ms = 2000;
+        options.link_mbps = 1000;
+        options.mtu = 1400;
+        options.max_rpcs = 1000;
+        options.send_memory = options.receive_memory = 10000000;
+        server = serve(&to, &options);
+        CHECK((client = homa_socket(NULL, 0, &options)) >= 0);
+        call(client, to, 2000, 0, 0);
+        echo(server);
+        CHECK(homa_recv(client, got, LONG, 0, NULL, 0, NULL) == 2000);
+        CHECK(homa_close(client) == 0 && homa_close(server) == 0);
+    }
+}
+
+int main(void)
+{
+    static char text[100];
+    struct sockaddr_in to;
+    int client, server, i, length;
+
+    for (i = 0; i < LONG; i++)
+        sent[i] = (char) (i * 11 + i / 253);
+    server = serve(&to, NULL);
+    client = homa_socket(NULL, 0, NULL);
+    CHECK(client >= 0);
+    small_buffers(client, server, to);
+    lent(client, server, to);
+    descriptor(client, server, to);
+    options_in_use();
+    length = homa_metrics(client, NULL, 0);
+    CHECK(length > 1000 && homa_metrics(client, text, sizeof text) == length);
+    CHECK(strlen(text) == sizeof text - 1 && strncmp(text, "# TYPE homa_", 12) == 0);
+    CHECK(strcmp(homa_version(), "0.1.0") == 0);
+    CHECK(homa_close(client) == 0 && homa_close(server) == 0);
+    return 0;
+}

@@ -1,0 +1,99 @@
+//! `cargo xtask install-capi --prefix DIR`: builds libhoma and installs what C programs need:
+//! libraries, header, pkg-config file and manual pages.
+
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The part of the version that programs are linked against; `build.rs` of the crate says the same.
+const ABI: &str = "libhoma.so.0";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What static programs have to link besides, as `rustc --print native-static-libs` tells.
+const STATIC_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// Builds (quickly and unoptimised if `debug`) and installs below `prefix`.
+pub fn run(repository: &Path, prefix: &Path, debug: bool) -> ExitCode {
+    match install(repository, prefix, debug) {
+        Ok(()) => {
+            println!("installed libhoma {VERSION} below {}", prefix.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("cannot install below {}: {error}", prefix.display());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn install(repository: &Path, prefix: &Path, debug: bool) -> io::Result<()> {
+    let built = build(repository, debug)?;
+    let source = repository.join("crates/homa-capi");
+    let prefix = std::path::absolute(prefix)?;
+    let folder = |name: &str| {
+        let folder = prefix.join(name);
+        std::fs::create_dir_all(&folder).map(|()| folder)
+    };
+    let lib = folder("lib")?;
+    let shared = format!("libhoma.so.{VERSION}");
+    replace(&built.join("libhoma.so"), &lib.join(&shared))?;
+    link(&shared, &lib.join(ABI))?;
+    link(ABI, &lib.join("libhoma.so"))?;
+    replace(&built.join("libhoma.a"), &lib.join("libhoma.a"))?;
+    replace(&source.join("include/homa.h"), &folder("include")?.join("homa.h"))?;
+    let pc = pkg_config(&prefix);
+    std::fs::write(folder("lib/pkgconfig")?.join("homa.pc"), pc)?;
+    for page in std::fs::read_dir(source.join("man"))? {
+        let page = page?.path();
+        let (Some(name), Some(section)) = (page.file_name(), page.extension()) else { continue };
+        let section = folder(&format!("share/man/man{}", section.to_string_lossy()))?;
+        replace(&page, &section.join(name))?;
+    }
+    Ok(())
+}
+
+/// Builds the libraries; returns the folder they are in.
+fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "homa-capi"]).current_dir(repository);
+    if !debug {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        return Err(io::Error::other("libhoma does not build: see the errors above"));
+    }
+    // This program lies in the same target folder.
+    let ours = std::env::current_exe()?;
+    let target = ours.ancestors().nth(2).unwrap_or(repository);
+    Ok(target.join(if debug { "debug" } else { "release" }))
+}
+
+/// A new file, so that programs that run keep theirs.
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    remove(to)?;
+    std::fs::copy(from, to).map(drop)
+}
+
+fn link(to: &str, at: &Path) -> io::Result<()> {
+    remove(at)?;
+    symlink(to, at)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn pkg_config(prefix: &Path) -> String {
+    format!(
+        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+         Name: homa\nDescription: RPCs with low tail latency, in user space\n\
+         Version: {VERSION}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}} -lhoma\n\
+         Libs.private: {STATIC_LIBRARIES}\n",
+        prefix.display()
+    )
+}
