@@ -217,3 +217,54 @@ fn schemes_are_listed() {
         schemes.as_array().expect("an array").iter().map(|s| s["name"].as_str()).collect();
     assert!(names.contains(&Some("homa")) && names.contains(&Some("homa-sim")));
 }
+
+/// The repository's examples, cut short: each runs as its first lines say.
+#[test]
+fn the_examples_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let in_root = |arguments: &[&str]| {
+        program().args(arguments).current_dir(&root).output().expect("the program starts")
+    };
+    let short = ["--set", "stop.messages=300"];
+    let graph = ["sim", "examples/graph.toml", "--format", "json"];
+    let output = in_root(&[&graph[..], &short].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let outcome = document(&output);
+    assert_eq!((&outcome["messages"], &outcome["undelivered"]), (&300.into(), &0.into()));
+    assert!(outcome["queues"]["fabric"]["frames"].as_u64() > Some(0), "{}", outcome["queues"]);
+    let folder = Folder::new("examples");
+    let out = folder.path("out");
+    let sweep = ["sweep", "examples/degraded-fabric.toml", "--out", &out];
+    let output = in_root(&[&sweep[..], &short].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn a_bad_link_of_a_plan_is_named_with_its_line() {
+    let folder = Folder::new("impaired");
+    let text = "[scenario]\nscheme = \"homa\"\n[[scenario.fabric.impaired]]\n\
+                from = \"tor0\"\nto = \"spine0\"\nspeed = \"1Gbps\"\n";
+    let plan = folder.file("plan.toml", text);
+    let said = stderr(&homa(&["sim", &plan]));
+    assert!(said.contains("plan.toml:6: `scenario.fabric.impaired.0.speed`"), "{said}");
+    assert!(said.contains("`one_way`") && said.contains("`loss_ppm`"), "{said}");
+    let set = "fabric.impaired=[{from='tor0', to='spine9'}]";
+    let output = homa(&["sim", "--set", set]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("spine3"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_highest_load_is_searched_between_two() {
+    let mut arguments = vec!["sim", "--workload", "1000", "--max-load", "0.5..1.3"];
+    arguments.extend(&SMALL[..4]);
+    arguments.extend(["--messages", "20000", "--format", "json"]);
+    let output = homa(&arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let found = document(&output);
+    assert_eq!(keys(&found), ["diverging", "outcome", "sustained"]);
+    let (low, high) = (found["sustained"].as_f64(), found["diverging"].as_f64());
+    assert!(low >= Some(0.8) && low < high && high <= Some(1.1), "{low:?} {high:?}");
+    let backwards = homa(&["sim", "--max-load", "0.9..0.5"]);
+    assert!(stderr(&backwards).contains("lower"), "{}", stderr(&backwards));
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use homa_sim::scenario::{Scenario, Traffic};
+use homa_sim::scenario::{Scenario, Shape, Traffic};
 use homa_workload::framing::{FULL_FRAME, Framing};
 use homa_workload::load::mean_wire_bytes;
 use homa_workload::sizes::Workload;
@@ -47,10 +47,14 @@ impl Cell {
             Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
                 Some(workload)
             }
-            Traffic::Flows { file } => Some(file),
+            Traffic::Flows { file, .. } => Some(file),
             _ => None,
         };
-        named.map(Path::new).filter(|path| path.is_file()).into_iter().collect()
+        let graph = match &self.scenario.fabric.shape {
+            Shape::Graph { file } => Some(file),
+            _ => None,
+        };
+        named.into_iter().chain(graph).map(Path::new).filter(|path| path.is_file()).collect()
     }
 
     /// About how many packets it moves: for the order of work and the time left, nothing else.

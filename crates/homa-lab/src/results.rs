@@ -84,13 +84,14 @@ pub fn summary(results: &[Stored]) -> Table {
 pub type Tier = (&'static str, fn(&Queues) -> Option<QueueLength>);
 
 /// All tiers.
-pub const TIERS: [Tier; 6] = [
+pub const TIERS: [Tier; 7] = [
     ("host_up", |queues| queues.host_up),
     ("tor_up", |queues| queues.tor_up),
     ("aggr_down", |queues| queues.aggr_down),
     ("tor_down", |queues| queues.tor_down),
     ("aggr_up", |queues| queues.aggr_up),
     ("core_down", |queues| queues.core_down),
+    ("fabric", |queues| queues.fabric),
 ];
 
 fn add_queues(table: &mut Table, results: &[Stored]) {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checker;
+pub mod clairvoyant;
 pub mod engine;
 pub mod fabric;
 mod framing;

@@ -9,10 +9,12 @@ use homa_lab::plan::{Plan, changed};
 use homa_lab::settings::assignment;
 use homa_lab::store::{Manifest, Store, Stored, VERSION, program};
 use homa_lab::sweep::tabulate;
+use homa_sim::scenario::limit::{self, Range};
 use homa_sim::scenario::outcome::{Bucket, QueueLength};
 use homa_sim::scenario::{
     Outcome as Simulated, Progress, Scenario, Trace, run as run_plain, run_traced,
 };
+use serde::Serialize;
 use toml::Value;
 
 use super::work::{Work, write_page};
@@ -36,13 +38,37 @@ A plan is TOML; every key has a default, and an unknown key is refused with the 
   stop = { messages = 1_000_000 }
   fabric = { host_link = \"10Gbps\", fabric_link = \"40Gbps\" }
 
---out writes the plan with all defaults written out, tables and a page.")]
+Networks:   fabric.shape = { kind = \"single-switch\", hosts = 16 }
+            { kind = \"leaf-spine\", racks = 9, hosts_per_rack = 16, spines = 4 }
+            { kind = \"fat-tree\", k = 8, oversubscription = 1 }
+            { kind = \"graph\", file = \"links.csv\" }   # from,to,gbps,delay_ns; slowdown = \"idle\"
+Switches:   fabric.routing = \"spray\" or \"ecmp\"; fabric.cut_through, fabric.preemption = true
+            fabric.buffer = { kind = \"unlimited\" }, { kind = \"per-port\", bytes = 200_000 }
+            or { kind = \"shared\", bytes = 4_000_000, alpha_percent = 100 }
+Bad links:  fabric.loss_ppm, fabric.duplicate_ppm; or single ones, by name (h0, tor0, spine0,
+            aggr0, core0, names in the graph), down unless rate or loss_ppm is given:
+            fabric.impaired = [{ from = \"tor0\", to = \"spine1\", at = \"1ms\", until = \"2ms\" },
+                               { from = \"h3\", to = \"tor0\", rate = \"1Gbps\", one_way = true }]
+Traffic:    { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }  # or \"one-way\"
+            { pattern = \"clients-servers\", workload = \"w4\", clients = 8, servers = 8 }
+            { pattern = \"incast\", servers = 15, concurrent = 300, response_bytes = 10_000 }
+            { pattern = \"permutation\", bytes = 2_000_000 }
+            { pattern = \"flows\", file = \"flows.csv\" }   # id,src,dst,bytes,start_ns
+Measures:   measures = { queues, priorities, wasted_bandwidth, tail_delay, ledger = true }
+
+--out writes the plan with all defaults written out, tables and a page. `examples/` in the
+repository has plans to begin with.")]
 pub struct Args {
     /// The plan; absent: 144 hosts, W3 at 80 %, as in the Homa paper, changed by the options below.
     #[arg(value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
     #[command(flatten)]
     changes: Changes,
+    /// Search the highest load that is sustained (whose backlog does not grow without bound),
+    /// between two loads and to within 1 %. The plan's stop rule should last several times as long
+    /// as the largest messages.
+    #[arg(long, value_name = "LOW..HIGH", value_parser = load_range, conflicts_with = "out")]
+    max_load: Option<Range>,
     /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -132,6 +158,9 @@ pub fn run(args: &Args) -> Outcome {
     let plan = args.changes.plan(args.plan.as_deref())?;
     let cell = &plan.cells[0];
     let mut work = Work::new();
+    if let Some(range) = args.max_load {
+        return max_load(&cell.scenario, range, args.format, work);
+    }
     let outcome = simulate(args, &cell.scenario, &mut |progress| {
         work.show(progress.done, &format!("{} messages", progress.delivered));
     });
@@ -163,6 +192,53 @@ fn simulate(
     let outcome = run_traced(scenario, trace, progress).hint(HINT)?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
     Ok(outcome)
+}
+
+/// What `--max-load --format json` prints.
+#[derive(Debug, Serialize)]
+struct Highest {
+    /// The highest load tried whose backlog is bounded; absent: not even the lowest.
+    sustained: Option<f64>,
+    /// The lowest load tried whose backlog diverges; absent: not even the highest.
+    diverging: Option<f64>,
+    /// The run at the sustained load, as without `--max-load`.
+    outcome: Option<Simulated>,
+}
+
+fn load_range(text: &str) -> Result<Range, String> {
+    let ends = text.split_once("..").ok_or("write it as 0.5..0.95")?;
+    let load = |text: &str| text.trim().parse().ok().filter(|load| (0.001..=2.0).contains(load));
+    let (Some(low), Some(high)) = (load(ends.0), load(ends.1)) else {
+        return Err("loads are shares of the link, such as 0.8, and at most 2".into());
+    };
+    if low >= high {
+        return Err("the first load must be the lower one".into());
+    }
+    Ok(Range { low, high, resolution: 0.01 })
+}
+
+fn max_load(scenario: &Scenario, range: Range, format: Format, mut work: Work) -> Outcome {
+    let found = limit::max_load(scenario, range, &mut |load, progress| {
+        work.show(progress.done, &format!("load {load:.3}: {} messages", progress.delivered));
+    });
+    work.finish();
+    let found = found.hint("`homa sim --help` shows the keys and their units")?;
+    let sustained = found.sustained.as_ref().map(|outcome| outcome.load);
+    match format {
+        Format::Json => {
+            json(&Highest { sustained, diverging: found.diverging, outcome: found.sustained })?;
+        }
+        Format::Table => {
+            let shown = |load: Option<f64>| load.map_or_else(|| "none".into(), percent);
+            line(format!(
+                "highest load sustained: {}; lowest that is not: {}",
+                shown(sustained),
+                shown(found.diverging)
+            ));
+            found.sustained.iter().for_each(print);
+        }
+    }
+    Ok(Verdict::Passed)
 }
 
 fn save(
@@ -214,25 +290,8 @@ fn print(outcome: &Simulated) {
         over_all(outcome.slowdown.p99)
     ));
     line("");
-    if let Some(queues) = &outcome.queues {
-        let show = |name: &str, queue: Option<QueueLength>| {
-            if let Some(queue) = queue {
-                let (mean, max) = (queue.mean_bytes / 1e3, queue.max_bytes as f64 / 1e3);
-                line(format!("queue {name}: mean {mean:.2} kB, max {max:.1} kB"));
-            }
-        };
-        show("TOR up", queues.tor_up);
-        show("aggregation down", queues.aggr_down);
-        show("TOR down", queues.tor_down);
-    }
-    if let Some(shares) = outcome.priority_share {
-        let shares: Vec<String> =
-            shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect();
-        line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
-    }
-    if let Some(wasted) = outcome.wasted_bandwidth {
-        line(format!("wasted bandwidth: {}", percent(wasted)));
-    }
+    ports(outcome);
+    losses_and_delays(outcome);
     if outcome.backlog.diverges {
         line("the backlog grows without bound: this load is not sustained");
     }
@@ -244,6 +303,63 @@ fn print(outcome: &Simulated) {
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
+}
+
+/// What was seen at ports.
+fn ports(outcome: &Simulated) {
+    if let Some(queues) = &outcome.queues {
+        let show = |name: &str, queue: Option<QueueLength>| {
+            if let Some(queue) = queue {
+                let (mean, max) = (queue.mean_bytes / 1e3, queue.max_bytes as f64 / 1e3);
+                line(format!("queue {name}: mean {mean:.2} kB, max {max:.1} kB"));
+            }
+        };
+        show("TOR up", queues.tor_up);
+        show("aggregation down", queues.aggr_down);
+        show("TOR down", queues.tor_down);
+        show("aggregation up", queues.aggr_up);
+        show("core down", queues.core_down);
+        show("between switches", queues.fabric);
+    }
+    if let Some(shares) = outcome.priority_share {
+        let shares: Vec<String> =
+            shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect();
+        line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
+    }
+    if let Some(wasted) = outcome.wasted_bandwidth {
+        line(format!("wasted bandwidth: {}", percent(wasted)));
+    }
+}
+
+/// What was lost, and where time went.
+fn losses_and_delays(outcome: &Simulated) {
+    let drops = outcome.drops;
+    if drops.overflow + drops.fault > 0 || outcome.undelivered > 0 {
+        line(format!(
+            "frames dropped at full buffers {}, lost on links {}; messages not delivered {}",
+            drops.overflow, drops.fault, outcome.undelivered
+        ));
+    }
+    if let Some(tail) = &outcome.tail_delay {
+        line(format!(
+            "messages near p99 of up to {} B wait {:.2} us for the rest of lower-priority frames, \
+             {:.2} us for others",
+            tail.max_bytes, tail.preemption_lag_us, tail.queueing_us
+        ));
+    }
+    if let Some(ledger) = &outcome.ledger {
+        for (of, parts) in [("all", &ledger.mean), ("the slowest 1 %", &ledger.tail)] {
+            line(format!(
+                "time of {of}: sender queue {:.2}, grant wait {:.2}, wire {:.2}, fabric queue \
+                 {:.2}, recovery {:.2} us",
+                parts.sender_queue_us,
+                parts.grant_wait_us,
+                parts.wire_us,
+                parts.fabric_queue_us,
+                parts.recovery_us
+            ));
+        }
+    }
 }
 
 /// About ten rows: the bins at the tenths of the messages, and the last percents.

@@ -30,7 +30,7 @@ pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usi
     };
     let by_hop: Vec<HopDelay> = (0..HOPS.len())
         .map(|hop| HopDelay {
-            hop: HOPS[hop].0.to_owned(),
+            hop: HOPS[hop].to_owned(),
             preemption_lag_us: mean(&|wait| wait.lag, hop),
             queueing_us: mean(&|wait| wait.queueing, hop),
         })

@@ -20,13 +20,19 @@ use crate::topology::{HostId, Tier};
 use crate::traffic::{Numbered, number};
 use crate::transport::Label;
 
-/// The places where a packet waits on a path of two tiers.
-pub const HOPS: [(&str, Option<Tier>); 4] = [
-    ("nic", None),
-    ("tor_up", Some(Tier::TorUp)),
-    ("aggr_down", Some(Tier::AggrDown)),
-    ("tor_down", Some(Tier::TorDown)),
-];
+/// The places where a packet waits on a path of two tiers. With three, ports up count together,
+/// and so do ports down above the last one; all ports between the switches of a graph are up.
+pub const HOPS: [&str; 4] = ["nic", "tor_up", "aggr_down", "tor_down"];
+
+/// The place of a port in [`HOPS`].
+const fn hop(tier: Tier) -> usize {
+    match tier {
+        Tier::HostUp => 0,
+        Tier::TorUp | Tier::AggrUp | Tier::Fabric => 1,
+        Tier::CoreDown | Tier::AggrDown => 2,
+        Tier::TorDown => 3,
+    }
+}
 
 /// A wait in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -283,8 +289,11 @@ impl Probe<Packet> for Journeys {
         let wait = at.since(flight.arrived).0;
         flight.journey.fabric_queue += wait;
         let lag = wait.min(flight.residual);
-        if let Some(hop) = HOPS.iter().position(|(_, tier)| *tier == Some(frame.tier)) {
-            flight.journey.waits[hop] = Wait { lag, queueing: wait - lag };
+        // The NIC's wait is known since the packet left its transport.
+        if frame.tier != Tier::HostUp {
+            let at = &mut flight.journey.waits[hop(frame.tier)];
+            at.lag += lag;
+            at.queueing += wait - lag;
         }
     }
 

@@ -71,6 +71,12 @@ impl Latencies {
         &self.samples
     }
 
+    /// The samples, which leave no others behind.
+    pub fn take_samples(&mut self) -> Vec<Vec<Sample>> {
+        let none = vec![Vec::new(); self.samples.len()];
+        std::mem::replace(&mut self.samples, none)
+    }
+
     /// Slowdowns: each latency divided by `ideal` of its bytes and switches.
     pub fn slowdown(&self, by: SlowdownBy, ideal: &dyn Fn(u32, u32) -> SimDuration) -> Slowdown {
         let of = |sample: &Sample| {

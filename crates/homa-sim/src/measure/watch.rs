@@ -92,6 +92,7 @@ impl Watch {
             tor_down: of(Tier::TorDown),
             aggr_up: of(Tier::AggrUp),
             core_down: of(Tier::CoreDown),
+            fabric: of(Tier::Fabric),
         })
     }
 }

@@ -104,7 +104,7 @@ impl Gated for Wasted {
 
 pub(super) fn assemble<P, F>(
     moment: &Moment<'_>,
-    mut sim: Sim<P, F>,
+    sim: &mut Sim<P, F>,
     ideals: &Ideals,
 ) -> Result<Outcome, ScenarioError>
 where

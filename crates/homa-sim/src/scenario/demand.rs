@@ -52,6 +52,9 @@ pub enum Traffic {
     Flows {
         /// Its path.
         file: String,
+        /// One-way messages or echo RPCs.
+        #[serde(default)]
+        exchange: Exchange,
     },
 }
 

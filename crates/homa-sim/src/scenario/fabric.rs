@@ -35,7 +35,10 @@ pub struct Fabric {
     pub buffer: Buffer,
     /// Packets lost at random on every link, per million.
     pub loss_ppm: u32,
-    /// Links between switches that are down or slower than the others.
+    /// Packets delivered twice at random on every link, per million.
+    pub duplicate_ppm: u32,
+    /// Links that are down, slower or more lossy than the others. Idle times are those of the
+    /// unimpaired network.
     pub impaired: Vec<Impaired>,
 }
 
@@ -64,7 +67,10 @@ pub enum Shape {
         /// Hosts per TOR as a multiple of its uplinks; 1: full bisection.
         oversubscription: u32,
     },
-    /// Links listed in a file.
+    /// Links listed in a file, one per line: `from,to,gbps,delay_ns`, such as `h0,s3,100,500`; `h`
+    /// and a number is a host, any other name a switch. Rates and delays stand there, so
+    /// `host_link`, `fabric_link` and all delays of the plan are not used; loads are shares of the
+    /// slowest host's link.
     Graph {
         /// Its path.
         file: String,
@@ -101,16 +107,32 @@ pub enum Buffer {
     },
 }
 
-/// A link between a TOR and a spine that is not as the others.
+/// A link that is not as the others: slower, lossy, or down when neither is said.
+///
+/// Ends are hosts (`h0`) and switches: `tor0` of a single switch; `tor0`, `spine0` of a leaf-spine;
+/// `tor0`, `aggr0`, `core0` of a fat tree; the names in a graph's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Impaired {
-    /// Number of the rack.
-    pub rack: u32,
-    /// Number of the spine.
-    pub spine: u32,
-    /// Its rate; absent: the link is down.
+    /// One end.
+    pub from: String,
+    /// The other end.
+    pub to: String,
+    /// Only in the direction from `from` to `to`.
+    #[serde(default)]
+    pub one_way: bool,
+    /// Since when.
+    #[serde(default)]
+    pub at: Span,
+    /// Until when; absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Span>,
+    /// Its rate meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bandwidth>,
+    /// Packets lost on it besides `loss_ppm` of all links, per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_ppm: Option<u32>,
 }
 
 impl Default for Fabric {
@@ -129,6 +151,7 @@ impl Default for Fabric {
             routing: Routing::Spray,
             buffer: Buffer::Unlimited,
             loss_ppm: 0,
+            duplicate_ppm: 0,
             impaired: Vec::new(),
         }
     }

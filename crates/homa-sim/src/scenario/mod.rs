@@ -15,7 +15,9 @@ mod assemble;
 pub mod demand;
 mod error;
 pub mod fabric;
+mod faults;
 pub mod limit;
+mod network;
 pub mod options;
 pub mod outcome;
 mod run;
@@ -27,7 +29,7 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
 pub use outcome::Outcome;
-pub use run::{Progress, Trace, run, run_traced};
+pub use run::{Progress, Replay, Trace, replay, run, run_traced};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};

@@ -142,6 +142,9 @@ pub struct Queues {
     pub aggr_up: Option<QueueLength>,
     /// Core to aggregation (fat tree).
     pub core_down: Option<QueueLength>,
+    /// Between the switches of a graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<QueueLength>,
 }
 
 /// Queue lengths over the ports of one tier, wire bytes.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::engine::{Fault, Halt, NoFaults, Probe, RandomFaults, Simulation};
+use crate::engine::{Fault, Halt, NoFaults, Probe, Simulation};
 use crate::measure::cost;
 use crate::measure::journey::Journeys;
+use crate::measure::latency::Sample;
 use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
 use crate::scheme::homa::{Basis as HomaBasis, Stack};
-use crate::scheme::{self, Hosts, SCHEMES};
+use crate::scheme::{self, Hosts, SCHEMES, Scheme};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::trace::Capture;
@@ -17,10 +18,10 @@ use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
 use crate::transport::Homa;
 
-use homa_workload::rng::Rng;
-
 use super::assemble::{Moment, assemble};
-use super::setup::{Demand, Network};
+use super::faults::LinkFaults;
+use super::network::Network;
+use super::setup::Demand;
 use super::{Ending, Exchange, Outcome, Scenario, ScenarioError, SlowdownBy};
 
 /// How far a run is.
@@ -72,12 +73,53 @@ fn observed(
     trace: Option<Trace<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, ScenarioError> {
-    let row = scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
-        name: scenario.scheme.clone(),
-        known: SCHEMES.iter().map(|row| row.name).collect(),
-    })?;
+    let row = find(scenario)?;
     let network = Network::new(scenario)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
+    simulate(scenario, (row, &network, &demand), trace, progress).map(|(outcome, _)| outcome)
+}
+
+/// What came of a list of messages.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Everything measured.
+    pub outcome: Outcome,
+    /// Every message or RPC that arrived, those of one bin of sizes together, in the order in which
+    /// they arrived.
+    pub samples: Vec<Sample>,
+}
+
+/// Runs a scenario with messages from memory in place of its traffic, all of them. `arrivals` are
+/// in the order of time.
+pub fn replay(
+    scenario: &Scenario,
+    arrivals: Vec<Arrival>,
+    exchange: Exchange,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replay, ScenarioError> {
+    let row = find(scenario)?;
+    let network = Network::new(scenario)?;
+    let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
+    let (outcome, samples) = simulate(scenario, (row, &network, &demand), None, progress)?;
+    Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
+}
+
+fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
+    scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
+        name: scenario.scheme.clone(),
+        known: SCHEMES.iter().map(|row| row.name).collect(),
+    })
+}
+
+/// The samples of every bin of sizes, beside the outcome.
+type Finished = (Outcome, Vec<Vec<Sample>>);
+
+fn simulate(
+    scenario: &Scenario,
+    (row, network, demand): (&Scheme, &Network, &Demand),
+    trace: Option<Trace<'_>>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Finished, ScenarioError> {
     if row.one_way_only && demand.exchange == Exchange::Echo {
         let what = format!("RPCs under {}, which knows one-way messages only", row.name);
         return Err(ScenarioError::Unsupported { what });
@@ -90,7 +132,7 @@ fn observed(
         sizes: &demand.sizes,
     };
     let stack = Stack::new(profile, &basis, &scenario.options)?;
-    let bench = Bench { scenario, network: &network, demand: &demand, stack: &stack };
+    let bench = Bench { scenario, network, demand, stack: &stack };
     let measures = scenario.measures;
     let watch = (measures.queues || measures.priorities).then(|| Watch::new(measures.queues));
     let hosts = network.wiring.hosts();
@@ -200,20 +242,11 @@ impl Bench<'_> {
         self,
         probe: P,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Outcome, ScenarioError> {
-        match self.scenario.fabric.loss_ppm {
-            0 => self.simulate(probe, NoFaults, progress),
-            loss_ppm => {
-                let faults = RandomFaults {
-                    rng: Rng::stream(self.scenario.seed, "faults"),
-                    loss_ppm,
-                    duplicate_ppm: 0,
-                    delay_ppm: 0,
-                    max_delay_ns: 0,
-                    heals_at: SimTime::MAX,
-                };
-                self.simulate(probe, faults, progress)
-            }
+    ) -> Result<Finished, ScenarioError> {
+        let faults = LinkFaults::new(self.scenario, self.network);
+        match faults.any() {
+            false => self.simulate(probe, NoFaults, progress),
+            true => self.simulate(probe, faults, progress),
         }
     }
 
@@ -235,7 +268,7 @@ impl Bench<'_> {
         let Self { scenario, network, demand, stack } = self;
         let pattern = demand.pattern(scenario, network, stack.framing)?;
         let limits = demand.limits(scenario, network, stack.framing);
-        let parts = (network.distance, demand.latencies());
+        let parts = (network.ways.clone(), demand.latencies());
         Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
     }
 
@@ -244,13 +277,16 @@ impl Bench<'_> {
         probe: P,
         faults: F,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Outcome, ScenarioError>
+    ) -> Result<Finished, ScenarioError>
     where
         P: Probe<homa_proto::Packet> + Gated,
         F: Fault<homa_proto::Packet>,
     {
         let limits = self.demand.limits(self.scenario, self.network, self.stack.framing);
         let mut sim = self.build(self.generator()?, (probe, faults));
+        for change in &self.network.changes {
+            sim.change_link(change.port, change.at, change.what);
+        }
         let before = cost::cpu_seconds();
         let mut report = |sim: &Sim<P, F>| {
             let tally = sim.application().tally;
@@ -280,7 +316,8 @@ impl Bench<'_> {
         let cpu_seconds = cost::cpu_seconds() - before;
         let moment = Moment { bench: self, opened, closed, start, end, cpu_seconds };
         let ideals = self.ideals(&sim)?;
-        assemble(&moment, sim, &ideals)
+        let outcome = assemble(&moment, &mut sim, &ideals)?;
+        Ok((outcome, sim.application_mut().latencies.take_samples()))
     }
 
     /// Idle times by (bytes, switches), when latencies are divided by measured ones.
@@ -296,14 +333,11 @@ impl Bench<'_> {
         let mut kinds: Vec<(u32, u32)> = samples.map(|s| (s.bytes, s.switches)).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        let last = self.network.wiring.hosts() - 1;
-        let of_distance = |switches: u32| {
-            let distance = self.network.distance;
-            (1..=last).find(|&dst| distance.switches(0, dst) == switches).unwrap_or(last)
-        };
+        let hosts = self.network.wiring.hosts();
         let mut at = SimTime::ZERO;
         let list = kinds.iter().map(|&(bytes, switches)| {
-            let arrival = Arrival { at, src: 0, dst: of_distance(switches), bytes };
+            let (src, dst) = self.network.ways.example(switches, hosts);
+            let arrival = Arrival { at, src, dst, bytes };
             // Three times its serialisation both ways, and a round trip or two: long gone.
             let wire = u64::from(bytes).saturating_mul(48_000_000_000_000);
             at += SimDuration(wire / self.network.link.0) + SimDuration::micros(200);

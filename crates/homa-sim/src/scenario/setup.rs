@@ -1,34 +1,21 @@
-//! From a description to the parts of a simulation: wiring, traffic, limits, loads.
+//! From a description to the demand: traffic, limits, loads.
 
-use homa_proto::{FULL_FRAME, Rate};
+use homa_proto::Rate;
 use homa_workload::framing as priced;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
-use crate::fabric::{Buffers, FabricConfig, Forwarding};
 use crate::framing::Framing;
-use crate::measure::ideal::Formula;
 use crate::measure::latency::Latencies;
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{FatTree, HostId, LeafSpine, Physics, SingleSwitch, Wiring};
+use crate::topology::HostId;
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
 use crate::traffic::rate;
-use crate::traffic::{Distance, Limits, Pattern};
+use crate::traffic::{Limits, Pattern};
 
 use super::demand::{Basis, Exchange, Traffic};
-use super::fabric::{Buffer, Routing, Shape};
+use super::network::Network;
 use super::{Scenario, ScenarioError};
-
-/// The network of a scenario.
-#[derive(Clone, Debug)]
-pub(crate) struct Network {
-    pub wiring: Wiring,
-    pub config: FabricConfig,
-    pub distance: Distance,
-    pub link: Rate,
-    /// RTTbytes: what a host sends while a grant comes back to it, over the longest path.
-    pub rtt_bytes: u32,
-}
 
 /// The traffic of a scenario.
 #[derive(Clone, Debug)]
@@ -48,101 +35,6 @@ enum Kind {
     Open(Pairs),
     List(Vec<Arrival>),
     Closed { servers: u32, concurrent: u32, request_bytes: u32, response_bytes: u32 },
-}
-
-impl Network {
-    pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        let fabric = &scenario.fabric;
-        let unsupported = [
-            (fabric.cut_through && fabric.preemption, "cut-through and preemption together"),
-            (!fabric.impaired.is_empty(), "impaired links"),
-        ];
-        if let Some((_, what)) = unsupported.into_iter().find(|(asked, _)| *asked) {
-            return Err(ScenarioError::Unsupported { what: what.to_owned() });
-        }
-        let physics = Physics {
-            host_rate: fabric.host_link.rate(),
-            fabric_rate: fabric.fabric_link.rate(),
-            sender_delay: SimDuration(fabric.send_delay.0 + fabric.nic_delay.0),
-            switch_delay: fabric.switch_delay.duration(),
-            receiver_delay: fabric.receive_delay.duration(),
-            propagation: fabric.propagation.duration(),
-        };
-        let (wiring, distance) = wire(&fabric.shape, physics)?;
-        let buffers = match fabric.buffer {
-            Buffer::Unlimited => Buffers::Unlimited,
-            Buffer::PerPort { bytes } => Buffers::PerPort(bytes),
-            Buffer::Shared { bytes, alpha_percent } => Buffers::Shared { bytes, alpha_percent },
-        };
-        let forwarding = match fabric.routing {
-            Routing::Spray => Forwarding::Spray,
-            Routing::Ecmp => Forwarding::Ecmp,
-        };
-        let config = FabricConfig {
-            forwarding,
-            buffers,
-            cut_through: fabric.cut_through,
-            preemption: fabric.preemption,
-            seed: scenario.seed,
-        };
-        let link = fabric.host_link.rate();
-        let rtt_bytes = rtt_bytes(&wiring, link);
-        Ok(Self { wiring, config, distance, link, rtt_bytes })
-    }
-
-    /// The formula that the authors divide by.
-    pub fn formula(&self, scenario: &Scenario, corrected: bool) -> Formula {
-        let fabric = &scenario.fabric;
-        let fixed = fabric.send_delay.0 + fabric.nic_delay.0 + fabric.receive_delay.0;
-        Formula {
-            host: self.link,
-            fabric: fabric.fabric_link.rate(),
-            fixed: SimDuration(fixed),
-            switch: SimDuration(fabric.switch_delay.0 + fabric.propagation.0),
-            corrected,
-        }
-    }
-}
-
-fn wire(shape: &Shape, physics: Physics) -> Result<(Wiring, Distance), ScenarioError> {
-    let hosts = shape.hosts().unwrap_or(0);
-    if !(2..=1 << 20).contains(&hosts) && !matches!(shape, Shape::Graph { .. }) {
-        return Err(ScenarioError::field("fabric.shape", "have 2 to 1048576 hosts"));
-    }
-    Ok(match *shape {
-        Shape::SingleSwitch { hosts } => {
-            (SingleSwitch { hosts, physics }.wire(), Distance { rack: hosts, pod: hosts })
-        }
-        Shape::LeafSpine { racks, hosts_per_rack, spines } => {
-            if spines == 0 {
-                return Err(ScenarioError::field("fabric.shape.spines", "be at least 1"));
-            }
-            let wiring = LeafSpine { racks, hosts_per_rack, spines, physics }.wire();
-            (wiring, Distance { rack: hosts_per_rack, pod: hosts })
-        }
-        Shape::FatTree { k, oversubscription } => {
-            if k < 2 || k % 2 == 1 || oversubscription == 0 {
-                let must = "have an even `k` and an `oversubscription` of at least 1";
-                return Err(ScenarioError::field("fabric.shape", must));
-            }
-            let wiring = FatTree { k, oversubscription, physics }.wire();
-            let rack = k / 2 * oversubscription;
-            (wiring, Distance { rack, pod: rack * k / 2 })
-        }
-        Shape::Graph { .. } => {
-            return Err(ScenarioError::Unsupported { what: "graphs from files".to_owned() });
-        }
-    })
-}
-
-/// Link rate x (a grant's way there + a full frame's way back) (Homa §3.2: RTTbytes).
-fn rtt_bytes(wiring: &Wiring, link: Rate) -> u32 {
-    let last = HostId(wiring.hosts() - 1);
-    let there = wiring.ideal(HostId(0), last, &[priced::MIN_FRAME as u32]);
-    let back = wiring.ideal(HostId(0), last, &[FULL_FRAME]);
-    let picos = u128::from(there.0 + back.0);
-    let bytes = (picos * u128::from(link.0)).div_ceil(8_000_000_000_000);
-    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 impl Demand {
@@ -193,7 +85,10 @@ impl Demand {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
             }
-            Traffic::Flows { file } => Self::list(file.clone(), read_flows(file)?, hosts),
+            Traffic::Flows { file, exchange } => {
+                let listed = Self::list(file.clone(), read_flows(file)?, hosts)?;
+                Ok(Self { exchange: *exchange, ..listed })
+            }
         }
     }
 
@@ -215,6 +110,15 @@ impl Demand {
             senders: hosts,
             receivers: (0..hosts).map(HostId).collect(),
         })
+    }
+
+    /// A list from memory, with its exchange.
+    pub fn given(
+        list: Vec<Arrival>,
+        exchange: Exchange,
+        hosts: u32,
+    ) -> Result<Self, ScenarioError> {
+        Ok(Self { exchange, ..Self::list("list".to_owned(), list, hosts)? })
     }
 
     /// A list that replaces the traffic: what an idle network is probed with.
@@ -360,15 +264,6 @@ fn framing(own: Framing) -> priced::Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_default_network_has_the_papers_round_trip() {
-        let network = Network::new(&Scenario::default()).unwrap();
-        // 7.744 us at 10 Gbit/s.
-        assert_eq!(network.rtt_bytes, 9680);
-        assert_eq!(network.distance.switches(0, 15), 1);
-        assert_eq!(network.distance.switches(0, 16), 3);
-    }
 
     #[test]
     fn a_permutation_is_one_circle() {

@@ -15,7 +15,7 @@ use crate::time::{SimDuration, SimTime};
 pub struct Bandwidth(pub u64);
 
 /// A length of time in picoseconds; text such as `250ns`, `1.5us` or `2s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Span(pub u64);
 

@@ -19,7 +19,8 @@ pub struct Graph {
     /// By host: its link.
     access: Vec<Link>,
     between: Vec<Link>,
-    switches: u32,
+    /// Names of the switches, by number.
+    switches: Vec<String>,
 }
 
 /// Two nodes, hosts and switches numbered apart; for hosts the switch is `b`.
@@ -141,7 +142,11 @@ impl Graph {
             return Err(whole(GraphFault::Gap(missing)));
         }
         let access = access.into_values().collect();
-        let graph = Self { access, between, switches: names.0.len() as u32 };
+        let mut switches = vec![String::new(); names.0.len()];
+        for (name, number) in names.0 {
+            switches[number as usize] = name;
+        }
+        let graph = Self { access, between, switches };
         graph.check_connected().map_err(whole)?;
         Ok(graph)
     }
@@ -158,6 +163,11 @@ impl Graph {
             }
         }
         Ok(())
+    }
+
+    /// The switches by name; as nodes they follow the hosts in this order.
+    pub fn switches(&self) -> &[String] {
+        &self.switches
     }
 
     /// Compiles.
@@ -179,8 +189,9 @@ impl Graph {
             ports.push(port(Tier::Fabric, b, a, link));
         }
         let alive = vec![true; ports.len()];
-        let table = Table::new((hosts, self.switches), &ports, &alive);
-        Wiring::new(hosts, self.switches, ports, Routes::Table(table))
+        let switches = self.switches.len() as u32;
+        let table = Table::new((hosts, switches), &ports, &alive);
+        Wiring::new(hosts, switches, ports, Routes::Table(table))
     }
 }
 

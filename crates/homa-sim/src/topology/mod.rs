@@ -93,6 +93,14 @@ pub struct PortSpec {
     pub delay: SimDuration,
 }
 
+impl PortSpec {
+    /// False when the engine cannot carry the link: see [`Wiring::unfit`].
+    pub fn fits(&self) -> bool {
+        let serialisation = LinkRate::new(self.rate).serialisation(JUMBO);
+        serialisation.0.saturating_add(self.delay.0) <= u64::from(u32::MAX)
+    }
+}
+
 /// The delays and rates from which regular topologies make their links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Physics {
@@ -207,11 +215,7 @@ impl Wiring {
     /// The first port, if any, whose link is too slow or too long for the engine: a frame of 9,038
     /// bytes (jumbo) must be there after 4.29 ms, which is 2^32 ps.
     pub fn unfit(&self) -> Option<PortId> {
-        let unfit = |port: &PortSpec| {
-            let serialisation = LinkRate::new(port.rate).serialisation(JUMBO);
-            serialisation.0.saturating_add(port.delay.0) > u64::from(u32::MAX)
-        };
-        self.ports.iter().position(unfit).map(|at| PortId(at as u32))
+        self.ports.iter().position(|port| !port.fits()).map(|at| PortId(at as u32))
     }
 
     /// Finds new routes that use only the ports that are `alive`.

@@ -16,6 +16,7 @@ use crate::topology::HostId;
 
 use super::book::{Book, Message};
 use super::open_loop::{Arrival, OpenLoop};
+use super::ways::Ways;
 
 /// What is submitted when.
 #[derive(Debug)]
@@ -62,28 +63,6 @@ pub struct Limits {
     pub sample_every: SimDuration,
 }
 
-/// How many switches lie between two hosts.
-#[derive(Clone, Copy, Debug)]
-pub struct Distance {
-    /// Hosts at one switch.
-    pub rack: u32,
-    /// Hosts below one aggregation switch: a pod. All of them in a network of two tiers.
-    pub pod: u32,
-}
-
-impl Distance {
-    /// The number of switches from one host to another.
-    pub fn switches(self, a: u32, b: u32) -> u32 {
-        if a / self.rack == b / self.rack {
-            1
-        } else if a / self.pod == b / self.pod {
-            3
-        } else {
-            5
-        }
-    }
-}
-
 /// What the generator counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
@@ -114,7 +93,7 @@ pub struct Tally {
 pub struct Generator {
     pattern: Pattern,
     limits: Limits,
-    distance: Distance,
+    ways: Ways,
     pending: Vec<Option<Arrival>>,
     next: usize,
     turn: u32,
@@ -153,7 +132,7 @@ impl Generator {
         hosts: u32,
         pattern: Pattern,
         limits: Limits,
-        (distance, latencies): (Distance, Latencies),
+        (ways, latencies): (impl Into<Ways>, Latencies),
     ) -> Self {
         Self {
             pending: vec![None; hosts as usize],
@@ -165,7 +144,7 @@ impl Generator {
             ended: None,
             pattern,
             limits,
-            distance,
+            ways: ways.into(),
             latencies,
         }
     }
@@ -326,7 +305,7 @@ impl Generator {
             self.latencies.record(Sample {
                 latency: now.since(message.submitted),
                 bytes: message.bytes,
-                switches: self.distance.switches(src, message.dst),
+                switches: self.ways.number(src, message.dst),
             });
             let complete = self.tally.delivered == self.limits.messages;
             if complete && self.limits.ending == Ending::Loaded {

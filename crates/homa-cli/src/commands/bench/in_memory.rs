@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use homa::driver::memory::{Faults, Network};
 use homa::inline::Engine;
-use homa_testbed::{IdleTimes, TestbedError};
+use homa_testbed::{IdleTimes, TestbedError, Transport};
 use homa_workload::arrivals::{Arrival, schedule};
 use homa_workload::bins::SizeBins;
 
@@ -21,6 +21,7 @@ use super::open_loop::{Loaded, OpenLoop};
 use super::rack::{Config, offer};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
+use super::twin;
 use crate::cpu::process_time;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json, line};
@@ -59,7 +60,11 @@ pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
     let each = cpu / records.len().max(1) as f64;
     let idle = IdleTimes::default();
     let bins = SizeBins::percent(&sizes);
-    let row = TransportResult::new("homa", counts, each, (&records, &idle), &bins);
+    let mut row = TransportResult::new("homa", counts, each, (&records, &idle), &bins);
+    if args.twin {
+        // Of the rack that is missing: nothing measured here is comparable with it.
+        row.twin = twin::forecast(args, Transport::Homa, &arrivals, None)?;
+    }
     print(args, &arrivals, row, refusal)?;
     Ok(if errors > 0 { Verdict::CheckFailed } else { Verdict::Passed })
 }
@@ -83,6 +88,9 @@ fn print(
             );
             screen.load("of every link of the rack that is missing");
             screen.row(&row, &IdleTimes::default(), true);
+            if row.twin.is_some() {
+                line("The twin is a forecast for the missing rack, compared with nothing.");
+            }
             line("Not shown: everything that a network does. Nothing here compares with TCP.");
             line(format!("Repeat: {}", args.command_line()));
             Ok(())

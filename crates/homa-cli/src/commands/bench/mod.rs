@@ -13,6 +13,7 @@ mod report;
 mod screen;
 mod sentences;
 mod trial;
+mod twin;
 mod wire_time;
 
 use std::net::SocketAddr;
@@ -110,6 +111,10 @@ pub struct Args {
     /// Seed of sizes and arrivals: the same seed gives every transport the same RPCs.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
+    /// Also forecast the Homa rows: the same RPCs on the same rack in the simulator, beside what is
+    /// measured, and the bound that clairvoyant SRPT sets on each receiver's link.
+    #[arg(long, conflicts_with_all = ["micro", "peer", "incast"])]
+    twin: bool,
     /// Also draw the 99th percentiles by message size into this SVG file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
     chart: Option<PathBuf>,
@@ -191,6 +196,9 @@ impl Args {
             (None, _) => line += &format!(" --workload {} --load {}", self.workload, self.load),
             (Some(n), Switch::On) => line += &format!(" --incast {n} --incast-control on"),
             (Some(n), Switch::Off) => line += &format!(" --incast {n} --incast-control off"),
+        }
+        if self.twin {
+            line += " --twin";
         }
         line
     }

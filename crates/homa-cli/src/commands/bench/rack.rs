@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::{Args, Switch, chart, in_memory, incast, trial};
+use super::{Args, Switch, chart, in_memory, incast, trial, twin};
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
@@ -152,7 +152,11 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
         let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
         let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, transport, pattern) };
         let run = undisturbed(rack, &plan, &progress)?;
-        let row = TransportResult::of_run(&run, &bins);
+        let mut row = TransportResult::of_run(&run, &bins);
+        if args.twin {
+            let forecast = twin::forecast(args, transport, &arrivals, Some(&run.idle))?;
+            row.twin = forecast.map(|twin| twin.beside(&row.short));
+        }
         progress.suspend(|| {
             eprintln!("{transport}: {}", run.verdict);
             if table {

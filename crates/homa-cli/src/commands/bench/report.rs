@@ -10,6 +10,7 @@ use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::rack::Config;
+use super::twin::Twin;
 
 /// The smallest RPC of the "long" figures, bytes.
 pub const LONG_BYTES: u32 = 150_000;
@@ -44,6 +45,9 @@ pub struct TransportResult {
     pub long: Long,
     /// All RPCs by size.
     pub buckets: Vec<Bucket>,
+    /// The simulator's forecast, with `--twin` and for Homa.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub twin: Option<Twin>,
 }
 
 /// Figures of the short RPCs.
@@ -139,6 +143,7 @@ impl TransportResult {
                 p50_us: Sorted::new(long).percentile(Percentile::P50).map(tenth),
             },
             buckets: buckets(records, idle, bins),
+            twin: None,
         }
     }
 }

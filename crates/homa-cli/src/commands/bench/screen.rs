@@ -88,6 +88,9 @@ impl<'a> Screen<'a> {
         if let (Some(idle), Some(slowdown)) = (idle.at(self.typical), row.short.p99_slowdown) {
             self.denominator(row, idle / 1e3, slowdown);
         }
+        for text in row.twin.iter().flat_map(|twin| twin.lines()) {
+            line(text);
+        }
     }
 
     /// What slowdown divides by, beside the bound below it.

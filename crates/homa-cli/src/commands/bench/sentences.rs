@@ -100,6 +100,7 @@ mod tests {
             },
             long: Long { min_bytes: 150_000, p50_us: None },
             buckets: Vec::new(),
+            twin: None,
         }
     }
 

@@ -1,0 +1,162 @@
+//! Links that fail, slow down or lose packets, and networks from a file: what a user would see.
+
+use homa_sim::scenario::{
+    Bandwidth, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape, SlowdownBy, Span,
+    Traffic, run,
+};
+
+/// Two racks of four hosts under two spines, W3.
+fn scenario(impaired: Vec<Impaired>) -> Scenario {
+    let mut scenario = Scenario {
+        scheme: "homa".to_owned(),
+        fabric: Fabric {
+            shape: Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 },
+            fabric_link: Bandwidth::gbps(20),
+            impaired,
+            ..Fabric::default()
+        },
+        traffic: Traffic::AllToAll {
+            workload: "w3".to_owned(),
+            exchange: Exchange::Echo,
+            max_bytes: Some(100_000),
+        },
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    };
+    scenario.load.fraction = 0.5;
+    scenario.stop.messages = Some(3_000);
+    scenario
+}
+
+fn link(from: &str, to: &str) -> Impaired {
+    Impaired {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        one_way: false,
+        at: Span(0),
+        until: None,
+        rate: None,
+        loss_ppm: None,
+    }
+}
+
+fn outcome(scenario: &Scenario) -> Outcome {
+    run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(scenario: &Scenario) -> String {
+    run(scenario, &mut |_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_spine_that_is_down_is_avoided() {
+    let healthy = outcome(&scenario(vec![]));
+    // At a load of 0.5 half of the traffic crosses racks: one spine's 20 Gbit/s carry it.
+    let down = outcome(&scenario(vec![link("tor0", "spine1")]));
+    assert_eq!((down.messages, down.undelivered), (3_000, 0));
+    assert!(down.slowdown.p99 > healthy.slowdown.p99, "{down:?}");
+}
+
+#[test]
+fn a_host_whose_link_fails_for_a_while_is_served_again() {
+    let (at, until) = (Span::nanos(200_000), Some(Span::nanos(300_000)));
+    let failed = outcome(&scenario(vec![Impaired { at, until, ..link("h1", "tor0") }]));
+    assert_eq!((failed.messages, failed.undelivered), (3_000, 0));
+    assert!(failed.drops.fault > 0, "what was on it is lost and recovered");
+    let healthy = outcome(&scenario(vec![]));
+    assert!(failed.slowdown.p99 > healthy.slowdown.p99);
+    let before = Impaired { at: Span::nanos(1), until: Some(Span::nanos(2)), ..link("h1", "tor0") };
+    assert_eq!(outcome(&scenario(vec![before])).slowdown.p99, healthy.slowdown.p99);
+}
+
+#[test]
+fn a_degraded_link_slows_flows_that_hash_onto_it() {
+    let mut plan = scenario(vec![]);
+    plan.fabric.routing = Routing::Ecmp;
+    let healthy = outcome(&plan);
+    let rate = Some(Bandwidth::gbps(1));
+    plan.fabric.impaired = vec![Impaired { rate, ..link("tor0", "spine0") }];
+    let degraded = outcome(&plan);
+    assert!(degraded.slowdown.p99.unwrap() > 3.0 * healthy.slowdown.p99.unwrap());
+    // One way only: the other way keeps its rate.
+    plan.fabric.impaired[0].one_way = true;
+    let one_way = outcome(&plan);
+    assert!(one_way.trace_hash != degraded.trace_hash && one_way.undelivered == 0);
+}
+
+#[test]
+fn a_lossy_link_loses_on_itself_only_and_only_meanwhile() {
+    let loss_ppm = Some(100_000);
+    let lossy = outcome(&scenario(vec![Impaired { loss_ppm, ..link("h3", "tor0") }]));
+    assert_eq!((lossy.messages, lossy.undelivered), (3_000, 0));
+    let later = Impaired { at: Span::millis(900), loss_ppm, ..link("h3", "tor0") };
+    let untouched = outcome(&scenario(vec![later]));
+    assert!(lossy.drops.fault > 100, "{:?}", lossy.drops);
+    assert_eq!(untouched.drops.fault, 0);
+}
+
+#[test]
+fn duplicates_are_refused_and_harm_nobody() {
+    let mut plan = scenario(vec![]);
+    plan.fabric.duplicate_ppm = 20_000;
+    let outcome = outcome(&plan);
+    assert_eq!((outcome.messages, outcome.undelivered), (3_000, 0));
+    assert!(outcome.drops.refused > 0);
+}
+
+#[test]
+fn mistakes_name_the_ends_there_are() {
+    let unknown = refusal(&scenario(vec![link("tor0", "spine0"), link("tor7", "spine0")]));
+    assert!(unknown.contains("entry 2") && unknown.contains("spine0, spine1, tor0"), "{unknown}");
+    let apart = refusal(&scenario(vec![link("tor0", "tor1")]));
+    assert!(apart.contains("those of `tor0` are h0, h1, h2, h3, spine0"), "{apart}");
+    let slow = Impaired { rate: Some(Bandwidth(1_000_000)), ..link("tor0", "spine0") };
+    assert!(refusal(&scenario(vec![slow])).contains("20Mbps"));
+    let until = Some(Span::nanos(5));
+    let backwards = Impaired { at: Span::nanos(5), until, ..link("tor0", "spine0") };
+    assert!(refusal(&scenario(vec![backwards])).contains("`until`"));
+    let mut slow = scenario(vec![]);
+    slow.fabric.host_link = Bandwidth(1_000_000);
+    assert!(refusal(&slow).contains("20Mbps"));
+}
+
+/// The leaf-spine above as a list of links, the switches' delays on them.
+fn graph(name: &str) -> (std::path::PathBuf, Scenario) {
+    let mut text = String::from("from,to,gbps,delay_ns\n");
+    for host in 0..8 {
+        text += &format!("h{host},leaf{},10,500\n", host / 4);
+    }
+    for (leaf, spine) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        text += &format!("leaf{leaf},top{spine},20,250\n");
+    }
+    let file = std::env::temp_dir().join(format!("homa-{name}-{}.csv", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let mut plan = scenario(vec![]);
+    plan.fabric.shape = Shape::Graph { file: file.display().to_string() };
+    (file, plan)
+}
+
+#[test]
+fn a_graph_from_a_file_is_simulated_like_the_network_it_describes() {
+    let (file, mut plan) = graph("graph");
+    let listed = outcome(&plan);
+    assert_eq!((listed.messages, listed.undelivered, listed.in_flight), (3_000, 0, 0));
+    // The same network from a regular shape with the same delays.
+    let mut regular = scenario(vec![]);
+    for delay in [&mut regular.fabric.send_delay, &mut regular.fabric.nic_delay] {
+        *delay = Span::nanos(125);
+    }
+    let regular = outcome(&regular);
+    let (a, b) = (listed.slowdown.p99.unwrap(), regular.slowdown.p99.unwrap());
+    assert!((a / b - 1.0).abs() < 0.1, "{a} {b}");
+    assert!(listed.queues.unwrap().fabric.is_some_and(|queue| queue.frames > 0));
+    // Its own names are those of its switches.
+    plan.fabric.impaired = vec![link("leaf0", "top1")];
+    assert_eq!(outcome(&plan).undelivered, 0);
+    plan.slowdown = SlowdownBy::Authors;
+    assert!(refusal(&plan).contains("\"idle\""));
+    std::fs::write(&file, "h0,a,10,500\nh1,a,fast,500\n").unwrap();
+    assert!(refusal(&plan).contains("line 2: `fast` is no rate"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(refusal(&plan).contains(&file.display().to_string()));
+}
