@@ -114,7 +114,7 @@ impl Default for Hash {
 
 #[cfg(test)]
 mod tests {
-    use homa_sim::scenario::Span;
+    use homa_sim::scenario::{Exchange, Span};
 
     use super::*;
 
@@ -136,7 +136,8 @@ mod tests {
     fn the_key_follows_the_content_of_tables() {
         let path = std::env::temp_dir().join(format!("homa-cell-{}.csv", std::process::id()));
         let mut cell = Cell { axes: Vec::new(), scenario: Scenario::default() };
-        cell.scenario.traffic = Traffic::Flows { file: path.display().to_string() };
+        cell.scenario.traffic =
+            Traffic::Flows { file: path.display().to_string(), exchange: Exchange::OneWay };
         std::fs::write(&path, "a").unwrap();
         let first = cell.key("1");
         std::fs::write(&path, "b").unwrap();

@@ -14,14 +14,16 @@
 //! | `wasted`, `utilisation`, `goodput` | shares of the receivers' links | % |
 //! | `tail.preemption_lag`, `tail.queueing` | what delays messages near p99 | µs |
 //! | `response_gbps` | response bytes per time, closed loops only | Gbit/s |
+//! | `response_wire_gbps` | the same with the headers of their packets, in the authors' framing | Gbit/s |
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_load`, `max_goodput`, `max_wasted` | at the highest load whose backlog is bounded | % |
 
 use std::fmt;
 use std::str::FromStr;
 
-use homa_sim::scenario::outcome::Bucket;
+use homa_sim::scenario::outcome::{Bucket, TailDelay};
 use homa_sim::scenario::{Outcome, Traffic};
+use homa_workload::framing::Framing;
 use serde::{Deserialize, Serialize};
 
 use super::computed::Computed;
@@ -70,6 +72,8 @@ pub enum Metric {
     Queueing,
     /// Rate of responses to a closed loop.
     ResponseRate,
+    /// The same with headers.
+    ResponseWireRate,
     /// The highest load that does not diverge, or what holds there.
     Limit(AtLimit),
     /// Follows from rules.
@@ -90,7 +94,7 @@ pub enum AtLimit {
 const KIB: f64 = 1024.0;
 
 /// Names without arguments.
-const PLAIN: [(&str, Metric); 11] = [
+const PLAIN: [(&str, Metric); 12] = [
     ("p99", Metric::Overall(Rank::P99)),
     ("p50", Metric::Overall(Rank::P50)),
     ("mean_us", Metric::Mean),
@@ -100,6 +104,7 @@ const PLAIN: [(&str, Metric); 11] = [
     ("tail.preemption_lag", Metric::PreemptionLag),
     ("tail.queueing", Metric::Queueing),
     ("response_gbps", Metric::ResponseRate),
+    ("response_wire_gbps", Metric::ResponseWireRate),
     ("max_load", Metric::Limit(AtLimit::Load)),
     ("max_goodput", Metric::Limit(AtLimit::Goodput)),
 ];
@@ -137,12 +142,15 @@ impl Metric {
             Self::Utilisation => Some(percent(outcome.utilisation)),
             Self::Goodput => Some(percent(outcome.goodput)),
             Self::PreemptionLag => {
-                outcome.tail_delay.as_ref().map(|tail| Measured::exact(tail.preemption_lag_us))
+                outcome.tail_delay.as_ref().map(|tail| of_tail(tail, tail.preemption_lag_us))
             }
             Self::Queueing => {
-                outcome.tail_delay.as_ref().map(|tail| Measured::exact(tail.queueing_us))
+                outcome.tail_delay.as_ref().map(|tail| of_tail(tail, tail.queueing_us))
             }
-            Self::ResponseRate => response_rate(stored),
+            Self::ResponseRate => response_rate(stored, f64::from),
+            Self::ResponseWireRate => {
+                response_rate(stored, |bytes| Framing::Paper.data_wire_bytes(bytes) as f64)
+            }
             Self::Computed(computed) => Some(Measured::exact(computed.value())),
             Self::Limit(_) => None,
         }
@@ -219,11 +227,18 @@ fn queue(outcome: &Outcome, tier: &Tier, max: bool, residual: bool) -> Option<Me
     Some(Measured::exact(bytes / KIB))
 }
 
-fn response_rate(stored: &Stored) -> Option<Measured> {
+/// A mean over the messages near p99; of few of them it decides nothing.
+fn of_tail(tail: &TailDelay, us: f64) -> Measured {
+    const ENOUGH: u64 = 400;
+    if tail.messages < ENOUGH { Measured::between(us, [None; 2]) } else { Measured::exact(us) }
+}
+
+/// Responses delivered, counted in `bytes` of each.
+fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
     let Traffic::Incast { response_bytes, .. } = stored.cell.scenario.traffic else {
         return None;
     };
-    let bits = stored.outcome.messages as f64 * f64::from(response_bytes) * 8.0;
+    let bits = stored.outcome.messages as f64 * bytes(response_bytes) * 8.0;
     Some(Measured::exact(bits / stored.outcome.traffic_seconds / 1e9))
 }
 
@@ -347,6 +362,7 @@ mod tests {
             "tail.preemption_lag",
             "tail.queueing",
             "response_gbps",
+            "response_wire_gbps",
             "max_load",
             "max_goodput",
             "max_wasted",

@@ -46,7 +46,7 @@ macro_rules! plan_files {
 }
 
 /// The plans of this repository: file and text.
-const BUILT_IN: [(&str, &str); 16] = plan_files![
+const BUILT_IN: [(&str, &str); 17] = plan_files![
     "rttbytes",
     "fig4",
     "alloc",
@@ -60,6 +60,7 @@ const BUILT_IN: [(&str, &str); 16] = plan_files![
     "fig14",
     "table1",
     "sens",
+    "preemption",
     "x13",
     "x14",
     "x15",

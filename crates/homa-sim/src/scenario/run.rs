@@ -339,8 +339,8 @@ impl Bench<'_> {
             let (src, dst) = self.network.ways.example(switches, hosts);
             let arrival = Arrival { at, src, dst, bytes };
             // Three times its serialisation both ways, and a round trip or two: long gone.
-            let wire = u64::from(bytes).saturating_mul(48_000_000_000_000);
-            at += SimDuration(wire / self.network.link.0) + SimDuration::micros(200);
+            let wire = u128::from(bytes) * 48_000_000_000_000 / u128::from(self.network.link.0);
+            at += SimDuration(wire as u64) + SimDuration::micros(200);
             arrival
         });
         let demand = self.demand.replaced_by(list.collect());
