@@ -41,7 +41,7 @@ A plan is TOML; every key has a default, and an unknown key is refused with the 
 Networks:   fabric.shape = { kind = \"single-switch\", hosts = 16 }
             { kind = \"leaf-spine\", racks = 9, hosts_per_rack = 16, spines = 4 }
             { kind = \"fat-tree\", k = 8, oversubscription = 1 }
-            { kind = \"graph\", file = \"links.csv\" }   # from,to,gbps,delay_ns; slowdown = \"idle\"
+            { kind = \"graph\", file = \"links.csv\" } # from,to,gbps,delay_ns; slowdown = \"idle\"
 Switches:   fabric.routing = \"spray\" or \"ecmp\"; fabric.cut_through, fabric.preemption = true
             fabric.buffer = { kind = \"unlimited\" }, { kind = \"per-port\", bytes = 200_000 }
             or { kind = \"shared\", bytes = 4_000_000, alpha_percent = 100 }
