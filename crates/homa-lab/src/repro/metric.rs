@@ -14,7 +14,7 @@
 //! | `wasted`, `utilisation`, `goodput` | shares of the receivers' links | % |
 //! | `tail.preemption_lag`, `tail.queueing` | what delays messages near p99 | µs |
 //! | `response_gbps` | response bytes per time, closed loops only | Gbit/s |
-//! | `response_wire_gbps` | the same with the headers of their packets, in the authors' framing | Gbit/s |
+//! | `response_wire_gbps` | the same with headers, in the authors' framing | Gbit/s |
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_load`, `max_goodput`, `max_wasted` | at the highest load whose backlog is bounded | % |
 
