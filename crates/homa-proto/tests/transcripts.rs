@@ -3,7 +3,7 @@
 mod common;
 
 use common::{CLIENT, Pair, SERVER, Seen};
-use homa_proto::{Body, Config, Duration, Rate, RpcError, Submit};
+use homa_proto::{Body, Config, Duration, IncastConfig, Rate, RpcError, Submit};
 
 const LINK: Rate = Rate::gbps(10);
 
@@ -240,4 +240,19 @@ fn a_client_that_receives_nothing_long_learns_how_much_may_go_unscheduled() {
     }
     assert!(grants[0] > 0, "the first request is longer than the start value of RTTbytes");
     assert_eq!(grants[59], 0, "RTTbytes of this path are more than 30 kB: {grants:?}");
+}
+
+#[test]
+fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
+    let incast = IncastConfig { threshold: 0, max_unscheduled: 300, budget: 64_000, burst: 1 };
+    let client = Config { incast: Some(incast), ..Config::for_users(LINK) };
+    for (server, unscheduled) in
+        [(Config::for_users(LINK), "incoming 300"), (Config::linux(), "incoming 5000")]
+    {
+        let mut pair = Pair::new(client.clone(), server);
+        pair.reply = Some((5_000, Duration::ZERO));
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(10));
+        assert!(pair.transcript.contains(unscheduled), "{}", pair.transcript);
+    }
 }

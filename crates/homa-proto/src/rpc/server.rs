@@ -42,7 +42,8 @@ impl Endpoint {
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
         let rpc = Rpc {
-            response_limit: data.incast,
+            // Older kernels leave anything in these bytes.
+            response_limit: data.incast.filter(|_| self.config.profile != Profile::Linux),
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
