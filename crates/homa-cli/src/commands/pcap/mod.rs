@@ -164,7 +164,7 @@ struct Walk<'a> {
     end: Option<i64>,
     previous: Option<i64>,
     findings: Vec<Finding>,
-    done: Vec<Box<Rpc>>,
+    done: Vec<Rpc>,
 }
 
 impl<'a> Walk<'a> {

@@ -56,7 +56,7 @@ impl Tracker {
         &mut self,
         homa: &Homa,
         (frame, time): (u64, Option<i64>),
-        done: &mut Vec<Box<Rpc>>,
+        done: &mut Vec<Rpc>,
     ) -> bool {
         let (id, body) = match &homa.known {
             Known::All(packet) => (packet.id, Some(packet)),
@@ -115,8 +115,8 @@ impl Tracker {
     }
 
     /// All RPCs, in the order of their first packets.
-    pub fn finish(self) -> Vec<Box<Rpc>> {
-        let mut rpcs: Vec<Box<Rpc>> = self.rpcs.into_values().collect();
+    pub fn finish(self) -> Vec<Rpc> {
+        let mut rpcs: Vec<Rpc> = self.rpcs.into_values().map(|rpc| *rpc).collect();
         rpcs.sort_by_key(|rpc| rpc.frame);
         rpcs
     }
@@ -169,7 +169,7 @@ impl Tracker {
         key: &Key,
         packet: &Packet,
         time: Option<i64>,
-        done: &mut Vec<Box<Rpc>>,
+        done: &mut Vec<Rpc>,
     ) {
         let begins = match &packet.body {
             Body::Data(data) => {
@@ -187,11 +187,11 @@ impl Tracker {
             rpc.is_over() && rested
         });
         if over {
-            done.extend(self.rpcs.remove(key));
+            done.extend(self.rpcs.remove(key).map(|rpc| *rpc));
         }
     }
 
-    fn make_room(&mut self, key: &Key, done: &mut Vec<Box<Rpc>>) {
+    fn make_room(&mut self, key: &Key, done: &mut Vec<Rpc>) {
         if self.rpcs.len() < self.limit || self.rpcs.contains_key(key) {
             return;
         }
@@ -202,7 +202,7 @@ impl Tracker {
             .collect();
         order.sort_unstable();
         for (_, _, _, key) in order.iter().take(self.limit.div_ceil(4)) {
-            done.extend(self.rpcs.remove(key));
+            done.extend(self.rpcs.remove(key).map(|rpc| *rpc));
         }
     }
 }
