@@ -23,8 +23,8 @@ use crate::transport::Label;
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Homa's port in UDP captures.
-const UDP_PORT: u16 = 4000;
+/// Homa's port in UDP captures, and of one-way messages, which have none: 0 is reserved on the wire.
+const PORT: u16 = 4000;
 /// Preamble, frame check sequence and gap: on the wire, in no capture.
 const NOT_CAPTURED: u32 = 8 + 4 + 12;
 
@@ -122,6 +122,9 @@ fn headers(
     (framing, number): (Framing, u64),
 ) -> Vec<u8> {
     let mut homa = [0; 256];
+    let port = |port: u16| if port == 0 { PORT } else { port };
+    let (local_port, remote_port) = (port(packet.local_port), port(packet.remote_port));
+    let packet = &Packet { local_port, remote_port, ..*packet };
     let encoded = match framing {
         Framing::Udp => wire::datagram::encode(packet, number, &mut homa),
         Framing::Ip146 | Framing::Authors => wire::encode(packet, &mut homa),
@@ -138,8 +141,8 @@ fn headers(
     frame.extend([0x08, 0x00]);
     frame.extend(ipv4(from, label, (total, udp > 0)));
     if udp > 0 {
-        frame.extend(UDP_PORT.to_be_bytes());
-        frame.extend(UDP_PORT.to_be_bytes());
+        frame.extend(PORT.to_be_bytes());
+        frame.extend(PORT.to_be_bytes());
         frame.extend((total - IPV4 as u16).to_be_bytes());
         // No checksum: there is no payload to sum over.
         frame.extend([0, 0]);
