@@ -273,8 +273,8 @@ local function packet(tvb, at, length, quoted, tree, said)
     text = id .. (name or "unknown") .. " " .. cut()
   elseif not name then
     text = fail(p, "unknown type")
-  elseif name == "DATA" and u16(p, 2) == 0 then
-    text = fail(p, "DATA to port 0")
+  elseif name == "DATA" and (u16(p, 0) == 0 or u16(p, 2) == 0) then
+    text = fail(p, "DATA from or to port 0")
   elseif length < least then
     text = fail(p, "truncated")
   else

@@ -23,7 +23,7 @@ use crate::transport::Label;
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Homa's port in UDP captures, and of one-way messages, which have none: 0 is reserved on the wire.
+/// Homa's port in UDP captures, and that of one-way messages, which have none: the wire reserves 0.
 const PORT: u16 = 4000;
 /// Preamble, frame check sequence and gap: on the wire, in no capture.
 const NOT_CAPTURED: u32 = 8 + 4 + 12;

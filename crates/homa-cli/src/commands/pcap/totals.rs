@@ -155,7 +155,7 @@ pub fn reason_name(reason: DropReason) -> &'static str {
         DropReason::UnknownKey => "unknown key",
         DropReason::EmptyData => "DATA without bytes",
         DropReason::BeyondEnd => "bytes beyond the message's end",
-        DropReason::NoServer => "DATA to port 0",
+        DropReason::NoServer => "DATA from or to port 0",
         _ => "not acceptable",
     }
 }
