@@ -259,6 +259,7 @@ mod tests {
     use homa_workload::arrivals::schedule;
 
     use super::super::rack::offer;
+    use super::super::wire_time::echo_us;
     use super::*;
 
     #[derive(Parser)]
@@ -268,7 +269,7 @@ mod tests {
     }
 
     fn args(more: &[&str]) -> Args {
-        let fixed = ["homa", "--twin", "--duration", "300ms", "--load", "0.6"];
+        let fixed = ["homa", "--twin", "--duration", "300ms"];
         Program::parse_from(fixed.iter().chain(more)).args
     }
 
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn without_a_rack_the_forecast_stands_alone_and_repeats_exactly() {
-        let args = args(&[]);
+        let args = args(&["--load", "0.6"]);
         let first = twin(&args, Transport::Homa, None).unwrap();
         assert_eq!(Some(&first), twin(&args, Transport::Homa, None).as_ref());
         assert!(!first.calibrated && first.p50_error.is_none());
@@ -294,14 +295,16 @@ mod tests {
     #[test]
     fn hosts_take_what_idle_round_trips_show() {
         let args = args(&["--load", "0.01"]);
-        let slow = |us: u64| {
-            let points = [(100, 110), (1_000, 260), (1_400, 325)];
-            IdleTimes::new(points.map(|(bytes, wire)| (bytes, (wire + us) * 1000)).to_vec())
+        let slow = |us: f64| {
+            let wire = |bytes| echo_us(bytes, Framing::Udp, args.link());
+            let points = [100, 1_000, 1_400].map(|b| (b, ((wire(b) + us) * 1e3) as u64));
+            IdleTimes::new(points.to_vec())
         };
-        let [ten, sixty] = [20, 120].map(|us| twin(&args, Transport::Homa, Some(&slow(us))));
+        let [ten, sixty] = [20.0, 120.0].map(|us| twin(&args, Transport::Homa, Some(&slow(us))));
         let (ten, sixty) = (ten.unwrap(), sixty.unwrap());
         assert!(ten.calibrated && sixty.calibrated);
-        assert!((sixty.host_us - ten.host_us - 50.0).abs() < 1e-6, "{ten:?} {sixty:?}");
+        let hosts = (ten.host_us, sixty.host_us);
+        assert!((hosts.0 - 10.0).abs() < 0.1 && (hosts.1 - 60.0).abs() < 0.1, "{hosts:?}");
         let difference = sixty.p50_us.unwrap() - ten.p50_us.unwrap();
         assert!((difference - 100.0).abs() < 2.0, "{difference}");
     }
