@@ -7,6 +7,7 @@
 
 use crate::table::Ref;
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 const STEP: u32 = 16;
@@ -22,21 +23,12 @@ pub(crate) struct Entry {
     pub(crate) who: Ref,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SrptQueue {
     occupied: u128,
-    buckets: [VecDeque<Entry>; BUCKETS as usize],
+    /// As many as the longest message of a bucket needed.
+    buckets: Vec<VecDeque<Entry>>,
     heap: BinaryHeap<Reverse<Entry>>,
-}
-
-impl Default for SrptQueue {
-    fn default() -> Self {
-        Self {
-            occupied: 0,
-            buckets: [const { VecDeque::new() }; BUCKETS as usize],
-            heap: BinaryHeap::new(),
-        }
-    }
 }
 
 impl SrptQueue {
@@ -46,6 +38,9 @@ impl SrptQueue {
             return;
         }
         let at = (entry.remaining / STEP) as usize;
+        if self.buckets.len() <= at {
+            self.buckets.resize_with(at + 1, VecDeque::new);
+        }
         self.buckets[at].push_back(entry);
         self.occupied |= 1 << at;
     }
@@ -105,7 +100,7 @@ mod tests {
     fn leaves_in_order_of_remaining_bytes_within_a_step() {
         arbtest::arbtest(|u| {
             let mut queue = SrptQueue::default();
-            let mut model = alloc::vec::Vec::new();
+            let mut model = Vec::new();
             for i in 0..u.int_in_range(0..=50u32)? {
                 if u.ratio(1, 3)? && !model.is_empty() {
                     let first = *queue.peek().unwrap();

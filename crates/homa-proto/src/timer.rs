@@ -14,8 +14,9 @@ const SLOTS: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// Slots of the table by tick; a tick has a slot of its own within the horizon.
-    slots: [Vec<u32>; SLOTS as usize],
+    /// Slots of the table by tick; a tick has a slot of its own within the horizon. Nothing before
+    /// the first entry: in a simulation without timers this would be half of every endpoint.
+    slots: Vec<Vec<u32>>,
     occupied: [u64; (SLOTS / 64) as usize],
     /// All ticks before this one have fired.
     next: u64,
@@ -25,12 +26,7 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: [const { Vec::new() }; SLOTS as usize],
-            occupied: [0; 4],
-            next: 0,
-            first: u64::MAX,
-        }
+        Self { slots: Vec::new(), occupied: [0; 4], next: 0, first: u64::MAX }
     }
 
     /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again),
@@ -47,6 +43,9 @@ impl Wheel {
             return;
         }
         *armed = tick;
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS as usize, Vec::new);
+        }
         let slot = (tick % SLOTS) as usize;
         self.slots[slot].push(index);
         self.occupied[slot / 64] |= 1 << (slot % 64);
