@@ -8,7 +8,7 @@
 use homa_proto::wire;
 use homa_proto::{
     Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
-    Rate, Receipt, Request, RpcHandle, Submit, Time,
+    Rate, Receipt, Request, RpcHandle, Submit, Time, Unreachable,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -208,7 +208,7 @@ impl World {
                 host.budget = host.budget.max(bytes);
                 host.endpoint.limit_memory(now, bytes);
             }
-            8 => host.endpoint.unreachable(now, PEER, u.arbitrary()?),
+            8 => host.endpoint.unreachable(now, PEER, unreachable(u)?),
             9 | 10 => self.send(which, u.arbitrary()?),
             13 => {
                 let packet = damaged(u, &host.arriving)?;
@@ -309,6 +309,12 @@ fn damaged(u: &mut Unstructured<'_>, packets: &[Packet]) -> Result<Option<Packet
         bytes.truncate(usize::from(u.arbitrary::<u16>()?));
     }
     Ok(wire::decode(&bytes, PEER, 7).ok().map(|decoded| decoded.packet))
+}
+
+/// The whole host, or a port.
+fn unreachable(u: &mut Unstructured<'_>) -> Result<Unreachable> {
+    let port: Option<u16> = u.arbitrary()?;
+    Ok(port.map_or(Unreachable::Host, Unreachable::Port))
 }
 
 /// Short messages mostly, long ones sometimes; empty and refused ones, too.

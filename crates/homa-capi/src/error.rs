@@ -47,6 +47,8 @@ impl From<CallError> for Error {
             CallError::TooManyPeers { .. } => libc::ENOBUFS,
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
             CallError::DeadlineExceeded | CallError::Unreachable => libc::ETIMEDOUT,
+            CallError::HostUnreachable => libc::EHOSTUNREACH,
+            CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,
             CallError::PortUnreachable => libc::ENOTCONN,
             CallError::Indeterminate => libc::ECONNRESET,
             CallError::ShuttingDown => libc::ESHUTDOWN,

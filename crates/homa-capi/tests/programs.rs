@@ -146,8 +146,21 @@ fn failures_set_the_errno_that_the_manual_promises() {
 }
 
 #[test]
-fn messages_fit_every_kind_of_buffer() {
+fn messages_fit_every_kind_of_buffer_over_every_driver() {
     run_both("tests/c/messages.c");
+    let alone = ["-Urn", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+    let mut unshare = Command::new("unshare");
+    if !unshare.args(["-Urn", "ip", "link"]).output().is_ok_and(|tried| tried.status.success()) {
+        eprintln!(
+            "left out: raw IP, which needs user namespaces and ip (apt-get install iproute2)"
+        );
+        return;
+    }
+    for driver in ["udp", "raw-ip"] {
+        let mut unshare = command(Path::new("unshare"), false);
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages");
+        succeed(unshare.args(alone).arg(program).arg(driver));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
 use crate::downlink::Downlink;
-use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
+use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted, Unreachable};
 use crate::grant::IncomingTotals;
 use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
@@ -316,10 +316,10 @@ impl Endpoint {
         self.set_memory_budget(bytes);
     }
 
-    /// Environment in: the network says the peer (or only its `port`) cannot be reached (ICMP).
-    pub fn unreachable(&mut self, now: Time, peer: PeerId, port: Option<u16>) {
+    /// Environment in: the network says that something of the peer cannot be reached (ICMP).
+    pub fn unreachable(&mut self, now: Time, peer: PeerId, what: Unreachable) {
         self.begin(now);
-        self.fail_unreachable(peer, port);
+        self.fail_unreachable(peer, what);
     }
 
     /// Tells servers at once which RPCs completed, instead of with the next DATA: before a

@@ -114,8 +114,34 @@ pub enum RpcError {
         /// The length the server announced, in bytes.
         length: u32,
     },
-    /// The environment reported that the peer or its port cannot be reached (ICMP).
+    /// The network reported that the server's host cannot be reached (ICMP).
+    HostUnreachable,
+    /// The server's host reported that it does not speak the protocol (ICMP).
+    ProtocolUnreachable,
+    /// The server's host reported that nothing listens at the port (ICMP).
     PortUnreachable,
+}
+
+/// What the network says cannot be reached (ICMP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// The peer's host.
+    Host,
+    /// The protocol at the peer's host, which is there.
+    Protocol,
+    /// Only this port of the peer.
+    Port(u16),
+}
+
+impl Unreachable {
+    /// How calls that it concerns end.
+    pub(crate) const fn error(self) -> RpcError {
+        match self {
+            Self::Host => RpcError::HostUnreachable,
+            Self::Protocol => RpcError::ProtocolUnreachable,
+            Self::Port(_) => RpcError::PortUnreachable,
+        }
+    }
 }
 
 /// What happened; drained with [`crate::Endpoint::event`] after every input.
@@ -335,5 +361,7 @@ explain!(RpcError {
         mark calls idempotent to have them retried";
     Self::RequestTooLong { max } => "the server accepts requests of at most {} bytes", max;
     Self::ResponseTooLong { length } => "the response of {} bytes exceeds our limit", length;
+    Self::HostUnreachable => "the server's host cannot be reached";
+    Self::ProtocolUnreachable => "the server's host does not speak Homa";
     Self::PortUnreachable => "nothing listens at the server's address";
 });

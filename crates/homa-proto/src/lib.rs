@@ -54,7 +54,7 @@ pub use coverage::Coverage;
 pub use endpoint::{Endpoint, PeerInfo};
 pub use event::{
     Delivered, DropReason, Event, MessageKind, Place, Receipt, Request, RpcError, RpcHandle,
-    Submit, SubmitError, Submitted,
+    Submit, SubmitError, Submitted, Unreachable,
 };
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,

@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{CLIENT, Pair, SERVER, Seen};
-use homa_proto::{Body, Config, Duration, IncastConfig, Rate, RpcError, Submit};
+use common::{CLIENT, PORTS, Pair, SERVER, Seen};
+use homa_proto::{
+    Body, Config, Duration, Event, IncastConfig, PeerId, Rate, RpcError, Submit, Unreachable,
+};
 
 const LINK: Rate = Rate::gbps(10);
 
@@ -134,6 +136,26 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     pair.call(100, 1);
     pair.run_for(Duration::millis(130));
     assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PeerUnreachable)]);
+}
+
+#[test]
+fn what_the_network_cannot_reach_fails_the_calls_that_need_it() {
+    let [host, protocol] = [Unreachable::Host, Unreachable::Protocol];
+    for (what, error) in [
+        (host, Some(RpcError::HostUnreachable)),
+        (protocol, Some(RpcError::ProtocolUnreachable)),
+        (Unreachable::Port(PORTS[SERVER]), Some(RpcError::PortUnreachable)),
+        (Unreachable::Port(PORTS[SERVER] + 1), None),
+    ] {
+        let mut pair = users();
+        pair.lose = Box::new(|from, _, _| from == CLIENT);
+        let rpc = pair.call(100, 1);
+        pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what);
+        let failed = error.map(|error| Event::Failed { rpc, cookie: 1, error });
+        let events = || pair.ends[CLIENT].event();
+        let event = std::iter::from_fn(events).find(|e| !matches!(e, Event::Release { .. }));
+        assert_eq!(event, failed, "{what:?}");
+    }
 }
 
 #[test]

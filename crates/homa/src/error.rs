@@ -88,6 +88,12 @@ pub enum CallError {
     /// Nothing was heard from the server.
     #[error("the server cannot be reached: check its address and that it runs")]
     Unreachable,
+    /// The network answered that the server's host cannot be reached.
+    #[error("the server's host cannot be reached: check the address, the host and the routes")]
+    HostUnreachable,
+    /// The server's host answered that it does not know IP protocol 146.
+    #[error("the server's host does not speak Homa over IP: start a server there, or use UDP")]
+    ProtocolUnreachable,
     /// The server's host answered that nothing listens at the port.
     #[error("nothing listens at the server's port: check the port and that the server runs")]
     PortUnreachable,
@@ -118,6 +124,8 @@ impl From<RpcError> for CallError {
             RpcError::Indeterminate => Self::Indeterminate,
             RpcError::RequestTooLong { max } => Self::RequestTooLong { max },
             RpcError::ResponseTooLong { length } => Self::ResponseTooLong { length },
+            RpcError::HostUnreachable => Self::HostUnreachable,
+            RpcError::ProtocolUnreachable => Self::ProtocolUnreachable,
             RpcError::PortUnreachable => Self::PortUnreachable,
             // Reasons that later versions may add also mean that no answer will come.
             _ => Self::Unreachable,

@@ -135,7 +135,32 @@ static void options_in_use(void)
     }
 }
 
-int main(void)
+/* In a network of loopback only: a driver works there and reaches nothing else. */
+static void alone_with(const char *driver)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in to, from, elsewhere = loopback(4000);
+    uint64_t id = 0, lost;
+    int sock;
+
+    options.driver = driver;
+    sock = serve(&to, &options);
+    call(sock, to, LONG, 0, 0);
+    echo(sock);
+    CHECK(homa_recv(sock, got, LONG, HOMA_RECV_RESPONSE, AT(from), &id) == LONG);
+    CHECK(memcmp(got, sent, LONG) == 0 && from.sin_port == to.sin_port);
+    CHECK(homa_close(sock) == 0);
+
+    CHECK((sock = homa_socket(NULL, 0, &options)) >= 0);
+    elsewhere.sin_addr.s_addr = htonl(0x0a000001);
+    lost = call(sock, elsewhere, 100, 0, 0);
+    id = 0;
+    FAILS(homa_recv(sock, got, LONG, 0, AT(from), &id), EHOSTUNREACH);
+    CHECK(id == lost && from.sin_addr.s_addr == elsewhere.sin_addr.s_addr);
+    CHECK(homa_close(sock) == 0);
+}
+
+int main(int argc, char **argv)
 {
     static char text[100];
     struct sockaddr_in to;
@@ -143,6 +168,10 @@ int main(void)
 
     for (i = 0; i < LONG; i++)
         sent[i] = (char) (i * 11 + i / 253);
+    if (argc > 1) {
+        alone_with(argv[1]);
+        return 0;
+    }
     server = serve(&to, NULL);
     client = homa_socket(NULL, 0, NULL);
     CHECK(client >= 0);

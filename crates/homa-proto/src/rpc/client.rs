@@ -4,7 +4,7 @@
 use super::{Rpc, State, incoming_message, outgoing_message};
 use crate::config::{LEVELS, Profile};
 use crate::endpoint::Endpoint;
-use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
+use crate::event::{Event, Request, RpcError, SubmitError, Submitted, Unreachable};
 use crate::incast;
 use crate::packet::{Limits, PeerId, RpcId};
 use crate::sender::unscheduled_limit;
@@ -174,24 +174,20 @@ impl Endpoint {
         }
     }
 
-    /// RPCs with `peer` (and its `port`) fail: the network says it is not there.
-    pub(crate) fn fail_unreachable(&mut self, peer: PeerId, port: Option<u16>) {
+    /// RPCs with `peer` fail: the network says that it, or what they need of it, is not there.
+    pub(crate) fn fail_unreachable(&mut self, peer: PeerId, what: Unreachable) {
+        let concerns = |port| !matches!(what, Unreachable::Port(other) if other != port);
         let hit: alloc::vec::Vec<Ref> = self
             .rpcs
             .refs()
             .filter(|&r| {
-                self.rpcs.get(r).is_some_and(|rpc| {
-                    rpc.peer == peer && port.is_none_or(|p| p == rpc.remote_port)
-                })
+                let rpc = self.rpcs.get(r);
+                rpc.is_some_and(|rpc| rpc.peer == peer && concerns(rpc.remote_port))
             })
             .collect();
         for who in hit {
             if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
-                let error = match port {
-                    Some(_) => RpcError::PortUnreachable,
-                    None => RpcError::PeerUnreachable,
-                };
-                self.fail(who, error);
+                self.fail(who, what.error());
             } else {
                 self.end_server_rpc(who);
             }

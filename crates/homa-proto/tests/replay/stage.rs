@@ -5,7 +5,7 @@ use crate::packet;
 use homa_proto::wire;
 use homa_proto::{
     Body, Config, Duration, Endpoint, Event, MessageKind, PeerId, PeerInfo, Receipt, Request,
-    RpcError, RpcHandle, Submit, Time,
+    RpcError, RpcHandle, Submit, Time, Unreachable,
 };
 use std::collections::BTreeMap;
 
@@ -105,7 +105,8 @@ impl Stage {
 
     pub fn unreachable(&mut self, now: u64, peer: usize, port: Option<u16>) {
         self.judge.unreachable(peer, port);
-        self.endpoint.unreachable(time(now), PeerId(peer as u32), port);
+        let what = port.map_or(Unreachable::Host, Unreachable::Port);
+        self.endpoint.unreachable(time(now), PeerId(peer as u32), what);
         self.drain(now);
     }
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Driver, DriverCounters, Gather, Outbox, Piece, Received, Unreachable, Waker};
+use super::{Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, Unreachable, Waker};
 
 /// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
 const QUEUE_MAX: usize = 4096;
@@ -168,7 +168,7 @@ impl Driver for MemoryDriver {
                 let datagram = Datagram { from, tos: train.tos, bytes: datagram.to_vec() };
                 if !state.deliver(train.to, datagram) {
                     self.counters.trains_refused += 1;
-                    self.unreachable.push_back(Unreachable { to: train.to, port_only: true });
+                    self.unreachable.push_back(Unreachable { to: train.to, what: Missing::Port });
                     break;
                 }
             }
@@ -310,6 +310,6 @@ mod tests {
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let to = "10.0.0.9:9".parse().unwrap();
         a.send(&outbox(to, b"x", 1), &Nothing);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }));
+        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }));
     }
 }

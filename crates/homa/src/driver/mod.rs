@@ -122,8 +122,19 @@ pub struct Received<'a> {
 pub struct Unreachable {
     /// The destination of the packet that came back.
     pub to: SocketAddr,
-    /// Only the port: the host answered.
-    pub port_only: bool,
+    /// What of it.
+    pub what: Missing,
+}
+
+/// What the network says is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The host.
+    Host,
+    /// Homa as a protocol of the host, which answered.
+    Protocol,
+    /// The port: the host answered.
+    Port,
 }
 
 /// How Homa packets lie in what a driver sends and receives.

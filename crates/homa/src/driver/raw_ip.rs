@@ -33,7 +33,9 @@ use super::udp::error_queue::{self, Report};
 use super::udp::receive::ReceiveBatch;
 use super::udp::send::SendBatch;
 use super::udp::socket::{queued, receive_buffer};
-use super::{Driver, DriverCounters, Framing, Gather, Outbox, Received, Train, Unreachable};
+use super::{
+    Driver, DriverCounters, Framing, Gather, Missing, Outbox, Received, Train, Unreachable,
+};
 use crate::error::OpenError;
 use ports::Port;
 use socket::RawSocket;
@@ -168,7 +170,7 @@ impl RawIpDriver {
                 error => {
                     self.counters.trains_refused += 1;
                     if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        self.report(Unreachable { to, port_only: false });
+                        self.report(Unreachable { to, what: Missing::Host });
                     }
                     self.send.skip();
                     retried = false;
@@ -206,12 +208,11 @@ impl RawIpDriver {
         match report.errno {
             libc::ECONNREFUSED => {
                 to.set_port(port_at(&report.quoted, filter::AT_DESTINATION)?);
-                Some(Unreachable { to, port_only: true })
+                Some(Unreachable { to, what: Missing::Port })
             }
-            // The last two: nobody speaks Homa there (IPv4, IPv6).
-            libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENOPROTOOPT | libc::EPROTO => {
-                Some(Unreachable { to, port_only: false })
-            }
+            libc::EHOSTUNREACH | libc::ENETUNREACH => Some(Unreachable { to, what: Missing::Host }),
+            // IPv4, IPv6.
+            libc::ENOPROTOOPT | libc::EPROTO => Some(Unreachable { to, what: Missing::Protocol }),
             // A smaller MTU, say.
             _ => None,
         }

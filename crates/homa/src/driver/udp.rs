@@ -18,7 +18,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use super::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
+use super::{Driver, DriverCounters, Gather, Missing, Outbox, Received, Unreachable};
 use receive::ReceiveBatch;
 use send::SendBatch;
 
@@ -95,7 +95,7 @@ impl UdpDriver {
                 error => {
                     self.counters.trains_refused += 1;
                     if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        self.report(Unreachable { to: train.to, port_only: false });
+                        self.report(Unreachable { to: train.to, what: Missing::Host });
                     }
                     self.send.skip();
                     retried = false;
@@ -124,9 +124,9 @@ impl UdpDriver {
                     any = true;
                     let to = report.to;
                     match report.errno {
-                        libc::ECONNREFUSED => self.report(Unreachable { to, port_only: true }),
+                        libc::ECONNREFUSED => self.report(Unreachable { to, what: Missing::Port }),
                         libc::EHOSTUNREACH | libc::ENETUNREACH => {
-                            self.report(Unreachable { to, port_only: false });
+                            self.report(Unreachable { to, what: Missing::Host });
                         }
                         // A smaller MTU, say.
                         _ => {}

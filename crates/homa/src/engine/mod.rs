@@ -21,10 +21,10 @@ pub mod switchboard;
 
 use std::net::SocketAddr;
 
-use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time};
+use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time, Unreachable};
 
 use crate::config::{CallOptions, Config};
-use crate::driver::Driver;
+use crate::driver::{Driver, Missing};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::Metrics;
 use crate::pacer::Pacer;
@@ -321,9 +321,13 @@ impl Core {
     fn report_unreachable(&mut self) {
         while let Some(report) = self.driver.unreachable() {
             let now = self.tick();
-            let port = report.port_only.then_some(report.to.port());
+            let what = match report.what {
+                Missing::Host => Unreachable::Host,
+                Missing::Protocol => Unreachable::Protocol,
+                Missing::Port => Unreachable::Port(report.to.port()),
+            };
             for peer in self.state.peers.known(report.to) {
-                self.state.endpoint.unreachable(now, peer, port);
+                self.state.endpoint.unreachable(now, peer, what);
             }
             self.state.drain_events();
         }

@@ -135,7 +135,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         a.send(&outbox, &message);
         wait(&a.handles(), None, Some(Duration::from_secs(5))).unwrap();
         a.receive(false);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, port_only: true }), "{ip}");
+        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }), "{ip}");
         assert_eq!(a.unreachable(), None);
     }
 }
