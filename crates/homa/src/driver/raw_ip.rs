@@ -2,8 +2,8 @@
 //!
 //! One Homa packet is the payload of one IP packet; there is no datagram header. Raw sockets know
 //! no ports, so this driver keeps them: engines of several processes share a host's addresses, each
-//! sees only packets to its own ports ([`filter`]) and nobody answers for a port of another's
-//! ([`ports`]). Homa's ports are those in the packet.
+//! sees only packets to its own ports (`filter`) and nobody answers for a port of another's
+//! (`ports`). Homa's ports are those in the packet.
 //!
 //! Needs the capability CAP_NET_RAW, also as root of a user namespace of one's own (`unshare
 //! -Urn`). As long as a socket is open the kernel sends no ICMP protocol-unreachable, at which a
