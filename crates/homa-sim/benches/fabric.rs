@@ -9,6 +9,7 @@ use common::{Flow, Sender, cpu_seconds, homa, perm, permutation, poisson, web60,
 use homa_proto::Rate;
 use homa_sim::engine::{Counters, MakeTransport, NoFaults, Simulation};
 use homa_sim::fabric::FabricConfig;
+use homa_sim::measure::cost::peak_rss_bytes;
 use homa_sim::topology::{FatTree, LeafSpine, Physics, Wiring};
 use homa_sim::transport::Transport;
 use homa_sim::{SimDuration, SimTime};
@@ -41,20 +42,24 @@ fn measure<T: Transport>(name: &str, wiring: Wiring, flows: Vec<Flow>, make: Mak
     let Counters { packet_hops, events, peak_pending, .. } = simulation.counters();
     println!(
         "{name:14} {packet_hops:>11} hops {:>5.2} events/hop {seconds:>7.3} CPU s {:>6.1} ns/hop \
-         {:>6.2} M hops/s, {peak_pending} pending, {}/{messages} by {:.3} ms ({halt:?}), {:016x}",
+         {:>6.2} M hops/s, {peak_pending} pending, {}/{messages} by {:.3} ms ({halt:?}), {} MB, \
+         {:016x}",
         events as f64 / packet_hops as f64,
         seconds * 1e9 / packet_hops as f64,
         packet_hops as f64 / seconds / 1e6,
         simulation.application().delivered,
         simulation.application().last.0 as f64 / 1e9,
+        peak_rss_bytes() / 1_000_000,
         simulation.trace_hash(),
     );
 }
 
 fn run(name: &str) {
     let windows = || -> MakeTransport<Window> { Box::new(|_, _| Window::new()) };
-    let slow = || homa(Rate::gbps(10), 14_100);
-    let fast = || homa(Rate::gbps(100), 150_000);
+    let slow = || homa(Rate::gbps(10), 14_100, 1_500);
+    let fast = || homa(Rate::gbps(100), 150_000, 1_500);
+    // The frames that another simulator's permutation of 1,024 hosts has.
+    let jumbo = || homa(Rate::gbps(100), 150_000, 4_000);
     match name {
         "engine-perm" => measure(name, rivals(), perm(7_000), windows()),
         "engine-perm1024" => measure(name, fat_tree(16), permutation(1_024, 2_000_000), windows()),
@@ -71,8 +76,10 @@ fn run(name: &str) {
             name,
             fat_tree(16),
             permutation(1_024, 2_000_000),
-            homa(Rate::gbps(100), 20_000),
+            homa(Rate::gbps(100), 20_000, 1_500),
         ),
+        "jumbo1024" => measure(name, fat_tree(16), permutation(1_024, 2_000_000), jumbo()),
+        "jumbo8192" => measure(name, fat_tree(32), permutation(8_192, 2_000_000), jumbo()),
         "perm8192" => measure(name, fat_tree(32), permutation(8_192, 2_000_000), fast()),
         "w1" => measure(name, LeafSpine::homa().wire(), poisson("w1", 1_000_000, 1.523), slow()),
         "w2" => measure(name, LeafSpine::homa().wire(), poisson("w2", 500_000, 1.256), slow()),

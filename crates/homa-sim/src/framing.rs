@@ -9,7 +9,6 @@ use homa_proto::{Body, Packet, wire};
 const ETHERNET: u32 = 14 + 4 + 8 + 12;
 /// The shortest frame (64 bytes) with preamble and gap.
 const SHORTEST: u32 = 64 + 20;
-const MTU: u32 = 1500;
 const IPV4: u32 = 20;
 /// UDP's own header and the datagram header in front of the Homa packet.
 const UDP: u32 = 8 + 16;
@@ -31,11 +30,14 @@ pub enum Framing {
 }
 
 impl Framing {
+    /// Bytes of an IP packet at most, of which [`Framing::max_payload`] speaks.
+    pub const MTU: u32 = 1500;
+
     /// Message bytes that fit in one DATA packet.
     pub const fn max_payload(self) -> u32 {
         match self {
-            Self::Authors => MTU - self.headers() - AUTHORS_UNSCHEDULED,
-            _ => MTU - self.headers() - DATA_HEADER,
+            Self::Authors => Self::MTU - self.headers() - AUTHORS_UNSCHEDULED,
+            _ => Self::MTU - self.headers() - DATA_HEADER,
         }
     }
 

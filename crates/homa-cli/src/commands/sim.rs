@@ -54,6 +54,7 @@ Traffic:    { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }
             { pattern = \"incast\", servers = 15, concurrent = 300, response_bytes = 10_000 }
             { pattern = \"permutation\", bytes = 2_000_000 }
             { pattern = \"flows\", file = \"flows.csv\" }   # id,src,dst,bytes,start_ns
+Packets:    options.mtu = 4000                 # bytes of an IP packet, 1500 to 9000; absent: 1500
 Measures:   measures = { queues, priorities, wasted_bandwidth, tail_delay, ledger = true }
 
 --out writes the plan with all defaults written out, tables and a page. `examples/` in the

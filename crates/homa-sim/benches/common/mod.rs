@@ -151,8 +151,8 @@ impl Application for Sender {
     }
 }
 
-/// Hosts that run Homa by the paper's text.
-pub fn homa(rate: Rate, rtt_bytes: u32) -> MakeTransport<Homa> {
+/// Hosts that run Homa by the paper's text on Ethernet with this MTU.
+pub fn homa(rate: Rate, rtt_bytes: u32, mtu: u32) -> MakeTransport<Homa> {
     Box::new(move |host, _| {
         let config = Config {
             seed: u64::from(host.0) + 1,
@@ -162,7 +162,8 @@ pub fn homa(rate: Rate, rtt_bytes: u32) -> MakeTransport<Homa> {
             memory_budget: 1 << 40,
             ..Config::sigcomm18(rate)
         };
-        Homa::new(Endpoint::new(config.validate().unwrap()), Framing::Authors)
+        let endpoint = Endpoint::new(config.validate().unwrap());
+        Homa::new(endpoint, Framing::Authors).with_mtu(mtu)
     })
 }
 

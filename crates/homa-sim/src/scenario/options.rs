@@ -9,6 +9,10 @@ pub struct SchemeOptions {
     /// Headers around packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framing: Option<FramingName>,
+    /// Largest IP packet, 1500 to 9000 bytes; absent: 1500. Derived numbers (RTTbytes, loads, the
+    /// authors' idle times) go on counting frames of 1500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
     /// RTTbytes (Homa §3.2), bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_bytes: Option<u32>,

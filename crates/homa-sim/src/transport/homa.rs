@@ -23,6 +23,8 @@ const FEW: usize = 8;
 pub struct Homa {
     endpoint: Endpoint,
     framing: Framing,
+    /// Message bytes in a full packet.
+    max_payload: u32,
     /// By host: its number at the endpoint. Empty while there are few.
     peers: Vec<u32>,
     /// By number at the endpoint: the host.
@@ -32,7 +34,14 @@ pub struct Homa {
 impl Homa {
     /// A host's transport. Peers are opened when they first appear.
     pub fn new(endpoint: Endpoint, framing: Framing) -> Self {
-        Self { endpoint, framing, peers: Vec::new(), hosts: Vec::new() }
+        let max_payload = framing.max_payload();
+        Self { endpoint, framing, max_payload, peers: Vec::new(), hosts: Vec::new() }
+    }
+
+    /// The same on Ethernet with frames of up to `mtu` bytes, 1500 or more.
+    pub fn with_mtu(self, mtu: u32) -> Self {
+        let max_payload = self.framing.max_payload() + mtu.saturating_sub(Framing::MTU);
+        Self { max_payload, ..self }
     }
 
     /// The endpoint.
@@ -64,7 +73,7 @@ impl Homa {
                 self.peers[host.0 as usize] = peer;
             }
         }
-        let max_payload = self.framing.max_payload();
+        let max_payload = self.max_payload;
         self.endpoint.open_peer(peer, PeerInfo { host, max_payload });
         peer
     }

@@ -33,6 +33,8 @@ pub struct Stack {
     config: ValidConfig,
     /// Headers around packets.
     pub framing: Framing,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
 }
 
 /// How a scheme makes its configuration.
@@ -144,12 +146,16 @@ impl Stack {
                 FramingName::Udp => Framing::Udp,
             };
         }
+        let mtu = options.mtu.unwrap_or(Framing::MTU);
+        if !(Framing::MTU..=9_000).contains(&mtu) {
+            return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
+        }
         apply(&mut config, options, basis)?;
         let config = config.validate().map_err(|error| ScenarioError::Field {
             field: "options",
             must: format!("make a valid configuration: {error}"),
         })?;
-        Ok(Self { config, framing })
+        Ok(Self { config, framing, mtu })
     }
 
     /// The degree of overcommitment; `None` where it is measured or has no limit.
@@ -172,7 +178,7 @@ impl Stack {
         let config = config.validate().unwrap_or_else(|_| self.config.clone());
         let mut endpoint = Endpoint::new(config);
         endpoint.listen(SERVER_PORT);
-        Homa::new(endpoint, self.framing)
+        Homa::new(endpoint, self.framing).with_mtu(self.mtu)
     }
 }
 
