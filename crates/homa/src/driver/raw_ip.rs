@@ -24,12 +24,11 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use super::udp::error_queue::{self, Report};
+use super::udp::error_queue::{Report, Reports};
 use super::udp::receive::ReceiveBatch;
 use super::udp::send::SendBatch;
 use super::udp::socket::{queued, receive_buffer};
@@ -41,8 +40,6 @@ use ports::Port;
 use socket::RawSocket;
 pub(crate) use socket::route_mtu;
 
-/// Reports of unreachable addresses kept until asked for; more are forgotten.
-const UNREACHABLE_MAX: usize = 256;
 /// Trains handed to the kernel at a time.
 const RUN_MAX: usize = 64;
 /// Looks without reason per look for packets in disguise.
@@ -51,7 +48,6 @@ const LOOKS_PER_DISGUISE: u32 = 16;
 /// Raw sockets of one engine.
 pub struct RawIpDriver {
     sockets: Vec<RawSocket>,
-    overflows: Vec<u32>,
     local: Vec<SocketAddr>,
     /// By number: the sockets for IPv4 and IPv6 that carry it.
     carriers: Vec<[Option<usize>; 2]>,
@@ -63,7 +59,7 @@ pub struct RawIpDriver {
     arrived: Vec<Arrived>,
     next_socket: usize,
     looks: u32,
-    unreachable: VecDeque<Unreachable>,
+    reports: Reports,
     counters: DriverCounters,
 }
 
@@ -87,6 +83,18 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
     packet.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
+/// What a report means for the engine at these addresses. The kernel shows it to every engine of
+/// the host; the packet that it quotes says whose it was.
+fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
+    let source = port_at(&report.quoted, 0)?;
+    local.iter().find(|local| local.port() == source)?;
+    let (mut to, what) = (report.to, report.what?);
+    if what == Missing::Port {
+        to.set_port(port_at(&report.quoted, filter::AT_DESTINATION)?);
+    }
+    Some(Unreachable { to, what })
+}
+
 impl RawIpDriver {
     /// A driver with one local address (port 0: a free one of the clients' range), whose receive
     /// queues should hold `receive_buffer` bytes each.
@@ -99,7 +107,6 @@ impl RawIpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let mut driver = Self {
             sockets: Vec::new(),
-            overflows: Vec::new(),
             local: Vec::new(),
             carriers: Vec::new(),
             claimed: Vec::new(),
@@ -109,7 +116,7 @@ impl RawIpDriver {
             arrived: Vec::new(),
             next_socket: 0,
             looks: 0,
-            unreachable: VecDeque::new(),
+            reports: Reports::default(),
             counters: DriverCounters::default(),
         };
         driver.bind(at).map_err(|source| match source.kind() {
@@ -130,7 +137,6 @@ impl RawIpDriver {
             Ok(socket) => self.sockets.push(socket),
             Err(_) => self.counters.disguise_refused += 1,
         }
-        self.overflows.resize(self.sockets.len(), 0);
         Ok(at)
     }
 
@@ -155,28 +161,10 @@ impl RawIpDriver {
         let trains = &rest[..run.count()];
         let on_v6 = self.sockets[socket].ip.is_ipv6();
         self.send.fill(trains, outbox, messages, false, on_v6);
-        let mut retried = false;
-        while !self.send.is_empty() {
-            self.counters.send_calls += 1;
-            let error = match self.send.flush(self.sockets[socket].as_raw_fd()) {
-                Ok(()) => continue,
-                Err(error) => error.raw_os_error().unwrap_or(0),
-            };
-            let to = trains[self.send.train()].to;
-            match error {
-                libc::EINTR => {}
-                // A report about an earlier packet; this one was not tried.
-                _ if !retried && self.read_errors(socket) => retried = true,
-                error => {
-                    self.counters.trains_refused += 1;
-                    if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        self.report(Unreachable { to, what: Missing::Host });
-                    }
-                    self.send.skip();
-                    retried = false;
-                }
-            }
-        }
+        let fd = self.sockets[socket].as_raw_fd();
+        let meaning = |report: &Report| meaning(&self.local, report);
+        // Nothing is left to the kernel to cut.
+        let _ = self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.trains_sent += trains.len() as u64;
         for train in trains {
             self.counters.datagrams_sent += train.datagrams() as u64;
@@ -185,66 +173,23 @@ impl RawIpDriver {
         trains.len()
     }
 
-    /// Empties a socket's error queue; true when there was something to report.
-    fn read_errors(&mut self, socket: usize) -> bool {
+    fn read_errors(&mut self, socket: usize) {
         let fd = self.sockets[socket].as_raw_fd();
-        let mut any = false;
-        for _ in 0..UNREACHABLE_MAX {
-            let Some(report) = error_queue::next(fd) else { break };
-            any = true;
-            if let Some(unreachable) = self.meaning(&report) {
-                self.report(unreachable);
-            }
-        }
-        any
-    }
-
-    /// What a report means for us. The kernel shows it to every engine of the host; the packet
-    /// that it quotes says whose it was.
-    fn meaning(&self, report: &Report) -> Option<Unreachable> {
-        let source = port_at(&report.quoted, 0)?;
-        self.local.iter().find(|local| local.port() == source)?;
-        let mut to = report.to;
-        match report.errno {
-            libc::ECONNREFUSED => {
-                to.set_port(port_at(&report.quoted, filter::AT_DESTINATION)?);
-                Some(Unreachable { to, what: Missing::Port })
-            }
-            libc::EHOSTUNREACH | libc::ENETUNREACH => Some(Unreachable { to, what: Missing::Host }),
-            // IPv4, IPv6.
-            libc::ENOPROTOOPT | libc::EPROTO => Some(Unreachable { to, what: Missing::Protocol }),
-            // A smaller MTU, say.
-            _ => None,
-        }
-    }
-
-    fn report(&mut self, unreachable: Unreachable) {
-        if self.unreachable.len() < UNREACHABLE_MAX && !self.unreachable.contains(&unreachable) {
-            self.unreachable.push_back(unreachable);
-        }
+        self.reports.drain(fd, |report| meaning(&self.local, report));
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
         self.counters.receive_calls += 1;
         self.arrived.clear();
-        let n = match self.receive.fetch(fd, socket, expected) {
-            Ok(n) => n,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(_) => {
-                self.read_errors(socket);
-                0
-            }
+        let Ok(n) = self.receive.fetch(fd, socket, expected) else {
+            self.read_errors(socket);
+            return 0;
         };
         for index in 0..n {
             self.sort(index);
         }
-        if let Some(overflows) = self.receive.overflows() {
-            // The kernel's counter is per socket, 32 bits wide and wraps.
-            let seen = std::mem::replace(&mut self.overflows[socket], overflows);
-            self.counters.receive_overflows += u64::from(overflows.wrapping_sub(seen));
-        }
+        self.counters.receive_overflows += self.receive.lost();
         self.arrived.len()
     }
 
@@ -335,6 +280,10 @@ impl Driver for RawIpDriver {
                 return n;
             }
         }
+        if expected {
+            // Then it was a report that made a socket look ready.
+            (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
+        }
         0
     }
 
@@ -348,7 +297,7 @@ impl Driver for RawIpDriver {
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
-        self.unreachable.pop_front()
+        self.reports.pop()
     }
 
     fn queued(&self) -> Option<u32> {

@@ -13,17 +13,14 @@ pub(super) mod receive;
 pub(super) mod send;
 pub(super) mod socket;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use super::{Driver, DriverCounters, Gather, Missing, Outbox, Received, Unreachable};
+use super::{Driver, DriverCounters, Gather, Missing, Outbox, Received, Train, Unreachable};
+use error_queue::{Report, Reports};
 use receive::ReceiveBatch;
-use send::SendBatch;
-
-/// Reports of unreachable addresses kept until asked for; more are forgotten.
-const UNREACHABLE_MAX: usize = 256;
+use send::{SendBatch, Uncut};
 
 /// Sockets of one engine.
 pub struct UdpDriver {
@@ -34,8 +31,7 @@ pub struct UdpDriver {
     send: SendBatch,
     receive: ReceiveBatch,
     next_socket: usize,
-    overflows: Vec<u32>,
-    unreachable: VecDeque<Unreachable>,
+    reports: Reports,
     counters: DriverCounters,
 }
 
@@ -51,8 +47,7 @@ impl UdpDriver {
             send: SendBatch::default(),
             receive: ReceiveBatch::new(),
             next_socket: 0,
-            overflows: Vec::new(),
-            unreachable: VecDeque::new(),
+            reports: Reports::default(),
             counters: DriverCounters::default(),
         };
         driver.bind(at)?;
@@ -72,41 +67,31 @@ impl UdpDriver {
         let same = outbox.trains[first..].iter().take_while(|t| t.socket == socket).count();
         let run = if self.offload { same.min(send::TRAINS_MAX) } else { 1 };
         let trains = &outbox.trains[first..first + run];
-        self.send.fill(trains, outbox, messages, self.offload, self.local[socket].is_ipv6());
-        let mut retried = false;
-        while !self.send.is_empty() {
-            self.counters.send_calls += 1;
-            let error = match self.send.flush(self.sockets[socket].as_raw_fd()) {
-                Ok(()) => continue,
-                Err(error) => error.raw_os_error().unwrap_or(0),
-            };
-            let train = &trains[self.send.train()];
-            match error {
-                libc::EINTR => {}
-                libc::EIO | libc::EINVAL if self.offload && train.datagrams() > 1 => {
-                    self.offload = false;
-                    self.counters.offload_fallbacks += 1;
-                    let done = self.send.train();
-                    self.count_sent(&trains[..done]);
-                    return done;
-                }
-                // A report about an earlier packet; this one was not tried.
-                _ if !retried && self.read_errors(socket) => retried = true,
-                error => {
-                    self.counters.trains_refused += 1;
-                    if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        self.report(Unreachable { to: train.to, what: Missing::Host });
-                    }
-                    self.send.skip();
-                    retried = false;
-                }
-            }
-        }
-        self.count_sent(trains);
-        run
+        let Err(uncut) = self.send_trains(trains, outbox, messages, self.offload) else {
+            self.count_sent(trains);
+            return run;
+        };
+        self.offload = false;
+        self.counters.offload_fallbacks += 1;
+        self.count_sent(&trains[..uncut.train]);
+        uncut.train
     }
 
-    fn count_sent(&mut self, trains: &[super::Train]) {
+    /// Sends trains that leave from the same socket.
+    fn send_trains(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+        offload: bool,
+    ) -> Result<(), Uncut> {
+        let Some(first) = trains.first() else { return Ok(()) };
+        let (fd, local) = (self.sockets[first.socket].as_raw_fd(), self.local[first.socket]);
+        self.send.fill(trains, outbox, messages, offload, local.is_ipv6());
+        self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning)
+    }
+
+    fn count_sent(&mut self, trains: &[Train]) {
         self.counters.trains_sent += trains.len() as u64;
         for train in trains {
             self.counters.datagrams_sent += train.datagrams() as u64;
@@ -114,47 +99,16 @@ impl UdpDriver {
         }
     }
 
-    /// Empties a socket's error queue; true when there was something to report.
-    fn read_errors(&mut self, socket: usize) -> bool {
-        let fd = self.sockets[socket].as_raw_fd();
-        let mut any = false;
-        for _ in 0..UNREACHABLE_MAX {
-            match error_queue::next(fd) {
-                Some(report) => {
-                    any = true;
-                    let to = report.to;
-                    match report.errno {
-                        libc::ECONNREFUSED => self.report(Unreachable { to, what: Missing::Port }),
-                        libc::EHOSTUNREACH | libc::ENETUNREACH => {
-                            self.report(Unreachable { to, what: Missing::Host });
-                        }
-                        // A smaller MTU, say.
-                        _ => {}
-                    }
-                }
-                None => break,
-            }
-        }
-        any
-    }
-
-    fn report(&mut self, unreachable: Unreachable) {
-        if self.unreachable.len() < UNREACHABLE_MAX && !self.unreachable.contains(&unreachable) {
-            self.unreachable.push_back(unreachable);
-        }
+    fn read_errors(&mut self, socket: usize) {
+        self.reports.drain(self.sockets[socket].as_raw_fd(), meaning);
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
         self.counters.receive_calls += 1;
-        let n = match self.receive.fetch(fd, socket, expected) {
-            Ok(n) => n,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(_) => {
-                self.read_errors(socket);
-                0
-            }
+        let Ok(n) = self.receive.fetch(fd, socket, expected) else {
+            self.read_errors(socket);
+            return 0;
         };
         for index in 0..n {
             let train = self.receive.get(index);
@@ -162,13 +116,16 @@ impl UdpDriver {
             self.counters.bytes_received += train.bytes.len() as u64;
         }
         self.counters.trains_received += n as u64;
-        if let Some(overflows) = self.receive.overflows() {
-            // The kernel's counter is per socket, 32 bits wide and wraps.
-            let seen = std::mem::replace(&mut self.overflows[socket], overflows);
-            self.counters.receive_overflows += u64::from(overflows.wrapping_sub(seen));
-        }
+        self.counters.receive_overflows += self.receive.lost();
         n
     }
+}
+
+/// What a report means for us.
+fn meaning(report: &Report) -> Option<Unreachable> {
+    // A host without UDP has nothing to do with us.
+    let what = report.what.filter(|&what| what != Missing::Protocol)?;
+    Some(Unreachable { to: report.to, what })
 }
 
 impl Driver for UdpDriver {
@@ -181,7 +138,6 @@ impl Driver for UdpDriver {
         }
         self.sockets.push(socket);
         self.local.push(local);
-        self.overflows.push(0);
         Ok(local)
     }
 
@@ -213,6 +169,10 @@ impl Driver for UdpDriver {
                 return n;
             }
         }
+        if expected {
+            // Then it was a report that made a socket look ready.
+            (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
+        }
         0
     }
 
@@ -221,7 +181,7 @@ impl Driver for UdpDriver {
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
-        self.unreachable.pop_front()
+        self.reports.pop()
     }
 
     fn queued(&self) -> Option<u32> {

@@ -30,7 +30,9 @@ pub struct ReceiveBatch {
     appetite: usize,
     /// Headers that the kernel wrote to.
     filled: usize,
-    overflows: Option<u32>,
+    /// By socket: the kernel's count of overflows when it last came.
+    overflows: Vec<u32>,
+    lost: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -63,7 +65,8 @@ impl ReceiveBatch {
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
             filled: 0,
-            overflows: None,
+            overflows: Vec::new(),
+            lost: 0,
         };
         for (index, slot) in batch.room.chunks_exact_mut(ROOM).enumerate() {
             batch.pieces[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: ROOM };
@@ -82,7 +85,11 @@ impl ReceiveBatch {
         batch
     }
 
-    /// Fetches what has arrived at `fd`, without waiting.
+    /// Fetches what has arrived at `fd`, the driver's `socket`, without waiting; returns how many
+    /// trains that is.
+    ///
+    /// # Errors
+    /// Those of the socket, such as reports of the network; that nothing has arrived is none.
     pub fn fetch(&mut self, fd: RawFd, socket: usize, expected: bool) -> io::Result<usize> {
         if expected {
             self.appetite = TRAINS_MAX;
@@ -95,12 +102,15 @@ impl ReceiveBatch {
         }
         self.trains.clear();
         self.filled = 0;
-        self.overflows = None;
+        self.lost = 0;
         let got = match self.call(fd) {
             Ok(got) => got,
             Err(error) => {
                 self.appetite = 1;
-                return Err(error);
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                    _ => Err(error),
+                };
             }
         };
         self.filled = got;
@@ -149,7 +159,15 @@ impl ReceiveBatch {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     train.to = local_address(level, data);
                 }
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.overflows = Some(int(data) as u32),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    if self.overflows.len() <= socket {
+                        self.overflows.resize(socket + 1, 0);
+                    }
+                    // Per socket, 32 bits wide, and it wraps.
+                    let now = int(data) as u32;
+                    let seen = std::mem::replace(&mut self.overflows[socket], now);
+                    self.lost += u64::from(now.wrapping_sub(seen));
+                }
                 _ => {}
             }
         }
@@ -173,8 +191,9 @@ impl ReceiveBatch {
         }
     }
 
-    /// The socket's count of overflows, when the last `fetch` brought it.
-    pub fn overflows(&self) -> Option<u32> {
-        self.overflows
+    /// Datagrams that the socket's queue had no room for, as far as the last `fetch` told of them
+    /// first.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 }

@@ -10,7 +10,8 @@ use std::ptr;
 
 use super::address::Name;
 use super::control::Control;
-use crate::driver::{Gather, Outbox, Piece, Train};
+use super::error_queue::{Report, Reports};
+use crate::driver::{DriverCounters, Gather, Missing, Outbox, Piece, Train, Unreachable};
 
 /// Trains in one system call.
 pub const TRAINS_MAX: usize = 64;
@@ -35,6 +36,8 @@ struct Entry {
     control: Control,
     /// Which train of the run.
     train: usize,
+    /// The kernel cuts it into datagrams.
+    segments: bool,
     /// Start and end in `pieces`.
     first: usize,
     last: usize,
@@ -85,34 +88,71 @@ impl SendBatch {
                 if let Some(source) = train.source {
                     control.push_source(source);
                 }
-                if len > train.datagram {
+                let segments = len > train.datagram;
+                if segments {
                     let segment = (train.datagram as u16).to_ne_bytes();
                     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
                 }
                 let last = self.pieces.len();
-                self.entries.push(Entry { name, name_len, control, train: index, first, last });
+                let train = index;
+                let entry = Entry { name, name_len, control, train, segments, first, last };
+                self.entries.push(entry);
             }
         }
     }
 
-    /// True when every entry was sent or skipped.
-    pub fn is_empty(&self) -> bool {
-        self.done >= self.entries.len()
+    /// Sends `trains`, which it was filled with. What the network refuses is counted and skipped;
+    /// what it reports about earlier packets in place of sending goes to `reports` if it has a
+    /// `meaning`.
+    ///
+    /// # Errors
+    /// The kernel does not cut a train into segments: those before it are sent, the others are not.
+    pub fn flush_all(
+        &mut self,
+        fd: RawFd,
+        trains: &[Train],
+        reports: &mut Reports,
+        counters: &mut DriverCounters,
+        meaning: impl Fn(&Report) -> Option<Unreachable>,
+    ) -> Result<(), Uncut> {
+        let mut retried = false;
+        while let Some(entry) = self.entries.get(self.done) {
+            let (train, at) = (&trains[entry.train], entry.train);
+            counters.send_calls += 1;
+            let error = match self.flush(fd) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    // What stopped it may have been a report, which is in the queue and nowhere
+                    // else now.
+                    reports.drain(fd, &meaning);
+                    retried = false;
+                    continue;
+                }
+                Err(error) => error.raw_os_error().unwrap_or(0),
+            };
+            match error {
+                libc::EINTR => {}
+                libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
+                    return Err(Uncut { train: at });
+                }
+                // Of an earlier packet, then; this one was not tried.
+                _ if reports.drain(fd, &meaning) && !retried => retried = true,
+                error => {
+                    counters.trains_refused += 1;
+                    if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
+                        reports.push(Unreachable { to: train.to, what: Missing::Host });
+                    }
+                    self.done += 1;
+                    retried = false;
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// The train of the first entry not yet sent.
-    pub fn train(&self) -> usize {
-        self.entries.get(self.done).map_or(0, |entry| entry.train)
-    }
-
-    /// Gives up the first entry not yet sent.
-    pub fn skip(&mut self) {
-        self.done += 1;
-    }
-
-    /// Sends what is left, or as much of it as the kernel takes in one call. An error concerns the
-    /// first entry not yet sent.
-    pub fn flush(&mut self, fd: RawFd) -> io::Result<()> {
+    /// Sends what is left, or as much of it as the kernel takes in one call; true if that was all.
+    /// An error concerns the first entry not yet sent.
+    fn flush(&mut self, fd: RawFd) -> io::Result<bool> {
         self.headers.clear();
         for entry in self.entries.iter_mut().skip(self.done).take(HEADERS_MAX) {
             let mut header = libc::msghdr {
@@ -146,8 +186,15 @@ impl SendBatch {
             return Err(io::Error::last_os_error());
         }
         self.done += sent as usize;
-        Ok(())
+        Ok(self.done == self.entries.len())
     }
+}
+
+/// A train that the kernel does not cut into segments.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncut {
+    /// Which.
+    pub train: usize,
 }
 
 /// Walks the pieces of a train.

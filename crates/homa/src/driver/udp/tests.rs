@@ -141,6 +141,39 @@ fn a_port_without_socket_is_reported_unreachable() {
 }
 
 #[test]
+fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pollers() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (mut a, mut b) = pair(ip);
+        let dead = pair(ip).0.local()[0];
+        let (mut outbox, message, expected) = train(b.local()[0], 0, 1, 10);
+        let first = Train { to: dead, ..outbox.trains[0].clone() };
+        outbox.trains.insert(0, first);
+        // The kernel stops at the second train, and keeps the report of the first to itself.
+        a.send(&outbox, &message);
+        assert_eq!(collect(&mut b, expected.len()).0, expected, "{ip}");
+        a.receive(false);
+        assert_eq!(a.unreachable(), Some(Unreachable { to: dead, what: Missing::Port }), "{ip}");
+        assert_eq!(a.counters().trains_refused, 0);
+        let ready = wait(&a.handles(), None, Some(Duration::ZERO)).unwrap();
+        assert!(!ready, "{ip}: whoever polls would spin");
+    }
+}
+
+#[test]
+fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
+    let (mut a, b) = pair("127.0.0.1");
+    let to = b.local()[0];
+    drop(b);
+    let (outbox, message, _) = train(to, 0, 1, 10);
+    a.send(&outbox, &message);
+    assert!(a.sockets[0].take_error().unwrap().is_some());
+    assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
+    a.receive(true);
+    assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
+    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }));
+}
+
+#[test]
 fn an_overflowing_receive_queue_is_counted() {
     let (mut a, _) = pair("127.0.0.1");
     let mut b = UdpDriver::new("127.0.0.1:0".parse().unwrap(), 1 << 12).unwrap();
