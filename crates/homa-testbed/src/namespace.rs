@@ -47,6 +47,8 @@ pub fn isolate() -> Result<Isolation, TestbedError> {
     }
     let (user, group) = sys::user_and_group();
     sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET).map_err(refused)?;
+    // A program with capabilities of its own (setcap) does not own its files in /proc until then.
+    sys::own_proc_files().map_err(refused)?;
     // Mapping a group as an ordinary user is allowed only once setgroups is given up.
     fs::write("/proc/self/setgroups", "deny").map_err(refused)?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(refused)?;

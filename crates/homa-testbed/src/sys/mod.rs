@@ -115,6 +115,13 @@ pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }).map(drop)
 }
 
+/// Gives the files below /proc/self to the process's own user, as they are in a program without
+/// file capabilities. Such a program may then be traced by that user, and dumps core.
+pub(crate) fn own_proc_files() -> io::Result<()> {
+    // SAFETY: PR_SET_DUMPABLE takes one integer and touches no memory of ours.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1_u64, 0_u64, 0_u64, 0_u64) }).map(drop)
+}
+
 /// Moves the calling thread into an existing network namespace.
 pub(crate) fn enter_network(namespace: BorrowedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open for the whole call.
