@@ -285,6 +285,9 @@ fn without_the_privilege_the_remedy_is_named(_: &Namespace, client: &Namespace) 
         Ok(output) => {
             assert_eq!(code(&output), 2);
             assert!(stderr(&output).contains("CAP_NET_RAW"), "{}", stderr(&output));
+            // The file that needs the capability, wherever it is: it may not be on the PATH.
+            let remedy = format!("cap_net_raw+ep '{}'", env!("CARGO_BIN_EXE_homa"));
+            assert!(stderr(&output).contains(&remedy), "{}", stderr(&output));
         }
         Err(error) => println!("raw_ip: not tried, no other user can run the program: {error}"),
     }

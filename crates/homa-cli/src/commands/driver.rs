@@ -53,12 +53,18 @@ impl Driver {
     }
 }
 
+/// The command that lets this program open sockets directly over IP.
+pub fn grant_raw() -> String {
+    let program =
+        std::env::current_exe().map_or_else(|_| "homa".into(), |p| p.display().to_string());
+    format!("sudo setcap cap_net_raw+ep '{program}'")
+}
+
 fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
     match opened {
-        Err(error @ OpenError::NeedsNetRaw) => Err(Failure::new(
-            error,
-            "sudo setcap cap_net_raw+ep $(command -v homa), or leave --driver raw-ip away",
-        )),
+        Err(error @ OpenError::NeedsNetRaw) => {
+            Err(Failure::new(error, format!("{}, or leave --driver raw-ip away", grant_raw())))
+        }
         other => other.hint(hint),
     }
 }

@@ -8,6 +8,7 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, Status, setting};
+use crate::commands::driver::grant_raw;
 
 /// IP protocol number of Homa (IANA).
 const HOMA: i32 = 146;
@@ -165,10 +166,11 @@ fn raw_ip() -> Check {
             error.to_string(),
             "Homa travels inside UDP, which needs no privilege and reaches peers that do the same",
         )
-        .remedy(
-            "only to reach hosts that run the kernel module: sudo setcap cap_net_raw+ep \
-             $(command -v homa); to try it on this machine: unshare -Urn",
-        ),
+        .remedy(format!(
+            "only to reach hosts that run the kernel module: {}; to try it on this machine: \
+             unshare -Urn",
+            grant_raw()
+        )),
     }
 }
 
