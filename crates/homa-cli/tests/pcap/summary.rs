@@ -312,6 +312,22 @@ fn every_frame_is_counted_once_and_what_is_wrong_has_a_reason() {
 }
 
 #[test]
+fn a_message_in_too_many_pieces_is_not_called_duplicated() {
+    let mut talk = Talk::default();
+    for piece in 0..300 {
+        let start = 200 * piece;
+        talk.say(u64::from(piece), 0, 2, 0, data(start..start + 100, 100_000, 100_000));
+    }
+    // Seen before, and kept.
+    talk.say(400, 0, 2, 0, data(0..100, 100_000, 100_000));
+    let capture = decoded(&talk.file(), &[]);
+    let request = &capture["rpcs"][0]["request"];
+    assert_eq!((&request["packets"], &request["duplicates"]), (&json!(301), &json!(1)));
+    assert_eq!(request["captured_bytes"], 25_600);
+    assert_eq!(capture["totals"]["duplicates"], 1);
+}
+
+#[test]
 fn a_port_that_the_user_names_is_homa_however_it_looks() {
     let good = &kernel_packets()[5];
     let mut bytes = datagram_of(1, &[good]);

@@ -79,32 +79,32 @@ impl Message {
         self.levels[usize::from(!data.is_unscheduled())][usize::from(priority & 7)] += 1;
         let (start, end) = (data.span.offset, data.span.offset.saturating_add(data.span.len));
         let fresh = self.cover(start, end);
-        self.captured += u64::from(fresh);
-        if fresh > 0 && self.is_complete() {
+        self.captured += u64::from(fresh.unwrap_or(0));
+        if fresh > Some(0) && self.is_complete() {
             self.completed = time;
             self.ranges = Vec::new();
         }
-        let duplicate = fresh == 0 && !data.retransmit;
+        let duplicate = fresh == Some(0) && !data.retransmit;
         self.retransmitted += u64::from(data.retransmit);
         self.duplicates += u64::from(duplicate);
         duplicate
     }
 
-    /// Adds a range; returns how many of its bytes are new.
-    fn cover(&mut self, start: u32, end: u32) -> u32 {
+    /// Adds a range; returns how many of its bytes are new, `None` when there is no room to tell.
+    fn cover(&mut self, start: u32, end: u32) -> Option<u32> {
         if self.completed.is_some() || self.is_complete() || end <= start {
-            return 0;
+            return Some(0);
         }
         let from = self.ranges.partition_point(|range| range.1 < start);
         let to = self.ranges.partition_point(|range| range.0 <= end);
         if from == to && self.ranges.len() >= MAX_RANGES {
-            return 0;
+            return None;
         }
         let old = &self.ranges[from..to];
         let before: u32 = old.iter().map(|(start, end)| end - start).sum();
         let merged = old.iter().fold((start, end), |all, r| (all.0.min(r.0), all.1.max(r.1)));
         self.ranges.splice(from..to, [merged]);
-        merged.1 - merged.0 - before
+        Some(merged.1 - merged.0 - before)
     }
 }
 
