@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::conversation::{Talk, acking, acks, again, data, encoded, resend_all};
 use crate::formats::{PLAIN, carried, datagram_of};
-use crate::frames::{ETHERNET, Vector, ipv4, ipv6, kernel_packets, records, udp};
+use crate::frames::{ETHERNET, Record, Vector, ipv4, ipv6, kernel_packets, records, udp};
 use crate::{common, decoded, lines, pcap};
 
 fn rpcs(talk: &Talk) -> Vec<Value> {
@@ -309,6 +309,24 @@ fn every_frame_is_counted_once_and_what_is_wrong_has_a_reason() {
     assert_eq!(sum("other"), 4, "{}", totals["other"]);
     let homa = totals["homa_frames"].as_u64().unwrap();
     assert_eq!(homa + sum("icmp") + sum("unreadable") + sum("other"), frames.len() as u64);
+}
+
+#[test]
+fn a_datagram_without_a_packet_is_counted() {
+    let good = &kernel_packets()[5];
+    let bytes = datagram_of(1, &[good, good]);
+    let whole = ETHERNET.frame(&ipv4(0, 17, 0, &udp(1, 777, &bytes)));
+    let header = whole.len() - bytes.len() + 16;
+    let empty = ETHERNET.frame(&ipv4(0, 17, 0, &udp(1, 777, &bytes[..16])));
+    // Cut behind the datagram's header, and inside the first length.
+    let cut = |kept: usize| Record {
+        bytes: whole[..kept].to_vec(),
+        ..records([whole.clone()])[0].clone()
+    };
+    let file = PLAIN.file(1, &[cut(header), cut(header + 1), records([empty])[0].clone()]);
+    let totals = decoded(&file, &["--udp-port", "777"])["totals"].take();
+    assert_eq!(totals["homa_frames"], 3, "{totals}");
+    assert_eq!((&totals["cut"], &totals["malformed"]), (&json!(2), &json!({ "truncated": 1 })));
 }
 
 #[test]

@@ -260,16 +260,23 @@ impl Dissector {
         let number = Some(datagram.number);
         let mut packets = datagram.packets(PeerId(0), priority);
         let framing = if payload.bytes[1] & datagram::AGGREGATE == 0 { 0 } else { 2 };
+        let cut = visible < whole.len();
+        let mut empty = true;
         loop {
             let start = whole.len() - packets.unread() + framing;
-            if visible < whole.len() && start > visible {
+            if cut && start > visible {
                 break;
             }
             let Some(decoded) = packets.next() else { break };
+            empty = false;
             let end = whole.len() - packets.unread();
             let seen = payload.bytes.get(start..end.min(visible)).unwrap_or(&[]);
             let length = end.saturating_sub(start);
             report(number, known(decoded.map(|decoded| decoded.packet), seen, length));
+        }
+        if empty {
+            let nothing = Known::Malformed(DropReason::Truncated);
+            report(number, if cut { Known::Nothing } else { nothing });
         }
     }
 
