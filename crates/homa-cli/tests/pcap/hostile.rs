@@ -52,6 +52,46 @@ fn damaged_frames_are_counted_and_nothing_else_happens() {
     assert!(types + cut + sum("malformed") >= packets && types + sum("malformed") <= packets);
 }
 
+/// A block of a little-endian pcapng section.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = (12 + body.len() as u32).to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &length].concat()
+}
+
+/// The section header and the capture's only packet, around other blocks.
+fn section(blocks: &[u8], interface: u32) -> Vec<u8> {
+    let head = block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255]);
+    let ip = carried(&kernel_packets()[0])[0].0.clone();
+    let mut frame = ETHERNET.frame(&ip);
+    frame.resize(frame.len().next_multiple_of(4), 0);
+    let fields = [interface, 0, 7_000, frame.len() as u32, frame.len() as u32];
+    let fields = fields.map(u32::to_le_bytes).concat();
+    [&head[..], blocks, &block(6, &[&fields[..], &frame].concat())].concat()
+}
+
+#[test]
+fn an_interface_with_a_cut_option_keeps_its_number() {
+    // Ethernet; its last option announces eight bytes that are not there.
+    let cut = block(1, &[1, 0, 0, 0, 0, 0, 0, 0, 14, 0, 8, 0]);
+    let other = block(1, &[99, 0, 0, 0, 0, 0, 0, 0]);
+    let capture = decoded(&section(&[&other[..], &cut, &other].concat(), 1), &[]);
+    assert_eq!(capture["totals"]["homa_frames"], 1, "{capture}");
+    assert_eq!(capture["start_unix_ns"], "7000000");
+}
+
+#[test]
+fn more_interfaces_than_anybody_has_are_damage() {
+    let one = block(1, &[1, 0, 0, 0, 0, 0, 0, 0]);
+    let capture = decoded(&section(&one.repeat(65_536), 65_535), &[]);
+    assert_eq!(capture["totals"]["homa_frames"], 1);
+    for blocks in [one.repeat(65_537), block(1, &[1, 0, 0, 0])] {
+        let output = pcap(&section(&blocks, 0), &["--format", "json"]);
+        assert_eq!(common::code(&output), 1);
+        let damage = common::document(&output)["captures"][0]["damage"].take();
+        assert!(damage.as_str().is_some_and(|text| text.contains("interface")), "{damage}");
+    }
+}
+
 #[test]
 fn damaged_files_end_with_a_verdict_and_a_hint() {
     let mut rng = Rng::stream(8, "files");

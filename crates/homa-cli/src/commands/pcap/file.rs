@@ -1,10 +1,10 @@
 //! Capture files: classic pcap (either byte order, micro- or nanoseconds) and pcapng, as a stream
 //! of frames.
 //!
-//! Reads forwards only, one record at a time, so that a pipe will do and memory is one frame. What
-//! a record says about itself is not trusted: lengths are bounded, bytes are taken as they come. A
-//! file that breaks off or contradicts itself yields every frame before that place, then says where
-//! and how.
+//! Reads forwards only, one record at a time, so that a pipe will do; memory is one frame and the
+//! interfaces of a section. What a record says about itself is not trusted: lengths are bounded,
+//! bytes are taken as they come. A file that breaks off or contradicts itself yields every frame
+//! before that place, then says where and how.
 //!
 //! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, and blocks of pcapng that
 //! hold no frames.
@@ -16,6 +16,8 @@ use std::io::{self, Read};
 const MAX_RECORD: u32 = 16 << 20;
 /// Bytes of a classic file's header after its magic number.
 const PCAP_HEADER: usize = 20;
+/// Interfaces of a section that are kept, a few bytes each.
+const MAX_INTERFACES: usize = 65_536;
 const NANOS: i128 = 1_000_000_000;
 
 /// One captured frame; its bytes are in the reader's buffer.
@@ -218,7 +220,9 @@ impl<R: Read> CaptureReader<R> {
             self.fill(4, start)?;
             let length = order.u32(&self.record, 0).unwrap_or(0);
             self.body(length, 8, start)?;
-            if let Some(frame) = self.block(kind, order) {
+            if kind == 1 {
+                self.interface(order, start)?;
+            } else if let Some(frame) = self.block(kind, order) {
                 return Ok(Some(frame));
             }
         }
@@ -253,15 +257,24 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    /// What a block adds: an interface, or a frame.
+    /// Adds the interface of the block that began at `start`.
+    fn interface(&mut self, order: Order, start: u64) -> Result<(), ReadError> {
+        let Format::PcapNg { interfaces, .. } = &mut self.format else { return Ok(()) };
+        if interfaces.len() == MAX_INTERFACES {
+            return damaged(start, &format!("more than {MAX_INTERFACES} interfaces"));
+        }
+        match describe(order, &self.record) {
+            Some(interface) => interfaces.push(interface),
+            None => return damaged(start, "an interface block without its fields"),
+        }
+        Ok(())
+    }
+
+    /// The frame of a block.
     fn block(&mut self, kind: u32, order: Order) -> Option<Frame> {
         let body = &self.record[..];
-        let Format::PcapNg { interfaces, .. } = &mut self.format else { return None };
+        let Format::PcapNg { interfaces, .. } = &self.format else { return None };
         let (id, ticks, at, captured, original) = match kind {
-            1 => {
-                interfaces.push(describe(order, body)?);
-                return None;
-            }
             2 => {
                 let field = |at| order.u32(body, at);
                 let id = u32::from(order.u16(body, 0)?);
@@ -326,7 +339,8 @@ fn damaged<T>(at: u64, what: &str) -> Result<T, ReadError> {
     Err(ReadError::Damaged { at, what: what.to_owned() })
 }
 
-/// Reads an interface description block.
+/// Reads an interface description block. An option that is cut keeps its default: the frames say
+/// by number which interface is theirs, so each block counts.
 fn describe(order: Order, body: &[u8]) -> Option<Interface> {
     let (link, snap) = (order.u16(body, 0)?, order.u32(body, 4)?);
     let mut interface = Interface { link, resolution: 6, offset: 0, snap };
@@ -334,8 +348,8 @@ fn describe(order: Order, body: &[u8]) -> Option<Interface> {
     while let (Some(code), Some(length)) = (order.u16(body, at), order.u16(body, at + 2)) {
         match code {
             0 => break,
-            9 => interface.resolution = *body.get(at + 4)?,
-            14 => interface.offset = order.u64(body, at + 4)? as i64,
+            9 => interface.resolution = body.get(at + 4).copied().unwrap_or(6),
+            14 => interface.offset = order.u64(body, at + 4).unwrap_or(0) as i64,
             _ => {}
         }
         at += 4 + usize::from(length).next_multiple_of(4);
