@@ -7,6 +7,7 @@ mod conversation;
 mod formats;
 mod frames;
 mod hostile;
+mod live;
 mod summary;
 mod wireshark;
 

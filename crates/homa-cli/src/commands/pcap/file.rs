@@ -10,7 +10,7 @@
 //! hold no frames.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 
 /// Longest record that is believed, bytes: libpcap's own limit is 256 KiB, jumbo trains included.
 const MAX_RECORD: u32 = 16 << 20;
@@ -337,6 +337,19 @@ impl<R: Read> CaptureReader<R> {
 
 fn damaged<T>(at: u64, what: &str) -> Result<T, ReadError> {
     Err(ReadError::Damaged { at, what: what.to_owned() })
+}
+
+impl<R: Read> CaptureReader<BufReader<R>> {
+    /// Whether the next record is there already; else to read it may take as long as the network
+    /// takes.
+    pub fn is_ready(&self) -> bool {
+        let buffer = self.input.buffer();
+        let length = match self.format {
+            Format::Pcap { order, .. } => order.u32(buffer, 8).map(|bytes| u64::from(bytes) + 16),
+            Format::PcapNg { order, .. } => order.u32(buffer, 4).map(u64::from),
+        };
+        length.is_some_and(|length| length <= buffer.len() as u64)
+    }
 }
 
 /// Reads an interface description block. An option that is cut keeps its default: the frames say

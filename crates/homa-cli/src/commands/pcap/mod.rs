@@ -23,10 +23,11 @@ mod totals;
 mod tracker;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, IsTerminal, Read};
 use std::net::{IpAddr, SocketAddr};
 
 use homa_proto::RpcId;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::Format;
@@ -40,7 +41,7 @@ use totals::Totals;
 use tracker::Tracker;
 
 const HINT: &str = "give a pcap or pcapng file, or - for stdin, such as \
-                    `tcpdump -w - 'ip proto 146' | homa pcap -`";
+                    `tcpdump -U -w - 'ip proto 146' | homa pcap -`";
 
 /// Arguments of `homa pcap`.
 #[derive(Debug, clap::Args)]
@@ -137,7 +138,11 @@ fn written(error: io::Error) -> Outcome {
 
 fn open(file: &str) -> Result<CaptureReader<BufReader<Input>>, Failure> {
     let input: Input = match file {
-        "-" => Box::new(io::stdin()),
+        "-" => {
+            outlive_interrupts()
+                .hint("the sandbox refuses signal handlers: allow them (sigaction, socketpair)")?;
+            Box::new(io::stdin())
+        }
         path => {
             let file = File::open(path).map_err(|e| anyhow::anyhow!("{path}: {e}")).hint(HINT)?;
             Box::new(file)
@@ -150,6 +155,18 @@ fn open(file: &str) -> Result<CaptureReader<BufReader<Input>>, Failure> {
         };
         Failure::new(anyhow::anyhow!("{file}: {error}"), hint)
     })
+}
+
+/// Lets Ctrl-C end the program that writes into our pipe, not this one: its capture then ends, and
+/// is told to the end. At a terminal nobody else ends, so there nothing changes.
+fn outlive_interrupts() -> io::Result<()> {
+    if io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // The handler stays when what it returns is gone.
+    signal(SignalKind::interrupt()).map(drop)
 }
 
 /// One pass over a capture.
@@ -187,6 +204,9 @@ impl<'a> Walk<'a> {
     fn run(mut self, file: &str, alone: bool, out: &mut Output) -> io::Result<Option<String>> {
         out.begin(file, self.reader.format(), alone)?;
         let damage = loop {
+            if !self.reader.is_ready() {
+                out.flush()?;
+            }
             match self.reader.next_frame() {
                 Ok(Some(frame)) => self.frame(frame, out)?,
                 Ok(None) => break None,

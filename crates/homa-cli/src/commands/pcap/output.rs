@@ -152,6 +152,11 @@ impl Output {
         self.out.flush()
     }
 
+    /// Shows what there is.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Ends the output.
     pub fn finish(&mut self) -> io::Result<()> {
         if self.json() {
