@@ -150,6 +150,11 @@ impl Endpoint {
         let held_back = self.config.loss.one_resend_per_peer;
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
         if held_back && now < until {
+            // Its memory does not wait for its turn to be asked.
+            let owes = rpc.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0);
+            if owes && now.since(rpc.heard) >= MAX_PATIENCE {
+                self.park(who);
+            }
             return Some(until);
         }
         self.request_missing(now, who);

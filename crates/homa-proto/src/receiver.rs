@@ -61,7 +61,7 @@ impl Endpoint {
         let found = known.and(found);
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
-        let first = data.incoming.min(data.message_length).max(end);
+        let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
         if !begun && !self.has_memory(first) {
             if self.config.profile == Profile::Linux {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -124,29 +124,9 @@ impl Endpoint {
             }
             State::OneWayOutgoing => return Err(DropReason::WrongState),
         }
-        if rpc.inc.is_some() && !data.retransmit {
-            self.data_gap.sample(now.since(rpc.heard));
-        }
-        rpc.heard = now;
-        rpc.rounds = 0;
-        let (fresh, parked, reserved) = match &rpc.inc {
-            None => (true, false, end),
-            Some(inc) => (false, inc.parked, inc.reserved),
-        };
-        if parked {
-            self.unpark(who);
-        }
-        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was
-        // granted.
-        if end > reserved
-            && !self.incoming.has_room(end - reserved)
-            && *self.incoming.beyond_budget.get_or_insert(who) != who
-        {
-            self.grant_beyond_budget();
-            return Err(DropReason::NoMemory);
-        }
+        let fresh = rpc.inc.is_none();
         if fresh {
-            self.first_packet(now, who, data)?;
+            self.first_packet(now, who, data, end)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
         let peer = rpc.peer;
@@ -161,9 +141,29 @@ impl Endpoint {
             self.deliver(now, who, length);
             return Ok(place);
         };
-        let before = (inc.outstanding(), inc.bytes.received());
+        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was
+        // granted.
+        if end > inc.reserved
+            && !self.incoming.has_room(end - inc.reserved)
+            && *self.incoming.beyond_budget.get_or_insert(who) != who
+        {
+            rpc.heard = now;
+            self.grant_beyond_budget();
+            return Err(DropReason::NoMemory);
+        }
+        let mut before = (inc.outstanding(), inc.bytes.received());
         inc.bytes.insert(data.span.offset, end)?;
+        // Only new bytes are a sign of life: repeating old ones keeps nothing.
+        if !fresh && !data.retransmit {
+            self.data_gap.sample(now.since(rpc.heard));
+        }
+        rpc.heard = now;
+        rpc.rounds = 0;
         let complete = inc.bytes.is_complete();
+        if inc.parked {
+            before.0 = inc.outstanding();
+            self.unpark(who);
+        }
         self.sample_rtt(now, who, data.span.offset);
         self.account_received(who, before, data);
         if complete {
@@ -177,7 +177,13 @@ impl Endpoint {
 
     /// The first packet of a message: its length is known now. A message that is whole in one
     /// packet needs no state.
-    fn first_packet(&mut self, now: Time, who: Ref, data: &Data) -> Result<(), DropReason> {
+    fn first_packet(
+        &mut self,
+        now: Time,
+        who: Ref,
+        data: &Data,
+        end: u32,
+    ) -> Result<(), DropReason> {
         let length = data.message_length;
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
@@ -196,7 +202,7 @@ impl Endpoint {
         if data.span.len == length {
             return Ok(());
         }
-        self.begin_incoming(who, length, data.incoming);
+        self.begin_incoming(who, length, data.incoming, end);
         self.events.push_back(Event::Started {
             rpc: who.into(),
             message: incoming_message(who),

@@ -395,6 +395,15 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     }
 }
 
+/// Most bytes of a message that any sender of this profile sends unscheduled, but for what is left
+/// of a packet.
+pub(crate) fn most_unscheduled(config: &Config) -> u32 {
+    match config.unscheduled {
+        UnscheduledLimit::RttBytes => MAX_UNSCHEDULED,
+        UnscheduledLimit::Fixed(bytes) => bytes.max(MAX_UNSCHEDULED),
+    }
+}
+
 impl Endpoint {
     /// A new outgoing message of `length` bytes for the peer of an RPC.
     pub(crate) fn outgoing(&mut self, length: u32, unscheduled: u32) -> Outgoing {

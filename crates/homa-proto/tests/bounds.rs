@@ -167,6 +167,71 @@ fn a_dead_sender_does_not_hold_the_grants_of_others() {
 
 const HONEST: PeerId = PeerId(1);
 
+/// The first packet of a request of `length` bytes, all of which it says come unasked.
+fn announcement(id: RpcId, length: u32) -> Packet {
+    let packet = data(id, 0, length);
+    let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+    Packet { body: Body::Data(Data { incoming: length, ..bytes }), ..packet }
+}
+
+/// Lets time pass: timers fire, and what is sent is lost.
+fn pass(endpoint: &mut Endpoint, until: Time) {
+    while let Some(at) = endpoint.deadline().filter(|&at| at <= until) {
+        endpoint.expire(at);
+        while endpoint.transmit(at).is_some() {}
+    }
+}
+
+#[test]
+fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=1_000 {
+        assert!(matches!(
+            server.receive(START, &announcement(RpcId(2 * n), 16 << 20)),
+            Receipt::Place(_)
+        ));
+    }
+    // Others have room, and are not kept waiting for what will not come.
+    let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
+    assert!(matches!(server.receive(START, &other), Receipt::Place(_)), "{}", server.memory());
+    // Repeating the packets keeps nothing.
+    for millis in (0..2_000).step_by(100) {
+        let now = START + Duration::millis(millis);
+        pass(&mut server, now);
+        for n in 1..=1_000 {
+            let again = announcement(RpcId(2 * n), 16 << 20);
+            assert_eq!(server.receive(now, &again), Receipt::Dropped(DropReason::Duplicate));
+        }
+    }
+    assert!(server.memory() <= 2_000_000, "{} bytes held", server.memory());
+    pass(&mut server, START + Duration::secs(11));
+    assert_eq!((server.memory(), server.rpcs()), (0, (0, 0)));
+}
+
+#[test]
+fn announced_bytes_that_do_not_come_make_nobody_patient() {
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=1_000 {
+        let _ = server.receive(START, &announcement(RpcId(2 * n), 16 << 20));
+    }
+    pass(&mut server, START + Duration::millis(400));
+    let began = START + Duration::millis(400);
+    let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
+    assert!(matches!(server.receive(began, &other), Receipt::Place(_)));
+    while let Some(at) = server.deadline() {
+        server.expire(at);
+        while let Some(packet) = server.transmit(at) {
+            if packet.peer == HONEST && matches!(packet.body, Body::Resend { .. }) {
+                assert!(at.since(began) <= Duration::millis(20), "{:?}", at.since(began));
+                return;
+            }
+        }
+    }
+    panic!("nobody asked");
+}
+
 /// Everything that a hostile peer may say about the RPCs of another, and about its own.
 fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
     let (own, theirs) = (RpcId(2 + 2 * u64::from(round)), [victim.client(), victim.server()]);

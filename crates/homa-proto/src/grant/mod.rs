@@ -17,6 +17,7 @@ use crate::overcommitment::{Key, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{Incoming, Probe, State};
+use crate::sender::most_unscheduled;
 use crate::table::Ref;
 use crate::units::Time;
 use alloc::boxed::Box;
@@ -110,11 +111,26 @@ impl Endpoint {
         self.incoming.has_room(bytes)
     }
 
-    /// The first packet of a message arrived: `incoming` bytes come without a grant.
-    pub(crate) fn begin_incoming(&mut self, who: Ref, length: u32, incoming: u32) {
+    /// Memory for a message of which a packet up to `end` is here and whose sender says that
+    /// `incoming` bytes come unasked: for what we told senders to send at most, not for what this
+    /// one says.
+    pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
+        if incoming <= end {
+            return end;
+        }
+        let most = self.unscheduled_cap() + Self::payload_of(&self.peers, peer);
+        incoming.min(most).max(end)
+    }
+
+    /// The first packet of a message arrived, up to `end`: `incoming` bytes come without a grant,
+    /// if they are no more than any sender's.
+    pub(crate) fn begin_incoming(&mut self, who: Ref, length: u32, incoming: u32, end: u32) {
         let age = self.sender.age();
+        let Some(peer) = self.rpcs.get(who).map(|rpc| rpc.peer) else { return };
+        let most = most_unscheduled(&self.config) + Self::payload_of(&self.peers, peer);
+        let unscheduled = incoming.min(length).min(most);
+        let reserved = self.first_bytes(peer, unscheduled, end);
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let unscheduled = incoming.min(length);
         let mut inc = match self.incoming.spare.pop() {
             Some(mut inc) => {
                 inc.reuse(length, unscheduled, age);
@@ -122,12 +138,13 @@ impl Endpoint {
             }
             None => Box::new(Incoming::new(length, unscheduled, age)),
         };
+        inc.reserved = reserved;
         if let GrantWindow::WireBytes(_) = self.config.window {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
         self.incoming.expected += u64::from(unscheduled);
-        self.incoming.memory += u64::from(unscheduled);
+        self.incoming.memory += u64::from(reserved);
         if unscheduled < length {
             inc.scheduled = true;
             inc.window_counted = true;
@@ -170,13 +187,16 @@ impl Endpoint {
 
     /// The sender of a message does not answer: others get its place among the active messages, its
     /// share of the window, and the memory kept for bytes that did not come. Without this, a dead
-    /// host holds what it was granted until its RPC ends.
+    /// host holds what it was granted until its RPC ends, and a message that begins and does not go
+    /// on, what it announced.
     pub(crate) fn park(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window_counted) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
+        self.incoming.expected -= u64::from(inc.outstanding());
+        if inc.window_counted {
+            self.incoming.granted -= u64::from(inc.outstanding());
+        }
         inc.parked = true;
-        inc.window_counted = false;
-        self.incoming.granted -= u64::from(inc.outstanding());
         self.incoming.memory -= u64::from(inc.reserved.saturating_sub(inc.bytes.end()));
         inc.reserved = inc.reserved.min(inc.bytes.end());
         if core::mem::take(&mut inc.scheduled) {
@@ -193,8 +213,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
         inc.parked = false;
-        inc.window_counted = true;
-        self.incoming.granted += u64::from(inc.outstanding());
+        self.incoming.expected += u64::from(inc.outstanding());
+        if inc.window_counted {
+            self.incoming.granted += u64::from(inc.outstanding());
+        }
         if inc.granted < inc.bytes.length() {
             inc.scheduled = true;
             let key = Self::key(self.config.profile, who, inc);
@@ -208,10 +230,12 @@ impl Endpoint {
             let key = Self::key(self.config.profile, who, &inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, peer));
         }
-        let outstanding = u64::from(inc.outstanding());
-        self.incoming.expected -= outstanding;
-        if inc.window_counted {
-            self.incoming.granted -= outstanding;
+        if !inc.parked {
+            let outstanding = u64::from(inc.outstanding());
+            self.incoming.expected -= outstanding;
+            if inc.window_counted {
+                self.incoming.granted -= outstanding;
+            }
         }
         self.incoming.memory -= u64::from(inc.reserved);
         if self.incoming.beyond_budget == Some(who) {
