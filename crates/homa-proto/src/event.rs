@@ -274,6 +274,9 @@ pub enum DropReason {
     BeyondEnd,
     /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
     Overlap,
+    /// Would open another gap in a message that has as many as are tracked; the sender will be
+    /// asked again.
+    TooManyGaps,
     /// Bytes that were received before.
     Duplicate,
     /// A message longer than our limit.
@@ -298,7 +301,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Truncated,
         Self::UnknownType,
         Self::UnknownVersion,
@@ -306,6 +309,7 @@ impl DropReason {
         Self::EmptyData,
         Self::BeyondEnd,
         Self::Overlap,
+        Self::TooManyGaps,
         Self::Duplicate,
         Self::TooLong,
         Self::UnknownRpc,

@@ -18,6 +18,9 @@ use crate::units::{Duration, Time};
 
 /// RESENDs for the gaps of one message at a time.
 const MAX_RESENDS: usize = 16;
+/// The same for the kernel module's rule, which asks for every gap: as many as its longest message
+/// has when every other packet is lost.
+const MAX_RESENDS_KERNEL: usize = 360;
 /// RESENDs without DATA after which a message makes room for others.
 const PARK_ROUNDS: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
@@ -173,7 +176,7 @@ impl Endpoint {
         let ranges = match self.config.profile {
             Profile::Sigcomm18 | Profile::Sigcomm18Sim => 1,
             Profile::Default => MAX_RESENDS,
-            Profile::Linux => usize::MAX,
+            Profile::Linux => MAX_RESENDS_KERNEL,
         };
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let mut asked = false;

@@ -69,7 +69,7 @@ impl Reassembly {
         }
         if start > self.end {
             if self.gaps.len() >= MAX_GAPS {
-                return Err(DropReason::Overlap);
+                return Err(DropReason::TooManyGaps);
             }
             self.gaps.push((self.end, start));
             self.missing += start - self.end;
@@ -80,6 +80,7 @@ impl Reassembly {
     }
 
     fn fill(&mut self, start: u32, end: u32) -> Result<(), DropReason> {
+        let full = self.gaps.len() >= MAX_GAPS;
         let at = self.gaps.partition_point(|g| g.1 <= start);
         let Some(gap) = self.gaps.get_mut(at).filter(|g| g.0 < end) else {
             let known = end <= self.end;
@@ -87,6 +88,10 @@ impl Reassembly {
         };
         if start < gap.0 || end > gap.1 {
             return Err(DropReason::Overlap);
+        }
+        let splits = start > gap.0 && end < gap.1;
+        if splits && full {
+            return Err(DropReason::TooManyGaps);
         }
         self.missing -= end - start;
         match (start == gap.0, end == gap.1) {
@@ -142,6 +147,19 @@ mod tests {
             }
             Ok(())
         });
+    }
+
+    #[test]
+    fn every_other_byte_makes_no_more_gaps_than_are_tracked() {
+        for first in [0, 999_999] {
+            let mut m = Reassembly::new(1_000_000);
+            m.insert(first, first + 1).unwrap();
+            let refused = (1..499_999).filter(|n| m.insert(2 * n, 2 * n + 1).is_err()).count();
+            assert_eq!(m.gaps.len(), MAX_GAPS);
+            // Appended or inside: with the first packet, the others are before or after the gaps.
+            assert!(refused > 499_998 - MAX_GAPS - 1, "{refused} refused");
+            assert_eq!(m.insert(1, 2), Ok(()), "what closes a gap is welcome");
+        }
     }
 
     #[test]

@@ -174,6 +174,31 @@ fn announcement(id: RpcId, length: u32) -> Packet {
     Packet { body: Body::Data(Data { incoming: length, ..bytes }), ..packet }
 }
 
+/// One byte of a request of a million.
+fn one_byte(id: RpcId, offset: u32) -> Packet {
+    let packet = data(id, 0, 1_000_000);
+    let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+    let span = Span { offset, len: 1, ..bytes.span };
+    Packet { body: Body::Data(Data { span, incoming: 100_000, ..bytes }), ..packet }
+}
+
+#[test]
+fn a_message_full_of_gaps_is_asked_for_in_a_bounded_number_of_packets() {
+    for (config, most) in [(Config::linux(), 360), (users(), 16)] {
+        let mut server = endpoint(config);
+        assert!(matches!(server.receive(START, &one_byte(RpcId(2), 59_999)), Receipt::Place(_)));
+        let placed = (0..29_999).filter(|n| {
+            matches!(server.receive(START, &one_byte(RpcId(2), 2 * n)), Receipt::Place(_))
+        });
+        assert!(placed.count() <= 1_025);
+        assert!(server.counters().dropped(DropReason::TooManyGaps) > 28_000);
+        while server.transmit(START).is_some() {}
+        server.expire(START + Duration::millis(6));
+        let sent: Vec<_> = std::iter::from_fn(|| server.transmit(START)).collect();
+        assert_eq!(sent.len(), most);
+    }
+}
+
 /// Lets time pass: timers fire, and what is sent is lost.
 fn pass(endpoint: &mut Endpoint, until: Time) {
     while let Some(at) = endpoint.deadline().filter(|&at| at <= until) {
