@@ -264,7 +264,8 @@ impl Endpoint {
         if end > out.granted {
             out.granted = end;
         }
-        if rpc.state == State::ServerOutgoing {
+        // Whoever asks wants it still, also when all of it was sent.
+        if matches!(rpc.state, State::ServerOutgoing | State::ServerSent) {
             rpc.heard = now;
         }
         self.sender.wake(who, out);

@@ -73,6 +73,23 @@ fn a_lost_response_is_sent_again_without_executing_again() {
 }
 
 #[test]
+fn a_server_keeps_a_response_while_its_client_asks_for_it() {
+    let mut pair = users();
+    let now = pair.now;
+    pair.ends[CLIENT].limit_memory(now, 0);
+    pair.call(100, 1);
+    pair.run_for(Duration::secs(5));
+    assert_eq!(pair.seen[CLIENT], []);
+    let now = pair.now;
+    pair.ends[CLIENT].limit_memory(now, 1_000_000);
+    pair.run_for(Duration::secs(1));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.executions(), 1);
+    pair.run_for(Duration::secs(3));
+    pair.assert_clean();
+}
+
+#[test]
 fn a_slow_server_says_busy_and_the_client_waits() {
     let mut pair = users();
     pair.reply = Some((100, Duration::millis(40)));
