@@ -187,7 +187,12 @@ impl Endpoint {
         let length = data.message_length;
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
-            self.fail(who, RpcError::ResponseTooLong { length });
+            if rpc.state.is_client() {
+                self.fail(who, RpcError::ResponseTooLong { length });
+            } else {
+                // A request that waited for memory, and announces something else now.
+                self.end_server_rpc(who);
+            }
             return Err(DropReason::TooLong);
         }
         let (peer, started) = (rpc.peer, rpc.started);

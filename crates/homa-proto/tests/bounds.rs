@@ -199,6 +199,16 @@ fn a_message_full_of_gaps_is_asked_for_in_a_bounded_number_of_packets() {
     }
 }
 
+#[test]
+fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
+    let mut server = endpoint(Config { memory_budget: 10_000, ..Config::linux() });
+    let full = server.receive(START, &announcement(RpcId(2), 50_000));
+    assert_eq!((full, server.rpcs()), (Receipt::Dropped(DropReason::NoMemory), (0, 1)));
+    let grown = data(RpcId(2), 0, 2_000_000);
+    assert_eq!(server.receive(START, &grown), Receipt::Dropped(DropReason::TooLong));
+    assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
+}
+
 /// Lets time pass: timers fire, and what is sent is lost.
 fn pass(endpoint: &mut Endpoint, until: Time) {
     while let Some(at) = endpoint.deadline().filter(|&at| at <= until) {
