@@ -238,7 +238,7 @@ impl Endpoint {
                 self.on_busy(now, who);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
-                self.on_cutoffs(packet.peer, cutoffs, version, limits);
+                self.on_cutoffs(packet.peer, who, cutoffs, version, limits);
             }
             Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),
             Body::NeedAck => return Err(DropReason::WrongState),

@@ -99,7 +99,11 @@ impl Endpoint {
             self.fail(who, RpcError::DeadlineExceeded);
             return None;
         }
+        if self.fail_too_long(who) {
+            return None;
+        }
         let kernel = self.config.profile == Profile::Linux;
+        let rpc = self.rpcs.get_mut(who)?;
         let ours = if kernel { rpc.out.may_send_more() } else { rpc.out.has_bytes_to_send() };
         if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(who)) {
             rpc.heard = now;

@@ -49,7 +49,6 @@ pub(crate) struct More {
     pub(crate) rtt: RttBytes,
     /// The cutoffs that the peer sent.
     pub(crate) cutoffs: [u32; LEVELS],
-    pub(crate) limits: Option<Limits>,
     /// When CUTOFFS were last sent to the peer.
     pub(crate) cutoffs_sent: Option<Time>,
     /// How long the peer's responses take to begin.
@@ -65,7 +64,6 @@ impl Peer {
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
             cutoffs: [0; LEVELS],
-            limits: None,
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
@@ -97,13 +95,10 @@ impl Peer {
         ack
     }
 
-    /// Takes the peer's limits; true when its messages may be shorter than before.
-    pub(crate) fn limit(&mut self, limits: Limits) -> bool {
-        let before = self.max_message;
-        self.more.limits = Some(limits);
+    /// Takes the peer's limits.
+    pub(crate) fn limit(&mut self, limits: Limits) {
         self.max_message = limits.max_message;
         self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
-        self.max_message < before
     }
 }
 

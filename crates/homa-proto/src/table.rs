@@ -104,13 +104,12 @@ impl<T> Table<T> {
         if slot.generation == r.generation { slot.value.as_mut() } else { None }
     }
 
-    /// References to all live entries in slot order.
-    pub(crate) fn refs(&self) -> impl Iterator<Item = Ref> + '_ {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.value.is_some())
-            .map(|(i, s)| Ref { index: i as u32, generation: s.generation })
+    /// All live entries in slot order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ref, &T)> + '_ {
+        self.slots.iter().enumerate().filter_map(|(i, s)| {
+            let who = Ref { index: i as u32, generation: s.generation };
+            s.value.as_ref().map(|value| (who, value))
+        })
     }
 }
 
@@ -185,6 +184,6 @@ mod tests {
         assert_eq!(first.index, second.index);
         assert_eq!(table.get(first), None);
         assert_eq!(table.get(second), Some(&"second"));
-        assert_eq!(table.refs().count(), 1);
+        assert_eq!(table.iter().count(), 1);
     }
 }

@@ -1,8 +1,9 @@
 //! Promises that hold whatever a peer does: found broken by random scenarios, kept by these.
 
 use homa_proto::{
-    AckEntry, Acks, Body, Config, Data, DropReason, Duration, Endpoint, Event, MessageId, Packet,
-    PeerId, PeerInfo, Rate, Receipt, Request, ResendLength, RpcId, Span, Submit, Time,
+    AckEntry, Acks, Body, Config, Data, DropReason, Duration, Endpoint, Event, Limits, MessageId,
+    Packet, PeerId, PeerInfo, Rate, Receipt, Request, ResendLength, RpcError, RpcId, Span, Submit,
+    Time,
 };
 
 const PEER: PeerId = PeerId(0);
@@ -23,6 +24,18 @@ fn users() -> Config {
 fn packet(id: RpcId, body: Body) -> Packet {
     let (local_port, remote_port) = if id.from_server() { (1_000, 99) } else { (99, 1_000) };
     Packet { peer: PEER, priority: 0, local_port, remote_port, id, body }
+}
+
+fn call(length: u32, cookie: u64) -> Submit {
+    Submit::Request(Request {
+        peer: PEER,
+        local_port: 1_000,
+        remote_port: 99,
+        length,
+        deadline: START + Duration::secs(10),
+        idempotent: false,
+        cookie,
+    })
 }
 
 fn data(id: RpcId, offset: u32, length: u32) -> Packet {
@@ -95,16 +108,7 @@ fn a_full_memory_delays_messages_and_stops_none() {
 #[test]
 fn a_late_copy_of_rpc_unknown_does_not_fail_a_call_that_is_being_answered() {
     let mut client = endpoint(users());
-    let request = Request {
-        peer: PEER,
-        local_port: 1_000,
-        remote_port: 99,
-        length: 100,
-        deadline: START + Duration::secs(10),
-        idempotent: false,
-        cookie: 7,
-    };
-    client.submit(START, Submit::Request(request)).expect("accepted");
+    client.submit(START, call(100, 7)).expect("accepted");
     let id = client.transmit(START).expect("the request").id.server();
     let unknown = |remembered| packet(id, Body::RpcUnknown { remembered: Some(remembered) });
     let later = START + Duration::millis(20);
@@ -207,6 +211,32 @@ fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
     let grown = data(RpcId(2), 0, 2_000_000);
     assert_eq!(server.receive(START, &grown), Receipt::Dropped(DropReason::TooLong));
     assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
+}
+
+fn limit(id: RpcId, max_message: u32) -> Packet {
+    let limits = Some(Limits { max_message, max_unscheduled: 10_000 });
+    packet(id, Body::Cutoffs { cutoffs: [0; 8], version: 1, limits })
+}
+
+#[test]
+fn requests_that_a_server_finds_too_long_fail_soon() {
+    let mut client = endpoint(users());
+    for (length, cookie) in [(100_000, 1), (100_000, 2), (4_000, 3)] {
+        client.submit(START, call(length, cookie)).expect("accepted");
+    }
+    let sent: Vec<_> = std::iter::from_fn(|| client.transmit(START)).collect();
+    let id = sent.last().expect("the longest is sent last").id;
+    let _ = client.receive(START, &limit(id.server(), 5_000));
+    pass(&mut client, START + Duration::millis(10));
+    let mut failed = Vec::new();
+    while let Some(event) = client.event() {
+        if let Event::Failed { cookie, error, .. } = event {
+            assert_eq!(error, RpcError::RequestTooLong { max: 5_000 });
+            failed.push(cookie);
+        }
+    }
+    failed.sort_unstable();
+    assert_eq!(failed, [1, 2]);
 }
 
 /// Lets time pass: timers fire, and what is sent is lost.

@@ -177,14 +177,11 @@ impl Endpoint {
     /// RPCs with `peer` fail: the network says that it, or what they need of it, is not there.
     pub(crate) fn fail_unreachable(&mut self, peer: PeerId, what: Unreachable) {
         let concerns = |port| !matches!(what, Unreachable::Port(other) if other != port);
-        let hit: alloc::vec::Vec<Ref> = self
-            .rpcs
-            .refs()
-            .filter(|&r| {
-                let rpc = self.rpcs.get(r);
-                rpc.is_some_and(|rpc| rpc.peer == peer && concerns(rpc.remote_port))
-            })
-            .collect();
+        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
+        // Reports can be forged: they cost nothing where the peer has no RPCs.
+        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let hit: alloc::vec::Vec<Ref> =
+            of_peer.filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
         for who in hit {
             if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
                 self.fail(who, what.error());
@@ -194,18 +191,15 @@ impl Endpoint {
         }
     }
 
-    /// Requests longer than the peer says it accepts fail.
-    pub(crate) fn fail_too_long(&mut self, peer: PeerId, max: u32) {
-        let too_long: alloc::vec::Vec<Ref> = self
-            .rpcs
-            .refs()
-            .filter(|&r| {
-                self.rpcs.get(r).is_some_and(|rpc| {
-                    rpc.peer == peer && rpc.state.is_client() && rpc.out.length > max
-                })
-            })
-            .collect();
-        too_long.into_iter().for_each(|who| self.fail(who, RpcError::RequestTooLong { max }));
+    /// A request longer than its server says it accepts fails.
+    pub(crate) fn fail_too_long(&mut self, who: Ref) -> bool {
+        let Some(rpc) = self.rpcs.get(who) else { return false };
+        let Some(max) = self.peer(rpc.peer).map(|peer| peer.max_message) else { return false };
+        let too_long = rpc.state == State::ClientOutgoing && rpc.out.length > max;
+        if too_long {
+            self.fail(who, RpcError::RequestTooLong { max });
+        }
+        too_long
     }
 
     /// The id of a client RPC, if it is in progress with this peer.
@@ -217,10 +211,12 @@ impl Endpoint {
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2).
+    /// §2.2). `who` is the RPC that it names, which fails here if it is too long; others do as they
+    /// are looked at.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,
+        who: Option<Ref>,
         cutoffs: [u32; LEVELS],
         version: u16,
         limits: Option<Limits>,
@@ -230,10 +226,9 @@ impl Endpoint {
         peer.told = true;
         peer.more.cutoffs = cutoffs;
         peer.cutoff_version = version;
-        if let Some(limits) = limits.filter(|&limits| peer.more.limits != Some(limits))
-            && peer.limit(limits)
-        {
-            self.fail_too_long(from, limits.max_message);
+        if let Some(limits) = limits {
+            peer.limit(limits);
+            who.map(|who| self.fail_too_long(who));
         }
     }
 }
