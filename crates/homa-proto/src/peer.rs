@@ -8,8 +8,12 @@ use crate::executed::Executed;
 use crate::packet::{AckEntry, Limits};
 use crate::rtt::{RttBytes, SmoothedTime};
 use crate::table::Ref;
-use crate::units::Time;
+use crate::units::{Duration, Time};
 use alloc::boxed::Box;
+
+/// After this long a message beyond the peer's limit is sent again, to hear whether that still is
+/// one.
+const LIMIT_LASTS: Duration = Duration::secs(2);
 
 /// What every packet looks at: one line of the cache.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) rtt_bytes: u32,
     /// Most bytes of one message that may go to this peer unscheduled.
     pub(crate) unscheduled_cap: u32,
-    /// Largest message the peer takes.
+    /// Largest message the peer takes, as it said last.
     pub(crate) max_message: u32,
     /// Version to echo in DATA; 0 before the first CUTOFFS.
     pub(crate) cutoff_version: u16,
@@ -49,6 +53,8 @@ pub(crate) struct More {
     pub(crate) rtt: RttBytes,
     /// The cutoffs that the peer sent.
     pub(crate) cutoffs: [u32; LEVELS],
+    /// How long the peer's limit on messages is believed.
+    limited_until: Time,
     /// When CUTOFFS were last sent to the peer.
     pub(crate) cutoffs_sent: Option<Time>,
     /// How long the peer's responses take to begin.
@@ -64,6 +70,7 @@ impl Peer {
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
             cutoffs: [0; LEVELS],
+            limited_until: Time::ZERO,
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
@@ -85,6 +92,13 @@ impl Peer {
         }
     }
 
+    /// The limit that a message of this length exceeds, if the peer named it lately: one that
+    /// restarted may take more, and says nothing while nothing is sent to it.
+    pub(crate) fn limit_exceeded_by(&self, now: Time, length: u32) -> Option<u32> {
+        let exceeds = length > self.max_message && now < self.more.limited_until;
+        exceeds.then_some(self.max_message)
+    }
+
     /// An ack to ride on DATA: the `newest`, or the oldest.
     pub(crate) fn pop_ack(&mut self, newest: bool) -> Option<AckEntry> {
         if !self.has_acks {
@@ -95,9 +109,13 @@ impl Peer {
         ack
     }
 
-    /// Takes the peer's limits.
-    pub(crate) fn limit(&mut self, limits: Limits) {
-        self.max_message = limits.max_message;
+    /// Takes the peer's limits. It may refuse longer messages than before (`may_lower`) only where
+    /// it speaks of an RPC in progress, which nobody else knows.
+    pub(crate) fn limit(&mut self, now: Time, limits: Limits, may_lower: bool) {
+        if may_lower || limits.max_message >= self.max_message {
+            self.max_message = limits.max_message;
+            self.more.limited_until = now + LIMIT_LASTS;
+        }
         self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
     }
 }

@@ -3,7 +3,7 @@
 use homa_proto::{
     AckEntry, Acks, Body, Config, Data, DropReason, Duration, Endpoint, Event, Limits, MessageId,
     Packet, PeerId, PeerInfo, Rate, Receipt, Request, ResendLength, RpcError, RpcId, Span, Submit,
-    Time,
+    SubmitError, Time,
 };
 
 const PEER: PeerId = PeerId(0);
@@ -237,6 +237,24 @@ fn requests_that_a_server_finds_too_long_fail_soon() {
     }
     failed.sort_unstable();
     assert_eq!(failed, [1, 2]);
+}
+
+#[test]
+fn a_servers_limit_is_believed_for_a_while_and_only_from_who_knows_the_call() {
+    let mut client = endpoint(users());
+    let refused = Err(SubmitError::MessageTooLong { max: 5_000 });
+    // Anybody could have sent this one.
+    let _ = client.receive(START, &limit(RpcId(0x8888_0000_0001), 0));
+    client.submit(START, call(100_000, 1)).expect("accepted");
+    let id = client.transmit(START).expect("the request").id;
+    let _ = client.receive(START, &limit(id.server(), 5_000));
+    assert_eq!(client.submit(START, call(5_001, 2)), refused);
+    // It may have restarted with a larger limit by now: it is asked.
+    let later = START + Duration::secs(3);
+    client.submit(later, call(5_001, 3)).expect("accepted");
+    let id = client.transmit(later).expect("the request").id;
+    let _ = client.receive(later, &limit(id.server(), 5_000));
+    assert_eq!(client.submit(later, call(5_001, 4)), refused);
 }
 
 /// Lets time pass: timers fire, and what is sent is lost.

@@ -18,7 +18,8 @@ impl Endpoint {
         if length == 0 {
             return Err(SubmitError::EmptyMessage);
         }
-        let max = self.config.max_message.min(peer.max_message);
+        let own = self.config.max_message;
+        let max = peer.limit_exceeded_by(self.now, length).map_or(own, |max| max.min(own));
         if length > max {
             return Err(SubmitError::MessageTooLong { max });
         }
@@ -194,12 +195,15 @@ impl Endpoint {
     /// A request longer than its server says it accepts fails.
     pub(crate) fn fail_too_long(&mut self, who: Ref) -> bool {
         let Some(rpc) = self.rpcs.get(who) else { return false };
-        let Some(max) = self.peer(rpc.peer).map(|peer| peer.max_message) else { return false };
-        let too_long = rpc.state == State::ClientOutgoing && rpc.out.length > max;
-        if too_long {
+        if rpc.state != State::ClientOutgoing {
+            return false;
+        }
+        let (now, length) = (self.now, rpc.out.length);
+        let exceeded = self.peer(rpc.peer).and_then(|peer| peer.limit_exceeded_by(now, length));
+        if let Some(max) = exceeded {
             self.fail(who, RpcError::RequestTooLong { max });
         }
-        too_long
+        exceeded.is_some()
     }
 
     /// The id of a client RPC, if it is in progress with this peer.
@@ -222,12 +226,13 @@ impl Endpoint {
         limits: Option<Limits>,
     ) {
         self.counters.cutoffs_received += 1;
+        let now = self.now;
         let Some(peer) = self.peer_mut(from) else { return };
         peer.told = true;
         peer.more.cutoffs = cutoffs;
         peer.cutoff_version = version;
         if let Some(limits) = limits {
-            peer.limit(limits);
+            peer.limit(now, limits, who.is_some());
             who.map(|who| self.fail_too_long(who));
         }
     }
