@@ -128,8 +128,8 @@ pub(crate) struct Incoming {
     pub(crate) scheduled: bool,
     /// It needed grants, so its outstanding bytes count against `max_incoming` unless parked.
     pub(crate) window_counted: bool,
-    /// Its sender is silent: no grants, no share of `max_incoming`, nothing expected, until it sends
-    /// again.
+    /// Its sender is silent: no grants, no share of `max_incoming`, nothing expected, until it
+    /// sends again.
     pub(crate) parked: bool,
     /// A GRANT waits to be transmitted.
     pub(crate) grant_queued: bool,
