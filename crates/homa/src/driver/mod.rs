@@ -218,7 +218,8 @@ pub struct DriverCounters {
     pub receive_calls: u64,
     /// Datagrams that the receive queue had no room for: raise its size or the number of receivers.
     pub receive_overflows: u64,
-    /// Times segmentation offload was refused and given up for good.
+    /// Trains for which segmentation offload was refused; where the device refuses it, it is given
+    /// up after the first.
     pub offload_fallbacks: u64,
     /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
     pub disguised_received: u64,

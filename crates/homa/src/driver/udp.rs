@@ -2,7 +2,8 @@
 //!
 //! One `sendmmsg` takes a whole batch, one entry per train with its traffic class; long payloads
 //! are gathered from the messages themselves. Where the kernel refuses segmentation (some devices
-//! do so only at the first packet, with EIO), trains are sent as single datagrams from then on.
+//! do so only at the first packet, with EIO), trains are sent as single datagrams from then on; a
+//! train that it refuses for itself (EINVAL: the path's MTU shrank, say) is the only one.
 //!
 //! Left out: pacing (the engine's), encryption, path MTU discovery (the MTU is configured).
 
@@ -71,10 +72,17 @@ impl UdpDriver {
             self.count_sent(trains);
             return run;
         };
-        self.offload = false;
         self.counters.offload_fallbacks += 1;
         self.count_sent(&trains[..uncut.train]);
-        uncut.train
+        if uncut.for_good {
+            self.offload = false;
+            return uncut.train;
+        }
+        let this = &trains[uncut.train..=uncut.train];
+        // Cut already: nothing is left to refuse.
+        let _ = self.send_trains(this, outbox, messages, false);
+        self.count_sent(this);
+        uncut.train + 1
     }
 
     /// Sends trains that leave from the same socket.

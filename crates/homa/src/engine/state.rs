@@ -108,6 +108,10 @@ impl State {
         if self.framing == Framing::Ip {
             return self.receive_packet(now, train, bytes);
         }
+        if train.from.port() == 0 {
+            // UDP allows it for those who want no answer; nothing can be sent there.
+            return self.endpoint.counters_mut().drop_packet(DropReason::UnknownPeer);
+        }
         let datagram = match datagram::decode(bytes) {
             Ok(datagram) => datagram,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
@@ -238,5 +242,23 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
             Some(v4) => SocketAddr::from((v4, v6.port())),
             None => SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
+        let config = Config::default();
+        let endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
+        let mut state = State::new(endpoint, config, Framing::Datagram);
+        let from = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bytes = [0; 100];
+        let train = Received { from, socket: 0, to: None, tos: 0, datagram: 100, bytes: &bytes };
+        state.receive(Time::ZERO, &train, &bytes, 4000);
+        assert_eq!(state.endpoint.counters().dropped(DropReason::UnknownPeer), 1);
+        assert_eq!(state.peers.count().0, 0);
     }
 }

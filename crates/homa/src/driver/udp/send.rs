@@ -133,7 +133,7 @@ impl SendBatch {
             match error {
                 libc::EINTR => {}
                 libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
-                    return Err(Uncut { train: at });
+                    return Err(Uncut { train: at, for_good: error == libc::EIO });
                 }
                 // Of an earlier packet, then; this one was not tried.
                 _ if reports.drain(fd, &meaning) && !retried => retried = true,
@@ -195,6 +195,9 @@ impl SendBatch {
 pub struct Uncut {
     /// Which.
     pub train: usize,
+    /// The device cannot, so no other either; else there is something about this one, such as a
+    /// path whose MTU shrank.
+    pub for_good: bool,
 }
 
 /// Walks the pieces of a train.

@@ -112,6 +112,24 @@ fn refused_segmentation_falls_back_to_single_datagrams() {
     assert!(bytes == expected);
     assert_eq!(a.counters().offload_fallbacks, 1);
     assert_eq!(a.counters().datagrams_sent, 300);
+    // The next one is cut by the kernel again.
+    let (outbox, message, expected) = train(b.local()[0], 0, 40, 150);
+    a.send(&outbox, &message);
+    assert_eq!(collect(&mut b, expected.len()).1, 1);
+}
+
+#[test]
+fn a_train_that_cannot_be_cut_costs_the_others_nothing() {
+    let (mut a, mut b) = pair("127.0.0.1");
+    let (mut outbox, message, expected) = train(b.local()[0], 0, 40, 150);
+    // A client claimed to be at port 0: no packet can be sent there.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let refused = Train { to: nowhere, ..outbox.trains[0].clone() };
+    outbox.trains.insert(0, refused);
+    a.send(&outbox, &message);
+    let (bytes, trains, _) = collect(&mut b, expected.len());
+    assert_eq!((bytes == expected, trains), (true, 1));
+    assert_eq!((a.counters().offload_fallbacks, a.counters().trains_refused), (1, 40));
 }
 
 #[test]
