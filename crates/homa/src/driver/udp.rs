@@ -137,7 +137,11 @@ fn meaning(report: &Report) -> Option<Unreachable> {
 }
 
 impl Driver for UdpDriver {
-    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
+    fn bind(&mut self, mut at: SocketAddr) -> io::Result<SocketAddr> {
+        // A mapped IPv4 address is bound as what it is: such a socket speaks nothing else.
+        if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {
+            at.set_ip(ip);
+        }
         let socket = socket::open(at, self.receive_buffer)?;
         let local = socket.local_addr()?;
         if self.local.iter().any(|other| other.port() == local.port()) {

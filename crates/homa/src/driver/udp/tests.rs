@@ -144,6 +144,18 @@ fn an_ipv6_socket_speaks_ipv4_and_marks_it() {
 }
 
 #[test]
+fn a_mapped_address_is_the_ipv4_address_that_it_maps() {
+    let mut a = UdpDriver::new("[::ffff:127.0.0.1]:0".parse().unwrap(), 1 << 16).unwrap();
+    let (_, mut b) = pair("127.0.0.1");
+    assert!(a.local()[0].is_ipv4());
+    assert!(a.reaches(0, b.local()[0].ip()));
+    let (outbox, message, expected) = train(b.local()[0], 0x60, 3, 100);
+    a.send(&outbox, &message);
+    assert_eq!(collect(&mut b, expected.len()).0, expected);
+    assert_eq!(b.received(0).from, a.local()[0]);
+}
+
+#[test]
 fn a_port_without_socket_is_reported_unreachable() {
     for ip in ["127.0.0.1", "::1"] {
         let (mut a, b) = pair(ip);
