@@ -81,6 +81,20 @@ fn many_threads_share_a_client_and_many_accept() {
 }
 
 #[test]
+fn a_thread_may_look_for_arrivals_for_ever() {
+    let config = || Config { spin: Duration::MAX, ..Config::default() };
+    let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    for _ in 0..3 {
+        assert_eq!(client.client().call(to, "still there?").unwrap(), *b"still there?");
+    }
+    client.drain(Duration::from_secs(5)).unwrap();
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(echo.join().unwrap(), 3);
+}
+
+#[test]
 fn futures_complete_without_any_blocked_thread() {
     let (client, server) = pair();
     let to = server.local_addr();

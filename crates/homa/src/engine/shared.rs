@@ -431,8 +431,9 @@ fn spin_then_wait(
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
     if !spin.is_zero() {
-        let until = Instant::now() + timeout.map_or(spin, |timeout| timeout.min(spin));
-        while Instant::now() < until {
+        // A time beyond the clock's range never comes.
+        let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
+        while until.is_none_or(|until| Instant::now() < until) {
             if wait(handles, Some(waker), Some(Duration::ZERO))? {
                 return Ok(true);
             }
