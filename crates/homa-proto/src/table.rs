@@ -7,6 +7,14 @@
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
+/// The last generation, after which the first comes again. One bit short, so that an environment
+/// can tell client's and server's handles apart in a number of 64 bits.
+const LAST_GENERATION: u32 = u32::MAX >> 1;
+
+const fn next_generation(generation: u32) -> u32 {
+    if generation == LAST_GENERATION { 0 } else { generation + 1 }
+}
+
 /// A slab whose slots remember how often they were used.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
@@ -62,7 +70,7 @@ impl<T> Table<T> {
         });
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
-        slot.generation = generation.wrapping_add(1);
+        slot.generation = next_generation(generation);
         self.retired.push(index);
         Ref { index, generation }
     }
@@ -85,7 +93,7 @@ impl<T> Table<T> {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.value.is_some());
         slot.value = None;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = next_generation(slot.generation);
         self.retired.push(index);
     }
 
@@ -185,5 +193,23 @@ mod tests {
         assert_eq!(table.get(first), None);
         assert_eq!(table.get(second), Some(&"second"));
         assert_eq!(table.iter().count(), 1);
+    }
+
+    #[test]
+    fn generations_keep_to_31_bits() {
+        let mut table = Table::new();
+        let first = table.insert(());
+        table.slots[0].generation = LAST_GENERATION;
+        let last = Ref { generation: LAST_GENERATION, ..first };
+        assert!(table.get(last).is_some());
+        table.remove(0);
+        table.reclaim();
+        assert_eq!((table.insert(()), table.get(last)), (first, None));
+        table.remove(0);
+        table.reclaim();
+        table.slots[0].generation = LAST_GENERATION;
+        assert_eq!(table.reserve(), last);
+        table.reclaim();
+        assert_eq!(table.insert(()).generation, 0);
     }
 }

@@ -41,6 +41,7 @@ use crate::message::Message;
 use crate::metrics::Metrics;
 
 /// An RPC of a socket. As a number it is never 0, even for calls and odd for requests.
+// The protocol's generations have 31 bits, which leaves one for the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     rpc: RpcHandle,
@@ -343,5 +344,22 @@ impl Drop for Socket {
     /// Servers hear which responses arrived: a kernel would ask for ever.
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_handle_of_the_protocol_has_a_number_of_its_own() {
+        for generation in [0, 1, u32::MAX >> 1] {
+            for (index, request) in [(0, false), (0, true), (u32::MAX - 1, true)] {
+                let id = Id { rpc: RpcHandle { index, generation }, request };
+                assert_eq!(Id::from_number(id.number()), Some(id));
+                assert_ne!(id.number(), 0);
+            }
+        }
+        assert_eq!(Id::from_number(0), None);
     }
 }
