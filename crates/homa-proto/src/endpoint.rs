@@ -36,14 +36,8 @@ pub struct PeerInfo {
 pub(crate) enum Control {
     /// The latest grant of a message, read when it leaves.
     Grant(Ref),
-    /// The RESENDs of a message follow: it may be asked for again.
-    Resends(Ref),
     Packet(Packet),
 }
-
-/// Control packets that wait for the link above which those that only answer a peer's are dropped:
-/// whoever sends faster than our link answers gets fewer answers, not our memory.
-const MAX_WAITING: usize = 4_096;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -75,8 +69,6 @@ pub struct Endpoint {
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
     pub(crate) acks_due: Time,
-    /// Entries in the peers' records of what was executed.
-    pub(crate) remembered: usize,
     /// Since when nothing that peers did was forgotten.
     remembers_since: Option<Time>,
 }
@@ -87,7 +79,7 @@ impl Endpoint {
         let mut random = SplitMix(config.seed);
         let hash = Keyed::new(random.next() | 1);
         let levels = Levels::new(&config);
-        let incoming = IncomingTotals::new(&config);
+        let incoming = IncomingTotals::new(config.memory_budget);
         let mut endpoint = Self {
             now: Time::ZERO,
             counters: Counters::default(),
@@ -116,7 +108,6 @@ impl Endpoint {
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
-            remembered: 0,
             remembers_since: None,
             config,
         };
@@ -149,7 +140,6 @@ impl Endpoint {
             Some(p) => {
                 if !p.more.executed.is_empty() {
                     self.remembers_since = Some(now);
-                    self.remembered -= p.more.executed.entries();
                 }
                 *slot = None;
                 self.open_peers -= 1;
@@ -206,7 +196,12 @@ impl Endpoint {
                 self.cover(who, Input::Data);
                 return match self.on_data(now, packet, data, who) {
                     Ok(place) => Receipt::Place(place),
-                    Err(reason) => self.dropped(reason),
+                    Err(reason) => {
+                        if reason == DropReason::UnknownRpc {
+                            self.decline_response(packet, data);
+                        }
+                        self.dropped(reason)
+                    }
                 };
             }
             _ => self.on_control(now, packet),
@@ -303,11 +298,6 @@ impl Endpoint {
                         return Some(packet);
                     }
                 }
-                Control::Resends(who) => {
-                    if let Some(rpc) = self.rpcs.get_mut(who) {
-                        rpc.asking = false;
-                    }
-                }
             }
         }
         self.next_data(now)
@@ -317,13 +307,6 @@ impl Endpoint {
     /// ended).
     pub fn has_packet(&self) -> bool {
         !self.control.is_empty() || self.sender.has_packet()
-    }
-
-    /// Control packets that wait for the link: many when `transmit` is called too seldom for what
-    /// arrives. From 4,096 on, packets that ask for an answer get none
-    /// ([`Counters::answers_withheld`]).
-    pub fn waiting_control(&self) -> usize {
-        self.control.len()
     }
 
     /// Application out: the next event.
@@ -446,13 +429,6 @@ impl Endpoint {
     /// A control packet about an RPC to its peer.
     pub(crate) fn control_packet(&self, who: Ref, body: Body) -> Option<Packet> {
         self.rpcs.get(who).map(|r| r.control(self.levels.top(), body))
-    }
-
-    /// True when there is room for one more answer to a peer's packet.
-    pub(crate) fn may_answer(&mut self) -> bool {
-        let may = self.control.len() < MAX_WAITING;
-        self.counters.answers_withheld += u64::from(!may);
-        may
     }
 
     pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {

@@ -4,7 +4,8 @@ mod common;
 
 use common::{CLIENT, PORTS, Pair, SERVER, Seen};
 use homa_proto::{
-    Body, Config, Duration, Event, IncastConfig, PeerId, Rate, RpcError, Submit, Unreachable,
+    Body, Config, Duration, Event, IncastConfig, PeerId, Rate, RpcError, Submit,
+    Unreachable,
 };
 
 const LINK: Rate = Rate::gbps(10);
@@ -294,4 +295,22 @@ fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
         pair.run_for(Duration::millis(10));
         assert!(pair.transcript.contains(unscheduled), "{}", pair.transcript);
     }
+}
+
+#[test]
+fn a_response_to_a_call_that_was_cancelled_does_not_wait_for_grants() {
+    let mut pair = users();
+    pair.reply = Some((1_000_000, Duration::micros(50)));
+    let mut acks = 0;
+    pair.lose = Box::new(move |from, packet, _| {
+        let ack = from == CLIENT && matches!(packet.body, Body::Ack(_));
+        acks += u64::from(ack);
+        ack && acks == 1
+    });
+    let rpc = pair.call(100, 1);
+    pair.run_for(Duration::micros(20));
+    pair.submit(CLIENT, Submit::Cancel { rpc });
+    pair.run_for(Duration::millis(5));
+    assert_eq!((pair.executions(), pair.ends[SERVER].rpcs()), (1, (0, 0)));
+    pair.assert_clean();
 }
