@@ -4,7 +4,7 @@ mod common;
 
 use common::{CLIENT, PORTS, Pair, SERVER, Seen};
 use homa_proto::{
-    Body, Config, Duration, Event, IncastConfig, PeerId, Rate, RpcError, Submit,
+    Body, Config, Duration, Event, IncastConfig, Overcommitment, PeerId, Rate, RpcError, Submit,
     Unreachable,
 };
 
@@ -312,5 +312,20 @@ fn a_response_to_a_call_that_was_cancelled_does_not_wait_for_grants() {
     pair.submit(CLIENT, Submit::Cancel { rpc });
     pair.run_for(Duration::millis(5));
     assert_eq!((pair.executions(), pair.ends[SERVER].rpcs()), (1, (0, 0)));
+    pair.assert_clean();
+}
+
+#[test]
+fn packets_longer_than_rtt_bytes_are_granted() {
+    let config = Config {
+        rtt_bytes: 500,
+        measure_rtt_bytes: false,
+        overcommitment: Overcommitment::Fixed(1),
+        ..Config::for_users(LINK)
+    };
+    let mut pair = Pair::new(config.clone(), config);
+    pair.call(100_000, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     pair.assert_clean();
 }

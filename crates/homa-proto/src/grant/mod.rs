@@ -7,11 +7,10 @@
 //! room.
 
 mod fifo;
-mod parked;
 mod per_sender;
 mod waiting;
 
-use crate::config::{Config, GrantWindow, Granting, Overcommitment, Profile};
+use crate::config::{GrantWindow, Granting, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::frame::{wire_bytes, wire_bytes_of_all};
 use crate::overcommitment::{Key, UNLIMITED};
@@ -27,11 +26,6 @@ use waiting::Waiting;
 
 /// Finished messages kept for reuse.
 const MAX_SPARE: usize = 64;
-/// Most bytes of a packet of ours, over any link.
-const MAX_PAYLOAD: u32 = 65_536;
-/// The kernel module sends the packet whole in which its grant ends, and cuts it up later: so many
-/// bytes where it is tuned for 100 Gbit/s (Linux trap 9).
-const KERNEL_PACKET: u32 = 100_000;
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
 
@@ -47,8 +41,6 @@ pub(crate) struct IncomingTotals {
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
     pub(crate) budget: u64,
-    /// How far ahead of its grant a sender's bytes may be.
-    pub(crate) ahead: u32,
     /// A grant was withheld for want of window or memory.
     starved: bool,
     /// The one message that may exceed the budget until it ends. Without it, messages that are each
@@ -66,12 +58,8 @@ pub(crate) struct IncomingTotals {
 }
 
 impl IncomingTotals {
-    pub(crate) fn new(config: &Config) -> Self {
-        // Unscheduled bytes, before the packet that announces them or when that one was sent again
-        // and announced only itself; and the rest of the packet in which the grant ends.
-        let packet = if config.profile == Profile::Linux { KERNEL_PACKET } else { MAX_PAYLOAD };
-        let ahead = most_unscheduled(config).saturating_add(packet);
-        Self { budget: config.memory_budget, ahead, ..Self::default() }
+    pub(crate) fn new(budget: u64) -> Self {
+        Self { budget, ..Self::default() }
     }
 
     /// Memory for `bytes` more?
@@ -197,6 +185,45 @@ impl Endpoint {
         }
     }
 
+    /// The sender of a message does not answer: others get its place among the active messages, its
+    /// share of the window, and the memory kept for bytes that did not come. Without this, a dead
+    /// host holds what it was granted until its RPC ends, and a message that begins and does not go
+    /// on, what it announced.
+    pub(crate) fn park(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
+        self.incoming.expected -= u64::from(inc.outstanding());
+        if inc.window_counted {
+            self.incoming.granted -= u64::from(inc.outstanding());
+        }
+        inc.parked = true;
+        self.incoming.memory -= u64::from(inc.reserved.saturating_sub(inc.bytes.end()));
+        inc.reserved = inc.reserved.min(inc.bytes.end());
+        if core::mem::take(&mut inc.scheduled) {
+            let key = Self::key(self.config.profile, who, inc);
+            self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
+        }
+        // It stays the one beyond the budget, if it was: else each silent sender could add a
+        // message.
+        self.grant(None);
+    }
+
+    /// A parked message's sender is back.
+    pub(crate) fn unpark(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
+        inc.parked = false;
+        self.incoming.expected += u64::from(inc.outstanding());
+        if inc.window_counted {
+            self.incoming.granted += u64::from(inc.outstanding());
+        }
+        if inc.granted < inc.bytes.length() {
+            inc.scheduled = true;
+            let key = Self::key(self.config.profile, who, inc);
+            self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
+        }
+    }
+
     /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
     pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: Box<Incoming>) {
         if inc.scheduled {
@@ -285,7 +312,7 @@ impl Endpoint {
             return;
         }
         let level = self.scheduled_level(rank, left, payload);
-        let left = self.window_left(window);
+        let left = self.window_left(window.max(payload));
         // Less than a packet is not worth a GRANT while more is to come; the kernel gives it.
         let worth = if kernel { 1 } else { wanted.min(payload) };
         let extra = if left < u64::from(worth) { 0 } else { left };
@@ -341,7 +368,8 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that may be granted over all messages, each of which may have `window` outstanding.
+    /// Bytes that may be granted over all messages, each of which may have `window` outstanding: a
+    /// packet at least, or none would ever be worth a GRANT where packets are longer than RTTbytes.
     /// The user profile takes the paper's bound on buffers at its word (Homa §3.5): the degree of
     /// overcommitment times RTTbytes, whether those messages still need grants or only wait for
     /// their last bytes. Else many messages no longer than RTTbytes are all granted at once.
