@@ -274,8 +274,6 @@ pub enum DropReason {
     BeyondEnd,
     /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
     Overlap,
-    /// Bytes far beyond what may be sent without asking, or was granted.
-    NotGranted,
     /// Would open another gap in a message that has as many as are tracked; the sender will be
     /// asked again.
     TooManyGaps,
@@ -303,7 +301,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::Truncated,
         Self::UnknownType,
         Self::UnknownVersion,
@@ -311,7 +309,6 @@ impl DropReason {
         Self::EmptyData,
         Self::BeyondEnd,
         Self::Overlap,
-        Self::NotGranted,
         Self::TooManyGaps,
         Self::Duplicate,
         Self::TooLong,

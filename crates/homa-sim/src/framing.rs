@@ -41,6 +41,12 @@ impl Framing {
         }
     }
 
+    /// Message bytes that fit in one DATA packet where IP packets hold `mtu` bytes, at least 1.
+    pub const fn payload_at(self, mtu: u32) -> u32 {
+        let payload = (self.max_payload() + mtu).saturating_sub(Self::MTU);
+        if payload == 0 { 1 } else { payload }
+    }
+
     /// Bytes that the packet occupies on the wire.
     pub fn wire_bytes(self, packet: &Packet) -> u32 {
         let bytes = match self {

@@ -5,7 +5,6 @@ use super::{Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::{DropReason, SubmitError, Submitted};
-use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
 use crate::peer::Peer;
 use crate::table::Ref;
@@ -68,10 +67,8 @@ impl Endpoint {
         rpc.state = State::ServerInService;
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
-        let crowded = self.remembered > executed::MAX_ENTRIES;
         if remember && let Some(peer) = self.peer_mut(peer) {
-            let more = peer.more.executed.insert(now, id, crowded);
-            self.remembered = self.remembered.saturating_add_signed(more);
+            peer.more.executed.insert(now, id);
         }
     }
 
@@ -105,9 +102,6 @@ impl Endpoint {
     }
 
     fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
-        if !self.may_answer() {
-            return;
-        }
         let (cutoffs, version) = self.levels.cutoffs();
         let limits = (self.config.profile == Profile::Default).then(|| Limits {
             max_message: self.config.max_message,

@@ -193,7 +193,6 @@ fn possible_here(reason: DropReason) -> bool {
     matches!(
         reason,
         DropReason::Overlap
-            | DropReason::NotGranted
             | DropReason::TooManyGaps
             | DropReason::Duplicate
             | DropReason::UnknownRpc

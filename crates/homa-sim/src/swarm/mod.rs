@@ -6,11 +6,12 @@
 
 mod application;
 mod draw;
+mod promises;
 mod run;
 mod scenario;
 
 pub use run::{Outcome, run};
-pub use scenario::{HostFault, PlannedCall, Rack, Scenario};
+pub use scenario::{HostFault, Impaired, PlannedCall, Rack, Scenario};
 
 use std::collections::BTreeMap;
 

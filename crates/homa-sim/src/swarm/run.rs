@@ -4,13 +4,12 @@ use homa_proto::{Config, Coverage, Endpoint, Packet};
 
 use crate::checker::{Checker, Ending, Violation};
 use crate::engine::{Halt, Probe, RandomFaults, Simulation};
-use crate::framing::Framing;
 use crate::time::{SimDuration, SimTime};
-use crate::topology::HostId;
+use crate::topology::{HostId, NodeId, PortId, PortSpec};
 use crate::transport::Homa;
 
 use super::application::{Planned, SERVER_PORT, last_call};
-use super::scenario::{HostFault, Scenario};
+use super::scenario::{HostFault, Rack, Scenario};
 
 /// More happenings than any scenario needs: a run that has more is going round in circles.
 const MAX_EVENTS: u64 = 20_000_000;
@@ -54,13 +53,13 @@ pub fn run<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Outcome {
 }
 
 fn build<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
-    let (config, framing) = (scenario.config.clone(), scenario.network.framing);
+    let (config, rack) = (scenario.config.clone(), scenario.network);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
     let make = Box::new(move |host: HostId, life: u32| {
         // Far apart for every host and life, so that RPC ids of two lives never meet.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        transport(Config { seed, ..config.clone() }, framing)
+        transport(Config { seed, ..config.clone() }, &rack)
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());
@@ -68,6 +67,14 @@ fn build<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let mut network = Simulation::new(wiring, fabric, make, parts);
     for (index, call) in scenario.calls.iter().enumerate() {
         network.wake_host_at(call.client, call.at, Planned::call_token(index));
+    }
+    for impaired in &scenario.impaired {
+        let host = NodeId(impaired.host.0);
+        let end = |port: &PortSpec| if impaired.up { port.from } else { port.to };
+        let port = network.wiring().ports().iter().position(|port| end(port) == host);
+        for (at, change) in impaired.changes(rack.rate.rate()) {
+            port.iter().for_each(|&port| network.change_link(PortId(port as u32), at, change));
+        }
     }
     for fault in &scenario.host_faults {
         match *fault {
@@ -78,14 +85,14 @@ fn build<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     network
 }
 
-fn transport(config: Config, framing: Framing) -> Homa {
+fn transport(config: Config, rack: &Rack) -> Homa {
     let config = match config.validate() {
         Ok(config) => config,
         Err(error) => unreachable!("scenarios draw valid configurations: {error}"),
     };
     let mut endpoint = Endpoint::new(config);
     endpoint.listen(SERVER_PORT);
-    Homa::new(endpoint, framing)
+    Homa::new(endpoint, rack.framing).with_mtu(rack.mtu)
 }
 
 /// Runs until every call ended, then until the endpoints had time to forget, then through silence.

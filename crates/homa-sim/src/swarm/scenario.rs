@@ -4,30 +4,25 @@
 //! Bounds that the protocol's promises rest on are kept: a crashed host stays down longer than any
 //! packet of its old life can live.
 
-use homa_proto::{Completion, Config, Duration, IncastConfig, Overcommitment, Profile, Rate};
+use homa_proto::{Config, Duration, IncastConfig, Overcommitment, Profile, Rate, UnscheduledLimit};
 use homa_workload::rng::Rng;
 
 use crate::checker::Promises;
-use crate::engine::RandomFaults;
+use crate::engine::{LinkChange, RandomFaults};
 use crate::fabric::{Buffers, FabricConfig};
 use crate::framing::Framing;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 
 use super::draw::Draw;
+use super::promises::{Faults, promises};
 
 /// Hosts run this long before the first call: longer than any packet lives, so that a server may
 /// say of every call that it never heard of it.
-const WARM_UP: SimTime = SimTime(1_000_000_000_000);
+pub(super) const WARM_UP: SimTime = SimTime(1_000_000_000_000);
 
-/// Timers of the protocol may be this coarse.
-const TICK: SimDuration = SimDuration::millis(2);
-
-/// Headers, control packets and the like of a call, and a turn of the longest RESEND timer.
-const CALL_OVERHEAD: SimDuration = SimDuration::millis(5);
-
-/// More than the messages of any scenario take together.
-const AMPLE_MEMORY: u64 = 100_000_000;
+/// Links have at least this rate.
+const SLOWEST_MBPS: u64 = 20;
 
 /// The physics of hosts around one switch.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +37,8 @@ pub struct Rack {
     pub buffer_bytes: u64,
     /// The headers around packets.
     pub framing: Framing,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
 }
 
 impl Rack {
@@ -70,6 +67,8 @@ pub struct Scenario {
     pub config: Config,
     /// Faults of every link.
     pub links: RandomFaults,
+    /// Links that are down or slow for a while.
+    pub impaired: Vec<Impaired>,
     /// Faults of hosts.
     pub host_faults: Vec<HostFault>,
     /// The calls, by cookie.
@@ -85,6 +84,33 @@ pub enum HostFault {
     Pause(HostId, SimTime, SimDuration),
     /// State lost; back after the downtime, or never.
     Crash(HostId, SimTime, Option<SimDuration>),
+}
+
+/// One direction of a host's link is down or slow for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Impaired {
+    /// Whose link.
+    pub host: HostId,
+    /// From the host to the switch; else the other way.
+    pub up: bool,
+    /// Its rate meanwhile; `None`: it is down.
+    pub rate: Option<Rate>,
+    /// From when on.
+    pub at: SimTime,
+    /// Until when.
+    pub until: SimTime,
+}
+
+impl Impaired {
+    /// What happens to a link of this rate when it begins, and when it ends.
+    pub(super) fn changes(&self, whole: Rate) -> [(SimTime, LinkChange); 2] {
+        match self.rate {
+            Some(rate) => {
+                [(self.at, LinkChange::Rate(rate)), (self.until, LinkChange::Rate(whole))]
+            }
+            None => [(self.at, LinkChange::Fail), (self.until, LinkChange::Recover)],
+        }
+    }
 }
 
 /// One call.
@@ -119,23 +145,21 @@ impl Scenario {
         let rng = &mut rng;
         let hosts = rng.between(2, 8) as u32;
         let rate = Rate(*rng.one_of(&[100, 1_000, 10_000, 25_000, 100_000]) * 1_000_000);
-        let network = network(rng, rate);
-        let config = protocol(rng, rate);
+        // Options that came later have a stream of their own, so that seeds keep their meaning.
+        let options = &mut Rng::stream(seed, "options");
+        let network = with_datagrams(options, network(rng, rate));
+        let config = with_options(options, protocol(rng, rate));
         // Time for some tens of full messages at this rate.
         let span_ns = (rate.time_for(300_000).0).clamp(200_000, 20_000_000);
         let calls = calls(rng, hosts, span_ns, &config);
+        let impaired = impaired(options, (hosts, rate), span_ns);
+        let slowest = LinkRate::new(slowest(rate, &impaired));
         let links = links(rng, seed, span_ns);
-        let host_faults = host_faults(rng, hosts, span_ns, (&network, &links));
-        let promises = promises(&config, &network, (&links, &host_faults, &calls));
-        let dead = host_faults.iter().any(|fault| matches!(fault, HostFault::Crash(_, _, None)));
-        // What a dead host began to send may fill a small memory until it is forgotten.
-        let promises = if dead && config.memory_budget < AMPLE_MEMORY {
-            promises
-        } else {
-            let healthy_from = healthy_from(&calls, &network, (&links, &host_faults));
-            Promises { healthy_from, ..promises }
-        };
-        Self { seed, hosts, network, config, links, host_faults, calls, promises }
+        let life = packet_life(&network, slowest, &links);
+        let host_faults = host_faults(rng, hosts, span_ns, life);
+        let faults = Faults { links: &links, impaired: &impaired, hosts: &host_faults };
+        let promises = promises(&config, (&network, slowest), &faults, &calls);
+        Self { seed, hosts, network, config, links, impaired, host_faults, calls, promises }
     }
 
     /// Hosts that never come back.
@@ -152,7 +176,40 @@ fn network(rng: &mut Rng, rate: Rate) -> Rack {
         software_delay: SimDuration::nanos(rng.between(0, 5_000)),
         buffer_bytes: rng.log_between(8_000, 1_000_000),
         framing: *rng.one_of(&[Framing::Ip146, Framing::Udp]),
+        mtu: Framing::MTU,
     }
+}
+
+/// Other sizes of datagrams than Ethernet's, for some; a buffer holds three.
+fn with_datagrams(rng: &mut Rng, network: Rack) -> Rack {
+    if rng.chance(0.6) {
+        return network;
+    }
+    let mtu = *rng.one_of(&[576, 1_280, 4_000, 9_000]);
+    Rack { mtu, buffer_bytes: network.buffer_bytes.max(3 * u64::from(mtu) + 200), ..network }
+}
+
+/// Options that only some users set.
+fn with_options(rng: &mut Rng, mut config: Config) -> Config {
+    if rng.chance(0.3) {
+        config.network_levels = rng.between(1, 8) as u8;
+    }
+    if config.profile == Profile::Linux {
+        return config;
+    }
+    if rng.chance(0.2) {
+        config.receive_buffer = rng.log_between(20_000, 4_000_000) as u32;
+    }
+    if rng.chance(0.2) {
+        config.unscheduled = UnscheduledLimit::Fixed(rng.log_between(1, 60_000) as u32);
+    }
+    if config.profile == Profile::Sigcomm18 && rng.chance(0.2) {
+        let basic = Config::basic(config.link_rate);
+        config.granting = basic.granting;
+        config.overcommitment = basic.overcommitment;
+        config.one_message_per_sender = basic.one_message_per_sender;
+    }
+    config
 }
 
 fn protocol(rng: &mut Rng, rate: Rate) -> Config {
@@ -238,12 +295,37 @@ fn links(rng: &mut Rng, seed: u64, span_ns: u64) -> RandomFaults {
     }
 }
 
-fn host_faults(
-    rng: &mut Rng,
-    hosts: u32,
-    span_ns: u64,
-    (network, links): (&Rack, &RandomFaults),
-) -> Vec<HostFault> {
+/// Links that are down or slow for a while, in a fifth of the scenarios.
+fn impaired(rng: &mut Rng, (hosts, whole): (u32, Rate), span_ns: u64) -> Vec<Impaired> {
+    let count = if rng.chance(0.2) { rng.between(1, 3) } else { 0 };
+    let mut one = || {
+        let at = WARM_UP + SimDuration::nanos(rng.between(0, 2 * span_ns));
+        let mbps = rng.log_between(SLOWEST_MBPS, whole.0 / 1_000_000);
+        Impaired {
+            host: HostId(rng.between(0, u64::from(hosts) - 1) as u32),
+            up: rng.chance(0.5),
+            rate: rng.chance(0.5).then_some(Rate(mbps * 1_000_000)),
+            at,
+            until: at + SimDuration::nanos(rng.log_between(1_000, 50_000_000)),
+        }
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+/// The rate that a link of `whole` has at its worst.
+fn slowest(whole: Rate, impaired: &[Impaired]) -> Rate {
+    impaired.iter().filter_map(|one| one.rate).fold(whole, |least, rate| Rate(least.0.min(rate.0)))
+}
+
+/// The longest a packet can live, pauses of hosts apart: a full buffer, every extra delay, and a
+/// second.
+fn packet_life(network: &Rack, slowest: LinkRate, links: &RandomFaults) -> SimDuration {
+    let buffer = slowest.serialisation(network.buffer_bytes as u32);
+    let extra = SimDuration::nanos(u64::from(links.max_delay_ns));
+    SimDuration(buffer.0 + 4 * extra.0 + 1_000_000_000)
+}
+
+fn host_faults(rng: &mut Rng, hosts: u32, span_ns: u64, life: SimDuration) -> Vec<HostFault> {
     let mut faults = Vec::new();
     let mut longest_pause = SimDuration::ZERO;
     let count = if rng.chance(0.3) { rng.between(1, 3) } else { 0 };
@@ -255,10 +337,7 @@ fn host_faults(
         faults.push(HostFault::Pause(host, at, length));
     }
     if rng.chance(0.3) {
-        // The longest a packet can live: a full buffer, every extra delay, and the hosts' pauses.
-        let buffer = network.rate.serialisation(network.buffer_bytes as u32);
-        let extra = SimDuration::nanos(u64::from(links.max_delay_ns));
-        let life = SimDuration(buffer.0 + 4 * extra.0 + longest_pause.0 + 1_000_000_000);
+        let life = life + longest_pause;
         let host = HostId(rng.between(0, u64::from(hosts) - 1) as u32);
         let at = WARM_UP + SimDuration::nanos(rng.between(0, 2 * span_ns));
         let more = SimDuration::nanos(rng.log_between(1_000, 200_000_000));
@@ -268,69 +347,4 @@ fn host_faults(
         faults.push(HostFault::Crash(host, at, downtime));
     }
     faults
-}
-
-/// When the last fault is over and everything that was asked for had time to be done, twice, one
-/// thing after the other.
-fn healthy_from(
-    calls: &[PlannedCall],
-    network: &Rack,
-    (links, host_faults): (&RandomFaults, &[HostFault]),
-) -> SimTime {
-    let work: u64 = calls
-        .iter()
-        .map(|call| {
-            let bytes = call.request_bytes + call.response_bytes;
-            2 * network.rate.serialisation(bytes).0 + call.service.0 + CALL_OVERHEAD.0
-        })
-        .sum();
-    let over = host_faults.iter().map(|fault| match *fault {
-        HostFault::Pause(_, at, length) => at + length,
-        HostFault::Crash(_, at, downtime) => at + downtime.unwrap_or(SimDuration::ZERO),
-    });
-    let last_call = calls.iter().map(|call| call.at);
-    let calm = over.chain(last_call).max().unwrap_or(WARM_UP).max(links.heals_at);
-    calm + SimDuration(work) + SimDuration::millis(500)
-}
-
-fn promises(
-    config: &Config,
-    network: &Rack,
-    (links, host_faults, calls): (&RandomFaults, &[HostFault], &[PlannedCall]),
-) -> Promises {
-    // The kernel module executes again what arrives after it forgot: late copies, packets that a
-    // RESEND overtook because a queue held them longer than the resend timer, requests its server
-    // refused.
-    let late = network.rate.serialisation(network.buffer_bytes as u32) > SimDuration::millis(1);
-    let refusals =
-        calls.iter().any(|call| call.refused || call.response_bytes > config.max_message);
-    let copies = links.duplicate_ppm + links.delay_ppm > 0;
-    let calm = host_faults.is_empty() && !copies && !late && !refusals;
-    let pauses = host_faults.iter().map(|fault| match fault {
-        HostFault::Pause(_, _, length) => length.0,
-        HostFault::Crash(..) => 0,
-    });
-    Promises {
-        healthy_from: SimTime::MAX,
-        may_repeat: match config.completion {
-            Completion::AtLeastOnce => true,
-            Completion::Acked { suppress_duplicates, .. } => !suppress_duplicates && !calm,
-        },
-        unreachable_after: config.loss.timeout,
-        indeterminate: config.profile == Profile::Default,
-        deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
-        max_message: config.max_message,
-        max_payload: network.framing.max_payload(),
-        max_unscheduled: match config.unscheduled {
-            homa_proto::UnscheduledLimit::RttBytes => config.rtt_bytes_max,
-            homa_proto::UnscheduledLimit::Fixed(bytes) => bytes,
-        },
-        // One message may exceed the budget, so that one always becomes whole.
-        memory_budget: config.memory_budget + u64::from(config.max_message),
-        max_rpcs: config.max_rpcs,
-        waits_forever_for_acks: matches!(
-            config.completion,
-            Completion::Acked { give_up: None, .. }
-        ),
-    }
 }

@@ -22,3 +22,25 @@ fn a_seed_is_a_run() {
         assert_ne!(traces(seed), traces(seed + 1));
     }
 }
+
+/// Requests that are refused again and again fill a link; a dead host's response holds the only RPC
+/// that its server may have.
+#[test]
+fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it() {
+    for seed in [900_971, 518_657, 31_160] {
+        let mut scenario = Scenario::draw(seed);
+        assert_eq!(run(&scenario, ()).violations, []);
+        scenario.promises.healthy_from = SimTime(2_500_000_000_000);
+        let broken = run(&scenario, ()).violations;
+        assert!(broken.iter().all(|one| one.rule == "failures are justified"), "{broken:?}");
+        assert!(!broken.is_empty(), "{seed}");
+    }
+}
+
+/// Grants that were never worth a packet, a lost cancellation that held the server's only RPC.
+#[test]
+fn scenarios_that_once_broke_a_promise_keep_it() {
+    for seed in [3_000_103, 3_000_195, 3_016_640] {
+        assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
+    }
+}

@@ -38,9 +38,9 @@ impl Homa {
         Self { endpoint, framing, max_payload, peers: Vec::new(), hosts: Vec::new() }
     }
 
-    /// The same on Ethernet with frames of up to `mtu` bytes, 1500 or more.
+    /// The same with IP packets of up to `mtu` bytes.
     pub fn with_mtu(self, mtu: u32) -> Self {
-        let max_payload = self.framing.max_payload() + mtu.saturating_sub(Framing::MTU);
+        let max_payload = self.framing.payload_at(mtu);
         Self { max_payload, ..self }
     }
 

@@ -1,0 +1,126 @@
+//! What a scenario's profile owes its users in the scenario's circumstances.
+//!
+//! A call has no excuse to miss a deadline that is later than [`Promises::healthy_from`]: the last
+//! fault is over, and everything that was asked for had time to be done twice, one thing after the
+//! other. Three circumstances leave nothing to promise before something ends that no fault ends:
+//! * A host that died leaves messages and RPCs at its peers, which forget them after seconds. While
+//!   these fill a small memory, or all of a small `max_rpcs`, requests of others are turned away.
+//! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
+//!   request is sent and run again about every RESEND interval until the call's deadline, and what
+//!   is sent again goes before other data (§3.7). Where that takes much of a link, others wait.
+
+use homa_proto::{Completion, Config, Profile, UnscheduledLimit};
+
+use crate::checker::Promises;
+use crate::engine::RandomFaults;
+use crate::time::{LinkRate, SimDuration, SimTime};
+
+use super::scenario::{HostFault, Impaired, PlannedCall, Rack, WARM_UP};
+
+/// Timers of the protocol may be this coarse.
+const TICK: SimDuration = SimDuration::millis(2);
+
+/// Headers, control packets and the like of a call, and a turn of the longest RESEND timer.
+const CALL_OVERHEAD: SimDuration = SimDuration::millis(5);
+
+/// More than the messages of any scenario take together.
+const AMPLE_MEMORY: u64 = 100_000_000;
+
+/// All that goes wrong.
+pub(super) struct Faults<'a> {
+    pub links: &'a RandomFaults,
+    pub impaired: &'a [Impaired],
+    pub hosts: &'a [HostFault],
+}
+
+impl Faults<'_> {
+    /// When each of them is over.
+    fn ends(&self) -> impl Iterator<Item = SimTime> {
+        let hosts = self.hosts.iter().map(|fault| match *fault {
+            HostFault::Pause(_, at, length) => at + length,
+            HostFault::Crash(_, at, downtime) => at + downtime.unwrap_or(SimDuration::ZERO),
+        });
+        let links = self.impaired.iter().map(|impaired| impaired.until);
+        hosts.chain(links).chain([self.links.heals_at])
+    }
+
+    fn someone_dies(&self) -> bool {
+        self.hosts.iter().any(|fault| matches!(fault, HostFault::Crash(_, _, None)))
+    }
+}
+
+/// The server turns the call down, or its response is too long.
+fn is_refused(config: &Config, call: &PlannedCall) -> bool {
+    call.refused || call.response_bytes > config.max_message
+}
+
+/// See the module's description.
+fn healthy_from(
+    config: &Config,
+    network: &Rack,
+    faults: &Faults<'_>,
+    calls: &[PlannedCall],
+) -> SimTime {
+    let few = config.memory_budget < AMPLE_MEMORY || (config.max_rpcs as usize) < calls.len();
+    if few && faults.someone_dies() {
+        return SimTime::MAX;
+    }
+    let twice = |bytes: u32| 2 * network.rate.serialisation(bytes).0;
+    let bytes = |call: &PlannedCall| call.request_bytes + call.response_bytes;
+    let work = |call: &PlannedCall| twice(bytes(call)) + call.service.0 + CALL_OVERHEAD.0;
+    let all: u64 = calls.iter().map(work).sum();
+    let runs_again = |call: &&PlannedCall| {
+        is_refused(config, call) && (config.profile != Profile::Default || call.idempotent)
+    };
+    let round: u64 = calls.iter().filter(runs_again).map(|call| twice(call.request_bytes)).sum();
+    let crowded = round > SimDuration::from_protocol(config.loss.resend_after).0;
+    let last = |call: &PlannedCall| {
+        let given_up = call.at + SimDuration::from_protocol(call.allowed);
+        if crowded && runs_again(&call) { given_up } else { call.at }
+    };
+    let calm = calls.iter().map(last).chain(faults.ends()).max().unwrap_or(WARM_UP);
+    calm + SimDuration(all) + SimDuration::millis(500)
+}
+
+/// `slowest`: the rate that links have at their worst.
+pub(super) fn promises(
+    config: &Config,
+    (network, slowest): (&Rack, LinkRate),
+    faults: &Faults<'_>,
+    calls: &[PlannedCall],
+) -> Promises {
+    // The kernel module executes again what arrives after it forgot: late copies, packets that a
+    // RESEND overtook because a queue held them longer than the resend timer, requests its server
+    // refused.
+    let late = slowest.serialisation(network.buffer_bytes as u32) > SimDuration::millis(1);
+    let refusals = calls.iter().any(|call| is_refused(config, call));
+    let copies = faults.links.duplicate_ppm + faults.links.delay_ppm > 0;
+    let calm = faults.hosts.is_empty() && !copies && !late && !refusals;
+    let pauses = faults.hosts.iter().map(|fault| match fault {
+        HostFault::Pause(_, _, length) => length.0,
+        HostFault::Crash(..) => 0,
+    });
+    Promises {
+        healthy_from: healthy_from(config, network, faults, calls),
+        may_repeat: match config.completion {
+            Completion::AtLeastOnce => true,
+            Completion::Acked { suppress_duplicates, .. } => !suppress_duplicates && !calm,
+        },
+        unreachable_after: config.loss.timeout,
+        indeterminate: config.profile == Profile::Default,
+        deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
+        max_message: config.max_message,
+        max_payload: network.framing.payload_at(network.mtu),
+        max_unscheduled: match config.unscheduled {
+            UnscheduledLimit::RttBytes => config.rtt_bytes_max,
+            UnscheduledLimit::Fixed(bytes) => bytes,
+        },
+        // One message may exceed the budget, so that one always becomes whole.
+        memory_budget: config.memory_budget + u64::from(config.max_message),
+        max_rpcs: config.max_rpcs,
+        waits_forever_for_acks: matches!(
+            config.completion,
+            Completion::Acked { give_up: None, .. }
+        ),
+    }
+}
