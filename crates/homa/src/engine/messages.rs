@@ -1,8 +1,17 @@
 //! The bytes of messages in progress: ours until acknowledged, theirs while they arrive.
 //!
 //! Memory for an incoming message grows with what arrived, never on its announced length: a peer
-//! has to send a quarter of what it makes us allocate. In-order bytes are copied once and never
-//! zeroed.
+//! has to send a quarter of what it makes us write to ([`GROWTH`]), wherever in the message its
+//! packets belong. What arrives further ahead waits in pieces of its own, and is copied once more
+//! when enough arrived. In-order bytes are copied once and never zeroed.
+//!
+//! Addresses, which cost nothing until written to, are reserved for the whole message once
+//! [`CERTAIN`] bytes of it have arrived, or growing would copy hundreds of kilobytes in one turn.
+//! At most as many as the protocol's memory for incoming messages are reserved at a time; where
+//! that is not enough, or the system grants none (`vm.overcommit_memory` 2), memory grows as
+//! before.
+
+use std::collections::BTreeMap;
 
 use homa_proto::{MessageId, Place, RpcHandle, Span};
 
@@ -13,6 +22,8 @@ use crate::payload::Payload;
 const FIRST_ALLOCATION: usize = 4096;
 /// How much faster than the bytes the memory may grow.
 const GROWTH: usize = 4;
+/// A message of which so many bytes have arrived is taken at its word about its length.
+const CERTAIN: usize = 64 * 1024;
 /// Buffers of released messages kept for the next ones, and the largest kept: one RPC's memory
 /// serves the next RPC.
 const SPARE: usize = 256;
@@ -23,20 +34,85 @@ enum Slot {
     #[default]
     Free,
     Outgoing(Payload),
-    Incoming(Vec<u8>),
-    /// As above, with the RPC it belongs to and the length of what can be read.
-    Readable(Vec<u8>, RpcHandle, u32),
+    Incoming(Incoming),
+}
+
+#[derive(Debug, Default)]
+struct Incoming {
+    /// Its first bytes, zeroes where there are gaps.
+    bytes: Vec<u8>,
+    /// By offset, what is too far ahead of `bytes`.
+    ahead: BTreeMap<usize, Vec<u8>>,
+    /// Bytes that arrived.
+    arrived: usize,
+    /// Bytes of addresses reserved for all of it.
+    reserved: usize,
+    /// The RPC it belongs to and the length of what can be read.
+    readable: Option<(RpcHandle, u32)>,
+}
+
+impl Incoming {
+    /// So far its memory may reach now.
+    fn reach(&self) -> usize {
+        FIRST_ALLOCATION.max(GROWTH.saturating_mul(self.arrived))
+    }
+
+    /// Makes room for `end` bytes of `total`; more than that if `addresses` allow to. Returns what
+    /// of these it took.
+    fn make_room(&mut self, end: usize, total: usize, addresses: u64) -> usize {
+        if end <= self.bytes.capacity() {
+            return 0;
+        }
+        let len = self.bytes.len();
+        if self.arrived >= CERTAIN
+            && total as u64 <= addresses
+            && self.bytes.try_reserve_exact(total - len).is_ok()
+        {
+            self.reserved = total;
+            return total;
+        }
+        // What is left behind when all is reserved has to be copied.
+        let soon = self.arrived < CERTAIN && end <= 2 * CERTAIN;
+        let most = if soon { total.min(2 * CERTAIN) } else { total };
+        self.bytes.reserve_exact(self.reach().min(most).max(end) - len);
+        0
+    }
+
+    /// Copies bytes that are within reach; there is room for them.
+    fn copy(&mut self, offset: usize, payload: &[u8]) {
+        let bytes = &mut self.bytes;
+        if offset > bytes.len() {
+            bytes.resize(offset, 0);
+        }
+        let known = payload.len().min(bytes.len() - offset);
+        bytes[offset..offset + known].copy_from_slice(&payload[..known]);
+        bytes.extend_from_slice(&payload[known..]);
+    }
+
+    /// The first piece ahead, if it is within reach now.
+    fn next_in_reach(&mut self) -> Option<(usize, Vec<u8>)> {
+        let reach = self.reach();
+        let first = self.ahead.first_entry()?;
+        (first.key() + first.get().len() <= reach).then(|| first.remove_entry())
+    }
 }
 
 /// Bytes by message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Messages {
     slots: Vec<Slot>,
     spare: Vec<Vec<u8>>,
     outgoing_bytes: u64,
+    /// Bytes of addresses that may still be reserved for incoming messages.
+    addresses: u64,
 }
 
 impl Messages {
+    /// No messages; of incoming ones, addresses for `addresses` bytes may be reserved at a time.
+    pub fn new(addresses: u64) -> Self {
+        Self { slots: Vec::new(), spare: Vec::new(), outgoing_bytes: 0, addresses }
+    }
+
     fn slot(&mut self, id: MessageId) -> &mut Slot {
         let index = id.0 as usize;
         if index >= self.slots.len() {
@@ -67,42 +143,45 @@ impl Messages {
         }
     }
 
-    /// Copies received bytes to where they belong.
+    /// Copies received bytes, which had not arrived before, to where they belong.
     pub fn place(&mut self, place: Place, payload: &[u8]) {
-        if !matches!(self.slot(place.message), Slot::Incoming(_) | Slot::Readable(..)) {
+        if !matches!(self.slot(place.message), Slot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
-            *self.slot(place.message) = Slot::Incoming(bytes);
+            *self.slot(place.message) = Slot::Incoming(Incoming { bytes, ..Incoming::default() });
         }
-        let (Slot::Incoming(bytes) | Slot::Readable(bytes, ..)) = self.slot(place.message) else {
+        let Some(Slot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize) else {
             return;
         };
         let (offset, total) = (place.offset as usize, place.total as usize);
         let payload = &payload[..payload.len().min(place.len as usize)];
         let end = offset + payload.len();
-        if end > bytes.capacity() {
-            let target = (GROWTH * end).max(FIRST_ALLOCATION).min(total).max(end);
-            bytes.reserve_exact(target - bytes.len());
+        incoming.arrived += payload.len();
+        if end > incoming.reach() {
+            incoming.ahead.insert(offset, payload.to_vec());
+        } else {
+            self.addresses -= incoming.make_room(end, total, self.addresses) as u64;
+            incoming.copy(offset, payload);
         }
-        if offset > bytes.len() {
-            bytes.resize(offset, 0);
+        while let Some((offset, piece)) = incoming.next_in_reach() {
+            let end = offset + piece.len();
+            self.addresses -= incoming.make_room(end, total, self.addresses) as u64;
+            incoming.copy(offset, &piece);
         }
-        let known = payload.len().min(bytes.len() - offset);
-        bytes[offset..offset + known].copy_from_slice(&payload[..known]);
-        bytes.extend_from_slice(&payload[known..]);
     }
 
     /// The bytes before `offset` of an incoming message can be read.
     pub fn readable(&mut self, id: MessageId, rpc: RpcHandle, offset: u32) {
-        let slot = self.slot(id);
-        if let Slot::Incoming(bytes) | Slot::Readable(bytes, ..) = slot {
-            *slot = Slot::Readable(std::mem::take(bytes), rpc, offset);
+        if let Slot::Incoming(incoming) = self.slot(id) {
+            incoming.readable = Some((rpc, offset));
         }
     }
 
     /// What can be read of an incoming message; `None` once it was handed over or given up.
     pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
         match self.slots.get(id.0 as usize) {
-            Some(Slot::Readable(bytes, of, readable)) if *of == rpc => {
+            Some(Slot::Incoming(Incoming { bytes, readable: Some((of, readable)), .. }))
+                if *of == rpc =>
+            {
                 bytes.get(..*readable as usize)
             }
             _ => None,
@@ -112,7 +191,10 @@ impl Messages {
     /// Hands over a message that arrived whole.
     pub fn take(&mut self, id: MessageId) -> Vec<u8> {
         match std::mem::take(self.slot(id)) {
-            Slot::Incoming(bytes) | Slot::Readable(bytes, ..) => bytes,
+            Slot::Incoming(incoming) => {
+                self.addresses += incoming.reserved as u64;
+                incoming.bytes
+            }
             other => {
                 *self.slot(id) = other;
                 Vec::new()
@@ -122,7 +204,11 @@ impl Messages {
 
     /// Forgets a message.
     pub fn release(&mut self, id: MessageId) {
-        let Slot::Outgoing(bytes) = std::mem::take(self.slot(id)) else { return };
+        let bytes = match std::mem::take(self.slot(id)) {
+            Slot::Outgoing(bytes) => bytes,
+            Slot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
+            Slot::Free => return,
+        };
         self.outgoing_bytes -= bytes.len() as u64;
         if let Some(mut memory) = bytes.into_memory()
             && memory.capacity() <= SPARE_CAPACITY
@@ -152,7 +238,7 @@ mod tests {
     fn pieces_in_any_order_become_the_message() {
         let message: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
         for stride in [1usize, 7, 33, 69] {
-            let mut messages = Messages::default();
+            let mut messages = Messages::new(1 << 20);
             // 100 pieces; every stride is coprime to 100.
             for step in 0..100 {
                 let offset = step * stride % 100 * 1000;
@@ -163,17 +249,71 @@ mod tests {
         }
     }
 
+    /// Memory that a message makes us write to, bytes.
+    fn written(messages: &Messages) -> usize {
+        let Slot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
+        incoming.bytes.len() + incoming.ahead.values().map(Vec::len).sum::<usize>()
+    }
+
     #[test]
-    fn an_announced_length_alone_allocates_nothing() {
-        let mut messages = Messages::default();
-        messages.place(place(0, 1400, 16 << 20), &[1; 1400]);
-        let Slot::Incoming(bytes) = &messages.slots[3] else { panic!("not incoming") };
-        assert!(bytes.capacity() <= GROWTH * 1400, "{} bytes", bytes.capacity());
+    fn wherever_its_bytes_belong_a_message_grows_with_what_arrived() {
+        const TOTAL: u32 = 16 << 20;
+        for first in [0, 5_000, TOTAL - 1400] {
+            let mut messages = Messages::new(u64::from(TOTAL));
+            messages.place(place(first, 1400, TOTAL), &[1; 1400]);
+            let Slot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
+            assert!(incoming.bytes.capacity() <= GROWTH * 1400, "{first}");
+            // 30 more far apart, then the rest in order.
+            let far = |n: u32| n * 500_000 + 50_000;
+            for n in 0..30 {
+                messages.place(place(far(n), 1, TOTAL), &[2]);
+                assert!(written(&messages) <= GROWTH * (1400 + 1 + n as usize), "{first} {n}");
+            }
+            let taken = (0..30).map(|n| (far(n), 1)).chain([(first, 1400), (TOTAL, 0)]);
+            let mut taken: Vec<(u32, u32)> = taken.collect();
+            taken.sort_unstable();
+            let mut at = 0;
+            for (stop, len) in taken {
+                while at < stop {
+                    let len = (stop - at).min(1400);
+                    messages.place(place(at, len, TOTAL), &vec![3; len as usize]);
+                    at += len;
+                }
+                at += len;
+            }
+            let bytes = messages.take(MessageId(3));
+            let count = |value| bytes.iter().filter(|&&byte| byte == value).count();
+            assert_eq!((count(1), count(2), bytes.len()), (1400, 30, TOTAL as usize), "{first}");
+            assert_eq!(count(0), 0);
+        }
+    }
+
+    #[test]
+    fn a_long_message_is_moved_once_and_its_addresses_are_counted() {
+        const TOTAL: u32 = 1_000_000;
+        let mut messages = Messages::new(u64::from(TOTAL));
+        for (id, most) in [(3, 1), (4, 3)] {
+            let (mut at, mut moves) = (std::ptr::null(), 0);
+            for offset in (0..TOTAL).step_by(1000) {
+                let place = Place { message: MessageId(id), ..place(offset, 1000, TOTAL) };
+                messages.place(place, &[1; 1000]);
+                let Slot::Incoming(incoming) = &messages.slots[id as usize] else { panic!() };
+                moves += usize::from(incoming.bytes.as_ptr() != at && offset > CERTAIN as u32);
+                at = incoming.bytes.as_ptr();
+            }
+            assert!(moves <= most, "{id}: {moves} moves");
+        }
+        // The second found no addresses left, and arrived all the same.
+        assert_eq!(messages.addresses, 0);
+        assert_eq!(messages.take(MessageId(4)).len(), TOTAL as usize);
+        assert_eq!(messages.addresses, 0);
+        messages.release(MessageId(3));
+        assert_eq!(messages.addresses, u64::from(TOTAL));
     }
 
     #[test]
     fn outgoing_memory_is_counted_until_released() {
-        let mut messages = Messages::default();
+        let mut messages = Messages::new(1 << 20);
         messages.insert(MessageId(0), vec![5; 1000].into());
         let span = Span { message: MessageId(0), offset: 999, len: 1 };
         assert_eq!(messages.get(span), Some(&[5][..]));
@@ -185,7 +325,7 @@ mod tests {
 
     #[test]
     fn released_memory_serves_the_next_message_and_shows_nothing_of_the_old() {
-        let mut messages = Messages::default();
+        let mut messages = Messages::new(1 << 20);
         let secret = vec![7; 500];
         let memory = secret.as_ptr();
         messages.insert(MessageId(0), secret.into());

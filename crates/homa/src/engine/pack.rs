@@ -352,7 +352,7 @@ mod tests {
         let mut endpoint =
             Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
         let mut peers = Peers::new(10, 1500, Framing::Datagram);
-        let mut messages = Messages::default();
+        let mut messages = Messages::new(0);
         let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
         let [a, b] = servers
             .map(|to| peers.find(Time::ZERO, to, None, &mut endpoint).expect("the table has room"));

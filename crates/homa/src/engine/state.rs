@@ -92,7 +92,7 @@ impl State {
     pub fn new(endpoint: Endpoint, config: Config, framing: Framing) -> Self {
         Self {
             endpoint,
-            messages: Messages::default(),
+            messages: Messages::new(config.protocol.memory_budget),
             peers: Peers::new(config.max_peers, config.mtu, framing),
             ready: VecDeque::new(),
             waiting: 0,
