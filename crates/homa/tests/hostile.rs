@@ -131,6 +131,28 @@ fn a_flood_of_small_requests_waits_in_bounded_memory() {
 }
 
 #[test]
+fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
+    let mut config = Config::default();
+    config.protocol.memory_budget = 100_000;
+    let server = engine("127.0.0.1", config);
+    // Nobody accepts.
+    let serving = server.serve().unwrap();
+    let attacker = attacker(server.local_addr());
+    for id in 1..500 {
+        attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
+        attacker.send(&control(RpcId(2 * id), Body::Ack(Acks::default()))).unwrap();
+        while server.metrics().driver.datagrams_received < 2 * id {
+            std::thread::yield_now();
+        }
+    }
+    let metrics = server.metrics();
+    assert_eq!(metrics.protocol.dropped(DropReason::NoMemory), 0, "the queue keeps nothing");
+    assert_eq!(metrics.engine.requests_in_progress, 0);
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert!(serving.accept().is_none());
+}
+
+#[test]
 fn another_host_cannot_answer_for_the_server() {
     let mut client = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -3,7 +3,7 @@
 //! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
 //! board only collects whom to wake.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
@@ -85,9 +85,20 @@ pub struct Arrived {
     pub bytes: Message,
 }
 
+/// A request that was not answered.
+#[derive(Debug)]
+struct Open {
+    port: u16,
+    /// Its place in the port's queue, to which it may still belong.
+    order: u64,
+    /// The client gave up.
+    cancelled: bool,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
-    requests: VecDeque<Arrived>,
+    /// By order of arrival.
+    requests: BTreeMap<u64, Arrived>,
     /// By ticket, so that a waiter that gives up can be removed.
     acceptors: VecDeque<(u64, Waiting)>,
 }
@@ -100,8 +111,8 @@ pub struct Switchboard {
     calls: Vec<Call>,
     free: Vec<u32>,
     queues: HashMap<u16, Queue>,
-    /// Requests not answered yet, and whether their client gave up.
-    open: HashMap<RpcHandle, bool>,
+    open: HashMap<RpcHandle, Open>,
+    next_order: u64,
     to_wake: Vec<Waiting>,
     tasks: usize,
     next_ticket: u64,
@@ -204,7 +215,7 @@ impl Switchboard {
     /// Closes a server's queue; the clients of unanswered requests hear that nobody will answer.
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
         let Some(queue) = self.queues.remove(&port) else { return };
-        for request in queue.requests {
+        for request in queue.requests.into_values() {
             core.taken(request.bytes.len());
             core.cancel(request.rpc);
             self.open.remove(&request.rpc);
@@ -215,15 +226,21 @@ impl Switchboard {
 
     /// The next request at a port whose client still waits.
     pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Arrived> {
-        let queue = self.queues.get_mut(&port)?;
-        while let Some(request) = queue.requests.pop_front() {
+        let (_, request) = self.queues.get_mut(&port)?.requests.pop_first()?;
+        core.taken(request.bytes.len());
+        Some(request)
+    }
+
+    /// A client gave up: a request that nobody accepted leaves the queue.
+    fn cancelled(&mut self, rpc: RpcHandle, core: &mut Core) {
+        let Some(open) = self.open.get_mut(&rpc) else { return };
+        open.cancelled = true;
+        let (port, order) = (open.port, open.order);
+        let queue = self.queues.get_mut(&port);
+        if let Some(request) = queue.and_then(|queue| queue.requests.remove(&order)) {
             core.taken(request.bytes.len());
-            if !self.open.get(&request.rpc).copied().unwrap_or(true) {
-                return Some(request);
-            }
-            self.open.remove(&request.rpc);
+            self.open.remove(&rpc);
         }
-        None
     }
 
     /// Notes who waits for a request; returns a ticket for [`Self::stop_waiting`].
@@ -274,7 +291,7 @@ impl Switchboard {
 
     /// True when the client of an unanswered request gave up.
     pub fn is_cancelled(&self, rpc: RpcHandle) -> bool {
-        self.open.get(&rpc).copied().unwrap_or(false)
+        self.open.get(&rpc).is_some_and(|open| open.cancelled)
     }
 
     /// Tasks that wait and cannot drive the engine themselves.
@@ -307,8 +324,10 @@ impl Switchboard {
                         core.cancel(rpc);
                         continue;
                     };
-                    self.open.insert(rpc, false);
-                    queue.requests.push_back(Arrived { rpc, from, bytes });
+                    self.next_order += 1;
+                    let order = self.next_order;
+                    self.open.insert(rpc, Open { port, order, cancelled: false });
+                    queue.requests.insert(order, Arrived { rpc, from, bytes });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
                         self.tasks -= usize::from(is_task(&waiting));
@@ -329,11 +348,7 @@ impl Switchboard {
                         }
                     }
                 }
-                Ready::Cancelled { rpc } => {
-                    if let Some(cancelled) = self.open.get_mut(&rpc) {
-                        *cancelled = true;
-                    }
-                }
+                Ready::Cancelled { rpc } => self.cancelled(rpc, core),
             }
         }
     }
