@@ -254,7 +254,7 @@ int homa_sendv(int sockfd,
 /*
  Answers the request `id` that homa_recv returned, at the address it returned with it (null: `id`
  is enough). Never blocks; `response` is copied. That the client has given up meanwhile is no
- error.
+ error. What HOMA_RECV_PARTIAL kept of the request is dropped.
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
  from this address waits: it was answered or aborted before, or never received); EMSGSIZE;

@@ -166,7 +166,7 @@ unsafe fn send(
 
 /// Answers the request `id` that homa_recv returned, at the address it returned with it (null: `id`
 /// is enough). Never blocks; `response` is copied. That the client has given up meanwhile is no
-/// error.
+/// error. What HOMA_RECV_PARTIAL kept of the request is dropped.
 ///
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
 /// from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
@@ -220,8 +220,10 @@ unsafe fn reply(
         // SAFETY: the caller vouches for the address.
         false => Some(unsafe { address::read(to, length, "dest_addr")? }),
     };
-    let id = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
-    handle.socket.reply(id, to, bytes)?;
+    let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
+    handle.socket.reply(known, to, bytes)?;
+    // Whoever answers has read as much of the request as it will.
+    drop(handle.rest(id));
     Ok(0)
 }
 

@@ -74,6 +74,19 @@ static void small_buffers(int client, int server, struct sockaddr_in to)
     FAILS(homa_recv(client, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &first), EINVAL);
 }
 
+/* Who answers a request has read as much of it as it will. */
+static void rest_of_a_request(int client, int server, struct sockaddr_in to)
+{
+    struct sockaddr_in from;
+    uint64_t id = 0, first = call(client, to, LONG, 0, 0);
+
+    CHECK(homa_recv(server, got, 10, HOMA_RECV_PARTIAL, AT(from), &id) == LONG);
+    CHECK(homa_recv(server, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &id) == LONG - 10);
+    CHECK(homa_reply(server, got, 1, AT(from), id) == 0);
+    FAILS(homa_recv(server, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &id), EINVAL);
+    CHECK(homa_recv(client, got, LONG, HOMA_RECV_RESPONSE, NULL, 0, &first) == 1);
+}
+
 static void lent(int client, int server, struct sockaddr_in to)
 {
     struct homa_message message = { .id = 0 };
@@ -176,6 +189,7 @@ int main(int argc, char **argv)
     client = homa_socket(NULL, 0, NULL);
     CHECK(client >= 0);
     small_buffers(client, server, to);
+    rest_of_a_request(client, server, to);
     lent(client, server, to);
     descriptor(client, server, to);
     options_in_use();
