@@ -99,8 +99,9 @@ pub unsafe extern "C" fn homa_getsockname(
 
 /// Finishes gracefully: from here on nothing new is sent or accepted, and the call blocks until
 /// every RPC in progress is finished and acknowledged, or `timeout_ms` have passed (negative: no
-/// limit; 0: does not wait). What has arrived can still be received, then homa_recv fails with
-/// ESHUTDOWN; the descriptor stays readable. homa_close has yet to be called.
+/// limit; 0: does not wait). What has arrived, and the ends of calls in progress, can still be
+/// received, also by threads that wait for them; then homa_recv fails with ESHUTDOWN, and the
+/// descriptor stays readable. homa_close has yet to be called.
 ///
 /// Returns 0, or -1: EBADF, ETIMEDOUT (some RPCs are unfinished; homa_strerror says how many).
 #[unsafe(no_mangle)]

@@ -34,6 +34,7 @@ use crate::driver::{Driver, Waker};
 pub use crate::engine::mailbox::Failure;
 use crate::engine::mailbox::{Call, Look, Mailbox};
 use crate::engine::shared::State;
+use crate::engine::switchboard::Waiting;
 use crate::engine::{canonical, mailbox};
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
 use crate::handle::Engine;
@@ -154,7 +155,7 @@ pub enum ReceiveError {
     /// The call that was asked for is none of this socket's, or its end was received before.
     #[error("no call with this id is in progress: it was received or aborted, or never sent here")]
     UnknownCall,
-    /// The socket was closed or drained, and nothing is left.
+    /// The socket was closed or drained, and nothing is left or will come.
     #[error("the socket is closed: open another one")]
     Closed,
 }
@@ -310,20 +311,26 @@ impl Socket {
     /// From here on nothing is sent or accepted; what has arrived can be received, then
     /// [`ReceiveError::Closed`].
     pub fn close(&self) {
+        self.end(Mailbox::close);
+    }
+
+    /// From here on nothing new is sent or accepted; waits until everything in progress is finished
+    /// and acknowledged. What has arrived, and the ends of calls in progress, can be received, also
+    /// by threads that wait for them, then [`ReceiveError::Closed`].
+    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        self.end(Mailbox::drain);
+        self.engine.drain(timeout)
+    }
+
+    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<Waiting>)) {
         let mut access = self.engine.access();
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
         if let Some((mailbox, wakes)) = access.board.mailbox() {
-            mailbox.close(wakes);
+            how(mailbox, wakes);
         }
         access.core.flush_acks();
         access.submitted();
-    }
-
-    /// Closes the socket and waits until everything in progress is finished and acknowledged.
-    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        self.close();
-        self.engine.drain(timeout)
     }
 
     /// What was counted.

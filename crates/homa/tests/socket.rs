@@ -147,6 +147,45 @@ fn a_call_that_fails_says_which_and_why() {
 }
 
 #[test]
+fn a_drain_lets_those_who_wait_for_a_response_have_it() {
+    let (a, b) = (Arc::new(socket()), socket());
+    let send = |private| {
+        let options = SendOptions { private, ..SendOptions::default() };
+        a.send(b.local_addr(), vec![1; 100], &options).unwrap()
+    };
+    let (named, any) = (send(true), send(false));
+    let requests = [request(&b), request(&b)];
+    let receive = |wanted| {
+        let a = a.clone();
+        thread::spawn(move || a.receive(wanted))
+    };
+    let waits = [receive(Wanted::Call(named)), receive(Wanted::Any), receive(Wanted::Responses)];
+    let for_requests = receive(Wanted::Requests);
+    let drain = thread::spawn({
+        let a = a.clone();
+        move || a.drain(SOON)
+    });
+    // No request will come: this one knows that the drain has begun.
+    assert_eq!(for_requests.join().unwrap().unwrap_err(), ReceiveError::Closed);
+    assert_eq!(a.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
+    assert!(!readable(&a, NOW));
+    for (id, from, bytes) in requests {
+        b.reply(id, Some(from), bytes).unwrap();
+    }
+    let ends = waits.map(|wait| match wait.join().unwrap() {
+        Ok(Incoming::Response { id, result, .. }) => Ok((id, result.unwrap().len())),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
+    });
+    assert_eq!(ends[0], Ok((named, 100)));
+    // One of the others has the response; for the second nothing is left.
+    assert!(ends[1..].contains(&Ok((any, 100))), "{ends:?}");
+    assert!(ends[1..].contains(&Err(ReceiveError::Closed)), "{ends:?}");
+    drain.join().unwrap().unwrap();
+    assert!(readable(&a, NOW));
+}
+
+#[test]
 fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
     let sockets = [Arc::new(socket()), Arc::new(socket())];
     const THREADS: usize = 4;

@@ -4,8 +4,11 @@
 //! A plain table under the shared engine's lock. The descriptor is brought up to date just before
 //! the lock is released, so that what a blocked thread takes at once costs no system call.
 //!
+//! A socket that drains takes no more requests; the calls in progress end, and until they do
+//! whoever may take one of their ends waits for it. A closed one makes nobody wait.
+//!
 //! Invariants: unlocked, the bell is readable exactly when something waits that anybody may take,
-//! or the socket is closed; whoever waits for something that is there has been woken.
+//! or nothing will; whoever waits for something that is there, or will not come, has been woken.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -109,7 +112,20 @@ pub struct Mailbox {
     next_ticket: u64,
     bell: Waker,
     rings: bool,
-    closed: bool,
+    /// Calls in progress whose end anybody may take.
+    running: usize,
+    phase: Phase,
+}
+
+/// What may still come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Anything.
+    Open,
+    /// The ends of calls in progress.
+    Draining,
+    /// Nothing.
+    Closed,
 }
 
 impl Mailbox {
@@ -125,21 +141,44 @@ impl Mailbox {
             next_ticket: 0,
             bell,
             rings: false,
-            closed: false,
+            running: 0,
+            phase: Phase::Open,
         }
     }
 
     /// Brings the descriptor up to date; due before the lock is released.
     pub fn ring(&mut self) {
-        let rings = self.closed || !self.ended.is_empty() || !self.requests.is_empty();
+        let rings = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
         if rings != std::mem::replace(&mut self.rings, rings) {
             if rings { self.bell.wake() } else { self.bell.reset() }
         }
     }
 
+    /// Nothing that anybody may take will come.
+    fn nothing_comes(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Draining => self.running == 0,
+            Phase::Closed => true,
+        }
+    }
+
     /// A call started.
     pub fn started(&mut self, rpc: RpcHandle, call: Call) {
+        self.running += usize::from(!call.private);
         self.calls.insert(rpc, call);
+    }
+
+    /// A call in progress is no longer.
+    fn stopped(&mut self, private: bool, wakes: &mut Vec<Waiting>) {
+        self.running -= usize::from(!private);
+        if self.phase == Phase::Draining && self.running == 0 {
+            self.wake_all(wakes);
+        }
+    }
+
+    fn wake_all(&mut self, wakes: &mut Vec<Waiting>) {
+        wakes.extend(self.waiters.drain(..).map(|waiter| Waiting::Thread(waiter.thread)));
     }
 
     fn next_order(&mut self) -> u64 {
@@ -151,13 +190,13 @@ impl Mailbox {
     pub fn post(&mut self, core: &mut Core, ready: Ready, wakes: &mut Vec<Waiting>) {
         match ready {
             Ready::Response { rpc, result, .. } => {
-                if self.calls.contains_key(&rpc) {
+                if self.calls.get(&rpc).is_some_and(|call| call.result.is_none()) {
                     self.end(rpc, result.map_err(Failure::Call), wakes);
                 } else {
                     core.taken(result.map_or(0, |bytes| bytes.len()));
                 }
             }
-            Ready::Request { rpc, bytes, .. } if self.closed => {
+            Ready::Request { rpc, bytes, .. } if self.phase != Phase::Open => {
                 core.taken(bytes.len());
                 core.cancel(rpc);
             }
@@ -189,6 +228,7 @@ impl Mailbox {
         if !private {
             self.ended.insert(order, rpc);
         }
+        self.stopped(private, wakes);
         let named = self.wake_one(wakes, |wanted| wanted.call == Some(rpc));
         if !named && !private {
             self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
@@ -221,14 +261,21 @@ impl Mailbox {
                 self.take_call(rpc, core, wakes)
             }
             (_, Some(at)) => self.take_request(at, core, wakes),
-            (_, None) if self.closed => Look::Closed,
-            (_, None) => Look::Nothing,
+            (_, None) => match self.phase {
+                Phase::Open => Look::Nothing,
+                Phase::Draining if wanted.call.is_some() => Look::Nothing,
+                Phase::Draining if wanted.responses && self.running > 0 => Look::Nothing,
+                Phase::Draining | Phase::Closed => Look::Closed,
+            },
         }
     }
 
     fn take_call(&mut self, rpc: RpcHandle, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
         let Some(call) = self.calls.remove(&rpc) else { return Look::Unknown };
         self.ended.remove(&call.order);
+        if call.result.is_none() {
+            self.stopped(call.private, wakes);
+        }
         if let Some(Ok(bytes)) = &call.result {
             core.taken(bytes.len());
         }
@@ -332,9 +379,17 @@ impl Mailbox {
         running
     }
 
-    /// Nothing more will come but the end of calls in progress.
+    /// From here on only the ends of calls in progress come.
+    pub fn drain(&mut self, wakes: &mut Vec<Waiting>) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Draining;
+            self.wake_all(wakes);
+        }
+    }
+
+    /// From here on nothing comes.
     pub fn close(&mut self, wakes: &mut Vec<Waiting>) {
-        self.closed = true;
-        wakes.extend(self.waiters.drain(..).map(|waiter| Waiting::Thread(waiter.thread)));
+        self.phase = Phase::Closed;
+        self.wake_all(wakes);
     }
 }
