@@ -1,8 +1,9 @@
 /* Several threads send, receive and answer on the same two sockets, which are clients and servers
- * of each other; then one closes a socket in which others wait.
+ * of each other; then one closes a socket in which others wait. Signals are the program's.
  */
 #include "check.h"
 #include <pthread.h>
+#include <signal.h>
 
 enum { CLIENTS = 4, SERVERS = 3, CALLS = 300 };
 static int socks[2];
@@ -41,11 +42,29 @@ static void *server(void *argument)
     }
 }
 
+/* A signal that the program blocks to wait for is not taken by a thread of libhoma, which would end
+ * the process.
+ */
+static void signals(void)
+{
+    sigset_t ours, before;
+    int taken = 0, sock = homa_socket(NULL, 0, NULL);
+    CHECK(sock >= 0);
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &ours, &before) == 0);
+    CHECK(sigismember(&before, SIGUSR1) == 0 && sigismember(&before, SIGTERM) == 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(sigwait(&ours, &taken) == 0 && taken == SIGUSR1);
+    CHECK(homa_close(sock) == 0);
+}
+
 int main(void)
 {
     pthread_t threads[2 * (CLIENTS + SERVERS)];
     int numbers[2 * (CLIENTS + SERVERS)], i;
 
+    signals();
     socks[0] = serve(&at[0], NULL);
     socks[1] = serve(&at[1], NULL);
     for (i = 0; i < 2 * (CLIENTS + SERVERS); i++) {

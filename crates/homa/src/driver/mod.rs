@@ -10,6 +10,7 @@
 
 pub mod memory;
 pub mod raw_ip;
+pub(crate) mod signals;
 pub mod udp;
 mod wait;
 

@@ -29,7 +29,7 @@ use homa_proto::Time;
 use super::Core;
 use super::spinner::Spinner;
 use super::switchboard::{Switchboard, Waiting};
-use crate::driver::{Waker, wait};
+use crate::driver::{Waker, signals, wait};
 use crate::error::OpenError;
 
 /// How often the helper looks whether it is needed while others are active.
@@ -337,9 +337,8 @@ impl Shared {
             seen: Seen::default(),
         });
         let for_helper = shared.clone();
-        let helper = thread::Builder::new()
-            .name("homa".into())
-            .spawn(move || for_helper.keep_helping())
+        let builder = thread::Builder::new().name("homa".into());
+        let helper = signals::blocked(|| builder.spawn(move || for_helper.keep_helping()))
             .map_err(OpenError::Resources)?;
         shared.access().helper = Some(helper.thread().clone());
         Ok((shared, helper))
