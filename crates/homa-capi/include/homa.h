@@ -22,7 +22,8 @@
 #define HOMA_SEND_PRIVATE 1
 
 /*
- Flag of a call: the server may execute it twice. Then it survives a server that restarts.
+ Flag of a call: the server may execute it twice. Then it survives a server that restarts. Only
+ the profile "default" asks; with the others every call may be executed twice.
  */
 #define HOMA_SEND_IDEMPOTENT 2
 

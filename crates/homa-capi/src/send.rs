@@ -16,7 +16,8 @@ use crate::table;
 /// Flag of a call: its end is returned only by a homa_recv that names its id, and does not make the
 /// descriptor readable.
 pub const HOMA_SEND_PRIVATE: u32 = 1;
-/// Flag of a call: the server may execute it twice. Then it survives a server that restarts.
+/// Flag of a call: the server may execute it twice. Then it survives a server that restarts. Only
+/// the profile "default" asks; with the others every call may be executed twice.
 pub const HOMA_SEND_IDEMPOTENT: u32 = 2;
 
 /// Options of a call. Start from HOMA_SEND_OPTIONS_INIT; see struct homa_options on `size`.

@@ -134,6 +134,8 @@ pub struct CallOptions {
     /// How long the caller will wait. Default 10 s.
     pub deadline: Duration,
     /// The request may be executed twice: then a call survives a server that lost its memory.
+    /// Without effect in the profiles of the kernel module and of the paper, where any request may
+    /// be.
     pub idempotent: bool,
 }
 

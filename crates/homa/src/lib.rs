@@ -50,7 +50,8 @@
 //!
 //! # What is promised
 //! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s).
-//! * A request is executed at most once unless the call says that it is idempotent.
+//! * A request is executed at most once unless the call says that it is idempotent. The rules of
+//!   the kernel module ([`Config::linux`]) and of the paper do not promise that.
 //! * Dropping a [`Call`] cancels it, also at the server ([`Request::is_cancelled`]).
 //! * Too much work is refused with a typed error, not queued without bound.
 //! * Nothing that a peer sends can panic, or take more memory than [`Config`] allows.
