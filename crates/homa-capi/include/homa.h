@@ -85,7 +85,10 @@ struct homa_options {
      */
     uint32_t max_rpcs;
     /*
-     Rate of the link, Mbit/s. Default: what the fastest network interface tells.
+     Rate of the link, Mbit/s. Given, packets also leave at no more than this rate, whatever is
+     still queued below. Default: the protocol counts on what the fastest network interface
+     tells (else 100 Gbit/s; with "linux" 25 Gbit/s in any case), and packets leave as the
+     kernel's queue empties.
      */
     uint32_t link_mbps;
     /*

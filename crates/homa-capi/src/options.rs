@@ -32,7 +32,10 @@ pub struct homa_options {
     pub max_message: u32,
     /// Most calls in progress, and most requests. Default 100,000 each.
     pub max_rpcs: u32,
-    /// Rate of the link, Mbit/s. Default: what the fastest network interface tells.
+    /// Rate of the link, Mbit/s. Given, packets also leave at no more than this rate, whatever is
+    /// still queued below. Default: the protocol counts on what the fastest network interface
+    /// tells (else 100 Gbit/s; with "linux" 25 Gbit/s in any case), and packets leave as the
+    /// kernel's queue empties.
     pub link_mbps: u32,
     /// Bytes of outgoing messages held at a time. Default 1 GiB.
     pub send_memory: u64,
