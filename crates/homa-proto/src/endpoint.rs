@@ -79,7 +79,7 @@ impl Endpoint {
         let mut random = SplitMix(config.seed);
         let hash = Keyed::new(random.next() | 1);
         let levels = Levels::new(&config);
-        let incoming = IncomingTotals::new(config.memory_budget);
+        let incoming = IncomingTotals::new(&config);
         let mut endpoint = Self {
             now: Time::ZERO,
             counters: Counters::default(),

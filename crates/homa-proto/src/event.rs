@@ -274,6 +274,8 @@ pub enum DropReason {
     BeyondEnd,
     /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
     Overlap,
+    /// Bytes far beyond what may be sent without asking, or was granted.
+    NotGranted,
     /// Would open another gap in a message that has as many as are tracked; the sender will be
     /// asked again.
     TooManyGaps,
@@ -301,7 +303,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Truncated,
         Self::UnknownType,
         Self::UnknownVersion,
@@ -309,6 +311,7 @@ impl DropReason {
         Self::EmptyData,
         Self::BeyondEnd,
         Self::Overlap,
+        Self::NotGranted,
         Self::TooManyGaps,
         Self::Duplicate,
         Self::TooLong,

@@ -61,6 +61,9 @@ impl Endpoint {
         let found = known.and(found);
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
+        if !begun && end > self.incoming.ahead {
+            return Err(DropReason::NotGranted);
+        }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
         if !begun && !self.has_memory(first) {
             if self.config.profile == Profile::Linux {
@@ -141,8 +144,10 @@ impl Endpoint {
             self.deliver(now, who, length);
             return Ok(place);
         };
-        // A sender may run a little, or wrongly much, ahead of its grant; memory is for what was
-        // granted.
+        if end.saturating_sub(inc.granted) > self.incoming.ahead {
+            return Err(DropReason::NotGranted);
+        }
+        // A sender may run a little ahead of its grant; memory is for what was granted.
         if end > inc.reserved
             && !self.incoming.has_room(end - inc.reserved)
             && *self.incoming.beyond_budget.get_or_insert(who) != who

@@ -193,6 +193,7 @@ fn possible_here(reason: DropReason) -> bool {
     matches!(
         reason,
         DropReason::Overlap
+            | DropReason::NotGranted
             | DropReason::TooManyGaps
             | DropReason::Duplicate
             | DropReason::UnknownRpc

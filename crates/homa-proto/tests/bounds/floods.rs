@@ -1,0 +1,164 @@
+//! What a hostile peer may take of memory, work and patience: a bounded part.
+
+use super::*;
+
+/// The first packet of a request of `length` bytes, all of which it says come unasked.
+fn announcement(id: RpcId, length: u32) -> Packet {
+    let packet = data(id, 0, length);
+    let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+    Packet { body: Body::Data(Data { incoming: length, ..bytes }), ..packet }
+}
+
+/// One byte of a request of a million.
+fn one_byte(id: RpcId, offset: u32) -> Packet {
+    let packet = data(id, 0, 1_000_000);
+    let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+    let span = Span { offset, len: 1, ..bytes.span };
+    Packet { body: Body::Data(Data { span, incoming: 100_000, ..bytes }), ..packet }
+}
+
+#[test]
+fn a_message_full_of_gaps_is_asked_for_in_a_bounded_number_of_packets() {
+    for (config, most) in [(Config::linux(), 360), (users(), 16)] {
+        let mut server = endpoint(config);
+        assert!(matches!(server.receive(START, &one_byte(RpcId(2), 59_999)), Receipt::Place(_)));
+        let placed = (0..29_999).filter(|n| {
+            matches!(server.receive(START, &one_byte(RpcId(2), 2 * n)), Receipt::Place(_))
+        });
+        assert!(placed.count() <= 1_025);
+        assert!(server.counters().dropped(DropReason::TooManyGaps) > 28_000);
+        while server.transmit(START).is_some() {}
+        server.expire(START + Duration::millis(6));
+        let sent: Vec<_> = std::iter::from_fn(|| server.transmit(START)).collect();
+        assert_eq!(sent.len(), most);
+    }
+}
+
+#[test]
+fn bytes_far_beyond_their_grant_are_dropped() {
+    for config in [Config::linux(), users()] {
+        let mut server = endpoint(config);
+        let refused = Receipt::Dropped(DropReason::NotGranted);
+        // Neither begins a message nor goes on with one.
+        assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), refused);
+        assert_eq!((server.rpcs(), server.memory()), ((0, 0), 0));
+        assert!(matches!(server.receive(START, &data(RpcId(2), 0, 1_000_000)), Receipt::Place(_)));
+        assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), refused);
+        // What the network overtook, or a sender rounds up, is not far.
+        let near = data(RpcId(2), 60_000, 1_000_000);
+        assert!(matches!(server.receive(START, &near), Receipt::Place(_)));
+        assert!(server.memory() <= 300_000, "{} bytes held", server.memory());
+    }
+}
+
+#[test]
+fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
+    let mut server = endpoint(Config { memory_budget: 10_000, ..Config::linux() });
+    let full = server.receive(START, &announcement(RpcId(2), 50_000));
+    assert_eq!((full, server.rpcs()), (Receipt::Dropped(DropReason::NoMemory), (0, 1)));
+    let grown = data(RpcId(2), 0, 2_000_000);
+    assert_eq!(server.receive(START, &grown), Receipt::Dropped(DropReason::TooLong));
+    assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
+}
+
+fn limit(id: RpcId, max_message: u32) -> Packet {
+    let limits = Some(Limits { max_message, max_unscheduled: 10_000 });
+    packet(id, Body::Cutoffs { cutoffs: [0; 8], version: 1, limits })
+}
+
+#[test]
+fn requests_that_a_server_finds_too_long_fail_soon() {
+    let mut client = endpoint(users());
+    for (length, cookie) in [(100_000, 1), (100_000, 2), (4_000, 3)] {
+        client.submit(START, call(length, cookie)).expect("accepted");
+    }
+    let sent: Vec<_> = std::iter::from_fn(|| client.transmit(START)).collect();
+    let id = sent.last().expect("the longest is sent last").id;
+    let _ = client.receive(START, &limit(id.server(), 5_000));
+    pass(&mut client, START + Duration::millis(10));
+    let mut failed = Vec::new();
+    while let Some(event) = client.event() {
+        if let Event::Failed { cookie, error, .. } = event {
+            assert_eq!(error, RpcError::RequestTooLong { max: 5_000 });
+            failed.push(cookie);
+        }
+    }
+    failed.sort_unstable();
+    assert_eq!(failed, [1, 2]);
+}
+
+#[test]
+fn a_servers_limit_is_believed_for_a_while_and_only_from_who_knows_the_call() {
+    let mut client = endpoint(users());
+    let refused = Err(SubmitError::MessageTooLong { max: 5_000 });
+    // Anybody could have sent this one.
+    let _ = client.receive(START, &limit(RpcId(0x8888_0000_0001), 0));
+    client.submit(START, call(100_000, 1)).expect("accepted");
+    let id = client.transmit(START).expect("the request").id;
+    let _ = client.receive(START, &limit(id.server(), 5_000));
+    assert_eq!(client.submit(START, call(5_001, 2)), refused);
+    // It may have restarted with a larger limit by now: it is asked.
+    let later = START + Duration::secs(3);
+    client.submit(later, call(5_001, 3)).expect("accepted");
+    let id = client.transmit(later).expect("the request").id;
+    let _ = client.receive(later, &limit(id.server(), 5_000));
+    assert_eq!(client.submit(later, call(5_001, 4)), refused);
+}
+
+/// Lets time pass: timers fire, and what is sent is lost.
+fn pass(endpoint: &mut Endpoint, until: Time) {
+    while let Some(at) = endpoint.deadline().filter(|&at| at <= until) {
+        endpoint.expire(at);
+        while endpoint.transmit(at).is_some() {}
+    }
+}
+
+#[test]
+fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=1_000 {
+        assert!(matches!(
+            server.receive(START, &announcement(RpcId(2 * n), 16 << 20)),
+            Receipt::Place(_)
+        ));
+    }
+    // Others have room, and are not kept waiting for what will not come.
+    let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
+    assert!(matches!(server.receive(START, &other), Receipt::Place(_)), "{}", server.memory());
+    // Repeating the packets keeps nothing.
+    for millis in (0..2_000).step_by(100) {
+        let now = START + Duration::millis(millis);
+        pass(&mut server, now);
+        for n in 1..=1_000 {
+            let again = announcement(RpcId(2 * n), 16 << 20);
+            assert_eq!(server.receive(now, &again), Receipt::Dropped(DropReason::Duplicate));
+        }
+    }
+    assert!(server.memory() <= 2_000_000, "{} bytes held", server.memory());
+    pass(&mut server, START + Duration::secs(11));
+    assert_eq!((server.memory(), server.rpcs()), (0, (0, 0)));
+}
+
+#[test]
+fn announced_bytes_that_do_not_come_make_nobody_patient() {
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=1_000 {
+        let _ = server.receive(START, &announcement(RpcId(2 * n), 16 << 20));
+    }
+    pass(&mut server, START + Duration::millis(400));
+    let began = START + Duration::millis(400);
+    let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
+    assert!(matches!(server.receive(began, &other), Receipt::Place(_)));
+    while let Some(at) = server.deadline() {
+        server.expire(at);
+        while let Some(packet) = server.transmit(at) {
+            if packet.peer == HONEST && matches!(packet.body, Body::Resend { .. }) {
+                assert!(at.since(began) <= Duration::millis(20), "{:?}", at.since(began));
+                return;
+            }
+        }
+    }
+    panic!("nobody asked");
+}
