@@ -132,6 +132,9 @@ impl Endpoint {
     /// know).
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, who: Option<Ref>) {
         self.counters.need_acks_received += 1;
+        if !self.may_answer() {
+            return;
+        }
         match who {
             Some(who) => {
                 let beat = self.rpcs.get(who).map(|rpc| rpc.asked);

@@ -71,6 +71,8 @@ counters! {
     need_acks_received,
     /// ACK packets sent.
     acks_sent,
+    /// Answers to control packets that were not sent because too many waited for the link.
+    answers_withheld,
     /// RPCs acknowledged to us, in ACK packets or piggybacked.
     acks_received,
     /// Server RPCs given up for want of an ack.

@@ -36,8 +36,14 @@ pub struct PeerInfo {
 pub(crate) enum Control {
     /// The latest grant of a message, read when it leaves.
     Grant(Ref),
+    /// The RESENDs of a message follow: it may be asked for again.
+    Resends(Ref),
     Packet(Packet),
 }
+
+/// Control packets that wait for the link above which those that only answer a peer's are dropped:
+/// whoever sends faster than our link answers gets fewer answers, not our memory.
+const MAX_WAITING: usize = 4_096;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -298,6 +304,11 @@ impl Endpoint {
                         return Some(packet);
                     }
                 }
+                Control::Resends(who) => {
+                    if let Some(rpc) = self.rpcs.get_mut(who) {
+                        rpc.asking = false;
+                    }
+                }
             }
         }
         self.next_data(now)
@@ -307,6 +318,13 @@ impl Endpoint {
     /// ended).
     pub fn has_packet(&self) -> bool {
         !self.control.is_empty() || self.sender.has_packet()
+    }
+
+    /// Control packets that wait for the link: many when `transmit` is called too seldom for what
+    /// arrives. From 4,096 on, packets that ask for an answer get none
+    /// ([`Counters::answers_withheld`]).
+    pub fn waiting_control(&self) -> usize {
+        self.control.len()
     }
 
     /// Application out: the next event.
@@ -429,6 +447,13 @@ impl Endpoint {
     /// A control packet about an RPC to its peer.
     pub(crate) fn control_packet(&self, who: Ref, body: Body) -> Option<Packet> {
         self.rpcs.get(who).map(|r| r.control(self.levels.top(), body))
+    }
+
+    /// True when there is room for one more answer to a peer's packet.
+    pub(crate) fn may_answer(&mut self) -> bool {
+        let may = self.control.len() < MAX_WAITING;
+        self.counters.answers_withheld += u64::from(!may);
+        may
     }
 
     pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {

@@ -183,22 +183,26 @@ impl Endpoint {
             Profile::Linux => MAX_RESENDS_KERNEL,
         };
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let mut asked = false;
+        // One round at a time waits for the link.
+        let ranges = if rpc.asking { 0 } else { ranges };
+        let mut asked = rpc.asking;
+        let mut ask = |rpc: &mut Rpc, offset, length| {
+            asked = true;
+            if !core::mem::replace(&mut rpc.asking, true) {
+                self.control.push_back(Control::Resends(who));
+            }
+            let body = Body::Resend { offset, length, priority };
+            self.control.push_back(Control::Packet(rpc.control(priority, body)));
+            self.counters.resends_sent += 1;
+        };
         if let Some(mut inc) = rpc.inc.take() {
             for (start, end) in inc.bytes.missing_before(inc.granted).take(ranges) {
-                asked = true;
-                let length = ResendLength::Bytes(end - start);
-                let body = Body::Resend { offset: start, length, priority };
-                self.control.push_back(Control::Packet(rpc.control(priority, body)));
-                self.counters.resends_sent += 1;
+                ask(rpc, start, ResendLength::Bytes(end - start));
             }
             inc.probe = None;
             rpc.inc = Some(inc);
-        } else if matches!(rpc.state, State::ClientOutgoing | State::ServerIncoming) {
-            asked = true;
-            let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
-            self.control.push_back(Control::Packet(rpc.control(priority, body)));
-            self.counters.resends_sent += 1;
+        } else if matches!(rpc.state, State::ClientOutgoing | State::ServerIncoming) && ranges > 0 {
+            ask(rpc, 0, ResendLength::All);
         }
         if !asked {
             self.nothing_owed(now, who);
@@ -293,6 +297,9 @@ impl Endpoint {
     }
 
     fn busy(&mut self, who: Ref) {
+        if !self.may_answer() {
+            return;
+        }
         self.counters.busys_sent += 1;
         self.queue_control(who, Body::Busy);
     }
@@ -300,6 +307,9 @@ impl Endpoint {
     /// RESEND for an RPC we do not know (Homa §3.7; Linux §2.5).
     pub(crate) fn on_resend_unknown(&mut self, now: Time, packet: &Packet) {
         self.counters.resends_received += 1;
+        if !self.may_answer() {
+            return;
+        }
         let top = self.levels.top();
         let reply = |id, body| Packet {
             peer: packet.peer,

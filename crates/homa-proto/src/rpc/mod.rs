@@ -83,6 +83,8 @@ pub(crate) struct Rpc {
     pub(crate) asked: Time,
     /// At the client, until the response begins: unscheduled bytes it may bring.
     pub(crate) unheard: u32,
+    /// RESENDs wait for the link.
+    pub(crate) asking: bool,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
@@ -195,6 +197,7 @@ impl Rpc {
             idempotent: false,
             response_limit: None,
             unheard: 0,
+            asking: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,

@@ -102,6 +102,9 @@ impl Endpoint {
     }
 
     fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
+        if !self.may_answer() {
+            return;
+        }
         let (cutoffs, version) = self.levels.cutoffs();
         let limits = (self.config.profile == Profile::Default).then(|| Limits {
             max_message: self.config.max_message,

@@ -52,6 +52,39 @@ fn bytes_far_beyond_their_grant_are_dropped() {
 }
 
 #[test]
+fn answers_that_the_link_cannot_take_do_not_pile_up() {
+    let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    for config in [Config::linux(), users()] {
+        let mut host = endpoint(config);
+        host.submit(START, call(100, 1)).expect("accepted");
+        let ours = host.transmit(START).expect("the request").id.server();
+        let mut response = one_byte(ours, 20_000);
+        (response.local_port, response.remote_port) = (1_000, 99);
+        assert!(matches!(host.receive(START, &response), Receipt::Place(_)));
+        assert!(matches!(host.receive(START, &data(RpcId(2), 0, 1_000)), Receipt::Place(_)));
+        let before = host.waiting_control();
+        // A call that is incomplete is asked for once, however often its server asks for the ack.
+        for _ in 0..1_000 {
+            let _ = host.receive(START, &packet(ours, Body::NeedAck));
+        }
+        assert!(host.waiting_control() <= before + 3, "{} wait", host.waiting_control());
+        for n in 0..10_000 {
+            let unknown = RpcId(1_000_000 + 2 * n);
+            let _ = host.receive(START, &packet(unknown.server(), Body::NeedAck));
+            let _ = host.receive(START, &packet(unknown, all));
+            let _ = host.receive(START, &packet(RpcId(2), all));
+        }
+        assert!(host.waiting_control() <= 4_500, "{} wait", host.waiting_control());
+        assert!(host.counters().answers_withheld > 20_000);
+        while host.transmit(START).is_some() {}
+        assert_eq!(host.waiting_control(), 0);
+        // And then it answers again.
+        let _ = host.receive(START, &packet(ours, Body::NeedAck));
+        assert!(matches!(host.transmit(START).map(|p| p.body), Some(Body::Resend { .. })));
+    }
+}
+
+#[test]
 fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
     let mut server = endpoint(Config { memory_budget: 10_000, ..Config::linux() });
     let full = server.receive(START, &announcement(RpcId(2), 50_000));
