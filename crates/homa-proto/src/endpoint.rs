@@ -75,6 +75,8 @@ pub struct Endpoint {
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
     pub(crate) acks_due: Time,
+    /// Entries in the peers' records of what was executed.
+    pub(crate) remembered: usize,
     /// Since when nothing that peers did was forgotten.
     remembers_since: Option<Time>,
 }
@@ -114,6 +116,7 @@ impl Endpoint {
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
+            remembered: 0,
             remembers_since: None,
             config,
         };
@@ -146,6 +149,7 @@ impl Endpoint {
             Some(p) => {
                 if !p.more.executed.is_empty() {
                     self.remembers_since = Some(now);
+                    self.remembered -= p.more.executed.entries();
                 }
                 *slot = None;
                 self.open_peers -= 1;

@@ -1,8 +1,10 @@
 //! Which of a client's RPCs were executed (profile `default`, at most once): per client epoch a
-//! watermark and a bitmap above it. Late duplicates of a forgotten request then never run again,
-//! and a server can tell a client how far back its memory reaches.
+//! watermark and what was executed above it. Late duplicates of a forgotten request then never run
+//! again, and a server can tell a client how far back its memory reaches.
 //!
-//! Invariant: what is at or below the watermark counts as executed; memory per peer is bounded.
+//! Counters are kept in words of 64; runs of full words are one entry, words without any are none.
+//! Invariant: what is below the watermark counts as executed; the entries of a peer are bounded,
+//! and of all peers: beyond that, whoever adds one has its own watermark raised.
 
 use crate::packet::RpcId;
 use crate::rpc::id::split;
@@ -10,17 +12,102 @@ use crate::units::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Ids remembered above the watermark.
-const WINDOW: u32 = 1 << 18;
+/// Words remembered from the watermark on, 2^18 counters.
+const WINDOW: u32 = 1 << 12;
 /// Client epochs remembered per peer: a client that restarts makes a new one.
 const EPOCHS: usize = 4;
+/// Entries over all peers (16 MiB) above which an epoch keeps [`CROWDED`] of them.
+pub(crate) const MAX_ENTRIES: usize = 1 << 20;
+const CROWDED: usize = 16;
+
+/// Words from `start` to before `end` with the same bits: one word, or a run of full ones.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u32,
+    end: u32,
+    bits: u64,
+}
+
+impl Entry {
+    const fn is_full(&self) -> bool {
+        self.bits == u64::MAX
+    }
+}
 
 #[derive(Debug)]
 struct Epoch {
     epoch: u32,
-    /// Counters below this are executed; a multiple of 64.
+    /// Words below this are executed.
     base: u32,
-    bits: VecDeque<u64>,
+    /// Disjoint, ascending.
+    entries: VecDeque<Entry>,
+}
+
+impl Epoch {
+    /// The place of a word among the entries, and whether it is there.
+    fn find(&self, word: u32) -> (usize, bool) {
+        // Nearly all are new.
+        let at = match self.entries.back() {
+            Some(last) if last.end <= word => self.entries.len(),
+            _ => self.entries.partition_point(|e| e.end <= word),
+        };
+        (at, self.entries.get(at).is_some_and(|e| e.start <= word))
+    }
+
+    fn contains(&self, word: u32, bit: u32) -> bool {
+        match self.find(word) {
+            _ if word < self.base => true,
+            (at, true) => self.entries[at].bits >> bit & 1 == 1,
+            (_, false) => false,
+        }
+    }
+
+    fn insert(&mut self, word: u32, bit: u32) {
+        if word < self.base {
+            return;
+        }
+        self.raise((word + 1).saturating_sub(WINDOW));
+        let (at, found) = self.find(word);
+        if !found {
+            self.entries.insert(at, Entry { start: word, end: word + 1, bits: 1 << bit });
+        } else if !self.entries[at].is_full() {
+            self.entries[at].bits |= 1 << bit;
+            if self.entries[at].is_full() {
+                self.join(at + 1);
+                self.join(at);
+            }
+        }
+        self.raise(self.base);
+    }
+
+    /// Makes the entry at `at` part of the one before it, if both are one run.
+    fn join(&mut self, at: usize) {
+        let Some(&entry) = self.entries.get(at).filter(|_| at > 0) else { return };
+        let before = &mut self.entries[at - 1];
+        if before.is_full() && entry.is_full() && before.end == entry.start {
+            before.end = entry.end;
+            self.entries.remove(at);
+        }
+    }
+
+    /// Raises the watermark to `base` and through what is full from there.
+    fn raise(&mut self, base: u32) {
+        self.base = self.base.max(base);
+        while let Some(first) = self.entries.front() {
+            if first.end > self.base && !(first.is_full() && first.start <= self.base) {
+                return;
+            }
+            self.base = self.base.max(first.end);
+            self.entries.pop_front();
+        }
+    }
+
+    /// Keeps the newest `most` entries.
+    fn shorten(&mut self, most: usize) {
+        while self.entries.len() > most {
+            self.raise(self.entries[0].end);
+        }
+    }
 }
 
 /// The executed RPCs of one peer.
@@ -39,56 +126,44 @@ impl Executed {
 
     pub(crate) fn contains(&self, id: RpcId) -> bool {
         let (epoch, counter) = split(id);
-        let Some(e) = self.epochs.iter().find(|e| e.epoch == epoch) else {
-            return false;
-        };
-        match counter.checked_sub(e.base) {
-            None => true,
-            Some(n) => e.bits.get(n as usize / 64).is_some_and(|w| w >> (n % 64) & 1 == 1),
-        }
+        let known = self.epochs.iter().find(|e| e.epoch == epoch);
+        known.is_some_and(|e| e.contains(counter / 64, counter % 64))
     }
 
-    pub(crate) fn insert(&mut self, now: Time, id: RpcId) {
+    /// Records an RPC; `crowded`: there are too many entries over all peers. Yields what their
+    /// number changed by.
+    pub(crate) fn insert(&mut self, now: Time, id: RpcId, crowded: bool) -> isize {
         let (epoch, counter) = split(id);
-        let e = self.epoch(now, epoch, counter);
-        if counter < e.base {
-            return;
+        let forgotten = self.use_epoch(now, epoch, counter / 64);
+        let Some(e) = self.epochs.last_mut() else { return 0 };
+        let before = e.entries.len() + forgotten;
+        e.insert(counter / 64, counter % 64);
+        if crowded {
+            e.shorten(CROWDED);
         }
-        let top = (counter - e.base) / 64;
-        if top >= WINDOW / 64 {
-            let drop = (top + 1 - WINDOW / 64).min(e.bits.len() as u32);
-            e.bits.drain(..drop as usize);
-            e.base = (counter & !63) - (WINDOW - 64);
-        }
-        let n = counter - e.base;
-        let word = n as usize / 64;
-        if e.bits.len() <= word {
-            e.bits.resize(word + 1, 0);
-        }
-        e.bits[word] |= 1 << (n % 64);
-        while e.bits.front() == Some(&u64::MAX) {
-            e.bits.pop_front();
-            e.base += 64;
-        }
+        e.entries.len() as isize - before as isize
     }
 
-    /// The record of `epoch`, moved to the most recent place; the stalest is forgotten for a new
-    /// one.
-    fn epoch(&mut self, now: Time, epoch: u32, counter: u32) -> &mut Epoch {
-        match self.epochs.iter().position(|e| e.epoch == epoch) {
-            Some(at) if at + 1 == self.epochs.len() => {}
-            Some(at) => self.epochs[at..].rotate_left(1),
-            None => {
-                if self.epochs.len() == EPOCHS {
-                    self.epochs.remove(0);
-                    self.since = now;
-                }
-                let base = (counter & !63).saturating_sub(WINDOW / 2);
-                self.epochs.push(Epoch { epoch, base: base & !63, bits: VecDeque::new() });
-            }
+    /// Moves the record of `epoch` to the most recent place; for a new one the stalest is
+    /// forgotten. Yields how many entries that had.
+    fn use_epoch(&mut self, now: Time, epoch: u32, word: u32) -> usize {
+        if let Some(at) = self.epochs.iter().position(|e| e.epoch == epoch) {
+            self.epochs[at..].rotate_left(1);
+            return 0;
         }
-        let last = self.epochs.len() - 1;
-        &mut self.epochs[last]
+        let mut forgotten = 0;
+        if self.epochs.len() == EPOCHS {
+            forgotten = self.epochs.remove(0).entries.len();
+            self.since = now;
+        }
+        let base = word.saturating_sub(WINDOW / 2);
+        self.epochs.push(Epoch { epoch, base, entries: VecDeque::new() });
+        forgotten
+    }
+
+    /// Entries held.
+    pub(crate) fn entries(&self) -> usize {
+        self.epochs.iter().map(|e| e.entries.len()).sum()
     }
 
     /// True when nothing was ever recorded.
@@ -111,11 +186,13 @@ mod tests {
         arbtest::arbtest(|u| {
             let mut ours = Executed::new(Time::ZERO);
             let mut model = BTreeSet::new();
+            let mut entries = 0;
+            let step = *u.choose(&[1, 2, 300u64])?;
             let mut counter = u.int_in_range(0..=1_000_000u64)?;
-            for _ in 0..u.int_in_range(0..=200)? {
-                counter += u.int_in_range(0..=300u64)?;
+            for _ in 0..u.int_in_range(0..=400)? {
+                counter += u.int_in_range(0..=step)?;
                 let late = counter.saturating_sub(u.int_in_range(0..=500u64)?);
-                ours.insert(Time::ZERO, id(7, late));
+                entries += ours.insert(Time::ZERO, id(7, late), false);
                 model.insert(late);
                 let probe = counter.saturating_sub(u.int_in_range(0..=1000)?);
                 let first = *model.first().unwrap();
@@ -123,6 +200,7 @@ mod tests {
                     assert_eq!(ours.contains(id(7, probe)), model.contains(&probe));
                 }
                 assert!(!ours.contains(id(8, probe)));
+                assert_eq!(entries, ours.entries() as isize);
             }
             Ok(())
         });
@@ -132,14 +210,42 @@ mod tests {
     fn memory_is_bounded_and_the_forgotten_count_as_executed() {
         let mut ours = Executed::new(Time::ZERO);
         for n in 0..2000u64 {
-            ours.insert(Time::ZERO, id(1, n * 1000 + 7));
+            ours.insert(Time::ZERO, id(1, n * 1000 + 7), false);
         }
-        assert!(ours.epochs[0].bits.len() <= WINDOW as usize / 64);
+        assert!(ours.entries() <= WINDOW as usize);
         assert!(ours.contains(id(1, 3)) && !ours.contains(id(1, 1_999_000)));
         for epoch in 2..10 {
-            ours.insert(Time(epoch), id(epoch, 5));
+            ours.insert(Time(epoch), id(epoch, 5), false);
         }
         assert_eq!(ours.epochs.len(), EPOCHS);
         assert!(ours.since > Time::ZERO);
+    }
+
+    #[test]
+    fn a_client_pays_for_what_it_did_and_not_for_how_long_it_lives() {
+        // Long since begun, and one after the other.
+        let mut ours = Executed::new(Time::ZERO);
+        for n in 1_000_000..1_100_000 {
+            ours.insert(Time::ZERO, id(1, n), false);
+            assert!(ours.entries() <= 2);
+        }
+        // Each the first of many.
+        for epoch in 2..6 {
+            ours.insert(Time::ZERO, id(epoch, 5_000_000), false);
+        }
+        assert_eq!(ours.entries(), 4);
+        assert!(ours.epochs.iter().all(|e| e.entries.capacity() <= 16));
+    }
+
+    #[test]
+    fn in_a_crowd_a_client_keeps_less_and_still_executes_nothing_twice() {
+        let mut ours = Executed::new(Time::ZERO);
+        let every_other = || (0..10_000).map(|n| id(1, 1_000_000 + 100 * n));
+        for id in every_other() {
+            ours.insert(Time::ZERO, id, true);
+            assert!(ours.entries() <= CROWDED);
+        }
+        assert!(every_other().all(|id| ours.contains(id)));
+        assert!(!ours.contains(id(1, 1_000_000 + 999_900 + 1)));
     }
 }

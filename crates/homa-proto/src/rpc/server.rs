@@ -5,6 +5,7 @@ use super::{Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::{DropReason, SubmitError, Submitted};
+use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
 use crate::peer::Peer;
 use crate::table::Ref;
@@ -67,8 +68,10 @@ impl Endpoint {
         rpc.state = State::ServerInService;
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
+        let crowded = self.remembered > executed::MAX_ENTRIES;
         if remember && let Some(peer) = self.peer_mut(peer) {
-            peer.more.executed.insert(now, id);
+            let more = peer.more.executed.insert(now, id, crowded);
+            self.remembered = self.remembered.saturating_add_signed(more);
         }
     }
 
