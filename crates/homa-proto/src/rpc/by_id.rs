@@ -97,7 +97,9 @@ struct ServerKey(PeerId, RpcId);
 
 impl Hash for ServerKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.1.0 ^ u64::from(self.0.0).rotate_right(8));
+        // One after the other: whoever chooses ids could make their combination collide.
+        state.write_u64(self.1.0);
+        state.write_u32(self.0.0);
     }
 }
 
@@ -145,6 +147,18 @@ mod tests {
     use crate::rpc::State;
     use crate::units::Time;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn ids_cannot_be_chosen_so_that_peers_collide() {
+        use core::hash::BuildHasher;
+        let hash = Keyed::new(7);
+        let chosen = (0..1_000u32).map(|peer| {
+            let id = RpcId(0x8765_4321_0000_0042 ^ u64::from(peer).rotate_right(8));
+            hash.hash_one(ServerKey(PeerId(peer), id))
+        });
+        let distinct: std::collections::BTreeSet<u64> = chosen.collect();
+        assert_eq!(distinct.len(), 1_000);
+    }
 
     #[test]
     fn the_ring_agrees_with_a_map_however_long_some_rpcs_live() {
