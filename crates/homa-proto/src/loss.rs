@@ -162,7 +162,8 @@ impl Endpoint {
             if owes && now.since(rpc.heard) >= MAX_PATIENCE {
                 self.park(who);
             }
-            return Some(until);
+            // The longer it is silent, the later it looks again: many wait for the same turn.
+            return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));
         }
         self.request_missing(now, who);
         let kernel = profile == Profile::Linux;
