@@ -291,7 +291,10 @@ pub enum DropReason {
     WrongPeer,
     /// A configured limit on RPCs or peers is reached.
     TooManyRpcs,
-    /// The memory budget is spent; the sender will be asked again.
+    /// The peer has as many RPCs in progress as are left for all others.
+    TooManyOfPeer,
+    /// The memory budget is spent, or more of it by this peer than is left for all others; the
+    /// sender will be asked again.
     NoMemory,
     /// A request that was executed before.
     AlreadyExecuted,
@@ -303,7 +306,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Truncated,
         Self::UnknownType,
         Self::UnknownVersion,
@@ -319,6 +322,7 @@ impl DropReason {
         Self::WrongState,
         Self::WrongPeer,
         Self::TooManyRpcs,
+        Self::TooManyOfPeer,
         Self::NoMemory,
         Self::AlreadyExecuted,
         Self::UnknownPeer,

@@ -48,7 +48,10 @@ pub(crate) struct Peer {
 
 /// The rest, for whole messages and rarer things.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct More {
+    /// Memory for incoming messages of the peer.
+    pub(crate) memory: u64,
     pub(crate) acks: PendingAcks,
     pub(crate) rtt: RttBytes,
     /// The cutoffs that the peer sent.
@@ -67,6 +70,7 @@ impl Peer {
     /// `since`.
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let more = More {
+            memory: 0,
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),
             cutoffs: [0; LEVELS],

@@ -65,7 +65,8 @@ impl Endpoint {
             return Err(DropReason::NotGranted);
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        if !begun && !self.has_memory(first) {
+        let greedy = !begun && !packet.id.from_server() && self.has_its_share(packet.peer);
+        if !begun && (greedy || !self.has_memory(first)) {
             if self.config.profile == Profile::Linux {
                 self.wait_for_memory(now, packet, data, found, first)?;
             }

@@ -65,6 +65,22 @@ pub(crate) struct IncomingTotals {
     spare: Vec<Box<Incoming>>,
 }
 
+/// Counts memory for a message of a peer.
+fn reserve(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId, bytes: u32) {
+    totals.memory += u64::from(bytes);
+    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+        peer.more.memory += u64::from(bytes);
+    }
+}
+
+/// Gives memory back.
+fn release(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId, bytes: u32) {
+    totals.memory -= u64::from(bytes);
+    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+        peer.more.memory -= u64::from(bytes);
+    }
+}
+
 impl IncomingTotals {
     pub(crate) fn new(config: &Config) -> Self {
         // Unscheduled bytes, before the packet that announces them or when that one was sent again
@@ -123,6 +139,12 @@ impl Endpoint {
         self.incoming.has_room(bytes)
     }
 
+    /// True when a peer holds more memory than is left for all others: it begins no more requests.
+    pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
+        let left = self.incoming.budget.saturating_sub(self.incoming.memory);
+        left < self.incoming.budget / 2 && self.peer(peer).is_some_and(|p| p.more.memory > left)
+    }
+
     /// Memory for a message of which a packet up to `end` is here and whose sender says that
     /// `incoming` bytes come unasked: for what we told senders to send at most, not for what this
     /// one says.
@@ -156,7 +178,7 @@ impl Endpoint {
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
         self.incoming.expected += u64::from(unscheduled);
-        self.incoming.memory += u64::from(reserved);
+        reserve(&mut self.incoming, &mut self.peers, peer, reserved);
         if unscheduled < length {
             inc.scheduled = true;
             inc.window_counted = true;
@@ -186,7 +208,7 @@ impl Endpoint {
             self.incoming.granted -= arrived;
         }
         if end > inc.reserved {
-            self.incoming.memory += u64::from(end - inc.reserved);
+            reserve(&mut self.incoming, &mut self.peers, rpc.peer, end - inc.reserved);
             inc.reserved = end;
         }
         if inc.scheduled && self.config.profile == Profile::Linux {
@@ -210,7 +232,7 @@ impl Endpoint {
                 self.incoming.granted -= outstanding;
             }
         }
-        self.incoming.memory -= u64::from(inc.reserved);
+        release(&mut self.incoming, &mut self.peers, peer, inc.reserved);
         if self.incoming.beyond_budget == Some(who) {
             self.incoming.beyond_budget = None;
         }
@@ -398,7 +420,7 @@ impl Endpoint {
         self.incoming.expected += more;
         self.incoming.granted += more;
         if inc.granted > inc.reserved {
-            self.incoming.memory += u64::from(inc.granted - inc.reserved);
+            reserve(&mut self.incoming, &mut self.peers, rpc.peer, inc.granted - inc.reserved);
             inc.reserved = inc.granted;
         }
         inc.priority = priority;

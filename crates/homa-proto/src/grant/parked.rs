@@ -1,6 +1,7 @@
 //! Messages whose senders fell silent (Homa §3.5: overcommitment is for senders that may not
 //! answer): what they hold is for others until they send again.
 
+use super::release;
 use crate::endpoint::Endpoint;
 use crate::table::Ref;
 
@@ -17,8 +18,9 @@ impl Endpoint {
             self.incoming.granted -= u64::from(inc.outstanding());
         }
         inc.parked = true;
-        self.incoming.memory -= u64::from(inc.reserved.saturating_sub(inc.bytes.end()));
-        inc.reserved = inc.reserved.min(inc.bytes.end());
+        let unused = inc.reserved.saturating_sub(inc.bytes.end());
+        inc.reserved -= unused;
+        release(&mut self.incoming, &mut self.peers, rpc.peer, unused);
         if core::mem::take(&mut inc.scheduled) {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));

@@ -40,6 +40,10 @@ impl Endpoint {
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
+        let left = self.config.max_rpcs as usize - self.server_rpcs.len();
+        if self.peer(packet.peer).is_some_and(|p| p.rpcs as usize >= left) {
+            return Err(DropReason::TooManyOfPeer);
+        }
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
         let rpc = Rpc {

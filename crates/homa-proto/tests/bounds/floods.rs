@@ -174,6 +174,45 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
 }
 
 #[test]
+fn one_peer_takes_neither_every_place_nor_all_memory() {
+    let mut server = endpoint(Config { max_rpcs: 10_000, ..users() });
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=10_000 {
+        let _ = server.receive(START, &data(RpcId(2 * n), 0, 1_500));
+    }
+    assert_eq!(server.counters().dropped(DropReason::TooManyOfPeer), 5_000);
+    let other = |n: u64| Packet { peer: HONEST, ..data(RpcId(2 * n), 0, 1_500) };
+    for n in 1..=2_000 {
+        assert!(matches!(server.receive(START, &other(n)), Receipt::Place(_)));
+    }
+
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 1..=10_000 {
+        let _ = server.receive(START, &announcement(RpcId(2 * n), 16 << 20));
+    }
+    assert!(server.counters().dropped(DropReason::NoMemory) > 5_000);
+    for n in 1..=1_000 {
+        let other = Packet { peer: HONEST, ..announcement(RpcId(2 * n), 60_000) };
+        assert!(matches!(server.receive(START, &other), Receipt::Place(_)));
+    }
+    pass(&mut server, START + Duration::secs(11));
+    assert_eq!((server.memory(), server.rpcs()), (0, (0, 0)));
+}
+
+#[test]
+fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() {
+    let mut server = endpoint(users());
+    for n in 1..=2_000 {
+        assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 1_500)), Receipt::Place(_)));
+    }
+    pass(&mut server, START + Duration::secs(5));
+    let looks = server.coverage().cells().find(|c| (c.0, c.1) == ("server incoming", "timer"));
+    let looks = looks.map_or(0, |cell| cell.2);
+    assert!(looks < 2_000 * 40, "{looks} looks at 2,000 messages");
+}
+
+#[test]
 fn announced_bytes_that_do_not_come_make_nobody_patient() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });

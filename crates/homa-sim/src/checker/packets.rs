@@ -200,6 +200,7 @@ fn possible_here(reason: DropReason) -> bool {
             | DropReason::WrongState
             | DropReason::TooLong
             | DropReason::TooManyRpcs
+            | DropReason::TooManyOfPeer
             | DropReason::NoMemory
             | DropReason::AlreadyExecuted
     )
