@@ -65,24 +65,29 @@ impl RawSocket {
     }
 
     /// Has the kernel discard packets to other ports, and of TCP what is not Homa. Where it will
-    /// not, they are discarded later.
+    /// not, everything is let in, and discarded later: a filter that was there knows other ports.
     pub fn accept_only(&self, ports: &[u16]) {
-        let Some(mut code) = filter::program(self.ip.is_ipv4(), self.disguise, ports) else {
+        let program = filter::program(self.ip.is_ipv4(), self.disguise, ports);
+        if !program.is_some_and(|code| self.attach(code)) {
             let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
-            return;
-        };
+        }
+    }
+
+    /// Replaces the filter; false when the kernel refuses, for want of memory, say.
+    fn attach(&self, mut code: Vec<libc::sock_filter>) -> bool {
         let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
         // SAFETY: the pointer is to a program header whose size is passed and whose array has the
         // length it says; the kernel copies both.
-        unsafe {
+        let result = unsafe {
             libc::setsockopt(
                 self.as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_ATTACH_FILTER,
                 (&raw const program).cast(),
                 size_of::<libc::sock_fprog>() as libc::socklen_t,
-            );
-        }
+            )
+        };
+        result == 0
     }
 }
 

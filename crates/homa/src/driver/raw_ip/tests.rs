@@ -1,6 +1,7 @@
 //! The raw IP driver against the real kernel, over loopback. Without the privilege these tests say
 //! so and pass; `tests/raw_ip.rs` gives itself the privilege.
 
+use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use homa_proto::{MessageId, Span};
@@ -112,13 +113,27 @@ fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
 }
 
 #[test]
+fn a_socket_that_gets_no_new_filter_hears_its_new_port_all_the_same() {
+    let (Some(mut a), Some(mut b)) = (open("[::1]:0"), open("[::1]:0")) else { return };
+    // Fills the memory that the kernel grants to options of the socket.
+    let options = UdpSocket::from(b.first_handle().try_clone_to_owned().unwrap());
+    let group = |n: u16| Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x146, n);
+    let refused = (0..u16::MAX).find(|&n| options.join_multicast_v6(&group(n), 1).is_err());
+    assert!(refused.is_some());
+    let to = b.bind("[::1]:0".parse().unwrap()).unwrap();
+    let (outbox, message) = outbox(a.local()[0].port(), to, 0, 1, 10);
+    a.send(&outbox, &message);
+    assert_eq!(collect(&mut b, 1).3, 1);
+}
+
+#[test]
 fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
     let Some(mut driver) = open("127.0.0.1:0") else { return };
     let to = driver.local()[0];
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_TCP) };
     // SAFETY: just created, owned by nobody else.
-    let tcp = std::net::UdpSocket::from(unsafe {
+    let tcp = UdpSocket::from(unsafe {
         <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd)
     });
     let mut packet = [0; 29];
