@@ -140,6 +140,14 @@ impl Endpoint {
         }
     }
 
+    /// Says how many message bytes fit in one packet to a peer, where that becomes known later than
+    /// the peer. Due before the first message to it: boundaries of packets must stay.
+    pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.info.max_payload = max_payload.max(1);
+        }
+    }
+
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten
     /// too, which later answers to it will admit.
     pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {

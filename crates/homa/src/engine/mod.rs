@@ -165,10 +165,8 @@ impl Core {
         }
         let state = &mut self.state;
         let max_peers = state.config.max_peers;
-        let peer = state
-            .peers
-            .find(now, canonical(to), None, &mut state.endpoint)
-            .ok_or(CallError::TooManyPeers { max: max_peers })?;
+        let peer = state.server(now, canonical(to));
+        let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),

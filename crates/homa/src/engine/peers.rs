@@ -5,7 +5,11 @@
 //! host's ports in any packet to it; such a peer's address has port 0. To a server that listens
 //! at all addresses of its host, a client that calls two of them is two peers: each is answered
 //! from the address it called. Peers appear when first needed and are forgotten, longest unused
-//! first as far as cheaply known, when the table is full.
+//! first as far as cheaply known, when the table is full. A packet gives up soon when all peers
+//! seem to be needed; a call of ours looks at all of them.
+//!
+//! The route to a peer is asked for its MTU when the first message to it is at hand, not at its
+//! first packet: that takes system calls, and anybody can invent senders.
 
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
@@ -39,6 +43,8 @@ pub struct Peer {
     pub source: Option<IpAddr>,
     /// Bytes in a datagram to it.
     pub datagram: usize,
+    /// The route was asked, where that is needed.
+    measured: bool,
     /// Used since the clock hand last passed.
     used: bool,
     open: bool,
@@ -132,6 +138,32 @@ impl Peers {
         Some(PeerId(index))
     }
 
+    /// Forgets peers without RPCs to make room for one, however long that takes.
+    pub fn make_room(&mut self, now: Time, endpoint: &mut Endpoint) {
+        // The first look at an entry may only clear its mark.
+        let mut looks = 2 * self.peers.len();
+        while self.by_address.len() >= self.max && looks > 0 {
+            self.evict(now, endpoint);
+            looks = looks.saturating_sub(EXAMINED);
+        }
+    }
+
+    /// To be called before a message to a peer is submitted: its packets get the size that the
+    /// route takes.
+    pub fn measure(&mut self, id: PeerId, endpoint: &mut Endpoint) {
+        let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|peer| !peer.measured) else {
+            return;
+        };
+        peer.measured = true;
+        let address = peer.address;
+        let Some(route) = raw_ip::route_mtu(address).filter(|&route| route < self.mtu) else {
+            return;
+        };
+        let (datagram, overhead) = self.datagram_to(address, route.max(MTU_MIN));
+        self.peers[id.0 as usize].datagram = datagram;
+        endpoint.set_max_payload(id, (datagram - overhead) as u32);
+    }
+
     /// The address of the peer that is at `address`.
     fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
         if self.framing == Framing::Ip {
@@ -140,16 +172,13 @@ impl Peers {
         address
     }
 
-    /// Bytes in a datagram to a peer, and those of them in front of a message's.
-    fn datagram_to(&self, address: SocketAddr) -> (usize, usize) {
+    /// Bytes in a datagram to a peer behind links of some MTU, and those of them in front of a
+    /// message's.
+    fn datagram_to(&self, address: SocketAddr, mtu: u16) -> (usize, usize) {
         let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
         match self.framing {
-            Framing::Datagram => (usize::from(self.mtu - header - HEADER_UDP), DATA_OVERHEAD),
-            Framing::Ip => {
-                let route = raw_ip::route_mtu(address).unwrap_or(self.mtu);
-                let mtu = self.mtu.min(route).max(MTU_MIN);
-                (usize::from(mtu - header), DATA_LEN)
-            }
+            Framing::Datagram => (usize::from(mtu - header - HEADER_UDP), DATA_OVERHEAD),
+            Framing::Ip => (usize::from(mtu - header), DATA_LEN),
         }
     }
 
@@ -161,8 +190,9 @@ impl Peers {
             return None;
         }
         let (address, source) = key;
-        let (datagram, overhead) = self.datagram_to(address);
-        let peer = Peer { address, source, datagram, used: true, open: true };
+        let (datagram, overhead) = self.datagram_to(address, self.mtu);
+        let measured = self.framing == Framing::Datagram;
+        let peer = Peer { address, source, datagram, measured, used: true, open: true };
         let index = match self.free.pop() {
             Some(index) => {
                 self.peers[index as usize] = peer;
@@ -193,12 +223,11 @@ impl Peers {
 
     /// Forgets some peers without RPCs that were not used since the hand last came by.
     fn evict(&mut self, now: Time, endpoint: &mut Endpoint) {
-        // Two looks at every entry at most: the first may only clear its mark.
-        let looks = EXAMINED.max(self.peers.len().min(2 * EXAMINED));
-        for _ in 0..looks {
-            if self.peers.is_empty() {
-                return;
-            }
+        if self.peers.is_empty() {
+            return;
+        }
+        // The first look at an entry may only clear its mark.
+        for _ in 0..EXAMINED.max(self.peers.len().min(2 * EXAMINED)) {
             self.hand = (self.hand + 1) % self.peers.len();
             let peer = &mut self.peers[self.hand];
             if std::mem::replace(&mut peer.used, false) || !peer.open {
@@ -253,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn a_call_finds_room_whoever_sent_a_packet_lately() {
+        const MAX: u32 = 65_536;
+        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        let mut peers = Peers::new(MAX, 1500, Framing::Datagram);
+        let mut find = |n| {
+            let address = SocketAddr::from(([10, 0, (n >> 16) as u8, 1], n as u16));
+            let found = peers.find(Time::ZERO, address, None, &mut endpoint);
+            if found.is_none() {
+                peers.make_room(Time::ZERO, &mut endpoint);
+                return peers.find(Time::ZERO, address, None, &mut endpoint);
+            }
+            found
+        };
+        assert!((0..=MAX).all(|n| find(n).is_some()));
+        assert!(peers.count().1 > 0, "somebody was forgotten");
+    }
+
+    #[test]
     fn a_datagram_leaves_room_for_the_headers_of_its_family() {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
@@ -278,6 +326,11 @@ mod tests {
         assert_eq!((find("127.0.0.1:32768"), find("[::1]:4001")), (v4, v6));
         let known: Vec<PeerId> = peers.known("127.0.0.1:4001".parse().unwrap()).collect();
         assert_eq!(known, [v4]);
+        // Whoever sends a packet causes no system call; a message to them does.
+        let asked = |peers: &Peers| [v4, v6].map(|id| peers.get(id).unwrap().measured);
+        assert_eq!(asked(&peers), [false, false]);
+        peers.measure(v6, &mut endpoint);
+        assert_eq!(asked(&peers), [false, true]);
         let payload = |id| peers.get(id).unwrap().datagram - DATA_LEN;
         assert_eq!((payload(v4), payload(v6)), (1424, 1404), "a route's MTU only lowers ours");
     }

@@ -103,6 +103,18 @@ impl State {
         }
     }
 
+    /// The peer to call at an address; `None` when no other can be forgotten for it.
+    pub fn server(&mut self, now: Time, address: SocketAddr) -> Option<PeerId> {
+        let endpoint = &mut self.endpoint;
+        let mut found = self.peers.find(now, address, None, endpoint);
+        if found.is_none() {
+            self.peers.make_room(now, endpoint);
+            found = self.peers.find(now, address, None, endpoint);
+        }
+        self.peers.measure(found?, endpoint);
+        found
+    }
+
     /// Takes in one datagram of a train.
     pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
         if self.framing == Framing::Ip {
@@ -208,6 +220,7 @@ impl State {
         let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
             MessageKind::Request => {
+                self.peers.measure(delivered.peer, &mut self.endpoint);
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);
