@@ -23,6 +23,22 @@ impl IdleTimes {
         Self { points }
     }
 
+    /// Measures each size: the median of a few of `round_trip`, which gets the bytes and its number
+    /// from 0 and gives nanoseconds.
+    pub fn measure<E>(
+        sizes: &[u32],
+        mut round_trip: impl FnMut(u32, usize) -> Result<u64, E>,
+    ) -> Result<Self, E> {
+        let mut points = Vec::with_capacity(sizes.len());
+        for &bytes in sizes {
+            let count = (BYTES_PER_SIZE / bytes.max(1)).clamp(3, 15) as usize;
+            let times = (0..count).map(|nth| round_trip(bytes, nth));
+            let times = Sorted::new(times.collect::<Result<Vec<u64>, E>>()?);
+            points.push((bytes, times.percentile(Percentile::P50).unwrap_or_default()));
+        }
+        Ok(Self::new(points))
+    }
+
     /// What was measured: bytes and nanoseconds.
     pub fn points(&self) -> &[(u32, u64)] {
         &self.points
@@ -46,18 +62,12 @@ impl Group<'_> {
     /// Measures the round trip of each size from one of the group's hosts, one RPC at a time, the
     /// peers in turn.
     pub(crate) fn idle_times(&mut self, client: usize, sizes: &[u32]) -> io::Result<IdleTimes> {
-        let mut points = Vec::with_capacity(sizes.len());
-        for &bytes in sizes {
-            let count = (BYTES_PER_SIZE / bytes.max(1)).clamp(3, 15) as usize;
-            let mut times = Vec::with_capacity(count);
-            for peer in self.clients[client].host.peers().cycle().take(count) {
-                let start = sys::monotonic_ns();
-                times.push(self.exchange(client, peer, bytes, 1)?.saturating_sub(start));
-            }
-            let median = Sorted::new(times).percentile(Percentile::P50).unwrap_or_default();
-            points.push((bytes, median));
-        }
-        Ok(IdleTimes::new(points))
+        let peers: Vec<_> = self.clients[client].host.peers().collect();
+        IdleTimes::measure(sizes, |bytes, nth| {
+            let start = sys::monotonic_ns();
+            let end = self.exchange(client, peers[nth % peers.len()], bytes, 1)?;
+            Ok(end.saturating_sub(start))
+        })
     }
 }
 

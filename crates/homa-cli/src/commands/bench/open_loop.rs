@@ -10,14 +10,11 @@ use homa::CallOptions;
 use homa::inline::{Completion, Engine, Wait};
 use homa_testbed::{IdleTimes, Record};
 use homa_workload::arrivals::Arrival;
-use homa_workload::quantile::{Percentile, Sorted};
 
 use super::rack::LARGEST;
 
 /// Longest sleep: how late a host notices that the others are through.
 const NAP: Duration = Duration::from_millis(5);
-/// Bytes to spend on the idle round trips of one size.
-const IDLE_BYTES: u32 = 3_000_000;
 
 /// One host's load.
 pub struct OpenLoop<'a> {
@@ -117,12 +114,5 @@ pub fn idle_times(
     server: SocketAddr,
     sizes: &[u32],
 ) -> anyhow::Result<IdleTimes> {
-    let mut points = Vec::with_capacity(sizes.len());
-    for &bytes in sizes {
-        let count = (IDLE_BYTES / bytes).clamp(3, 15);
-        let times = (0..count).map(|_| exchange(engine, server, vec![7; bytes as usize]));
-        let times = Sorted::new(times.collect::<anyhow::Result<Vec<u64>>>()?);
-        points.push((bytes, times.percentile(Percentile::P50).unwrap_or_default()));
-    }
-    Ok(IdleTimes::new(points))
+    IdleTimes::measure(sizes, |bytes, _| exchange(engine, server, vec![7; bytes as usize]))
 }
