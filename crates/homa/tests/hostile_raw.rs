@@ -1,0 +1,208 @@
+//! Whatever another host writes into packets of protocol 146: the RPCs of others go on, nothing is
+//! executed, and memory stays within bounds. The other host sees every packet of ours and knows all
+//! ids; only our addresses are beyond it.
+//!
+//! Raw sockets take a privilege, which the test gives itself in a network namespace of its own.
+//! Where there is none it says so and passes.
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+
+use common::message;
+use homa::inline::{Completion, Engine, Wait};
+use homa::proto::{
+    AckEntry, Acks, Body, Data, MessageId, Packet, PeerId, ResendLength, RpcId, Span, wire,
+};
+use homa::{CallOptions, Config};
+use socket2::{Domain, Protocol, Socket, Type};
+
+const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+const SERVER_PORT: u16 = 4000;
+/// Set where the test is in a network of its own.
+const ALONE: &str = "HOMA_TEST_ALONE";
+const MAX_RPCS: u32 = 200;
+/// Bytes of honest requests and responses.
+const LENGTH: usize = 60_000;
+const CALLS: u64 = 40;
+const LEVEL: u8 = 7;
+
+/// Runs the test again in a network of its own, where there is one to be had.
+fn in_a_network_of_its_own(test: &str) {
+    let tried = Command::new("unshare").args(["-Urn", "ip", "link"]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return eprintln!("not run: needs user namespaces and ip (apt-get install iproute2)");
+    }
+    let alone = ["-Urn", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+    let mut again = Command::new("unshare");
+    again.args(alone).arg(std::env::current_exe().unwrap()).env(ALONE, "1");
+    let output = again.args(["--exact", test, "--nocapture"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "in a namespace: {}\n{text}", output.status);
+}
+
+fn engine(port: u16) -> Engine {
+    let mut config = Config::linux();
+    config.protocol.max_rpcs = MAX_RPCS;
+    config.protocol.memory_budget = 4 << 20;
+    Engine::raw_ip(SocketAddr::from((HOST, port)), config).unwrap()
+}
+
+/// A host that sees what others send on the link and writes what it likes.
+struct Stranger {
+    ears: Socket,
+    mouth: Socket,
+    next_id: u64,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let raw = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(146))).unwrap();
+        let (ears, mouth) = (raw(), raw());
+        ears.set_nonblocking(true).unwrap();
+        mouth.bind(&SocketAddr::from((STRANGER, 0)).into()).unwrap();
+        Self { ears, mouth, next_id: 0 }
+    }
+
+    /// The packets that others sent meanwhile.
+    fn hear(&self) -> Vec<Packet> {
+        let mut heard = Vec::new();
+        let mut buffer = [0; 65_536];
+        while let Ok(n) = std::io::Read::read(&mut &self.ears, &mut buffer) {
+            let ours = buffer[12..20] == [HOST.octets(); 2].concat();
+            if let Ok(decoded) = wire::decode(&buffer[20..n], PeerId(0), 0)
+                && ours
+            {
+                heard.push(decoded.packet);
+            }
+        }
+        heard
+    }
+
+    fn say(&self, ports: (u16, u16), id: RpcId, body: Body, payload: usize) {
+        let (local_port, remote_port) = ports;
+        let packet = Packet { peer: PeerId(0), priority: 0, local_port, remote_port, id, body };
+        let mut bytes = vec![0; 2000];
+        let length = wire::encode(&packet, &mut bytes).unwrap() + payload;
+        // The network may refuse, as it likes.
+        let to = SocketAddr::from((HOST, 0)).into();
+        let _ = self.mouth.send_to(&bytes[..length], &to);
+    }
+
+    /// Everything that could be said about an RPC of others, to both sides.
+    fn interfere(&self, with: &Packet) {
+        let ports = (with.local_port, with.remote_port);
+        self.interfere_at(with, ports);
+        self.interfere_at(with, (ports.1, ports.0));
+    }
+
+    fn interfere_at(&self, with: &Packet, ports: (u16, u16)) {
+        let mut acks = Acks::default();
+        let server_port = SERVER_PORT;
+        acks.push(AckEntry { id: RpcId(with.id.0 & !1), server_port }).unwrap();
+        let all = ResendLength::Bytes(u32::MAX);
+        let cutoffs = |version| Body::Cutoffs { cutoffs: [1; 8], version, limits: None };
+        for body in [
+            Body::Ack(acks),
+            Body::Grant { offset: u32::MAX, priority: LEVEL },
+            Body::Resend { offset: 0, length: all, priority: LEVEL },
+            Body::Resend { offset: u32::MAX, length: all, priority: 255 },
+            Body::RpcUnknown { remembered: None },
+            Body::Busy,
+            Body::NeedAck,
+            Body::Freeze,
+            cutoffs(0),
+            cutoffs(u16::MAX),
+        ] {
+            for id in [with.id.0, with.id.0 ^ 1] {
+                self.say(ports, RpcId(id), body.clone(), 0);
+            }
+        }
+        // The same RPC with other bytes, and the other direction of it.
+        for id in [with.id.0, with.id.0 ^ 1] {
+            self.say(ports, RpcId(id), data(0, 100, 100), 100);
+            self.say(ports, RpcId(id), data(1_000, 1_000_000, 1400), 1400);
+        }
+    }
+
+    /// Begins requests that will never be whole, the last bytes of long messages among them.
+    fn begin(&mut self) {
+        for offset in [0, 500_000, 998_600] {
+            self.next_id += 2;
+            let id = RpcId(self.next_id);
+            self.say((9, SERVER_PORT), id, data(offset, 1_000_000, 1400), 1400);
+        }
+    }
+}
+
+fn data(offset: u32, message_length: u32, len: u32) -> Body {
+    Body::Data(Data {
+        span: Span { message: MessageId(0), offset, len },
+        message_length,
+        incoming: message_length,
+        ack: None,
+        cutoff_version: u16::MAX,
+        retransmit: false,
+        incast: None,
+    })
+}
+
+#[test]
+fn a_stranger_disturbs_no_rpc_over_raw_ip() {
+    if std::env::var_os(ALONE).is_none() {
+        return in_a_network_of_its_own("a_stranger_disturbs_no_rpc_over_raw_ip");
+    }
+    let (mut client, mut server) = (engine(0), engine(SERVER_PORT));
+    server.listen();
+    let mut stranger = Stranger::new();
+    let (mut answered, mut requests) = (0, 0);
+    let call = |client: &mut Engine, cookie: u64| {
+        let options = CallOptions::default();
+        client.call(server_address(), message(LENGTH, cookie), cookie, &options).unwrap();
+    };
+    call(&mut client, 0);
+    while answered < CALLS {
+        for engine in [&mut client, &mut server] {
+            engine.poll(Wait::No).unwrap();
+        }
+        for packet in stranger.hear().iter().step_by(4) {
+            stranger.interfere(packet);
+        }
+        stranger.begin();
+        match server.next() {
+            Some(Completion::Request { id, from, bytes, .. }) => {
+                // The stranger may ask, too, and never acknowledges the answer.
+                let honest = from == client.local_addr();
+                assert!(honest || from.ip() == STRANGER, "{from}");
+                requests += u64::from(honest);
+                let response = if honest { bytes.into_vec() } else { vec![1] };
+                let replied = server.reply(id, response);
+                assert!(!honest || replied.is_ok(), "{replied:?}");
+            }
+            Some(Completion::Cancelled { .. }) | None => {}
+            Some(other) => panic!("{other:?}"),
+        }
+        match client.next() {
+            Some(Completion::Response { cookie, result, .. }) => {
+                assert!(result.unwrap() == message(LENGTH, cookie)[..], "call {cookie}");
+                answered += 1;
+                call(&mut client, answered);
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    }
+    assert!(requests >= CALLS);
+    let (metrics, open) = (server.metrics(), server.in_progress().1);
+    assert!(open <= MAX_RPCS as usize, "{open} requests are half open");
+    assert!(metrics.engine.send_memory_bytes <= 3 * LENGTH as u64, "{:?}", metrics.engine);
+    assert!(metrics.engine.peers <= 2 && client.metrics().engine.peers <= 2);
+    let drops: u64 = metrics.protocol.drops().map(|(_, count)| count).sum();
+    assert!(drops > 100, "{drops} drops");
+}
+
+fn server_address() -> SocketAddr {
+    SocketAddr::from((HOST, SERVER_PORT))
+}
