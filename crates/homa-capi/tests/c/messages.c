@@ -171,6 +171,16 @@ static void alone_with(const char *driver)
     FAILS(homa_recv(sock, got, LONG, 0, AT(from), &id), EHOSTUNREACH);
     CHECK(id == lost && from.sin_addr.s_addr == elsewhere.sin_addr.s_addr);
     CHECK(homa_close(sock) == 0);
+
+    /* Another address of this host, at which nobody has a socket. */
+    sock = serve(&to, &options);
+    elsewhere.sin_addr.s_addr = htonl(0x7f000002);
+    lost = call(sock, elsewhere, 100, 0, 0);
+    id = 0;
+    FAILS(homa_recv(sock, got, LONG, 0, AT(from), &id),
+          strcmp(driver, "udp") == 0 ? ENOTCONN : EPROTONOSUPPORT);
+    CHECK(id == lost);
+    CHECK(homa_close(sock) == 0);
 }
 
 int main(int argc, char **argv)
