@@ -117,7 +117,7 @@ impl Stranger {
             cutoffs(u16::MAX),
         ] {
             for id in [with.id.0, with.id.0 ^ 1] {
-                self.say(ports, RpcId(id), body.clone(), 0);
+                self.say(ports, RpcId(id), body, 0);
             }
         }
         // The same RPC with other bytes, and the other direction of it.
