@@ -8,7 +8,7 @@ use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::loss::on_beat;
-use crate::packet::{AckEntry, Acks, Body, Data, Packet, PeerId, RpcId};
+use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -95,18 +95,6 @@ impl Endpoint {
         while let Some(first) = self.peer_mut(peer).and_then(|p| p.pop_ack(false)) {
             let acks = self.peer_mut(peer).map(|p| p.more.acks.take()).unwrap_or_default();
             self.queue_ack(peer, (port, first.server_port), first.id, acks);
-        }
-    }
-
-    /// Client: the last packet that the server may send of a response to a call that is over here.
-    /// The server would wait for grants for ten seconds; the ACK that told it of the end was lost,
-    /// or came before the request.
-    pub(crate) fn decline_response(&mut self, packet: &Packet, data: &Data) {
-        let waits = data.incoming < data.message_length
-            && data.span.offset.saturating_add(data.span.len) >= data.incoming;
-        if waits && packet.id.from_server() && self.config.profile == Profile::Default {
-            let ports = (packet.local_port, packet.remote_port);
-            self.queue_ack(packet.peer, ports, packet.id, Acks::default());
         }
     }
 

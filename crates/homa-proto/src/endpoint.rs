@@ -214,12 +214,7 @@ impl Endpoint {
                 self.cover(who, Input::Data);
                 return match self.on_data(now, packet, data, who) {
                     Ok(place) => Receipt::Place(place),
-                    Err(reason) => {
-                        if reason == DropReason::UnknownRpc {
-                            self.decline_response(packet, data);
-                        }
-                        self.dropped(reason)
-                    }
+                    Err(reason) => self.dropped(reason),
                 };
             }
             _ => self.on_control(now, packet),

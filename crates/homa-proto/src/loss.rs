@@ -137,6 +137,16 @@ impl Endpoint {
             self.end_server_rpc(who);
             return None;
         }
+        // A response that nobody grants: its client may have given up, and its ACK was lost, or
+        // have crashed and be back. Whoever does not know the RPC confirms it.
+        let wait = Duration(IDLE_CHECK.0 << rpc.rounds.min(MAX_BACKOFF));
+        let silent = now.since(rpc.heard.max(rpc.asked)) >= wait;
+        if silent && self.config.profile == Profile::Default {
+            rpc.asked = now;
+            rpc.rounds = rpc.rounds.saturating_add(1);
+            self.counters.need_acks_sent += 1;
+            self.queue_control(who, Body::NeedAck);
+        }
         Some(now + IDLE_CHECK)
     }
 

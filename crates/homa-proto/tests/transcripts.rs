@@ -297,22 +297,26 @@ fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
     }
 }
 
+/// A client whose cancellation was lost, and one that crashed and is back.
 #[test]
-fn a_response_to_a_call_that_was_cancelled_does_not_wait_for_grants() {
-    let mut pair = users();
-    pair.reply = Some((1_000_000, Duration::micros(50)));
-    let mut acks = 0;
-    pair.lose = Box::new(move |from, packet, _| {
-        let ack = from == CLIENT && matches!(packet.body, Body::Ack(_));
-        acks += u64::from(ack);
-        ack && acks == 1
-    });
-    let rpc = pair.call(100, 1);
-    pair.run_for(Duration::micros(20));
-    pair.submit(CLIENT, Submit::Cancel { rpc });
-    pair.run_for(Duration::millis(5));
-    assert_eq!((pair.executions(), pair.ends[SERVER].rpcs()), (1, (0, 0)));
-    pair.assert_clean();
+fn a_response_that_nobody_wants_any_more_does_not_wait_for_grants() {
+    for restarts in [false, true] {
+        let mut pair = users();
+        pair.reply = Some((1_000_000, Duration::micros(50)));
+        pair.lose = Box::new(|from, packet, n| {
+            from == CLIENT && n < 4 && matches!(packet.body, Body::Ack(_))
+        });
+        let rpc = pair.call(100, 1);
+        pair.run_for(Duration::micros(20));
+        match restarts {
+            true => pair.restart(CLIENT, Config::for_users(LINK), 3),
+            false => drop(pair.submit(CLIENT, Submit::Cancel { rpc })),
+        }
+        pair.run_for(Duration::millis(100));
+        assert_eq!((pair.executions(), pair.ends[SERVER].rpcs()), (1, (0, 1)));
+        pair.run_for(Duration::millis(900));
+        assert_eq!(pair.ends[SERVER].rpcs(), (0, 0), "restarts: {restarts}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!   these fill a small memory, or all of a small `max_rpcs`, requests of others are turned away.
 //! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
 //!   request is sent and run again about every RESEND interval until the call's deadline, and what
-//!   is sent again goes before other data (§3.7). Where that takes much of a link, others wait.
+//!   is sent again goes before other data (§3.7). Where that takes half of the time, others wait.
 
 use homa_proto::{Completion, Config, Profile, UnscheduledLimit};
 
@@ -72,7 +72,12 @@ fn healthy_from(
     let runs_again = |call: &&PlannedCall| {
         is_refused(config, call) && (config.profile != Profile::Default || call.idempotent)
     };
-    let round: u64 = calls.iter().filter(runs_again).map(|call| twice(call.request_bytes)).sum();
+    // A message is as fast as its link, or as a window per round trip.
+    let packet = network.rate.serialisation(network.mtu);
+    let trip = 4 * network.propagation.0 + 2 * (network.software_delay.0 + packet.0);
+    let window = u64::from(config.rtt_bytes.max(1));
+    let paced = |bytes: u32| (2 * trip * u64::from(bytes) / window).max(twice(bytes));
+    let round: u64 = calls.iter().filter(runs_again).map(|call| paced(call.request_bytes)).sum();
     let crowded = round > SimDuration::from_protocol(config.loss.resend_after).0;
     let last = |call: &PlannedCall| {
         let given_up = call.at + SimDuration::from_protocol(call.allowed);
