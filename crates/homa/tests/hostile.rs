@@ -153,6 +153,32 @@ fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
 }
 
 #[test]
+fn a_batch_of_questions_is_answered_in_parts_and_none_for_lack_of_room_unanswered() {
+    const QUESTIONS: u64 = 260;
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    let attacker = attacker(server.local_addr());
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let mut bytes = vec![0; 60_000];
+    for datagram in 0..20 {
+        let mut writer = datagram::Writer::new(&mut bytes, datagram).unwrap();
+        for n in 0..QUESTIONS {
+            let id = RpcId(2 * (1 + datagram * QUESTIONS + n));
+            let packet =
+                Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
+            writer.push(&packet).unwrap();
+        }
+        let len = writer.len();
+        attacker.send(&bytes[..len]).unwrap();
+    }
+    take_in(&mut server);
+    let metrics = server.metrics();
+    assert_eq!(metrics.driver.datagrams_received, 20);
+    assert_eq!(metrics.protocol.answers_withheld, 0);
+    assert_eq!(metrics.protocol.unknowns_sent, 20 * QUESTIONS);
+}
+
+#[test]
 fn another_host_cannot_answer_for_the_server() {
     let mut client = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -42,6 +42,9 @@ const TURN_MAX: u32 = 128 * 1024;
 /// between it is half of what is in progress: one half travels while the other is worked on.
 const READY_MIN: usize = 16;
 const READY_MAX: usize = 512;
+/// Control packets that may wait for the link while more is taken in: a batch can ask for more
+/// answers than the protocol keeps.
+const CONTROL_MAX: usize = 1024;
 /// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
 const TURNS_PER_TICK: u32 = 8;
 
@@ -292,26 +295,29 @@ impl Core {
         self.state.drain_events();
     }
 
+    /// So much is to be sent that nothing more should be taken in before.
+    fn is_backlogged(&self) -> bool {
+        self.state.endpoint.waiting_control() >= CONTROL_MAX
+    }
+
     /// Takes in what arrived, until the application has enough to do: its answers to the first part
-    /// can travel while it works on the next.
+    /// can travel while it works on the next. Stops also when it is time to send.
     fn receive(&mut self) {
         let (calls, requests) = self.state.endpoint.rpcs();
         let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);
-        let at = &mut self.arrivals;
-        while at.next < at.trains && self.state.ready.len() < enough {
-            let train = self.driver.received(at.next);
+        while self.arrivals.next < self.arrivals.trains {
+            let train = self.driver.received(self.arrivals.next);
             let port = self.driver.local()[train.socket].port();
-            let datagrams = train.bytes[at.offset..].chunks(train.datagram);
+            let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
             for bytes in datagrams {
-                at.offset += bytes.len();
-                self.state.receive(self.now, &train, bytes, port);
-                if self.state.ready.len() >= enough {
-                    break;
+                if self.state.ready.len() >= enough || self.is_backlogged() {
+                    return self.state.limit_memory(self.now);
                 }
+                self.arrivals.offset += bytes.len();
+                self.state.receive(self.now, &train, bytes, port);
             }
-            if at.offset == train.bytes.len() {
-                *at = Arrivals { next: at.next + 1, offset: 0, ..*at };
-            }
+            self.arrivals.next += 1;
+            self.arrivals.offset = 0;
         }
         self.state.limit_memory(self.now);
     }
@@ -342,7 +348,7 @@ impl Core {
     /// When the next turn is due unless something arrives; in the past when there is work now.
     pub fn wake_at(&self) -> Option<Time> {
         let state = &self.state;
-        if self.arrivals.next < self.arrivals.trains {
+        if self.arrivals.next < self.arrivals.trains && !self.is_backlogged() {
             return Some(Time::ZERO);
         }
         let send = match state.endpoint.has_packet() {
