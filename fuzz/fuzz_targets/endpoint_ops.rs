@@ -2,13 +2,14 @@
 //! repeats, reorders, forges and damages packets (as raw IP carries them), while a third host says
 //! what it likes: no panic; every placed byte lies within its message and every delivered message
 //! is whole; every call ends exactly once, and by its deadline once the network got well; the
-//! memory for incoming messages stays within its budget and one message.
+//! memory for incoming messages stays within its budget and one message, and the packets that wait
+//! for the link within their bound.
 #![no_main]
 
 use homa_proto::wire;
 use homa_proto::{
     Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
-    Rate, Receipt, Request, RpcHandle, Submit, Time, Unreachable,
+    Rate, Receipt, Request, RpcHandle, RpcId, Submit, Time, Unreachable,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -20,6 +21,8 @@ const BUDGET: u64 = 200_000;
 const MAX_MESSAGE: u32 = 50_000;
 const PORT: u16 = 4000;
 const DEADLINE: Duration = Duration::millis(50);
+/// Answers that may wait for the link, and the grants, acks and RESENDs that are our own.
+const MAX_WAITING: usize = 6_000;
 /// Steps of a network that got well; far more than any exchange needs.
 const PATIENCE: usize = 20_000;
 
@@ -117,6 +120,14 @@ impl Host {
         self.drain();
     }
 
+    /// The stranger says something of as many RPCs.
+    fn flood(&mut self, now: Time, packet: &Packet, many: u16) {
+        for n in 0..u64::from(many) {
+            let id = RpcId(packet.id.0.wrapping_add(2 * n));
+            self.receive(now, &Packet { peer: STRANGER, id, ..*packet });
+        }
+    }
+
     fn drain(&mut self) {
         while let Some(event) = self.endpoint.event() {
             match event {
@@ -174,7 +185,7 @@ struct World {
 
 impl World {
     fn operate(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        let operation = u.int_in_range(0..=14)?;
+        let operation = u.int_in_range(0..=15)?;
         let which = usize::from(u.arbitrary::<bool>()?);
         let now = self.now;
         let host = &mut self.hosts[which];
@@ -219,6 +230,11 @@ impl World {
                 let from = |packet: &Packet| Packet { peer: STRANGER, ..*packet };
                 packet.iter().for_each(|packet| host.receive(now, &from(packet)));
             }
+            15 => {
+                let packet = damaged(u, &host.arriving)?;
+                let many = u.arbitrary::<u16>()? % 2_000;
+                packet.iter().for_each(|packet| host.flood(now, packet, many));
+            }
             11 => self.advance(Duration::micros(u.arbitrary::<u16>()?.into())),
             _ => self.step(),
         }
@@ -226,6 +242,8 @@ impl World {
         for host in &self.hosts {
             let most = host.budget + u64::from(MAX_MESSAGE);
             assert!(host.endpoint.memory() <= most, "{} bytes held", host.endpoint.memory());
+            let waiting = host.endpoint.waiting_control();
+            assert!(waiting <= MAX_WAITING, "{waiting} packets wait");
         }
         Ok(())
     }
