@@ -238,6 +238,7 @@ impl Endpoint {
         self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
         self.rpcs.remove(who.index);
+        self.sender.sweep(&self.rpcs);
         if ended.state.is_client() {
             self.client_rpcs.remove(ended.id);
         } else {

@@ -23,6 +23,8 @@ const FIFO_LENGTH: u32 = 1_400;
 /// Ranges kept for retransmission per message, enough for every other packet of the kernel module's
 /// longest; more are merged into one.
 const MAX_RESEND_RANGES: usize = 512;
+/// Entries of ended messages that the queues may hold beside as many valid ones.
+const MAX_STALE: usize = 1_024;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
 /// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
 /// unasked.
@@ -285,6 +287,8 @@ pub(crate) struct Sender {
     fifo: BinaryHeap<Reverse<(u64, Ref)>>,
     /// Messages with a valid entry.
     count: usize,
+    /// Messages that ended with an entry since stale entries were last removed.
+    stale: usize,
     next_age: u64,
     /// Share of packets for the oldest message, in thousandths.
     fifo_share: u32,
@@ -326,7 +330,24 @@ impl Sender {
     pub(crate) fn forget(&mut self, out: &mut Outgoing) {
         if core::mem::replace(&mut out.queued, NOT_QUEUED) != NOT_QUEUED {
             self.count -= 1;
+            self.stale += 1;
         }
+    }
+
+    /// Removes the entries of messages that ended, when these are many: few are ever reached.
+    pub(crate) fn sweep(&mut self, rpcs: &Table<Rpc>) {
+        if self.stale < MAX_STALE + self.count {
+            return;
+        }
+        self.stale = 0;
+        let out = |who| rpcs.get(who).map(|rpc| &rpc.out);
+        self.srpt.retain(|e| out(e.who).is_some_and(|out| out.queued == e.remaining));
+        self.fifo.retain(|e| out(e.0.1).is_some_and(|out| out.age == e.0.0));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn queues(&self) -> (&SrptQueue, usize) {
+        (&self.srpt, self.fifo.len())
     }
 
     /// The next message to send: shortest remaining first, and the oldest for its share.

@@ -2,8 +2,8 @@
 //!
 //! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait
 //! in buckets of [`STEP`] bytes and leave in constant time; within a bucket the older goes first.
-//! The others wait in a heap. Entries are never removed from the middle: the caller recognises
-//! stale ones.
+//! The others wait in a heap. Entries are not removed one by one from the middle: the caller
+//! recognises stale ones, and has all of them removed now and then.
 
 use crate::table::Ref;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -73,6 +73,23 @@ impl SrptQueue {
         }
     }
 
+    /// Removes the entries that are stale.
+    pub(crate) fn retain(&mut self, mut is_valid: impl FnMut(&Entry) -> bool) {
+        self.heap.retain(|entry| is_valid(&entry.0));
+        for (at, bucket) in self.buckets.iter_mut().enumerate() {
+            bucket.retain(&mut is_valid);
+            if bucket.is_empty() {
+                self.occupied &= !(1 << at);
+            }
+        }
+    }
+
+    /// Entries, stale ones included.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.heap.len() + self.buckets.iter().map(VecDeque::len).sum::<usize>()
+    }
+
     /// Gives the first entry a smaller key, by which it stays the first.
     pub(crate) fn lower_first(&mut self, remaining: u32) {
         match self.bucket() {
@@ -118,5 +135,28 @@ mod tests {
             }
             Ok(())
         });
+    }
+
+    #[test]
+    fn messages_that_end_before_they_are_sent_leave_nothing_for_long() {
+        use crate::packet::PeerId;
+        use crate::{Config, Endpoint, PeerInfo, Rate, Submit, Time};
+        let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
+        let mut endpoint = Endpoint::new(config);
+        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+        // One stays, and is found again.
+        for n in 0..20_000u32 {
+            let length = if n == 0 { 3_000 } else { 1 + n % 50 * 100 };
+            let one_way = Submit::OneWay { peer: PeerId(0), length, cookie: n.into() };
+            let rpc = endpoint.submit(Time(1), one_way).unwrap().rpc;
+            if n > 0 {
+                endpoint.submit(Time(1), Submit::Cancel { rpc }).unwrap();
+            }
+            while endpoint.event().is_some() {}
+            let (queue, fifo) = endpoint.sender.queues();
+            assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
+        }
+        let sent = core::iter::from_fn(|| endpoint.transmit(Time(2))).count();
+        assert_eq!(sent, 3);
     }
 }
