@@ -14,7 +14,6 @@ use crate::priority::Levels;
 use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
-use crate::rtt::SmoothedTime;
 use crate::sender::{MAX_UNSCHEDULED, Sender};
 use crate::table::{Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
@@ -66,8 +65,6 @@ pub struct Endpoint {
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
     pub(crate) levels: Levels,
-    /// Time between DATA packets of one incoming message.
-    pub(crate) data_gap: SmoothedTime,
     pub(crate) downlink: Downlink,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
@@ -109,7 +106,6 @@ impl Endpoint {
             ),
             incoming,
             levels,
-            data_gap: SmoothedTime::default(),
             downlink: Downlink::default(),
             timers: Wheel::new(),
             last_local_port: 0,

@@ -49,7 +49,7 @@ impl Endpoint {
         let base = if self.config.profile == Profile::Default {
             let usual = match rpc.state {
                 State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.more.response_time.usual()),
-                _ => Some(self.data_gap.usual()),
+                _ => self.peer(rpc.peer).map(|p| p.more.data_gap.usual()),
             };
             let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED);
             let patience = loss.resend_after.max(learned).0 << rpc.rounds.min(MAX_BACKOFF);

@@ -108,7 +108,8 @@ impl Endpoint {
         Ok(Place { message, total: length, offset: 0, len: length })
     }
 
-    /// Accounts for a new incoming message in the allocation of levels.
+    /// Accounts for an incoming message in the allocation of levels, once it is whole: what is only
+    /// announced moves nobody's.
     fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
         let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
         let overhead = FULL_FRAME.saturating_sub(payload);
@@ -160,12 +161,15 @@ impl Endpoint {
         let mut before = (inc.outstanding(), inc.bytes.received());
         inc.bytes.insert(data.span.offset, end)?;
         // Only new bytes are a sign of life: repeating old ones keeps nothing.
-        if !fresh && !data.retransmit {
-            self.data_gap.sample(now.since(rpc.heard));
+        if !fresh
+            && !data.retransmit
+            && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
+        {
+            peer.more.data_gap.sample(now.since(rpc.heard));
         }
         rpc.heard = now;
         rpc.rounds = 0;
-        let complete = inc.bytes.is_complete();
+        let (complete, unscheduled) = (inc.bytes.is_complete(), inc.unscheduled);
         if inc.parked {
             before.0 = inc.outstanding();
             self.unpark(who);
@@ -173,6 +177,7 @@ impl Endpoint {
         self.sample_rtt(now, who, data.span.offset);
         self.account_received(who, before, data);
         if complete {
+            self.measure_message(peer, length, unscheduled);
             self.deliver(now, who, length);
         } else {
             self.announce_prefix(who);
@@ -209,8 +214,8 @@ impl Endpoint {
                 peer.more.response_time.sample(now.since(started));
             }
         }
-        self.measure_message(peer, length, data.incoming);
         if data.span.len == length {
+            self.measure_message(peer, length, data.incoming);
             return Ok(());
         }
         self.begin_incoming(who, length, data.incoming, end);

@@ -213,6 +213,53 @@ fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() 
 }
 
 #[test]
+fn what_is_only_announced_moves_nobodys_cutoffs() {
+    let mut server = endpoint(users());
+    let before = server.cutoffs();
+    for n in 1..=1_000 {
+        assert!(matches!(
+            server.receive(START, &data(RpcId(2 * n), 0, 1 << 20)),
+            Receipt::Place(_)
+        ));
+    }
+    assert_eq!(server.cutoffs(), before);
+    for n in 1_001..=2_000 {
+        assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 500)), Receipt::Place(_)));
+    }
+    assert_ne!(server.cutoffs(), before);
+}
+
+#[test]
+fn a_peer_that_dribbles_makes_nobody_patient_with_others() {
+    let mut server = endpoint(users());
+    server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
+    for n in 0..50 {
+        let now = START + Duration::millis(80 * n);
+        let _ = server.receive(now, &data(RpcId(2), 1_000 * n as u32, 1_000_000));
+        pass(&mut server, now);
+    }
+    let began = START + Duration::millis(80 * 49);
+    let first = |offset| Packet { peer: HONEST, ..data(RpcId(2), offset, 4_000) };
+    for offset in [0, 2_000, 3_000] {
+        assert!(matches!(server.receive(began, &first(offset)), Receipt::Place(_)));
+    }
+    assert_eq!(asked_after(&mut server, began), Some(Duration::millis(6)));
+}
+
+/// How long after `began` the honest peer is asked for something again.
+fn asked_after(server: &mut Endpoint, began: Time) -> Option<Duration> {
+    while let Some(at) = server.deadline() {
+        server.expire(at);
+        while let Some(packet) = server.transmit(at) {
+            if packet.peer == HONEST && matches!(packet.body, Body::Resend { .. }) {
+                return Some(at.since(began));
+            }
+        }
+    }
+    None
+}
+
+#[test]
 fn announced_bytes_that_do_not_come_make_nobody_patient() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
@@ -223,14 +270,6 @@ fn announced_bytes_that_do_not_come_make_nobody_patient() {
     let began = START + Duration::millis(400);
     let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
     assert!(matches!(server.receive(began, &other), Receipt::Place(_)));
-    while let Some(at) = server.deadline() {
-        server.expire(at);
-        while let Some(packet) = server.transmit(at) {
-            if packet.peer == HONEST && matches!(packet.body, Body::Resend { .. }) {
-                assert!(at.since(began) <= Duration::millis(20), "{:?}", at.since(began));
-                return;
-            }
-        }
-    }
-    panic!("nobody asked");
+    let asked = asked_after(&mut server, began);
+    assert!(asked.is_some_and(|after| after <= Duration::millis(20)), "{asked:?}");
 }
