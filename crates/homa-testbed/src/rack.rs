@@ -9,7 +9,7 @@ use homa_workload::framing::Framing;
 use crate::link::{address, connect_host};
 use crate::placement::Placement;
 use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
-use crate::{Isolation, Namespace, TestbedError};
+use crate::{Isolation, Namespace, Pauses, TestbedError};
 
 /// What the rack is made of; the same for every transport that is compared on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +118,7 @@ impl Rack {
             let switch = SwitchConfig {
                 rate: config.link,
                 buffer_bytes: config.buffer_bytes,
+                shortest_pause_ns: Pauses::shortest_ns(&config),
                 faults: config.faults,
             };
             Ok((Switch::start(switch, interfaces, placement.switch)?, hosts))

@@ -23,7 +23,7 @@ pub use idle::IdleTimes;
 use crate::check::{self, ProcessorTime, Shown, Verdict};
 use crate::sys;
 use crate::transport::{Listening, Transport, TransportOptions};
-use crate::{Rack, SwitchInterval, TestbedError};
+use crate::{Pauses, Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
 use group::{Client, Group};
 use open::Load;
@@ -74,6 +74,8 @@ pub struct RunPlan<'a> {
 pub struct Record {
     /// Bytes of the request (open loop) or of the response (incast).
     pub bytes: u32,
+    /// The scheduled arrival, nanoseconds of CLOCK_MONOTONIC.
+    pub due_ns: u64,
     /// From the scheduled arrival to the last byte of the response, nanoseconds.
     pub latency_ns: u64,
 }
@@ -101,6 +103,8 @@ pub struct RunReport {
     pub elapsed_s: f64,
     /// What the switch saw under load.
     pub switch: SwitchInterval,
+    /// Pauses of the rack's threads under load.
+    pub pauses: Pauses,
     /// Whether the run counts.
     pub verdict: Verdict,
 }
@@ -117,6 +121,7 @@ impl RunReport {
 struct GroupResult {
     loads: Vec<Load>,
     cpu: Duration,
+    pauses: Pauses,
     elapsed_s: f64,
     /// Share of the load phase in which the thread's processor was free.
     free: Option<f64>,
@@ -185,8 +190,10 @@ fn report(
     mut groups: Vec<GroupResult>,
 ) -> Result<RunReport, TestbedError> {
     let seen = groups.iter_mut().find_map(|group| group.seen.take());
-    let (idle, switch) = seen.ok_or(TestbedError::Panicked("host 0"))?;
+    let (idle, mut switch) = seen.ok_or(TestbedError::Panicked("host 0"))?;
     let free = groups.iter().filter_map(|group| group.free).reduce(f64::min);
+    let hosts = groups.iter_mut().map(|group| std::mem::take(&mut group.pauses));
+    let pauses = Pauses::merged(hosts.chain([std::mem::take(&mut switch.pauses)]));
     let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
     let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
     let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
@@ -206,6 +213,7 @@ fn report(
         idle,
         cpu_us_per_rpc: cpu.as_secs_f64() * 1e6 / completed.max(1) as f64,
         elapsed_s,
+        pauses,
         verdict: check::judge(rack.config(), &switch, shown),
         switch,
     })
@@ -251,10 +259,11 @@ fn run_group(
     group.finish(Stage::Loaded).map_err(failed("serving the others"))?;
     let (cpu, free) = meter.read(&group);
     let elapsed_s = stages.seconds_since_start();
+    let pauses = std::mem::take(&mut group.pauses);
     let seen = if first.is_some() { Some((idle, rack.take_interval()?)) } else { None };
     members.iter().for_each(|_| stages.arrive(Stage::Through));
     stages.wait(Stage::Through).map_err(failed("closing"))?;
-    Ok(GroupResult { loads, cpu, elapsed_s, free, seen })
+    Ok(GroupResult { loads, cpu, pauses, elapsed_s, free, seen })
 }
 
 /// What a group's thread spends on a load phase.
@@ -266,7 +275,7 @@ struct Meter {
 
 impl Meter {
     fn start(group: &mut Group<'_>) -> Self {
-        group.spun = Duration::ZERO;
+        group.begin();
         Self { processors: ProcessorTime::now(), cpu: sys::thread_cpu(), began: Instant::now() }
     }
 
@@ -309,5 +318,5 @@ fn assemble<'a>(
         let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
         clients.push(Client::new(rack.host(host), transport));
     }
-    Ok(Group::new(clients, stages, rack.placement().switch.is_some()))
+    Ok(Group::new(clients, stages, rack))
 }

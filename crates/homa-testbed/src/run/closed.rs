@@ -58,10 +58,11 @@ impl Group<'_> {
             self.poll(now + LOOK_NS)?;
             self.stages.check()?;
             for done in self.clients[own].done.drain(..) {
-                let Some(since) = started.remove(&done.id) else { continue };
+                let Some(due_ns) = started.remove(&done.id) else { continue };
                 if done.completed {
-                    let latency_ns = done.at_ns.saturating_sub(since);
-                    load.records.push(Record { bytes: plan.response_bytes, latency_ns });
+                    let latency_ns = done.at_ns.saturating_sub(due_ns);
+                    let bytes = plan.response_bytes;
+                    load.records.push(Record { bytes, due_ns, latency_ns });
                 } else {
                     load.failed += 1;
                 }

@@ -11,9 +11,9 @@ use std::io;
 use std::time::Duration;
 
 use super::stages::{Stage, Stages};
-use crate::Host;
 use crate::sys;
 use crate::transport::{Done, Rpc, RpcTransport};
+use crate::{Host, Pauses, Rack};
 
 /// How often a group looks whether the others are through, nanoseconds.
 pub(crate) const LOOK_NS: u64 = 2_000_000;
@@ -40,6 +40,11 @@ pub(crate) struct Group<'a> {
     pub(crate) stages: &'a Stages,
     waiting: Vec<libc::pollfd>,
     spins: bool,
+    shortest_pause_ns: u64,
+    /// When the latest step ended.
+    step_ns: u64,
+    /// Steps that took long since [`Group::begin`].
+    pub(crate) pauses: Pauses,
     /// Time spent looking for work when there was none.
     pub(crate) spun: Duration,
 }
@@ -57,9 +62,33 @@ impl<'a> Client<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Hosts for the calling thread, which `spins` while it waits when it has a core of its own.
-    pub(crate) fn new(clients: Vec<Client<'a>>, stages: &'a Stages, spins: bool) -> Self {
-        Self { clients, stages, waiting: Vec::new(), spins, spun: Duration::ZERO }
+    /// Hosts for the calling thread, which spins while it waits when it has a core of its own.
+    pub(crate) fn new(clients: Vec<Client<'a>>, stages: &'a Stages, rack: &Rack) -> Self {
+        Self {
+            clients,
+            stages,
+            waiting: Vec::new(),
+            spins: rack.placement().switch.is_some(),
+            shortest_pause_ns: Pauses::shortest_ns(rack.config()),
+            step_ns: 0,
+            pauses: Pauses::default(),
+            spun: Duration::ZERO,
+        }
+    }
+
+    /// Forgets what the thread's time went into so far.
+    pub(crate) fn begin(&mut self) {
+        self.spun = Duration::ZERO;
+        self.pauses = Pauses::default();
+        self.step_ns = sys::monotonic_ns();
+    }
+
+    /// Notes the end of a step.
+    fn step(&mut self) -> u64 {
+        let now = sys::monotonic_ns();
+        self.pauses.step(self.shortest_pause_ns, self.step_ns, now);
+        self.step_ns = now;
+        now
     }
 
     /// True when its thread never sleeps.
@@ -84,12 +113,15 @@ impl<'a> Group<'a> {
             self.waiting.extend(each);
         }
         let now = self.wait(until_ns)?;
-        let mut fds = self.waiting.iter();
-        for client in &mut self.clients {
-            let own = fds.by_ref().take(client.transport.handles().len());
-            let ready = own.filter(|fd| fd.revents != 0).count() > 0;
+        let mut looked_at = 0;
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            let own = &self.waiting[looked_at..looked_at + client.transport.handles().len()];
+            looked_at += own.len();
+            let ready = own.iter().any(|fd| fd.revents != 0);
             if ready || client.wake_at_ns.is_some_and(|at| at <= now) {
                 client.transport.turn(&mut client.done)?;
+                self.step();
             }
         }
         Ok(())
@@ -97,12 +129,15 @@ impl<'a> Group<'a> {
 
     /// Waits until a socket is readable or `until_ns` has come; returns the time.
     fn wait(&mut self, until_ns: u64) -> io::Result<u64> {
-        let mut now = sys::monotonic_ns();
+        let mut now = self.step();
         loop {
             let before = now;
             let sleep = if self.spins { 0 } else { until_ns.saturating_sub(now) };
             sys::ppoll(&mut self.waiting, sleep)?;
-            now = sys::monotonic_ns();
+            if sleep > 0 {
+                self.step_ns = sys::monotonic_ns();
+            }
+            now = self.step();
             if now >= until_ns || self.waiting.iter().any(|fd| fd.revents != 0) {
                 return Ok(now);
             }

@@ -49,7 +49,7 @@ impl Group<'_> {
                 next = next.min(own.start_due(client, start, now)?.unwrap_or(give_up));
             }
             if now >= give_up || progress.iter().all(|own| own.ended == own.arrivals.len()) {
-                return Ok(progress.into_iter().map(Progress::into_load).collect());
+                return Ok(progress.into_iter().map(|own| own.into_load(start)).collect());
             }
             self.poll(next.min(now + LOOK_NS))?;
             self.stages.check()?;
@@ -109,10 +109,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn into_load(self) -> Load {
+    fn into_load(self, start: u64) -> Load {
         let records = self.arrivals.iter().zip(&self.latency);
         let records = records
-            .filter_map(|(arrival, ns)| Some(Record { bytes: arrival.bytes, latency_ns: (*ns)? }))
+            .filter_map(|(&Arrival { bytes, at_ns, .. }, ns)| {
+                Some(Record { bytes, due_ns: start + at_ns, latency_ns: (*ns)? })
+            })
             .collect();
         let offered = self.arrivals.len();
         Load { offered, failed: self.failed, lost: offered - self.ended, records }

@@ -32,9 +32,9 @@ use fabric::{Delivery, Fabric, FabricCounters};
 use frame::WireFrame;
 use packet_socket::PacketSocket;
 
-use crate::TestbedError;
 use crate::link::host_of;
 use crate::sys;
+use crate::{Pauses, TestbedError};
 
 /// Bounds on how close an event must be to be waited for without sleeping. Between them, a sleep's
 /// measured overshoot decides: 5 us on a computer of one's own, several times that on a virtual
@@ -74,6 +74,8 @@ pub struct SwitchInterval {
     pub spun: Duration,
     /// Wall-clock time.
     pub elapsed: Duration,
+    /// Rounds that took long.
+    pub pauses: Pauses,
 }
 
 impl SwitchInterval {
@@ -93,6 +95,8 @@ pub(crate) struct SwitchConfig {
     pub(crate) buffer_bytes: u64,
     /// Faults on request.
     pub(crate) faults: Faults,
+    /// Shortest round that counts as a pause, nanoseconds.
+    pub(crate) shortest_pause_ns: u64,
 }
 
 /// The running thread. Dropping it stops the switch.
@@ -170,6 +174,7 @@ struct Engine {
     current: SwitchInterval,
     before: FabricCounters,
     since: (Instant, Duration),
+    shortest_pause_ns: u64,
 }
 
 impl Engine {
@@ -188,6 +193,7 @@ impl Engine {
             current: SwitchInterval::default(),
             before: FabricCounters::default(),
             since: (Instant::now(), sys::thread_cpu()),
+            shortest_pause_ns: config.shortest_pause_ns,
         }
     }
 
@@ -205,6 +211,7 @@ impl Engine {
             {
                 self.publish();
             }
+            self.current.pauses.step(self.shortest_pause_ns, before, now);
             if taken + delivered > 0 {
                 busy = now;
             } else if now - before < sys::LONG_LOOK_NS {

@@ -88,7 +88,11 @@ impl OpenLoop<'_> {
         let ended = self.arrivals.iter().zip(latencies);
         let records: Vec<Record> = ended
             .filter_map(|(arrival, latency)| {
-                Some(Record { bytes: arrival.bytes, latency_ns: (*latency)? })
+                Some(Record {
+                    bytes: arrival.bytes,
+                    due_ns: arrival.at_ns,
+                    latency_ns: (*latency)?,
+                })
             })
             .collect();
         Loaded { errors: self.arrivals.len() - records.len(), records }

@@ -153,7 +153,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
         let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
         let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, transport, pattern) };
         let run = undisturbed(rack, &plan, &progress)?;
-        let mut row = TransportResult::of_run(&run, &bins);
+        let mut row = TransportResult::of_run(&run, rack.config(), &bins);
         if args.twin {
             let forecast = twin::forecast(args, transport, &arrivals, Some(&run.idle))?;
             row.twin = forecast.map(|twin| twin.beside(&row.short));

@@ -3,7 +3,7 @@
 //! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
 
 use homa_testbed::check::SHORT_BYTES;
-use homa_testbed::{IdleTimes, Record, RunReport};
+use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -61,12 +61,31 @@ pub struct Short {
     pub p50_us: Option<f64>,
     /// 99th percentile.
     pub p99_us: Option<f64>,
+    /// Those that met no pause of this machine; absent where none is watched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undisturbed: Option<Undisturbed>,
     /// 95 % confidence interval of the 99th percentile.
     pub p99_ci_us: [Option<f64>; 2],
     /// Latency over the same transport's idle round trip of that size: median.
     pub p50_slowdown: Option<f64>,
     /// The same: 99th percentile.
     pub p99_slowdown: Option<f64>,
+}
+
+/// Figures of the short RPCs during which no thread of the rack paused, as if the machine were
+/// always there. An RPC that waits long is more likely to meet a pause, so this is a little kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undisturbed {
+    /// The shortest pause that counts.
+    pub pause_us: f64,
+    /// Pauses in the run.
+    pub pauses: usize,
+    /// Share of the run's time that they took.
+    pub paused_share: f64,
+    /// Share of the short RPCs that met none.
+    pub share: f64,
+    /// 99th percentile of their latency.
+    pub p99_us: Option<f64>,
 }
 
 /// Figures of the long RPCs.
@@ -99,14 +118,16 @@ pub struct Bucket {
 
 impl TransportResult {
     /// Reduces a run on the rack.
-    pub fn of_run(run: &RunReport, bins: &SizeBins) -> Self {
-        Self::new(
+    pub fn of_run(run: &RunReport, rack: &RackConfig, bins: &SizeBins) -> Self {
+        let mut result = Self::new(
             run.transport.name(),
             (run.offered, run.failed + run.lost),
             run.cpu_us_per_rpc,
             (&run.records, &run.idle),
             bins,
-        )
+        );
+        result.short.undisturbed = Some(undisturbed(run, rack));
+        result
     }
 
     /// Reduces records in the order of their time. `counts`: offered, errors.
@@ -134,6 +155,7 @@ impl TransportResult {
                 count: sorted.len(),
                 p50_us: sorted.percentile(Percentile::P50).map(tenth),
                 p99_us: sorted.percentile(Percentile::P99).map(tenth),
+                undisturbed: None,
                 p99_ci_us: [interval.low.map(tenth), interval.high.map(tenth)],
                 p50_slowdown: slowdowns.percentile(Percentile::P50).map(hundredth),
                 p99_slowdown: slowdowns.percentile(Percentile::P99).map(hundredth),
@@ -145,6 +167,20 @@ impl TransportResult {
             buckets: buckets(records, idle, bins),
             twin: None,
         }
+    }
+}
+
+fn undisturbed(run: &RunReport, rack: &RackConfig) -> Undisturbed {
+    let short: Vec<&Record> = run.records.iter().filter(|r| r.bytes <= SHORT_BYTES).collect();
+    let calm = |r: &&&Record| !run.pauses.meet(r.due_ns, r.due_ns + r.latency_ns);
+    let calm = Sorted::new(short.iter().filter(calm).map(|r| us(r)).collect());
+    let thousandth = |share: f64| (share * 1e3).round() / 1e3;
+    Undisturbed {
+        pause_us: tenth(Pauses::shortest_ns(rack) as f64 / 1e3),
+        pauses: run.pauses.count(),
+        paused_share: thousandth(run.pauses.total_ns() as f64 / 1e9 / run.elapsed_s),
+        share: thousandth(calm.len() as f64 / short.len().max(1) as f64),
+        p99_us: calm.percentile(Percentile::P99).map(tenth),
     }
 }
 
@@ -197,8 +233,9 @@ mod tests {
 
     #[test]
     fn short_and_long_rpcs_are_never_mixed() {
-        let mut records = vec![Record { bytes: 200_000, latency_ns: 9_000_000 }];
-        records.extend((1..=100).map(|n| Record { bytes: 100, latency_ns: n * 1000 }));
+        let record = |bytes, latency_ns| Record { bytes, due_ns: 0, latency_ns };
+        let mut records = vec![record(200_000, 9_000_000)];
+        records.extend((1..=100).map(|n| record(100, n * 1000)));
         let result = result(&records);
         assert_eq!(result.short.count, 100);
         assert_eq!(result.short.p99_us, Some(99.0));

@@ -88,6 +88,17 @@ impl<'a> Screen<'a> {
         if let (Some(idle), Some(slowdown)) = (idle.at(self.typical), row.short.p99_slowdown) {
             self.denominator(row, idle / 1e3, slowdown);
         }
+        if let Some(calm) = row.short.undisturbed.as_ref().filter(|calm| calm.pauses > 0) {
+            line(format!(
+                "    {} pauses of this machine, {} or longer, {:.1} % of the time; \
+                 p99 of the {:.1} % that met none: {}",
+                calm.pauses,
+                time(Some(calm.pause_us)),
+                calm.paused_share * 100.0,
+                calm.share * 100.0,
+                time(calm.p99_us),
+            ));
+        }
         for text in row.twin.iter().flat_map(|twin| twin.lines()) {
             line(text);
         }

@@ -94,6 +94,7 @@ mod tests {
                 count: 10,
                 p50_us: Some(100.0),
                 p99_us: Some(p99_us),
+                undisturbed: None,
                 p99_ci_us: [None, None],
                 p50_slowdown: None,
                 p99_slowdown: None,

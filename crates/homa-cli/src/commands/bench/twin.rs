@@ -49,6 +49,8 @@ pub struct Twin {
     pub p50_error: Option<f64>,
     /// The same of the 99th percentile.
     pub p99_error: Option<f64>,
+    /// The same against RPCs that met no pause of the machine, which the forecast knows nothing of.
+    pub p99_undisturbed_error: Option<f64>,
     /// What clairvoyant SRPT would make of them.
     pub bound: Bound,
     /// Frames that found a full buffer.
@@ -105,6 +107,7 @@ pub fn forecast(
         p99_us: latencies.percentile(Percentile::P99),
         p50_error: None,
         p99_error: None,
+        p99_undisturbed_error: None,
         bound: Bound {
             p50_us: bound.percentile(Percentile::P50),
             p99_us: bound.percentile(Percentile::P99),
@@ -122,6 +125,8 @@ impl Twin {
         };
         self.p50_error = error(self.p50_us, measured.p50_us);
         self.p99_error = error(self.p99_us, measured.p99_us);
+        let undisturbed = measured.undisturbed.as_ref().and_then(|calm| calm.p99_us);
+        self.p99_undisturbed_error = error(self.p99_us, undisturbed);
         self
     }
 
@@ -131,10 +136,14 @@ impl Twin {
             Some(error) => format!("{} ({:+.0} %)", time(us), error * 100.0),
             None => time(us),
         };
+        let undisturbed = self.p99_undisturbed_error.map_or(String::new(), |error| {
+            format!(" ({:+.0} % of those that met no pause)", error * 100.0)
+        });
         let from = if self.calibrated { "from the idle rows" } else { "assumed" };
         [
             format!(
-                "    twin: p50 {}, p99 {}, simulated; hosts take {:.1} us a message ({from})",
+                "    twin: p50 {}, p99 {}{undisturbed}, simulated; hosts take {:.1} us a message \
+                 ({from})",
                 with_error(self.p50_us, self.p50_error),
                 with_error(self.p99_us, self.p99_error),
                 self.host_us,
