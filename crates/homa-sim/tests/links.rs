@@ -1,8 +1,8 @@
 //! Links that fail, slow down or lose packets, and networks from a file: what a user would see.
 
 use homa_sim::scenario::{
-    Bandwidth, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape, SlowdownBy, Span,
-    Traffic, run,
+    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
+    SlowdownBy, Span, Traffic, run,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -159,4 +159,44 @@ fn a_graph_from_a_file_is_simulated_like_the_network_it_describes() {
     assert!(refusal(&plan).contains("line 2: `fast` is no rate"));
     std::fs::remove_file(&file).unwrap();
     assert!(refusal(&plan).contains(&file.display().to_string()));
+}
+
+#[test]
+fn rpcs_that_are_given_up_leave_the_backlog_and_are_counted() {
+    let mut plan = scenario(vec![link("h1", "tor0")]);
+    plan.scheme = "homa-paper".to_owned();
+    plan.stop.messages = Some(300);
+    for ending in [Ending::Drain, Ending::Loaded] {
+        plan.stop.ending = ending;
+        let outcome = outcome(&plan);
+        assert!(outcome.failed > 20, "h1 hears nobody: {}", outcome.failed);
+        assert_eq!(outcome.undelivered, 0, "who was given up is not under way");
+        assert!(outcome.messages < 300, "{outcome:?}");
+        let ends_with_the_last = ending == Ending::Drain || outcome.simulated_seconds < 1.0;
+        assert!(ends_with_the_last, "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_cannot_measure_anything_is_refused_by_its_key() {
+    type Change = fn(&mut Scenario);
+    let wrong: [(&str, Change); 8] = [
+        ("stop.messages", |plan| plan.stop.messages = Some(0)),
+        ("stop.time", |plan| {
+            plan.warm_up = Span::millis(2);
+            plan.stop.time = Some(Span::millis(2));
+        }),
+        ("fabric.loss_ppm", |plan| plan.fabric.loss_ppm = 1_000_001),
+        ("fabric.duplicate_ppm", |plan| plan.fabric.duplicate_ppm = u32::MAX),
+        ("fabric.buffer.bytes", |plan| plan.fabric.buffer = Buffer::PerPort { bytes: 0 }),
+        ("options.cutoffs", |plan| plan.options.cutoffs = Some(vec![1; 255])),
+        ("options.cutoffs", |plan| plan.options.cutoffs = Some(vec![300, 100])),
+        ("options.tail_boost", |plan| plan.options.tail_boost = Some(true)),
+    ];
+    for (key, change) in wrong {
+        let mut plan = scenario(vec![]);
+        change(&mut plan);
+        let said = refusal(&plan);
+        assert!(said.contains(key), "{key}: {said}");
+    }
 }

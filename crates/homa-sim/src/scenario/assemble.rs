@@ -152,6 +152,8 @@ where
         events: counters.events,
         submitted: tally.submitted,
         undelivered: generator.book.measured(),
+        failed: tally.failed,
+        refused: tally.refused,
         in_flight: u64::from(sim.packets_in_flight()),
         offered_bytes: tally.all_offered_bytes,
         delivered_bytes: tally.all_delivered_bytes,

@@ -12,6 +12,7 @@
 //! memory). Unknown keys are refused when a scenario is read.
 
 mod assemble;
+mod checks;
 pub mod demand;
 mod error;
 pub mod fabric;

@@ -60,6 +60,12 @@ pub struct Outcome {
     pub submitted: u64,
     /// Measured messages that had not arrived when the run ended.
     pub undelivered: u64,
+    /// Messages that their senders gave up, measured or not: no percentile knows of them.
+    #[serde(default)]
+    pub failed: u64,
+    /// Messages that a transport did not take.
+    #[serde(default)]
+    pub refused: u64,
     /// Packets in the fabric when the run ended.
     pub in_flight: u64,
     /// Message bytes submitted, responses included.
@@ -79,25 +85,6 @@ pub struct Slowdown {
     pub p99: Option<f64>,
     /// By size, each bin 1 % of the messages, or one size at the head.
     pub buckets: Vec<Bucket>,
-}
-
-impl Slowdown {
-    /// The bin that holds the message at `share` (0 to 1) of all messages, ranked by size.
-    pub fn holding(&self, share: f64) -> Option<&Bucket> {
-        let bins = &self.buckets;
-        bins.iter().find(|bin| bin.cum_share >= share - 1e-9).or(bins.last())
-    }
-
-    /// The bin whose value the published curves of Homa Figure 10 show at `share`: steps there
-    /// begin where a bin ends, so this is the last bin that ends at or before it (the first one if
-    /// none does). All steps of the published W2 and W4 curves lie so; read otherwise, they are
-    /// one bin off, which matters where the curve jumps.
-    pub fn published_at(&self, share: f64) -> Option<&Bucket> {
-        let bins = &self.buckets;
-        // The digitised curves place steps up to 0.3 % of the axis too far left.
-        let ended = bins.partition_point(|bin| bin.cum_share <= share + 0.004);
-        bins.get(ended.saturating_sub(1))
-    }
 }
 
 /// One bin of sizes. Intervals hold with 95 % confidence; an end is absent when the sample cannot
@@ -264,31 +251,4 @@ pub struct LedgerParts {
     pub fabric_queue_us: f64,
     /// Waiting for a lost packet to be sent again.
     pub recovery_us: f64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_ways_to_read_a_curve_differ_at_its_steps() {
-        let bucket = |cum_share: f64| Bucket {
-            cum_share,
-            min_bytes: 1,
-            max_bytes: 1,
-            count: 1,
-            p50: None,
-            p99: Some(cum_share),
-            p50_ci: [None; 2],
-            p99_ci: [None; 2],
-            p50_us: None,
-            p99_us: None,
-        };
-        let buckets = [0.7318, 0.7764, 1.0].map(bucket).to_vec();
-        let slowdown = Slowdown { by: SlowdownBy::Authors, p50: None, p99: None, buckets };
-        assert_eq!(slowdown.holding(0.75).unwrap().cum_share, 0.7764);
-        assert_eq!(slowdown.published_at(0.75).unwrap().cum_share, 0.7318);
-        assert_eq!(slowdown.published_at(0.1).unwrap().cum_share, 0.7318);
-        assert_eq!(slowdown.published_at(1.0).unwrap().cum_share, 1.0);
-    }
 }

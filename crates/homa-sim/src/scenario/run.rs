@@ -19,6 +19,7 @@ use crate::traffic::open_loop::Arrival;
 use crate::transport::Homa;
 
 use super::assemble::{Moment, assemble};
+use super::checks::check;
 use super::faults::LinkFaults;
 use super::network::Network;
 use super::setup::Demand;
@@ -73,6 +74,7 @@ fn observed(
     trace: Option<Trace<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, ScenarioError> {
+    check(scenario)?;
     let row = find(scenario)?;
     let network = Network::new(scenario)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
@@ -97,6 +99,7 @@ pub fn replay(
     exchange: Exchange,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Replay, ScenarioError> {
+    check(scenario)?;
     let row = find(scenario)?;
     let network = Network::new(scenario)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;

@@ -124,7 +124,9 @@ impl Demand {
     /// A list that replaces the traffic: what an idle network is probed with.
     pub fn replaced_by(&self, list: Vec<Arrival>) -> Self {
         let kind = match self.kind {
-            Kind::Closed { .. } => return self.clone(),
+            Kind::Closed { servers, request_bytes, response_bytes, .. } => {
+                Kind::Closed { servers, concurrent: 1, request_bytes, response_bytes }
+            }
             _ => Kind::List(list),
         };
         Self { kind, ..self.clone() }

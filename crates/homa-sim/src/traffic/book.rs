@@ -40,6 +40,11 @@ impl Book {
         Self { senders: (0..hosts).map(|_| Numbered::default()).collect(), len: 0, bytes: 0 }
     }
 
+    /// The number that the next message of `src` will have.
+    pub fn next_number(&self, src: u32) -> u32 {
+        self.senders[src as usize].next_number()
+    }
+
     /// Enters the next message of `src`; yields its number.
     pub fn begin(&mut self, src: u32, message: Message) -> u32 {
         self.len += 1;

@@ -72,8 +72,10 @@ pub struct Tally {
     pub measured: u64,
     /// Those that count and arrived.
     pub delivered: u64,
-    /// RPCs that failed.
+    /// Messages or RPCs that their senders gave up.
     pub failed: u64,
+    /// Those of them that count.
+    pub measured_failed: u64,
     /// Submissions that a transport refused.
     pub refused: u64,
     /// Message bytes submitted before the end of traffic, responses included.
@@ -218,10 +220,14 @@ impl Generator {
     fn start<C: Context>(&mut self, net: &mut C, arrival: Arrival, exchange: Exchange) {
         let Arrival { src, dst, bytes, .. } = arrival;
         let now = net.now();
-        let measured = now >= self.limits.warm_up && self.tally.measured < self.limits.messages;
+        let measured = now >= self.limits.warm_up
+            && self.ended.is_none()
+            && self.tally.measured < self.limits.messages;
+        // In step with the transport, which numbers the messages that it accepts.
+        let cookie = u64::from(self.book.next_number(src));
         let peer = PeerId(dst);
         let what = match exchange {
-            Exchange::OneWay => Submit::OneWay { peer, length: bytes, cookie: 0 },
+            Exchange::OneWay => Submit::OneWay { peer, length: bytes, cookie },
             Exchange::Echo => Submit::Request(Request {
                 peer,
                 local_port: CLIENT_PORT,
@@ -229,7 +235,7 @@ impl Generator {
                 length: bytes,
                 deadline: Time::MAX,
                 idempotent: true,
-                cookie: 0,
+                cookie,
             }),
         };
         self.count_offered(bytes);
@@ -237,7 +243,6 @@ impl Generator {
             self.tally.refused += 1;
             return;
         }
-        // In step with the transport, which numbers the messages that it accepts.
         self.book.begin(src, Message::new(now, dst, bytes, measured));
         self.tally.submitted += 1;
         self.tally.measured += u64::from(measured);
@@ -307,16 +312,25 @@ impl Generator {
                 bytes: message.bytes,
                 switches: self.ways.number(src, message.dst),
             });
-            let complete = self.tally.delivered == self.limits.messages;
-            if complete && self.limits.ending == Ending::Loaded {
-                net.stop();
-            }
         }
         self.after_end(net);
     }
 
-    /// A closed loop starts the next call when one ended.
+    /// The sender gave a message up.
+    fn on_failure<C: Context>(&mut self, net: &mut C, src: u32, number: u32) {
+        self.tally.failed += 1;
+        if self.book.end(src, number).is_some_and(|message| message.measured) {
+            self.tally.measured_failed += 1;
+        }
+        self.after_end(net);
+    }
+
+    /// A closed loop starts the next call when one ended; the load lasts until all that counts has.
     fn after_end<C: Context>(&mut self, net: &mut C) {
+        let through = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
+        if through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
+            net.stop();
+        }
         if matches!(self.pattern, Pattern::Closed { .. }) && self.ended.is_none() {
             self.call_next(net);
         }
@@ -346,10 +360,7 @@ impl Application for Generator {
                     }
                 }
             }
-            Event::Failed { .. } => {
-                self.tally.failed += 1;
-                self.after_end(net);
-            }
+            Event::Failed { cookie, .. } => self.on_failure(net, host.0, *cookie as u32),
             _ => {}
         }
     }

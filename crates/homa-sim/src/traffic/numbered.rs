@@ -23,8 +23,14 @@ impl<T> Default for Numbered<T> {
 impl<T> Numbered<T> {
     /// Enters the next message; yields its number.
     pub fn push(&mut self, value: T) -> u32 {
+        let number = self.next_number();
         self.entries.push_back(Some(value));
-        self.first + (self.entries.len() as u32 - 1)
+        number
+    }
+
+    /// The number that the next message will have.
+    pub fn next_number(&self) -> u32 {
+        self.first + self.entries.len() as u32
     }
 
     /// What is kept for a message.

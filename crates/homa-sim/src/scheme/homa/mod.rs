@@ -200,8 +200,16 @@ fn apply(
     if let Some(levels) = options.network_levels {
         config.network_levels = levels;
     }
+    if options.tail_boost == Some(true) && config.tail_boost == 0 {
+        let must = "stay out: this scheme has no boost of the last bytes";
+        return Err(ScenarioError::field("options.tail_boost", must));
+    }
     if options.tail_boost == Some(false) {
         config.tail_boost = 0;
+    }
+    if options.incast_control == Some(true) && config.incast.is_none() {
+        let must = "stay out: this scheme has no incast control";
+        return Err(ScenarioError::field("options.incast_control", must));
     }
     if options.incast_control == Some(false) {
         config.incast = None;
@@ -232,7 +240,12 @@ fn apply_levels(
     if !(1..=LEVELS).contains(&config.levels) {
         return Err(wrong());
     }
-    let given = cutoffs.as_ref().map(|given| given.len() as u8 + 1);
+    let given = cutoffs.as_ref().map(Vec::as_slice);
+    if given.is_some_and(|given| given.len() >= usize::from(LEVELS) || !given.is_sorted()) {
+        let must = "be at most 7 sizes, ascending";
+        return Err(ScenarioError::field("options.cutoffs", must));
+    }
+    let given = given.map(|given| given.len() as u8 + 1);
     let by_scheduled = scheduled_levels.and_then(|scheduled| config.levels.checked_sub(scheduled));
     let unscheduled = match (given, scheduled_levels) {
         (Some(given), _) => given,
