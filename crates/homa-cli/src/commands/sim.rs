@@ -335,10 +335,12 @@ fn ports(outcome: &Simulated) {
 /// What was lost, and where time went.
 fn losses_and_delays(outcome: &Simulated) {
     let drops = outcome.drops;
-    if drops.overflow + drops.fault > 0 || outcome.undelivered > 0 {
+    let missing = outcome.undelivered + outcome.failed + outcome.refused;
+    if drops.overflow + drops.fault + missing > 0 {
         line(format!(
-            "frames dropped at full buffers {}, lost on links {}; messages not delivered {}",
-            drops.overflow, drops.fault, outcome.undelivered
+            "frames dropped at full buffers {}, lost on links {}; messages given up {}, refused {}, \
+             not delivered {}",
+            drops.overflow, drops.fault, outcome.failed, outcome.refused, outcome.undelivered
         ));
     }
     if let Some(tail) = &outcome.tail_delay {
