@@ -116,7 +116,8 @@ impl Endpoint {
         (0..self.peers.len()).for_each(|index| self.flush_acks_to(PeerId(index as u32)));
     }
 
-    /// NEED_ACK at the client: ask for what is missing, or confirm (also for an RPC we do not
+    /// NEED_ACK at the client: ask for what is missing, say again what is granted where nothing is
+    /// (the response is wanted, and waits for shorter ones), or confirm (also for an RPC we do not
     /// know).
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, who: Option<Ref>) {
         self.counters.need_acks_received += 1;
@@ -127,6 +128,9 @@ impl Endpoint {
             Some(who) => {
                 let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
                 self.request_missing(now, who);
+                if self.config.profile == Profile::Default {
+                    self.repeat_grant(who);
+                }
                 // The kernel's next RESEND comes when it would have come.
                 let kernel = self.config.profile == Profile::Linux;
                 if let (true, Some(beat), Some(rpc)) = (kernel, beat, self.rpcs.get_mut(who)) {
@@ -141,6 +145,14 @@ impl Endpoint {
                 // It would ask for each of them.
                 self.flush_acks_to(packet.peer);
             }
+        }
+    }
+
+    /// Says again what a message was granted, when all of that is here.
+    fn repeat_grant(&mut self, who: Ref) {
+        let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref()).filter(|inc| inc.scheduled);
+        if inc.is_some_and(|inc| inc.bytes.missing_before(inc.granted).next().is_none()) {
+            self.queue_grant(who);
         }
     }
 

@@ -28,7 +28,7 @@ const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
 const MAX_LEARNED: Duration = Duration::millis(100);
 const MAX_PATIENCE: Duration = Duration::millis(250);
-/// A response that waits this long for grants belongs to a client that is gone.
+/// A response that hears nothing of its client for so long belongs to a client that is gone.
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
 const IDLE_CHECK: Duration = Duration::millis(200);

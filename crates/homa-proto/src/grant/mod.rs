@@ -438,7 +438,7 @@ impl Endpoint {
     }
 
     /// Has the message's grant sent as it will be when the packet leaves.
-    fn queue_grant(&mut self, who: Ref) {
+    pub(crate) fn queue_grant(&mut self, who: Ref) {
         let Some(inc) = self.rpcs.get_mut(who).and_then(|rpc| rpc.inc.as_mut()) else { return };
         if !core::mem::replace(&mut inc.grant_queued, true) {
             self.control.push_back(Control::Grant(who));
