@@ -8,9 +8,10 @@ use homa_sim::traffic::open_loop::Arrival;
 
 const SECOND: u64 = 1_000_000_000_000;
 
-/// Eight long echoes of host 0, whose downlink is slow: their requests are through after 1.3 s. From
-/// then on, shorter requests of everybody to host 0 take all of its downlink for half a minute. The
-/// long responses wait for grants, with nothing missing, and their servers hear nothing meanwhile.
+/// Eight long echoes of host 0, whose downlink is slow: their requests are through after 1.3 s.
+/// From then on, shorter requests of everybody to host 0 take all of its downlink for half a
+/// minute. The long responses wait for grants, with nothing missing, and their servers hear nothing
+/// meanwhile.
 #[test]
 fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
     let slow = Impaired {

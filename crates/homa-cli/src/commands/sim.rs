@@ -338,8 +338,8 @@ fn losses_and_delays(outcome: &Simulated) {
     let missing = outcome.undelivered + outcome.failed + outcome.refused;
     if drops.overflow + drops.fault + missing > 0 {
         line(format!(
-            "frames dropped at full buffers {}, lost on links {}; messages given up {}, refused {}, \
-             not delivered {}",
+            "frames dropped at full buffers {}, lost on links {}; \
+             messages given up {}, refused {}, not delivered {}",
             drops.overflow, drops.fault, outcome.failed, outcome.refused, outcome.undelivered
         ));
     }

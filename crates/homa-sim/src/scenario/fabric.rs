@@ -83,7 +83,7 @@ pub enum Shape {
 pub enum Routing {
     /// Uniformly at random for each packet.
     Spray,
-    /// By a hash of source, destination and message: each message keeps to one path, two of one pair
+    /// By a hash of source, destination and message: a message keeps to one path, two of one pair
     /// may take different ones, as RPCs from different ports do.
     Ecmp,
 }
