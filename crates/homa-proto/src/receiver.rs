@@ -108,8 +108,7 @@ impl Endpoint {
         Ok(Place { message, total: length, offset: 0, len: length })
     }
 
-    /// Accounts for an incoming message in the allocation of levels, once it is whole: what is only
-    /// announced moves nobody's.
+    /// Accounts for a new incoming message in the allocation of levels.
     fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
         let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
         let overhead = FULL_FRAME.saturating_sub(payload);
@@ -169,7 +168,7 @@ impl Endpoint {
         }
         rpc.heard = now;
         rpc.rounds = 0;
-        let (complete, unscheduled) = (inc.bytes.is_complete(), inc.unscheduled);
+        let complete = inc.bytes.is_complete();
         if inc.parked {
             before.0 = inc.outstanding();
             self.unpark(who);
@@ -177,7 +176,6 @@ impl Endpoint {
         self.sample_rtt(now, who, data.span.offset);
         self.account_received(who, before, data);
         if complete {
-            self.measure_message(peer, length, unscheduled);
             self.deliver(now, who, length);
         } else {
             self.announce_prefix(who);
@@ -214,8 +212,8 @@ impl Endpoint {
                 peer.more.response_time.sample(now.since(started));
             }
         }
+        self.measure_message(peer, length, data.incoming);
         if data.span.len == length {
-            self.measure_message(peer, length, data.incoming);
             return Ok(());
         }
         self.begin_incoming(who, length, data.incoming, end);

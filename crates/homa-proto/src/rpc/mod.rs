@@ -141,8 +141,6 @@ pub(crate) struct Incoming {
     pub(crate) probe: Option<Probe>,
     /// Prefix already announced as readable.
     pub(crate) readable: u32,
-    /// Bytes that came without a grant.
-    pub(crate) unscheduled: u32,
 }
 
 impl Incoming {
@@ -161,7 +159,6 @@ impl Incoming {
             grant_queued: false,
             grant_sent: unscheduled,
             readable: 0,
-            unscheduled,
             probe: None,
         }
     }

@@ -213,23 +213,6 @@ fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() 
 }
 
 #[test]
-fn what_is_only_announced_moves_nobodys_cutoffs() {
-    let mut server = endpoint(users());
-    let before = server.cutoffs();
-    for n in 1..=1_000 {
-        assert!(matches!(
-            server.receive(START, &data(RpcId(2 * n), 0, 1 << 20)),
-            Receipt::Place(_)
-        ));
-    }
-    assert_eq!(server.cutoffs(), before);
-    for n in 1_001..=2_000 {
-        assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 500)), Receipt::Place(_)));
-    }
-    assert_ne!(server.cutoffs(), before);
-}
-
-#[test]
 fn a_peer_that_dribbles_makes_nobody_patient_with_others() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
