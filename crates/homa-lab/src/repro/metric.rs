@@ -148,9 +148,7 @@ impl Metric {
                 outcome.tail_delay.as_ref().map(|tail| of_tail(tail, tail.queueing_us))
             }
             Self::ResponseRate => response_rate(stored, f64::from),
-            Self::ResponseWireRate => {
-                response_rate(stored, |bytes| Framing::Paper.data_wire_bytes(bytes) as f64)
-            }
+            Self::ResponseWireRate => response_rate(stored, with_headers),
             Self::Computed(computed) => Some(Measured::exact(computed.value())),
             Self::Limit(_) => None,
         }
@@ -240,6 +238,17 @@ fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
     };
     let bits = stored.outcome.messages as f64 * bytes(response_bytes) * 8.0;
     Some(Measured::exact(bits / stored.outcome.traffic_seconds / 1e9))
+}
+
+/// Wire bytes of a message in full packets and one that holds the rest: what a transport sends that
+/// does not, as the authors' simulator, begin a new packet where scheduled bytes begin.
+fn with_headers(bytes: u32) -> f64 {
+    let full = Framing::Paper.max_payload();
+    let rest = match bytes % full {
+        0 => 0,
+        rest => Framing::Paper.data_wire_bytes(rest),
+    };
+    (u64::from(bytes / full) * Framing::Paper.data_wire_bytes(full) + rest) as f64
 }
 
 impl FromStr for Metric {
@@ -339,6 +348,14 @@ impl fmt::Display for Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_are_counted_for_packets_as_they_are_sent() {
+        // 9.371 Gbit/s of responses of 10 kB were measured on a link of 10: six full packets of
+        // 1538 B and one of 1444 each are 10.0; in the packets of the authors' messages 10.08.
+        assert_eq!(with_headers(10_000), 10_672.0);
+        assert_eq!((with_headers(1442), with_headers(1)), (1538.0, 97.0));
+    }
 
     #[test]
     fn names_are_read_and_written_alike() {
