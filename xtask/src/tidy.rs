@@ -11,6 +11,7 @@ mod source;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Files without which a reader, a packager or a lawyer is lost.
 const REQUIRED: [&str; 6] =
@@ -56,9 +57,7 @@ impl Findings<'_> {
 
 /// All findings in the repository at `root`, in the order of their files.
 pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
-    let mut paths = Vec::new();
-    collect_files(root, root, &mut paths)?;
-    paths.sort();
+    let paths = files(root)?;
     let mut findings = Vec::new();
     for path in &paths {
         findings.extend(check_file(path, &std::fs::read(root.join(path))?));
@@ -95,6 +94,26 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
         Err(_) => {}
     }
     findings.list
+}
+
+/// The repository's files, sorted: those that git tracks, so that what somebody leaves beside them
+/// (a trace, a folder of results) is nobody's business, and a new file's once it is added. Without
+/// git, as in an unpacked archive, everything.
+fn files(root: &Path) -> io::Result<Vec<String>> {
+    let mut paths = tracked_files(root).unwrap_or_default();
+    if paths.is_empty() {
+        collect_files(root, root, &mut paths)?;
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// What git tracks below `root` and is there; none where git or its repository is missing.
+fn tracked_files(root: &Path) -> Option<Vec<String>> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output().ok()?;
+    let list = String::from_utf8(listed.stdout).ok().filter(|_| listed.status.success())?;
+    let there = list.split_terminator('\0').filter(|path| root.join(path).is_file());
+    Some(there.map(str::to_owned).collect())
 }
 
 fn collect_files(root: &Path, folder: &Path, paths: &mut Vec<String>) -> io::Result<()> {

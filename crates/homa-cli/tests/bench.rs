@@ -105,25 +105,42 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
     assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
 }
 
-/// A user namespace may forbid its own children, which is how a kernel that refuses looks from
-/// inside.
+/// Runs a bench where namespaces are refused: a user namespace may forbid its own children, which
+/// is how a kernel that refuses looks from inside.
+fn without_namespaces(arguments: &[&str]) -> Option<std::process::Output> {
+    let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
+                  /proc/sys/user/max_user_namespaces && exec \"$0\" bench \"$@\"";
+    let mut inside = Command::new("unshare");
+    inside.args(["-Ur", "sh", "-c", forbid]).arg(program().get_program()).args(arguments);
+    // Where even this is refused, the ordinary tests above already take the other way.
+    let output = inside.output().ok()?;
+    (!output.stdout.is_empty() || stderr(&output).contains("hint: ")).then_some(output)
+}
+
 #[test]
 fn without_namespaces_homa_runs_alone_and_says_so() {
     let _alone = alone();
-    let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
-                  /proc/sys/user/max_user_namespaces && exec \"$0\" bench --hosts 2 \
-                  --duration 300ms --load 0.3";
-    let homa = program();
-    let mut inside = Command::new("unshare");
-    inside.args(["-Ur", "sh", "-c", forbid]).arg(homa.get_program());
-    // Where even this is refused, the ordinary tests above already take the other way.
-    let Ok(output) = inside.output() else { return };
+    let brief = ["--hosts", "2", "--duration", "300ms", "--load", "0.3"];
+    let Some(output) = without_namespaces(&brief) else { return };
     let text = String::from_utf8_lossy(&output.stdout);
-    if text.is_empty() && !stderr(&output).contains("error: ") {
-        return;
-    }
     assert!(text.starts_with("NO RACK: "), "{text}{}", stderr(&output));
     assert!(text.contains("namespaces"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("homa ")), "{text}");
     assert!(!text.contains("tcp-pool  "), "{text}");
+    assert!(text.contains("Repeat: homa bench --transport homa --hosts 2 "), "{text}");
+}
+
+#[test]
+fn without_namespaces_what_needs_a_rack_is_refused() {
+    let _alone = alone();
+    for arguments in [
+        &["--transport", "tcp"][..],
+        &["--hosts", "5000"],
+        &["--buffer", "100"],
+        &["--chart", "/nonexistent/bench.svg"],
+    ] {
+        let Some(output) = without_namespaces(arguments) else { return };
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && stderr(&output).contains("hint: "), "{arguments:?}");
+    }
 }

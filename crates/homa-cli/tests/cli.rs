@@ -30,6 +30,14 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["bench", "--transport", "carrier-pigeon"]);
     assert_usage_error(&["bench", "--cc", "wishful"]);
     assert_usage_error(&["bench", "--hosts", "1"]);
+    assert_usage_error(&["bench", "--link", "100Mbps", "--duration", "1440m"]);
+    assert_usage_error(&["bench", "--micro", "--only", "homa-inline,typo"]);
+    assert_usage_error(&["bench", "--peer", "127.0.0.1:65535", "--cp-node", "--ports", "2"]);
+    assert_usage_error(&["call", "127.0.0.1:9", "--size", "2000MB"]);
+    assert_usage_error(&["ping", "127.0.0.1:9", "--size", "2MB", "--driver", "raw-ip"]);
+    assert_usage_error(&["sim", "--seed", "9223372036854775808"]);
+    assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--load", "0.5"]);
+    assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--trace", "/nonexistent/x"]);
 }
 
 #[test]

@@ -45,6 +45,25 @@ impl Drop for Folder {
 }
 
 #[test]
+fn a_scenario_that_is_refused_leaves_an_earlier_trace_alone() {
+    let folder = Folder::new("trace");
+    let trace = folder.file("sim.pcapng", "an earlier one");
+    let read = || std::fs::read(&trace).expect("it is there");
+    for refused in [["--scheme", "wishful"], ["--flows", "/nonexistent.csv"]] {
+        let output = homa(&[&["sim", "--trace", &trace][..], &refused, &SMALL].concat());
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        assert_eq!(read(), b"an earlier one", "{refused:?}");
+    }
+    let output = homa(&[&["sim", "--trace", &trace][..], &SMALL].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(read().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
+    let nowhere = folder.path("none/sim.pcapng");
+    let output = homa(&[&["sim", "--trace", &nowhere][..], &SMALL].concat());
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("No such file"), "{}", stderr(&output));
+}
+
+#[test]
 fn sim_gives_the_documented_shape() {
     let mut arguments = vec!["sim", "--scheme", "homa-sim", "--workload", "w2", "--load", "0.5"];
     arguments.extend(SMALL);

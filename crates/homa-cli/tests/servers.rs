@@ -94,3 +94,21 @@ fn bench_peer_loads_a_server_and_loses_nothing() {
     assert_eq!(row["offered"], row["completed"]);
     server.terminate();
 }
+
+#[test]
+fn bench_peer_prints_a_line_that_repeats_it_and_no_time_of_a_rack() {
+    let server = Server::start(&["--echo"]);
+    let shown = |arguments: &[&str]| {
+        let output = homa(arguments);
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let brief = ["--load", "0.5", "--duration", "300ms", "--workload", "w2"];
+    let first = shown(&[&["bench", "--peer", &server.address], &brief[..]].concat());
+    let repeat = first.lines().find_map(|line| line.strip_prefix("Repeat: homa "));
+    let words: Vec<&str> = repeat.expect("the line").split(' ').collect();
+    let second = shown(&words);
+    assert!(second.contains(repeat.expect("the line")), "{second}");
+    assert!(first.contains("idle, ") && !first.contains("the wire"), "{first}");
+    server.terminate();
+}

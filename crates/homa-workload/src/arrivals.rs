@@ -49,7 +49,12 @@ pub enum OfferError {
     Load(f64),
     /// The link has no rate.
     Link,
+    /// More RPCs than [`MAX_ARRIVALS`] are to be expected.
+    TooMany(f64),
 }
+
+/// Most arrivals of a schedule: 1 GiB of them.
+pub const MAX_ARRIVALS: usize = 1 << 26;
 
 impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,6 +69,11 @@ impl fmt::Display for OfferError {
                 )
             }
             Self::Link => f.write_str("the link's rate is 0: give it in bits per second"),
+            Self::TooMany(expected) => write!(
+                f,
+                "about {expected:.2e} RPCs would arrive, and at most {MAX_ARRIVALS} are planned: \
+                 choose a shorter duration, a slower link, a lower load or larger messages"
+            ),
         }
     }
 }
@@ -72,12 +82,15 @@ impl std::error::Error for OfferError {}
 
 /// The arrivals of every host, each list by time. Deterministic in the offer and the sizes.
 pub fn schedule(offer: &Offer, sizes: &SizeDistribution) -> Result<Vec<Vec<Arrival>>, OfferError> {
-    (0..offer.hosts.max(1))
-        .map(|host| {
-            let arrivals = HostArrivals::new(offer, sizes, host)?;
-            Ok(arrivals.take_while(|a| a.at_ns < offer.duration_ns).collect())
-        })
-        .collect()
+    let hosts = (0..offer.hosts.max(1)).map(|host| HostArrivals::new(offer, sizes, host));
+    let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
+    let gaps = hosts.iter().map(|host| offer.duration_ns as f64 / host.mean_gap_ns);
+    let expected: f64 = gaps.sum();
+    if expected > MAX_ARRIVALS as f64 {
+        return Err(OfferError::TooMany(expected));
+    }
+    let before_the_end = |a: &Arrival| a.at_ns < offer.duration_ns;
+    Ok(hosts.into_iter().map(|host| host.take_while(before_the_end).collect()).collect())
 }
 
 /// The endless arrivals of one client, in the order of their times.

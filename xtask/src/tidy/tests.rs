@@ -1,6 +1,8 @@
 //! Each check finds what it is for, says where, and leaves good text alone; and the repository is
 //! tidy.
 
+use std::process::Command;
+
 use super::check_file;
 
 /// Findings as text, in a file of the given path.
@@ -20,6 +22,26 @@ fn the_repository_is_tidy() {
     let findings = super::check(crate::repository()).unwrap();
     let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(list.is_empty(), "{} to do:\n{}", list.len(), list.join("\n"));
+}
+
+#[test]
+fn what_lies_about_in_a_checkout_is_not_the_repositorys() {
+    let root = std::env::temp_dir().join(format!("tidy-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("README.md"), "# A\n").unwrap();
+    std::fs::write(root.join("sim.pcapng"), vec![0xFF; 400_001]).unwrap();
+    let files = || super::files(&root).unwrap();
+    let without_git = files();
+    let git = |arguments: &[&str]| {
+        let ran = Command::new("git").args(arguments).current_dir(&root).output();
+        ran.is_ok_and(|output| output.status.success())
+    };
+    let with_git = (git(&["init"]) && git(&["add", "README.md"])).then(files);
+    std::fs::remove_dir_all(&root).unwrap();
+    assert_eq!(without_git, ["README.md", "sim.pcapng"]);
+    if let Some(files) = with_git {
+        assert_eq!(files, ["README.md"]);
+    }
 }
 
 #[test]

@@ -105,6 +105,7 @@ pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure>
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
 pub fn run(args: &Args) -> Outcome {
+    args.driver.check_size(args.size.unwrap_or(0))?;
     let request = match (&args.data, args.size) {
         (Some(text), _) => text.clone().into_bytes(),
         (None, Some(bytes)) => vec![7; bytes as usize],

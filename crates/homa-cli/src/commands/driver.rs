@@ -28,19 +28,37 @@ impl Driver {
     /// An engine for many threads at a local address; `hint` is for an address that cannot be had.
     pub fn engine(self, at: SocketAddr, hint: &str) -> Result<Engine, Failure> {
         let opened = match self {
-            Self::Udp => Engine::bind(at, Config::default()),
-            Self::RawIp => Engine::raw_ip(at, Config::linux()),
+            Self::Udp => Engine::bind(at, self.config()),
+            Self::RawIp => Engine::raw_ip(at, self.config()),
         };
         explain(opened, hint)
+    }
+
+    /// Who is spoken to decides the profile.
+    fn config(self) -> Config {
+        match self {
+            Self::Udp => Config::default(),
+            Self::RawIp => Config::linux(),
+        }
     }
 
     /// An engine for this thread alone.
     pub fn inline(self, at: SocketAddr, hint: &str) -> Result<inline::Engine, Failure> {
         let opened = match self {
-            Self::Udp => inline::Engine::bind(at, Config::default()),
-            Self::RawIp => inline::Engine::raw_ip(at, Config::linux()),
+            Self::Udp => inline::Engine::bind(at, self.config()),
+            Self::RawIp => inline::Engine::raw_ip(at, self.config()),
         };
         explain(opened, hint)
+    }
+
+    /// Refuses a request that no engine takes, before there is memory for it.
+    pub fn check_size(self, bytes: u32) -> Result<(), Failure> {
+        let max = self.config().protocol.max_message;
+        if bytes <= max {
+            return Ok(());
+        }
+        let error = anyhow::anyhow!("a message over {} has at most {max} bytes", self.name());
+        Err(Failure::new(error, "choose a smaller --size"))
     }
 
     /// What to do when nobody answers.

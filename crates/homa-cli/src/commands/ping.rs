@@ -40,6 +40,7 @@ pub struct Args {
 
 /// Runs the command; an RPC without an answer is a failed check.
 pub fn run(args: &Args) -> Outcome {
+    args.driver.check_size(args.size)?;
     let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
     let mut answered = Vec::new();

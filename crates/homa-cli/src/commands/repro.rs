@@ -15,7 +15,8 @@ use crate::output::{Align, Format, Table, json, line};
 /// Arguments of `homa repro`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Figures to reproduce, such as homa-fig10; absent: all.
+    /// Figures to reproduce, such as homa-fig10, or some of their rows, such as homa-fig10-w4;
+    /// absent: all.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// List what can be reproduced, and run nothing.
@@ -24,6 +25,9 @@ pub struct Args {
     /// Short runs: minutes for everything, at the price of undecided tails.
     #[arg(long)]
     quick: bool,
+    /// Only the scheme that is compared, not those shown beside it: a third of the work.
+    #[arg(long)]
+    compared: bool,
     /// Also write a page with the figures.
     #[arg(long)]
     report: bool,
@@ -62,9 +66,12 @@ struct Check<'a> {
 /// Runs the command; a number outside its tolerance is a failed check, and so is one that a full
 /// run leaves undecided.
 pub fn run(args: &Args) -> Outcome {
-    let plans = repro::select(&args.ids).hint("`homa repro --list` shows all")?;
+    let mut plans = repro::select(&args.ids).hint("`homa repro --list` shows all")?;
     if args.list {
         return list(&plans, args.format);
+    }
+    if args.compared {
+        plans.iter_mut().for_each(ReproPlan::keep_compared);
     }
     let store = Store::create(&args.out).hint("choose another --out")?;
     let program = program().hint("is the program's file readable?")?;

@@ -1,7 +1,7 @@
 //! `homa sim`: one simulation, from a plan or from the command line.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use homa_lab::cell::Cell;
@@ -68,7 +68,8 @@ pub struct Args {
     /// Search the highest load that is sustained (whose backlog does not grow without bound),
     /// between two loads and to within 1 %. The plan's stop rule should last several times as long
     /// as the largest messages.
-    #[arg(long, value_name = "LOW..HIGH", value_parser = load_range, conflicts_with = "out")]
+    #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
+    #[arg(conflicts_with_all = ["out", "trace", "load", "flows"])]
     max_load: Option<Range>,
     /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
     #[arg(long, value_name = "DIR")]
@@ -101,7 +102,7 @@ pub struct Changes {
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
     /// Everything random follows from it.
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<u64>,
     /// Messages from a list instead: lines of id,src,dst,bytes,start_ns.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["workload", "load"])]
@@ -109,6 +110,32 @@ pub struct Changes {
     /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, Value)>,
+}
+
+/// A seed that a plan, which is TOML, can hold.
+fn seed(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|&seed: &u64| i64::try_from(seed).is_ok());
+    number.ok_or_else(|| format!("a seed is a number from 0 to {}", i64::MAX))
+}
+
+/// A file that is made, or emptied, when the first byte is written to it.
+struct LateFile<'a> {
+    path: &'a Path,
+    file: Option<BufWriter<File>>,
+}
+
+impl Write for LateFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(BufWriter::new(File::create(self.path)?)),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
 }
 
 impl Changes {
@@ -187,8 +214,8 @@ fn simulate(
     const HINT: &str = "`homa sim --help` shows the keys and their units";
     let Some(path) = &args.trace else { return run_plain(scenario, progress).hint(HINT) };
     let named = |error| anyhow::anyhow!("{}: {error}", path.display());
-    let file = File::create(path).map_err(named).hint("choose another --trace")?;
-    let mut out = BufWriter::new(file);
+    // A scenario that is refused leaves the file of an earlier one alone.
+    let mut out = LateFile { path, file: None };
     let trace = Trace { out: &mut out, packets: args.trace_packets };
     let outcome = run_traced(scenario, trace, progress).hint(HINT)?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;

@@ -40,6 +40,11 @@ fn sizes_of_w1(seed: u64) -> Result<Arc<[u32]>, Failure> {
 pub fn run(time: Duration, only: &[String], seed: u64, format: Format) -> Result<(), Failure> {
     let mut plan = Plan::new(sizes_of_w1(seed)?);
     if !only.is_empty() {
+        let names = plan.names();
+        if let Some(text) = only.iter().find(|text| !names.iter().any(|n| n.contains(*text))) {
+            let error = anyhow::anyhow!("no row of --micro has `{text}` in its name");
+            return Err(Failure::new(error, format!("choose --only among: {}", names.join(", "))));
+        }
         plan.keep_only(only);
     }
     let pair = Pair::build().hint("`homa doctor` names the setting that decides")?;

@@ -92,6 +92,12 @@ impl Plan {
         self.throughput.retain(|row| wanted(row.name()));
     }
 
+    /// The rows' names, as [`Plan::keep_only`] reads them.
+    pub fn names(&self) -> Vec<String> {
+        let rates = self.rate.iter().chain(&self.throughput).map(Row::name);
+        self.echo.iter().map(Row::name).chain(rates).collect()
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> u32 {
         (self.echo.len() + self.rate.len() + self.throughput.len()) as u32

@@ -96,8 +96,8 @@ fn tally(checks: &[Check]) -> [usize; 4] {
 
 fn overview(list: &[Reproduction]) -> String {
     let mut out = String::from(
-        "<div class=\"scroll overview\"><table><tr><th>figure</th><th>within tolerance</th>\
-         <th>outside</th><th>undecided</th><th>reported only</th></tr>\n",
+        "<div class=\"scroll overview\"><table><tr><th>figure</th><th>within</th>\
+         <th>outside</th><th>undecided</th><th>reported</th></tr>\n",
     );
     for reproduction in list {
         let [passed, failed, open, only] = tally(&reproduction.checks);
@@ -168,17 +168,17 @@ fn checks(reproduction: &Reproduction) -> String {
     }
     let mut rows = String::new();
     for check in &reproduction.checks {
-        rows += &row(check, &others);
+        rows += &row(check, first, &others);
     }
     let open = if reproduction.checks.len() <= 40 { " open" } else { "" };
     format!(
-        "<details{open}><summary>{} numbers</summary><div class=\"scroll\"><table><tr>{head}</tr>\n\
-         {rows}</table></div></details>\n",
+        "<details{open}><summary>{} numbers</summary><div class=\"scroll\"><table class=\"rows\">\
+         <tr>{head}</tr>\n{rows}</table></div></details>\n",
         reproduction.checks.len()
     )
 }
 
-fn row(check: &Check, others: &[&str]) -> String {
+fn row(check: &Check, first: &str, others: &[&str]) -> String {
     let (class, verdict) = match check.pass {
         Some(true) => ("true", "within"),
         Some(false) => ("false", "outside"),
@@ -193,18 +193,24 @@ fn row(check: &Check, others: &[&str]) -> String {
             format!("{} to {}", end(low), end(high))
         }
     };
+    // On a phone a row is a paragraph, and each number says what it is.
+    let cell = |head: &str, class: &str, text: &str| {
+        format!("<td data-h=\"{}\" class=\"{class}\">{text}</td>", escaped(head))
+    };
+    let tolerance = check.tolerance.map(|t| escaped(&t.to_string())).unwrap_or_default();
     let mut out = format!(
-        "<tr><td>{}</td><td class=\"name\">{}</td><td>{}</td><td>{}</td><td class=\"soft\">\
-         {interval}</td><td class=\"soft\">{}</td><td class=\"{class}\">{verdict}</td>",
+        "<tr><td>{}</td><td class=\"name\">{}</td>",
         escaped(&check.row),
-        escaped(&check.label),
-        optional(check.published),
-        optional(check.measured),
-        check.tolerance.map(|t| escaped(&t.to_string())).unwrap_or_default(),
+        escaped(&check.label)
     );
+    out += &cell("published", "", &optional(check.published));
+    out += &cell(first, "", &optional(check.measured));
+    out += &cell("95 % confidence", "soft", &interval);
+    out += &cell("tolerance", "soft", &tolerance);
+    let _ = write!(out, "<td class=\"{class}\">{verdict}</td>");
     for name in others {
         let value = check.others.iter().find(|(other, _)| other == name).and_then(|(_, v)| *v);
-        let _ = write!(out, "<td>{}</td>", optional(value));
+        out += &cell(name, "", &optional(value));
     }
     out + "</tr>\n"
 }

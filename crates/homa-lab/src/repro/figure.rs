@@ -8,8 +8,16 @@ use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 use crate::store::Stored;
 
-/// A bin with fewer messages says nothing about its 99th percentile.
-const MIN_COUNT: u64 = 100;
+/// A bin with fewer messages says nothing about the percentile: one of them lies beyond it.
+const fn enough(rank: Rank) -> u64 {
+    match rank {
+        Rank::P50 => 20,
+        Rank::P99 => 100,
+    }
+}
+
+/// Said where such bins are drawn all the same, since nearly all of a run's are.
+const FEW: &str = "Short run: a bin's value is about that of its slowest message";
 
 /// All drawings of a plan, in its order.
 pub fn charts(plan: &ReproPlan, results: &Results) -> Vec<Chart> {
@@ -52,12 +60,14 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     };
     let mut ticks = Vec::new();
     let mut series = Vec::new();
+    let mut few = false;
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
         let title = named.title.as_deref().unwrap_or(run);
         for variant in variants(plan, Some(named), figure) {
             let Some(stored) = results.of(place, variant, None).next() else { continue };
             let bins = &stored.outcome.slowdown.buckets;
+            few |= has_few(bins, rank);
             if ticks.is_empty() {
                 ticks = size_ticks(bins);
             }
@@ -70,7 +80,7 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     let y_label = figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {what}"));
     Chart {
         title: figure.title.clone(),
-        subtitle: String::new(),
+        subtitle: if few { FEW.to_owned() } else { String::new() },
         mode: Mode::Plot,
         x: Axis {
             label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
@@ -94,8 +104,15 @@ pub fn size_ticks(bins: &[Bucket]) -> Vec<(f64, String)> {
     (0..=10).filter_map(tick).collect()
 }
 
-/// A step per bin: its value from where the bin begins to where it ends.
+/// True when most bins have too few messages for the percentile.
+fn has_few(bins: &[Bucket], rank: Rank) -> bool {
+    2 * bins.iter().filter(|bin| bin.count < enough(rank)).count() > bins.len()
+}
+
+/// A step per bin: its value from where the bin begins to where it ends. Bins of too few messages
+/// are left out, unless most are: then a curve of maxima is better than none.
 pub fn steps(bins: &[Bucket], rank: Rank) -> Vec<Point> {
+    let least = if has_few(bins, rank) { 0 } else { enough(rank) };
     let mut before = 0.0;
     let mut points = Vec::new();
     for bin in bins {
@@ -103,7 +120,7 @@ pub fn steps(bins: &[Bucket], rank: Rank) -> Vec<Point> {
             Rank::P50 => (bin.p50, bin.p50_ci),
             Rank::P99 => (bin.p99, bin.p99_ci),
         };
-        if let Some(y) = value.filter(|_| bin.count >= MIN_COUNT) {
+        if let Some(y) = value.filter(|_| bin.count >= least) {
             let at = |x| Point { x, y, low: ends[0], high: ends[1] };
             points.extend([at(before), at(bin.cum_share)]);
         }
@@ -208,10 +225,11 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 /// The slowdown of any result, for reports of plans that are no reproductions.
 pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Chart {
     let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
+    let few = results.iter().any(|(_, one)| has_few(&one.outcome.slowdown.buckets, rank));
     let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
     Chart {
         title: format!("{title}, {what}"),
-        subtitle: String::new(),
+        subtitle: if few { FEW.to_owned() } else { String::new() },
         mode: Mode::Plot,
         x: Axis {
             label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
@@ -228,5 +246,36 @@ pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Char
                 points: steps(&stored.outcome.slowdown.buckets, rank),
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bins(counts: &[u64]) -> Vec<Bucket> {
+        let share = |place: usize| (place + 1) as f64 / counts.len() as f64;
+        let bin = |(place, &count): (usize, &u64)| Bucket {
+            cum_share: share(place),
+            min_bytes: 1,
+            max_bytes: 1,
+            count,
+            p50: Some(1.0),
+            p99: Some(2.0),
+            p50_ci: [None; 2],
+            p99_ci: [None; 2],
+            p50_us: None,
+            p99_us: None,
+        };
+        counts.iter().enumerate().map(bin).collect()
+    }
+
+    #[test]
+    fn a_thin_bin_is_left_out_but_never_the_whole_curve() {
+        assert_eq!(steps(&bins(&[200, 30, 200]), Rank::P99).len(), 4);
+        assert_eq!(steps(&bins(&[200, 30, 200]), Rank::P50).len(), 6, "enough for a median");
+        let thin = bins(&[30, 30, 200]);
+        assert_eq!(steps(&thin, Rank::P99).len(), 6);
+        assert!(has_few(&thin, Rank::P99) && !has_few(&thin, Rank::P50));
     }
 }

@@ -71,8 +71,9 @@ pub fn plans() -> Result<Vec<ReproPlan>, PlanFault> {
     BUILT_IN.iter().map(|(file, text)| ReproPlan::parse(&Document::new(*file, *text))).collect()
 }
 
-/// The plans of these ids, in the order of the paper; all when none is named. A longer id, such as
-/// one row's, names the plan it belongs to.
+/// The plans of these ids, in the order of the paper; all when none is named. A longer id names
+/// rows of its plan, those called so or else those that begin so: only they and the simulations
+/// they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan.
 pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
     let all = plans()?;
     let known: Vec<String> = all.iter().map(|plan| plan.id.clone()).collect();
@@ -80,8 +81,18 @@ pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
     if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
         return Err(LabError::Unknown { what: "figure", name: id.clone(), known });
     }
-    let wanted = |plan: &ReproPlan| ids.is_empty() || ids.iter().any(|id| of(id) == plan.id);
-    Ok(all.into_iter().filter(wanted).collect())
+    let mut selected = Vec::new();
+    for mut plan in all {
+        let named: Vec<&str> =
+            ids.iter().map(String::as_str).filter(|id| of(id) == plan.id).collect();
+        if !named.is_empty() {
+            plan.keep_rows(&named);
+        } else if !ids.is_empty() {
+            continue;
+        }
+        selected.push(plan);
+    }
+    Ok(selected)
 }
 
 /// A figure simulated again.

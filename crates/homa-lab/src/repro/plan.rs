@@ -250,6 +250,39 @@ impl ReproPlan {
         Ok(plan)
     }
 
+    /// Leaves out the schemes that are only shown beside the one that is compared.
+    pub fn keep_compared(&mut self) {
+        self.variants.truncate(1);
+        for variants in self.runs.iter_mut().filter_map(|run| run.variants.as_mut()) {
+            variants.truncate(1);
+        }
+    }
+
+    /// Leaves out all rows but those of these names, and what only the others read. A name that
+    /// is no row's stands for the rows that begin with it, and for all when none does.
+    pub fn keep_rows(&mut self, names: &[&str]) {
+        let mut rows = BTreeSet::new();
+        for name in names {
+            let beginning = format!("{name}-");
+            let all = || self.checks.iter().map(|check| check.row.clone());
+            let exact: Vec<String> = all().filter(|row| row == name).collect();
+            let begun: Vec<String> = all().filter(|row| row.starts_with(&beginning)).collect();
+            if *name == self.id || (exact.is_empty() && begun.is_empty()) {
+                return;
+            }
+            rows.extend(if exact.is_empty() { begun } else { exact });
+        }
+        self.checks.retain(|check| rows.contains(&check.row));
+        let read = self.checks.iter().flat_map(|check| [&check.run, &check.over]).flatten();
+        let runs: BTreeSet<String> = read.cloned().collect();
+        self.runs.retain(|run| runs.contains(&run.name));
+        for figure in &mut self.figures {
+            figure.runs.retain(|run| runs.contains(run));
+            figure.rows.retain(|row| rows.contains(row));
+        }
+        self.figures.retain(|figure| !(figure.runs.is_empty() && figure.rows.is_empty()));
+    }
+
     /// All its simulations; an error names the place of its run.
     pub fn expand(&self, quick: bool) -> Result<Vec<Planned>, (usize, String)> {
         let mut planned = Vec::new();

@@ -45,16 +45,61 @@ fn figures_that_read_the_same_simulations_share_them() {
 }
 
 #[test]
+fn compared_alone_keeps_every_number_that_is_judged() {
+    for plan in plans().unwrap() {
+        let schemes = |plan: &ReproPlan| -> Vec<(usize, String)> {
+            let planned = plan.expand(false).unwrap();
+            planned.into_iter().map(|planned| (planned.run, planned.variant)).collect()
+        };
+        let mut kept = plan.clone();
+        kept.keep_compared();
+        let (all, kept) = (schemes(&plan), schemes(&kept));
+        assert!(kept.len() <= all.len(), "{}", plan.id);
+        for check in &plan.checks {
+            let first = plan.variants.first();
+            for (run, variant) in
+                [(&check.run, check.variant.as_ref().or(first)), (&check.over, first)]
+            {
+                let Some((place, _)) = run.as_ref().and_then(|run| plan.run(run)) else { continue };
+                let read = (place, variant.unwrap().clone());
+                assert!(kept.contains(&read) || !all.contains(&read), "{}: {read:?}", check.row);
+            }
+        }
+    }
+}
+
+#[test]
 fn ids_are_the_first_two_parts_of_a_row() {
     let ids = |ids: &[&str]| {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         select(&ids).map(|plans| plans.iter().map(|plan| plan.id.clone()).collect::<Vec<_>>())
     };
     assert_eq!(ids(&["homa-fig10-w2-homa"]).unwrap(), ["homa-fig10"]);
+    assert_eq!(ids(&["homa-fig8-hol"]).unwrap(), ["homa-fig8"]);
     assert_eq!(ids(&["x15", "homa-fig4"]).unwrap(), ["homa-fig4", "x15"]);
     assert_eq!(ids(&[]).unwrap().len(), BUILT_IN.len());
     let message = ids(&["homa-fig99"]).unwrap_err().to_string();
     assert!(message.contains("homa-fig99") && message.contains("homa-fig10"), "{message}");
+}
+
+#[test]
+fn a_longer_id_keeps_its_rows_and_what_they_read() {
+    let selected = |ids: &[&str]| {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        select(&ids).unwrap().remove(0)
+    };
+    let names = |plan: &ReproPlan| -> Vec<String> {
+        plan.runs.iter().map(|run| run.name.clone()).collect()
+    };
+    let one = selected(&["homa-fig10-w4-homa"]);
+    assert_eq!(names(&one), ["w4"], "not the row at 50 %, whose name begins with this one's");
+    assert_eq!(one.figures.len(), 2, "p99 and median");
+    assert_eq!(names(&selected(&["homa-fig10-w4"])), ["w4", "w4-50"]);
+    let over = selected(&["homa-fig8-w5-basic"]);
+    assert_eq!(names(&over), ["w5-homa", "w5-basic"], "a ratio needs what it divides by");
+    let whole = selected(&["homa-fig8"]);
+    assert_eq!(selected(&["homa-fig8-hol"]).runs.len(), whole.runs.len());
+    assert_eq!(selected(&["homa-fig8", "homa-fig8-14us"]).runs.len(), whole.runs.len());
 }
 
 fn fault(text: &str) -> String {

@@ -1,5 +1,7 @@
 //! The highest load a scheme sustains (Homa Figure 12): bisection over runs.
 
+use super::network::Network;
+use super::setup::Demand;
 use super::{Outcome, Progress, Scenario, ScenarioError, run};
 
 /// Where to look for the limit.
@@ -29,6 +31,12 @@ pub fn max_load(
     range: Range,
     progress: &mut dyn FnMut(f64, Progress),
 ) -> Result<Limit, ScenarioError> {
+    let hosts = Network::new(scenario)?.wiring.hosts();
+    if !Demand::new(scenario, hosts)?.is_open() {
+        let what = "the highest load of traffic whose load is no setting: use the pattern \
+                    all-to-all or clients-servers";
+        return Err(ScenarioError::Unsupported { what: what.to_owned() });
+    }
     let mut attempt = |fraction: f64| {
         let mut scenario = scenario.clone();
         scenario.load.fraction = fraction;
@@ -59,6 +67,18 @@ pub fn max_load(
 mod tests {
     use super::*;
     use crate::scenario::{Fabric, Shape, Traffic};
+
+    #[test]
+    fn traffic_without_a_load_has_no_highest_one() {
+        let mut scenario = Scenario {
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
+            ..Scenario::default()
+        };
+        scenario.traffic = Traffic::Permutation { bytes: 10_000 };
+        let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
+        let refused = max_load(&scenario, range, &mut |_, _| ());
+        assert!(matches!(refused, Err(ScenarioError::Unsupported { .. })), "{refused:?}");
+    }
 
     #[test]
     fn no_scheme_sustains_more_than_the_link() {

@@ -111,3 +111,11 @@ fn impossible_offers_are_typed_errors() {
     dead.load.link_bps = 0;
     assert_eq!(refused(dead), OfferError::Link);
 }
+
+#[test]
+fn more_arrivals_than_memory_holds_are_refused_before_they_are_made() {
+    let day = Offer { duration_ns: 86_400 * SECOND, ..offer(0.8) };
+    let refused = schedule(&day, &w3()).unwrap_err();
+    assert!(matches!(refused, OfferError::TooMany(expected) if expected > 1e8), "{refused:?}");
+    assert!(refused.to_string().contains("duration"), "{refused}");
+}

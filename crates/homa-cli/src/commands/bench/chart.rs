@@ -51,8 +51,14 @@ fn x(share: f64) -> f64 {
     LEFT + share * (WIDTH - LEFT - RIGHT)
 }
 
+/// Text as XML has it: the path of a workload may contain anything.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// The figure. `subtitle` says what was measured.
 pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
+    let subtitle = escaped(subtitle);
     let lines: Vec<Vec<Point>> = rows.iter().map(|row| line(&row.buckets)).collect();
     let scale = Scale::around(&lines);
     let mut out = format!(
@@ -185,6 +191,11 @@ mod tests {
         let scale = Scale::around(&[vec![(0.1, 250.0), (0.9, 80_000.0)]]);
         assert!(scale.y(80_000.0) < scale.y(250.0));
         assert!(scale.y(250.0) <= HEIGHT - BOTTOM && scale.y(80_000.0) >= TOP);
+    }
+
+    #[test]
+    fn the_name_of_a_workload_is_text_in_the_figure() {
+        assert!(svg(&[], "R&D <x>.csv").contains(">R&amp;D &lt;x&gt;.csv</text>"));
     }
 
     #[test]

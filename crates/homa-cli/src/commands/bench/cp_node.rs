@@ -15,7 +15,8 @@ use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::Args;
-use super::rack::{Config, offer};
+use super::config::{Config, Network, command_line};
+use super::rack::{OFFER_HINT, offer};
 use crate::commands::any_address_for;
 use crate::cp_node::{answered, request};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -238,11 +239,14 @@ fn greet(engine: &mut Engine, server: SocketAddr) -> Result<(), Failure> {
 
 /// Loads the server and prints a line per second.
 pub fn run(args: &Args, server: SocketAddr) -> Outcome {
+    if server.port().checked_add(u16::from(args.ports) - 1).is_none() {
+        let error = anyhow::anyhow!("there are no {} ports from {server} on", args.ports);
+        return Err(Failure::new(error, "choose fewer --ports, or servers at lower ports"));
+    }
     let (mut offer, sizes) = offer(args)?;
     // Two hosts: this one asks, the server answers.
     offer.hosts = 2;
-    let arrivals =
-        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let hint = "check that this machine has an address of the server's family";
     let mut engine = args.driver.inline(any_address_for(server), hint)?;
     greet(&mut engine, server)?;
@@ -265,7 +269,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let (valid, behind_ms) = (run.errors == 0, rounded(run.behind.as_secs_f64() * 1e3, 2));
     if args.format == Format::Json {
         json(&Report {
-            config: Config::new(args, "peer"),
+            config: Config::new(args, Network::Peer),
             driver: args.driver.name(),
             valid,
             offered,
@@ -283,6 +287,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
             args.driver.name(),
             run.errors
         ));
+        line(format!("Repeat: {}", command_line(args)));
     }
     Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
 }

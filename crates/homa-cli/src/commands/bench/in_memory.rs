@@ -10,18 +10,18 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{self, Faults};
 use homa::inline::Engine;
 use homa_testbed::{IdleTimes, TestbedError, Transport};
 use homa_workload::arrivals::{Arrival, schedule};
 use homa_workload::bins::SizeBins;
 
-use super::Args;
+use super::config::{Config, Network, command_line};
 use super::open_loop::{Loaded, OpenLoop};
-use super::rack::{Config, offer};
+use super::rack::{OFFER_HINT, offer, rack_config};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::twin;
+use super::{Args, Switch, twin};
 use crate::cpu::process_time;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json, line};
@@ -32,9 +32,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs the load over memory; `refusal` says which setting keeps the rack away.
 pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
     eprintln!("warning: {refusal}");
+    let args = &possible(args)?;
     let (offer, sizes) = offer(args)?;
-    let arrivals =
-        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let (engines, addresses) = engines(args)?;
     let progress = Progress::ticking(args.duration());
     progress.step("homa, alone, over its in-memory network");
@@ -69,6 +69,23 @@ pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
     Ok(if errors > 0 { Verdict::CheckFailed } else { Verdict::Passed })
 }
 
+/// What of the request can be done here, or why nothing of it.
+fn possible(args: &Args) -> Result<Args, Failure> {
+    rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
+    let hint = "without a rack only the row `homa` can run, and nothing is drawn: `homa doctor` \
+                names the setting";
+    if args.chart.is_some() {
+        return Err(Failure::new(anyhow::anyhow!("--chart needs a rack"), hint));
+    }
+    if !args.transports().contains(&Transport::Homa) {
+        return Err(Failure::new(anyhow::anyhow!("the rows of --transport need a rack"), hint));
+    }
+    for absent in args.transport.iter().filter(|&&t| t != Transport::Homa) {
+        eprintln!("warning: {absent} needs a rack and is left out");
+    }
+    Ok(Args { transport: vec![Transport::Homa], ..args.clone() })
+}
+
 fn print(
     args: &Args,
     arrivals: &[Vec<Arrival>],
@@ -77,7 +94,7 @@ fn print(
 ) -> Result<(), Failure> {
     match args.format {
         Format::Json => {
-            let config = Config::new(args, "memory");
+            let config = Config::new(args, Network::Memory);
             json(&Report { config, valid: false, transports: vec![row] })
         }
         Format::Table => {
@@ -91,8 +108,11 @@ fn print(
             if row.twin.is_some() {
                 line("The twin is a forecast for the missing rack, compared with nothing.");
             }
-            line("Not shown: everything that a network does. Nothing here compares with TCP.");
-            line(format!("Repeat: {}", args.command_line()));
+            line(
+                "Not shown: everything that a network does. Nothing here compares with TCP; \
+                 --buffer and --cc have no meaning.",
+            );
+            line(format!("Repeat: {}", command_line(args)));
             Ok(())
         }
     }
@@ -102,12 +122,16 @@ fn print(
 fn engines(args: &Args) -> Result<(Vec<Engine>, Vec<SocketAddr>), Failure> {
     let per_million = |p: f64| (p * 1e6) as u32;
     let faults = Faults { lost: per_million(args.loss), duplicated: per_million(args.duplicate) };
-    let network = Network::new(args.seed, faults);
+    let network = memory::Network::new(args.seed, faults);
+    let mut config = homa::Config::default();
+    if args.incast_control == Switch::Off {
+        config.protocol.incast = None;
+    }
     let mut engines = Vec::new();
     for _ in 0..args.hosts {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let driver = network.driver(at).hint("raise the limit of open files (ulimit -n)")?;
-        let mut engine = Engine::with_driver(Box::new(driver), homa::Config::default())
+        let mut engine = Engine::with_driver(Box::new(driver), config.clone())
             .hint("choose fewer hosts with --hosts")?;
         engine.listen();
         engines.push(engine);

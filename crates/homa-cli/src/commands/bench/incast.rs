@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use homa_testbed::{Pattern, Rack, RunPlan, RunReport};
+use homa_testbed::{Pattern, Rack, RunReport};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
-use super::rack::{Config, measure, plan};
+use super::Args;
+use super::config::{Config, Network, command_line};
+use super::rack::{measure, plan};
 use super::report::Report;
 use super::screen::time;
-use super::{Args, Switch};
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, Progress, Table, json, line};
 use crate::values::show_rate;
@@ -27,7 +28,7 @@ struct Row {
     completed: usize,
     errors: usize,
     /// RPCs in progress.
-    outstanding: usize,
+    outstanding: u32,
     /// Response bytes per second, in megabits.
     goodput_mbps: f64,
     p50_us: Option<f64>,
@@ -38,7 +39,7 @@ struct Row {
 }
 
 impl Row {
-    fn of_run(run: &RunReport, outstanding: usize) -> Self {
+    fn of_run(run: &RunReport, outstanding: u32) -> Self {
         let latencies = run.records.iter().map(|record| record.latency_ns).collect();
         let sorted = Sorted::new(latencies);
         let us = |p| sorted.percentile(p).map(|ns| (ns as f64 / 100.0).round() / 10.0);
@@ -57,8 +58,18 @@ impl Row {
     }
 }
 
+/// What a row does.
+pub fn pattern(args: &Args, outstanding: u32) -> Pattern<'static> {
+    Pattern::Incast {
+        outstanding: outstanding as usize,
+        request_bytes: REQUEST,
+        response_bytes: RESPONSE,
+        duration: args.duration(),
+    }
+}
+
 /// Runs every row with `outstanding` RPCs in progress.
-pub fn run(args: &Args, rack: &Rack, outstanding: usize) -> Outcome {
+pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
     let transports = args.transports();
     let row_time = args.duration() + Duration::from_secs(2);
     let progress = Progress::ticking(row_time * transports.len() as u32);
@@ -76,13 +87,7 @@ pub fn run(args: &Args, rack: &Rack, outstanding: usize) -> Outcome {
     let (mut rows, mut valid) = (Vec::new(), true);
     for &transport in &transports {
         progress.step(transport.name());
-        let pattern = Pattern::Incast {
-            outstanding,
-            request_bytes: REQUEST,
-            response_bytes: RESPONSE,
-            duration: args.duration(),
-        };
-        let run = measure(rack, &RunPlan { ..plan(args, transport, pattern) })?;
+        let run = measure(rack, &plan(args, transport, pattern(args, outstanding)))?;
         let row = Row::of_run(&run, outstanding);
         valid &= run.verdict.valid();
         progress.suspend(|| {
@@ -103,21 +108,18 @@ pub fn run(args: &Args, rack: &Rack, outstanding: usize) -> Outcome {
     progress.finish();
     match args.format {
         Format::Json => {
-            json(&Report { config: Config::new(args, "rack"), valid, transports: rows })?;
+            json(&Report { config: Config::new(args, Network::Rack), valid, transports: rows })?;
         }
         Format::Table => {
             line(format!("Check: {}", if valid { "VALID" } else { "INVALID (see above)" }));
-            line(format!("Repeat: {}", args.command_line()));
+            line(format!("Repeat: {}", command_line(args)));
         }
     }
     Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
-fn head(args: &Args, outstanding: usize, table: &Table) {
-    let control = match args.incast_control {
-        Switch::On => "on",
-        Switch::Off => "off",
-    };
+fn head(args: &Args, outstanding: u32, table: &Table) {
+    let control = args.incast_control.name();
     line(format!(
         "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
         args.hosts,

@@ -3,6 +3,7 @@
 //! running server give (`--peer`)?
 
 mod chart;
+mod config;
 mod cp_node;
 mod in_memory;
 mod incast;
@@ -37,12 +38,17 @@ const RACK_DURATION: Duration = Duration::from_secs(8);
 /// Rate of every link unless told otherwise, or unless it is more than the machine keeps up with.
 const LINK: u64 = 100_000_000;
 
+/// Options that only the rack has.
+const RACK_ONLY: [&str; 7] =
+    ["transport", "hosts", "buffer", "cc", "loss", "duplicate", "incast_control"];
+
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Unloaded latency, rate and throughput beside raw UDP and TCP on one veth pair, instead of
     /// the rack.
-    #[arg(long, conflicts_with_all = ["peer", "incast", "transport", "workload", "load", "hosts"])]
+    #[arg(long, conflicts_with_all = ["peer", "incast", "workload", "load"])]
+    #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
     micro: bool,
     /// With --micro: measure only rows whose name contains one of these texts, separated by commas;
     /// names are as homa-inline/100x1 (bytes), tcp-batched/64x2 (peers x RPCs in progress).
@@ -50,7 +56,7 @@ pub struct Args {
     only: Vec<String>,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
-    #[arg(conflicts_with_all = ["incast", "transport", "hosts"])]
+    #[arg(conflicts_with = "incast", conflicts_with_all = RACK_ONLY)]
     peer: Option<SocketAddr>,
     /// With --peer: what carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp, requires = "peer")]
@@ -103,8 +109,9 @@ pub struct Args {
     duplicate: f64,
     /// One client calls all others, 10 kB responses, this many RPCs in progress, instead of the
     /// load.
-    #[arg(long, value_name = "N")]
-    incast: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["workload", "load"])]
+    incast: Option<u32>,
     /// Whether Homa limits unscheduled bytes of responses when many RPCs are in progress.
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off")]
     incast_control: Switch,
@@ -130,6 +137,16 @@ pub enum Switch {
     On,
     /// Not in force.
     Off,
+}
+
+impl Switch {
+    /// As on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
@@ -174,33 +191,6 @@ impl Args {
         }
         let error = anyhow::anyhow!("this kernel has no congestion control `{}`", self.cc);
         Err(Failure::new(error, format!("choose --cc among: {}", available.trim())))
-    }
-
-    /// The line that repeats this run, everything written out.
-    fn command_line(&self) -> String {
-        let names: Vec<&str> = self.transports().iter().map(|t| t.name()).collect();
-        let mut line = format!(
-            "homa bench --transport {} --hosts {} --link {} --buffer {} --cc {} --loss {} \
-             --duplicate {} --duration {} --seed {}",
-            names.join(","),
-            self.hosts,
-            values::show_rate(self.link()),
-            self.buffer,
-            self.cc,
-            self.loss,
-            self.duplicate,
-            values::show_duration(self.duration()),
-            self.seed,
-        );
-        match (self.incast, self.incast_control) {
-            (None, _) => line += &format!(" --workload {} --load {}", self.workload, self.load),
-            (Some(n), Switch::On) => line += &format!(" --incast {n} --incast-control on"),
-            (Some(n), Switch::Off) => line += &format!(" --incast {n} --incast-control off"),
-        }
-        if self.twin {
-            line += " --twin";
-        }
-        line
     }
 }
 

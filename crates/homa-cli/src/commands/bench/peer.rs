@@ -9,8 +9,9 @@ use homa_workload::arrivals::schedule;
 use homa_workload::bins::SizeBins;
 
 use super::Args;
+use super::config::{Config, Network, command_line};
 use super::open_loop::{OpenLoop, idle_times};
-use super::rack::{Config, idle_sizes, offer};
+use super::rack::{OFFER_HINT, idle_sizes, offer};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
 use crate::commands::any_address_for;
@@ -26,8 +27,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let (mut offer, sizes) = offer(args)?;
     // Two hosts: this one asks, the server answers.
     offer.hosts = 2;
-    let arrivals =
-        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let arrivals = &arrivals[..1];
     let hint = "check that this machine has an address of the server's family";
     let mut engine = args.driver.inline(any_address_for(server), hint)?;
@@ -55,7 +55,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let lost = row.errors > 0;
     match args.format {
         Format::Json => {
-            let config = Config::new(args, "peer");
+            let config = Config::new(args, Network::Peer);
             json(&Report { config, valid: true, transports: vec![row] })?;
         }
         Format::Table => {
@@ -63,8 +63,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
             line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));
             screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link())));
             screen.row(&row, &idle, true);
-            let driver = args.driver.name();
-            line(format!("Repeat: {} --peer {server} --driver {driver}", args.command_line()));
+            line(format!("Repeat: {}", command_line(args)));
         }
     }
     Ok(if lost { Verdict::CheckFailed } else { Verdict::Passed })

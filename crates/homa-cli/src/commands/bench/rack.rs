@@ -13,8 +13,8 @@ use homa_workload::bins::SizeBins;
 use homa_workload::framing::Framing;
 use homa_workload::load::{Basis, Load};
 use homa_workload::sizes::SizeDistribution;
-use serde::Serialize;
 
+use super::config::{Config, Network};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
 use super::{Args, Switch, chart, in_memory, incast, trial, twin};
@@ -30,47 +30,11 @@ const GRACE: Duration = Duration::from_secs(60);
 /// What a row takes beside the time in which RPCs arrive: set-up, idle round trips, stragglers.
 const ROW_OVERHEAD: Duration = Duration::from_millis(2_500);
 
+/// What to do when RPCs cannot be offered.
+pub const OFFER_HINT: &str = "see `homa bench --help` for what can be offered";
+
 /// Most checks of an idle rack before its rows.
 const PROBES: usize = 3;
-
-/// The resolved request, as it stands in the result.
-#[derive(Clone, Debug, Serialize)]
-pub struct Config {
-    version: &'static str,
-    network: &'static str,
-    transports: Vec<&'static str>,
-    workload: String,
-    load: f64,
-    hosts: usize,
-    link_bps: u64,
-    duration_s: f64,
-    buffer_bytes: u64,
-    cc: String,
-    loss: f64,
-    duplicate: f64,
-    seed: u64,
-}
-
-impl Config {
-    /// What `args` means when the RPCs travel over `network`.
-    pub fn new(args: &Args, network: &'static str) -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            network,
-            transports: args.transports().iter().map(|t| t.name()).collect(),
-            workload: args.workload.to_string(),
-            load: args.load,
-            hosts: args.hosts,
-            link_bps: args.link(),
-            duration_s: args.duration().as_secs_f64(),
-            buffer_bytes: args.buffer,
-            cc: args.cc.clone(),
-            loss: args.loss,
-            duplicate: args.duplicate,
-            seed: args.seed,
-        }
-    }
-}
 
 /// Builds the rack and runs every row on it.
 pub fn run(args: &Args) -> Outcome {
@@ -82,23 +46,27 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
+    let args = &trial::affordable(args, &inside)?;
+    let rack = build(args, &inside)?;
     match args.incast {
-        Some(outstanding) => incast::run(args, &build(args, &inside)?, outstanding),
-        None => {
-            let args = &trial::affordable(args, &inside)?;
-            loaded(args, &build(args, &inside)?)
-        }
+        Some(outstanding) => incast::run(args, &rack, outstanding),
+        None => loaded(args, &rack),
     }
 }
 
-pub fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
-    let config = RackConfig {
+/// The rack that was asked for.
+pub fn rack_config(args: &Args) -> RackConfig {
+    RackConfig {
         hosts: args.hosts,
         link: Rate(args.link()),
         buffer_bytes: args.buffer,
         faults: Faults { loss: args.loss, duplication: args.duplicate, ..Faults::default() },
-    };
-    Rack::build(config, inside).hint("`homa doctor` shows what this machine lacks for a rack")
+    }
+}
+
+pub fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
+    Rack::build(rack_config(args), inside)
+        .hint("`homa doctor` shows what this machine lacks for a rack")
 }
 
 /// The RPCs of every host, and the sizes they are drawn from.
@@ -133,8 +101,7 @@ pub fn idle_sizes(sizes: &SizeDistribution) -> Vec<u32> {
 
 fn loaded(args: &Args, rack: &Rack) -> Outcome {
     let (offer, sizes) = offer(args)?;
-    let arrivals =
-        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
+    let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let idle_sizes = idle_sizes(&sizes);
     let transports = args.transports();
     let expected = (args.duration() + ROW_OVERHEAD) * transports.len() as u32;
@@ -172,7 +139,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     draw(args, &rows)?;
     match args.format {
         Format::Json => {
-            let config = Config::new(args, "rack");
+            let config = Config::new(args, Network::Rack);
             json(&Report { config, valid, transports: rows })?;
         }
         Format::Table => screen.foot(&rows, &verdict),

@@ -9,7 +9,7 @@ use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
-use super::rack::Config;
+use super::config::Config;
 use super::twin::Twin;
 
 /// The smallest RPC of the "long" figures, bytes.

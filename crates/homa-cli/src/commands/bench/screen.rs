@@ -6,6 +6,7 @@ use homa_testbed::check::{SHORT_BYTES, Verdict};
 use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
 
+use super::config::command_line;
 use super::report::TransportResult;
 use super::wire_time::echo_us;
 use super::{Args, sentences};
@@ -110,12 +111,18 @@ impl<'a> Screen<'a> {
             true => Framing::Udp,
             false => Framing::Tcp,
         };
-        let wire_us = echo_us(self.typical, framing, self.args.link());
+        // What lies between this machine and a peer is not known.
+        let wire = match self.args.peer {
+            None => {
+                let us = echo_us(self.typical, framing, self.args.link());
+                format!(" (of it the wire {})", time(Some(us)))
+            }
+            Some(_) => String::new(),
+        };
         line(format!(
-            "    idle, {} B: {} (of it the wire {}); p99 of slowdown {slowdown}",
+            "    idle, {} B: {}{wire}; p99 of slowdown {slowdown}",
             self.typical,
             time(Some(idle_us)),
-            time(Some(wire_us)),
         ));
     }
 
@@ -131,7 +138,7 @@ impl<'a> Screen<'a> {
         } else {
             line(sentences::INVALID);
         }
-        line(format!("Repeat: {}", self.args.command_line()));
+        line(format!("Repeat: {}", command_line(self.args)));
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use homa_testbed::{Isolation, Pattern, Transport};
 use homa_workload::arrivals::schedule;
 
-use super::rack::{build, measure, offer, plan};
-use super::{Args, LINK};
+use super::rack::{OFFER_HINT, build, measure, offer, plan};
+use super::{Args, LINK, incast};
 use crate::failure::{Failure, Hint};
 use crate::output::Progress;
 
@@ -39,10 +39,15 @@ pub fn affordable(args: &Args, inside: &Isolation) -> Result<Args, Failure> {
 fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
     let rack = build(args, inside)?;
     let args = &Args { duration: Some(TRIAL.min(args.duration())), ..args.clone() };
-    let (offer, sizes) = offer(args)?;
-    let arrivals =
-        schedule(&offer, &sizes).hint("see `homa bench --help` for what can be offered")?;
-    let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
+    let arrivals;
+    let pattern = match args.incast {
+        Some(outstanding) => incast::pattern(args, outstanding),
+        None => {
+            let (offer, sizes) = offer(args)?;
+            arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
+            Pattern::Open { arrivals: &arrivals, duration: args.duration() }
+        }
+    };
     let run = measure(&rack, &plan(args, heaviest(&args.transports()), pattern))?;
     let findings = run.verdict.findings.iter().filter(|finding| !finding.ok);
     let wrong: Vec<String> = findings.map(|f| format!("{} {}", f.name, f.detail)).collect();
