@@ -13,28 +13,31 @@ const RTT_BYTES: u32 = 10_000;
 
 /// Feeds a receiver the first packets of `messages` messages whose lengths cover the distribution
 /// evenly, and the grants of as many messages that it sends: traffic is the same in both
-/// directions.
-fn allocation(workload: &str, messages: u64) -> [u32; 8] {
+/// directions. Yields the cutoffs after every thousand messages.
+fn allocations(workload: &str, messages: u64) -> Vec<[u32; 8]> {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
-    let mut endpoint = Endpoint::new(Config::sigcomm18(Rate::gbps(10)).validate().unwrap());
+    // Of long messages only the first packet comes: no limit on such messages may choose.
+    let config =
+        Config { max_rpcs: 1 << 24, memory_budget: 1 << 60, ..Config::sigcomm18(Rate::gbps(10)) };
+    let mut endpoint = Endpoint::new(config.validate().unwrap());
     let peer = PeerId(0);
     endpoint.open_peer(peer, PeerInfo { host: 0, max_payload: PAYLOAD });
     endpoint.listen(4000);
     let packet = |id, body| Packet {
         peer,
         priority: 7,
-        local_port: 4000,
+        local_port: 0,
         remote_port: 40_000,
         id: RpcId(id * 2),
         body,
     };
-    let mut now = Time::ZERO;
+    let (mut now, mut seen) = (Time::ZERO, Vec::new());
     for i in 1..=messages {
         now += Duration::micros(1);
-        // Every 4096 successive draws are one from each 4096th of the unit interval, in mixed
-        // order, so that rare long messages come as often as they should.
-        let (round, k) = (i / 4096, i * 2531 % 4096);
-        let u = (k as f64 + (round as f64 * 0.618_033_988_749_894_9).fract() + 1e-9) / 4096.0;
+        // Every 2^20 successive draws are one from each 2^20th of the unit interval, in mixed
+        // order, so that the longest messages, of which there are two in a million, come as often
+        // as they should.
+        let u = ((i * 650_011 % (1 << 20)) as f64 + 0.5) / f64::from(1 << 20);
         let length = sizes.quantile(u);
         let span = Span { message: MessageId(0), offset: 0, len: length.min(PAYLOAD) };
         let data = Data {
@@ -53,21 +56,31 @@ fn allocation(workload: &str, messages: u64) -> [u32; 8] {
         }
         while endpoint.event().is_some() {}
         while endpoint.transmit(now).is_some() {}
+        if i % 1_000 == 0 {
+            seen.push(endpoint.cutoffs().0);
+        }
     }
-    endpoint.cutoffs().0
+    seen
 }
 
+fn unscheduled(cutoffs: &[u32; 8]) -> usize {
+    cutoffs.iter().filter(|&&cutoff| cutoff > 0).count()
+}
+
+/// W2's share is 6.46 of 8 levels, and 6.5 would be seven: what is measured goes from one to the
+/// other with the longest messages, and is six for most of the time.
 #[test]
 fn w2_gets_six_unscheduled_levels_and_280_bytes_at_the_top() {
-    let cutoffs = allocation("w2", 200_000);
-    let unscheduled = cutoffs.iter().filter(|&&c| c > 0).count();
-    assert_eq!(unscheduled, 6, "{cutoffs:?}");
-    assert!(cutoffs[7].abs_diff(280) <= 28, "{cutoffs:?}");
+    let seen = allocations("w2", 1 << 20);
+    let six: Vec<_> = seen.iter().filter(|cutoffs| unscheduled(cutoffs) == 6).collect();
+    let seven = seen.iter().filter(|cutoffs| unscheduled(cutoffs) == 7).count();
+    assert!(six.len() > seven && six.len() + seven == seen.len(), "{} and {seven}", six.len());
+    assert!(six.iter().all(|cutoffs| cutoffs[7].abs_diff(280) <= 28), "{six:?}");
 }
 
 #[test]
 fn short_messages_get_nearly_all_levels_and_long_ones_nearly_none() {
-    let of = |w| allocation(w, 20_000).iter().filter(|&&c| c > 0).count();
+    let of = |w| allocations(w, 20_000).last().map_or(0, unscheduled);
     assert_eq!((of("w1"), of("w4"), of("w5")), (7, 1, 1));
     assert!((2..=3).contains(&of("w3")));
 }
