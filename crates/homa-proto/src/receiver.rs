@@ -158,13 +158,18 @@ impl Endpoint {
             return Err(DropReason::NoMemory);
         }
         let mut before = (inc.outstanding(), inc.bytes.received());
+        let heard = rpc.heard;
+        if self.config.profile == Profile::Linux {
+            // To the module any packet is a sign of life (Linux §2.5).
+            rpc.heard = now;
+        }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are a sign of life: repeating old ones keeps nothing.
+        // Only new bytes are one to users: repeating old ones keeps nothing.
         if !fresh
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
-            peer.more.data_gap.sample(now.since(rpc.heard));
+            peer.more.data_gap.sample(now.since(heard));
         }
         rpc.heard = now;
         rpc.rounds = 0;

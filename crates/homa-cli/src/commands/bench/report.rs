@@ -61,8 +61,8 @@ pub struct Short {
     pub p50_us: Option<f64>,
     /// 99th percentile.
     pub p99_us: Option<f64>,
-    /// Those that met no pause of this machine; absent where none is watched for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Those that met no pause of this machine, for people: the document's shape is fixed.
+    #[serde(skip)]
     pub undisturbed: Option<Undisturbed>,
     /// 95 % confidence interval of the 99th percentile.
     pub p99_ci_us: [Option<f64>; 2],
@@ -74,7 +74,7 @@ pub struct Short {
 
 /// Figures of the short RPCs during which no thread of the rack paused, as if the machine were
 /// always there. An RPC that waits long is more likely to meet a pause, so this is a little kind.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Undisturbed {
     /// The shortest pause that counts.
     pub pause_us: f64,
