@@ -7,7 +7,7 @@ use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
 
 use super::config::command_line;
-use super::report::TransportResult;
+use super::report::{TransportResult, Undisturbed};
 use super::wire_time::echo_us;
 use super::{Args, sentences};
 use crate::output::{Align, Table, line};
@@ -90,15 +90,7 @@ impl<'a> Screen<'a> {
             self.denominator(row, idle / 1e3, slowdown);
         }
         if let Some(calm) = row.short.undisturbed.as_ref().filter(|calm| calm.pauses > 0) {
-            line(format!(
-                "    {} pauses of this machine, {} or longer, {:.1} % of the time; \
-                 p99 of the {:.1} % that met none: {}",
-                calm.pauses,
-                time(Some(calm.pause_us)),
-                calm.paused_share * 100.0,
-                calm.share * 100.0,
-                time(calm.p99_us),
-            ));
+            line(pauses(calm));
         }
         for text in row.twin.iter().flat_map(|twin| twin.lines()) {
             line(text);
@@ -140,6 +132,22 @@ impl<'a> Screen<'a> {
         }
         line(format!("Repeat: {}", command_line(self.args)));
     }
+}
+
+/// The machine's pauses and, where nearly all RPCs met none, the tail of those: where many did, the
+/// others are the ones that ended soon, and say nothing.
+fn pauses(calm: &Undisturbed) -> String {
+    let mut text = format!(
+        "    {} pauses of this machine, {} or longer, {:.1} % of the time",
+        calm.pauses,
+        time(Some(calm.pause_us)),
+        calm.paused_share * 100.0,
+    );
+    if calm.share >= 0.9 {
+        let (share, p99) = (calm.share * 100.0, time(calm.p99_us));
+        text.push_str(&format!("; p99 of the {share:.1} % that met none: {p99}"));
+    }
+    text
 }
 
 /// Each check once: a failure with its reason, else that it is ok.
