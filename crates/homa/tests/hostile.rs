@@ -12,7 +12,7 @@ use homa::proto::wire::datagram;
 use homa::proto::{
     AckEntry, Acks, Body, Data, DropReason, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
 };
-use homa::{CallOptions, Config};
+use homa::{CallOptions, Config, Server};
 
 /// A request's first packet as an attacker would write it.
 fn first_packet(id: u64, total: u32, payload: usize) -> Vec<u8> {
@@ -106,14 +106,20 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     assert!(refused >= 1800, "{refused} refused");
 }
 
-#[test]
-fn a_flood_of_small_requests_waits_in_bounded_memory() {
+/// An engine with 100 kB for messages, its server, whose requests nobody accepts, and somebody to
+/// send them.
+fn besieged() -> (homa::Engine, Server, UdpSocket) {
     let mut config = Config::default();
     config.protocol.memory_budget = 100_000;
     let server = engine("127.0.0.1", config);
-    // Nobody accepts.
     let serving = server.serve().unwrap();
     let attacker = attacker(server.local_addr());
+    (server, serving, attacker)
+}
+
+#[test]
+fn a_flood_of_small_requests_waits_in_bounded_memory() {
+    let (server, serving, attacker) = besieged();
     for id in 1..1000 {
         attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
         while server.metrics().driver.datagrams_received < id {
@@ -132,12 +138,7 @@ fn a_flood_of_small_requests_waits_in_bounded_memory() {
 
 #[test]
 fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
-    let mut config = Config::default();
-    config.protocol.memory_budget = 100_000;
-    let server = engine("127.0.0.1", config);
-    // Nobody accepts.
-    let serving = server.serve().unwrap();
-    let attacker = attacker(server.local_addr());
+    let (server, serving, attacker) = besieged();
     for id in 1..500 {
         attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
         attacker.send(&control(RpcId(2 * id), Body::Ack(Acks::default()))).unwrap();

@@ -233,7 +233,9 @@ impl Endpoint {
         peer.cutoff_version = version;
         if let Some(limits) = limits {
             peer.limit(now, limits, who.is_some());
-            who.map(|who| self.fail_too_long(who));
+            if let Some(who) = who {
+                self.fail_too_long(who);
+            }
         }
     }
 }

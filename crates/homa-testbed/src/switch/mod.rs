@@ -74,8 +74,8 @@ pub struct SwitchInterval {
     pub spun: Duration,
     /// Wall-clock time.
     pub elapsed: Duration,
-    /// Rounds that took long.
-    pub pauses: Pauses,
+    /// Rounds that took long, until the run's report takes them.
+    pub(crate) pauses: Pauses,
 }
 
 impl SwitchInterval {
