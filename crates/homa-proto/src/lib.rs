@@ -27,6 +27,7 @@ mod event;
 mod executed;
 mod frame;
 mod grant;
+mod granted_levels;
 mod incast;
 mod loss;
 mod overcommitment;

@@ -248,7 +248,8 @@ impl Endpoint {
         }
     }
 
-    /// RESEND at the sender of the bytes: retransmit, or say BUSY.
+    /// RESEND at the sender of the bytes: retransmit, or say BUSY when nothing can go at once (Homa
+    /// Figure 3; the kernel module says so only where there is nothing to retransmit).
     pub(crate) fn on_resend(
         &mut self,
         now: Time,
@@ -288,7 +289,10 @@ impl Endpoint {
             rpc.heard = now;
         }
         self.sender.wake(who, out);
-        if !again {
+        // What goes again may wait for shorter messages, and silence would look like death.
+        let waits = self.config.profile != Profile::Linux
+            && self.sender.shortest(&self.rpcs).is_some_and(|first| first != who);
+        if !again || waits {
             self.busy(who);
         }
     }

@@ -7,6 +7,7 @@
 
 use crate::config::{Config, GrantedLevel, Profile, UnscheduledLevel, UnscheduledLimit};
 use crate::endpoint::Endpoint;
+use crate::granted_levels::GrantedLevels;
 use crate::packet::{AckEntry, Body, Data, Packet, Span};
 use crate::peer::Peer;
 use crate::rpc::{Rpc, State, outgoing_message};
@@ -29,47 +30,6 @@ const MAX_STALE: usize = 1_024;
 /// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
 /// unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
-
-/// Runs of granted bytes with the same level, kept apart per message.
-const RUNS: usize = 4;
-
-/// The levels of bytes that were granted and not sent: runs up to ascending offsets. The last run
-/// reaches further than any grant, as that of the kernel module's rule always does.
-#[derive(Clone, Copy, Debug, Default)]
-struct GrantedLevels {
-    ends: [u32; RUNS],
-    levels: [u8; RUNS],
-    /// Index of the last run.
-    last: u8,
-}
-
-impl GrantedLevels {
-    fn all(level: u8) -> Self {
-        Self { levels: [level; RUNS], ..Self::default() }
-    }
-
-    /// Bytes up to `end` have `level`; those up to `sent` need none any more.
-    fn push(&mut self, sent: u32, end: u32, level: u8) {
-        while self.last > 0 && self.ends[0] <= sent {
-            self.ends.rotate_left(1);
-            self.levels.rotate_left(1);
-            self.last -= 1;
-        }
-        let last = usize::from(self.last);
-        let done = self.ends[last] <= sent;
-        if !done && self.levels[last] != level && last + 1 < RUNS {
-            self.last += 1;
-        }
-        self.ends[usize::from(self.last)] = end;
-        self.levels[usize::from(self.last)] = level;
-    }
-
-    fn at(&self, offset: u32) -> u8 {
-        let last = usize::from(self.last);
-        let run = self.ends[..last].iter().position(|&end| offset < end).unwrap_or(last);
-        self.levels[run]
-    }
-}
 
 /// Message bytes per packet to one peer.
 #[derive(Clone, Copy, Debug)]
@@ -358,6 +318,11 @@ impl Sender {
             self.fifo_credit -= 1000;
             return Some(oldest);
         }
+        self.shortest(rpcs)
+    }
+
+    /// The message with the fewest bytes left of those that may send.
+    pub(crate) fn shortest(&mut self, rpcs: &Table<Rpc>) -> Option<Ref> {
         loop {
             let entry = *self.srpt.peek()?;
             let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == entry.remaining);

@@ -55,3 +55,34 @@ fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
     let waited = outcome.slowdown.buckets.last().and_then(|bin| bin.p99_us).unwrap_or(0.0);
     assert!(waited > 25e6, "the long ones waited for longer than servers stay silent: {waited} us");
 }
+
+/// A response of 40 MB whose packets wait in the switch below shorter messages while its server's
+/// uplink carries a shorter one, too: what the client asks for again has been sent, nothing of it
+/// was lost, and for longer than RPCs live without a sign of life nothing of it can be sent. The
+/// server says so.
+#[test]
+fn a_response_that_waits_at_its_sender_and_in_the_switch_is_not_given_up() {
+    let mut scenario = Scenario {
+        scheme: "homa-paper".to_owned(),
+        fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    };
+    scenario.stop.messages = None;
+    let mega = |millis: u64, src: u32, dst: u32, megabytes: u32| Arrival {
+        at: SimTime(millis * SECOND / 1000),
+        src,
+        dst,
+        bytes: megabytes * 1_000_000,
+    };
+    // The request is through after 34 ms. The client's downlink is full from 39 to 75 ms, the
+    // server's uplink from 40 to 64.
+    let long = mega(0, 0, 1, 40);
+    let others = (3..6).map(|src| mega(39, src, 0, 15));
+    let arrivals: Vec<Arrival> =
+        [long].into_iter().chain(others).chain([mega(40, 1, 2, 30)]).collect();
+    let count = arrivals.len() as u64;
+    let replayed = replay(&scenario, arrivals, Exchange::Echo, &mut |_| ());
+    let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;
+    assert_eq!((outcome.messages, outcome.failed, outcome.undelivered), (count, 0, 0));
+}
