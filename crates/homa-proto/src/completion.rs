@@ -258,6 +258,7 @@ impl Endpoint {
         }
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;
+            peer.more.served -= u32::from(!ended.state.is_client());
         }
         if sends {
             self.events.push_back(Event::Release { message: outgoing_message(who) });

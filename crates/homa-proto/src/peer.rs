@@ -52,6 +52,8 @@ pub(crate) struct Peer {
 pub(crate) struct More {
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
+    /// RPCs in progress that the peer began.
+    pub(crate) served: u32,
     /// Time between DATA packets of one of its messages.
     pub(crate) data_gap: SmoothedTime,
     pub(crate) acks: PendingAcks,
@@ -73,6 +75,7 @@ impl Peer {
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let more = More {
             memory: 0,
+            served: 0,
             data_gap: SmoothedTime::default(),
             acks: PendingAcks::default(),
             rtt: RttBytes::new(config.rtt_bytes),

@@ -130,6 +130,23 @@ fn an_idempotent_call_survives_the_servers_restart() {
 }
 
 #[test]
+fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
+    let mut pair = users();
+    pair.reply = None;
+    let mut request = pair.request(5_000, 1);
+    request.idempotent = true;
+    pair.submit(CLIENT, Submit::Request(request));
+    pair.run_for(Duration::millis(3));
+    let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!("not executed") };
+    pair.submit(SERVER, Submit::Cancel { rpc });
+    pair.reply = Some((100, Duration::micros(1)));
+    pair.run_for(Duration::millis(60));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.executions(), 2);
+    pair.assert_clean();
+}
+
+#[test]
 fn cancelling_a_call_reaches_the_server() {
     let mut pair = users();
     pair.reply = None;

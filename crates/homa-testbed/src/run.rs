@@ -91,6 +91,11 @@ pub struct RunReport {
     pub failed: usize,
     /// RPCs without an end when the grace time was over.
     pub lost: usize,
+    /// RPCs ever started, those before the load included.
+    pub started: u64,
+    /// Requests that servers executed: where every RPC completed, more than `started` when some
+    /// were executed twice.
+    pub executed: u64,
     /// One record per completed RPC, by host and start.
     pub records: Vec<Record>,
     /// Round trips on the idle rack.
@@ -123,6 +128,7 @@ struct GroupResult {
     cpu: Duration,
     pauses: Pauses,
     elapsed_s: f64,
+    started_and_served: (u64, u64),
     /// Share of the load phase in which the thread's processor was free.
     free: Option<f64>,
     /// Of the group with host 0: idle times and the switch under load.
@@ -196,6 +202,8 @@ fn report(
     let pauses = Pauses::merged(hosts.chain([std::mem::take(&mut switch.pauses)]));
     let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
     let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
+    let started = groups.iter().map(|group| group.started_and_served.0).sum();
+    let executed = groups.iter().map(|group| group.started_and_served.1).sum();
     let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
     let records: Vec<Record> = loads.iter().flat_map(|load| load.records.iter().copied()).collect();
     let short = records.iter().filter(|r| r.bytes <= check::SHORT_BYTES).map(|r| r.latency_ns);
@@ -209,6 +217,8 @@ fn report(
         offered: loads.iter().map(|load| load.offered).sum(),
         failed: loads.iter().map(|load| load.failed).sum(),
         lost: loads.iter().map(|load| load.lost).sum(),
+        started,
+        executed,
         records,
         idle,
         cpu_us_per_rpc: cpu.as_secs_f64() * 1e6 / completed.max(1) as f64,
@@ -263,7 +273,8 @@ fn run_group(
     let seen = if first.is_some() { Some((idle, rack.take_interval()?)) } else { None };
     members.iter().for_each(|_| stages.arrive(Stage::Through));
     stages.wait(Stage::Through).map_err(failed("closing"))?;
-    Ok(GroupResult { loads, cpu, pauses, elapsed_s, free, seen })
+    let started_and_served = group.started_and_served();
+    Ok(GroupResult { loads, cpu, pauses, elapsed_s, started_and_served, free, seen })
 }
 
 /// What a group's thread spends on a load phase.

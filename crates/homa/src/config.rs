@@ -133,9 +133,9 @@ pub(crate) fn random() -> u64 {
 pub struct CallOptions {
     /// How long the caller will wait. Default 10 s.
     pub deadline: Duration,
-    /// The request may be executed twice: then a call survives a server that lost its memory.
-    /// A call whose server is alive and remembers the request, but gave up waiting for the response
-    /// to be acknowledged, is not executed again and ends at its deadline.
+    /// The request may be executed more than once: then a call whose server lost it, in a restart
+    /// or for another reason, is made again until its deadline, and no
+    /// [`CallError::Indeterminate`] comes of it.
     /// Without effect in the profiles of the kernel module and of the paper, where any request may
     /// be.
     pub idempotent: bool,

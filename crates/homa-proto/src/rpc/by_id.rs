@@ -45,6 +45,22 @@ impl ClientRpcs {
 
     pub(crate) fn insert(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
         self.len += 1;
+        self.place_at(rpcs, id, who);
+    }
+
+    /// The RPC `who`, which was `old`, has the id that `rpcs` says.
+    pub(crate) fn rename(&mut self, rpcs: &Table<Rpc>, old: RpcId, who: Ref) {
+        let at = Self::place(old, self.ring.len());
+        if self.ring[at] == who {
+            self.ring[at] = Ref::NONE;
+        }
+        self.long_lived.remove(&old.0);
+        if let Some(rpc) = rpcs.get(who) {
+            self.place_at(rpcs, rpc.id, who);
+        }
+    }
+
+    fn place_at(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
         loop {
             let at = Self::place(id, self.ring.len());
             let older = self.ring[at];
@@ -172,6 +188,14 @@ mod tests {
                 let who = rpcs.insert(rpc);
                 ours.insert(&rpcs, id, who);
                 model.insert(id.0, who);
+                if u.ratio(1, 8)? {
+                    let (&old, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
+                    let new = RpcId((6 << 32) + 2 * n);
+                    rpcs.get_mut(who).unwrap().id = new;
+                    ours.rename(&rpcs, RpcId(old), who);
+                    model.remove(&old);
+                    model.insert(new.0, who);
+                }
                 // Most end at once, some never.
                 while model.len() > 3 && u.ratio(4, 5)? {
                     let (&id, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
@@ -181,7 +205,9 @@ mod tests {
                     model.remove(&id);
                 }
                 let probe = RpcId((5 << 32) + 2 * u.int_in_range(0..=n)?);
-                assert_eq!(ours.find(&rpcs, probe), model.get(&probe.0).copied());
+                for id in [probe, RpcId(probe.0 + (1 << 32))] {
+                    assert_eq!(ours.find(&rpcs, id), model.get(&id.0).copied());
+                }
                 assert_eq!(ours.len(), model.len());
             }
             Ok(())

@@ -123,8 +123,8 @@ impl Endpoint {
     ///
     /// The kernel's rule is to send everything again while nothing of the response arrived. The
     /// user profile does so only if the server's memory covers the RPC's whole life (so the request
-    /// was never executed), or the call is idempotent; otherwise nobody can tell, and the call
-    /// fails as such.
+    /// was never executed), or the call is idempotent, which goes on under another id (its server
+    /// may remember this one as executed); otherwise nobody can tell, and the call fails as such.
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
@@ -163,7 +163,12 @@ impl Endpoint {
         rpc.out.restart();
         if self.config.profile == Profile::Default {
             rpc.heard = now;
+            if !never_executed {
+                let old = core::mem::replace(&mut rpc.id, self.ids.next());
+                self.client_rpcs.rename(&self.rpcs, old, who);
+            }
         }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
         self.sender.wake(who, &mut rpc.out);
     }
 

@@ -41,7 +41,7 @@ impl Endpoint {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.server_rpcs.len();
-        if self.peer(packet.peer).is_some_and(|p| p.rpcs as usize >= left) {
+        if self.peer(packet.peer).is_some_and(|p| p.more.served as usize >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
@@ -55,6 +55,7 @@ impl Endpoint {
         self.server_rpcs.insert(packet.peer, packet.id.client(), who);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
+            peer.more.served += 1;
             peer.recent = who;
         }
         self.arm(now, now + self.config.loss.resend_after, who);

@@ -174,6 +174,18 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
 }
 
 #[test]
+fn our_own_calls_to_a_peer_take_no_place_of_its_calls_to_us() {
+    let mut both = endpoint(Config { max_rpcs: 2, ..users() });
+    for cookie in 0..2 {
+        both.submit(START, call(100, cookie)).expect("two calls");
+    }
+    assert!(matches!(both.receive(START, &data(RpcId(2), 0, 1_500)), Receipt::Place(_)));
+    // Its second would leave none for others.
+    let second = both.receive(START, &data(RpcId(4), 0, 1_500));
+    assert_eq!(second, Receipt::Dropped(DropReason::TooManyOfPeer));
+}
+
+#[test]
 fn one_peer_takes_neither_every_place_nor_all_memory() {
     let mut server = endpoint(Config { max_rpcs: 10_000, ..users() });
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });

@@ -1,6 +1,8 @@
 //! Judging submissions and events: names are valid, endings are justified, requests run as
 //! promised.
 
+use std::collections::BTreeSet;
+
 use homa_proto::{
     Delivered, Event, MessageId, MessageKind, Request, RpcError, RpcHandle, Submit, SubmitError,
     Submitted,
@@ -47,7 +49,7 @@ impl Checker {
             ended: SimTime::ZERO,
             ending: Ending::Open,
             executions: 0,
-            executions_remembered: 0,
+            executed: BTreeSet::new(),
             server_forgot,
             heard: at.0,
         };
@@ -61,6 +63,7 @@ impl Checker {
             to: request.peer,
             id: None,
             allowed: 0,
+            unknown: false,
         };
         self.open_outgoing(at, submitted.message, message);
         let (clients, max) = (self.host(at.1).counts().0, self.promises.max_rpcs as usize);
@@ -83,7 +86,7 @@ impl Checker {
             call.response_bytes = Some(length);
         }
         let id = Some(id.server());
-        let message = Outgoing { rpc, cookie, length, to: peer, id, allowed: 0 };
+        let message = Outgoing { rpc, cookie, length, to: peer, id, allowed: 0, unknown: false };
         self.open_outgoing(at, submitted.message, message);
     }
 
@@ -231,14 +234,13 @@ impl Checker {
         let may_repeat = self.promises.may_repeat;
         let Some(call) = self.calls.get_mut(&cookie) else { return };
         call.executions += 1;
-        call.executions_remembered += 1;
+        let again = !call.executed.insert(delivered.id) || !call.idempotent && call.executions > 1;
         let call = call.clone();
         let asked = call.server == at.1 && call.request_bytes == delivered.length;
         self.require(asked, at, "the request is what was asked", || {
             format!("{delivered:?} for {call:?}")
         });
-        let times = if call.idempotent { call.executions_remembered } else { call.executions };
-        self.require(may_repeat || times <= 1, at, "a request runs at most once", || {
+        self.require(may_repeat || !again, at, "a request runs at most once", || {
             format!("call {cookie}: {call:?}")
         });
     }
@@ -334,7 +336,6 @@ impl Checker {
         let cookie = self.call_of(peer, id);
         if let Some(call) = cookie.and_then(|cookie| self.calls.get_mut(&cookie)) {
             call.server_forgot = true;
-            call.executions_remembered = 0;
         }
     }
 }

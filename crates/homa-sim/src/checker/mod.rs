@@ -230,7 +230,7 @@ impl Checker {
             }
             if call.server == host {
                 call.server_forgot = true;
-                call.executions_remembered = 0;
+                call.executed.clear();
             }
         }
     }

@@ -33,6 +33,9 @@ impl Checker {
             return self.violation(at.0, Some(at.1), "only live messages are sent", detail);
         };
         let end = data.span.offset.saturating_add(data.span.len);
+        if message.unknown && message.id != Some(packet.id) {
+            (message.id, message.allowed, message.unknown) = (Some(packet.id), 0, false);
+        }
         let whole = data.span.len > 0
             && data.span.len <= max_payload
             && end <= message.length
@@ -77,6 +80,7 @@ impl Checker {
             Body::Resend { offset, length: ResendLength::Bytes(length), .. } => {
                 self.permit(at, packet, offset.saturating_add(length));
             }
+            Body::RpcUnknown { .. } => self.may_rename(at, packet),
             _ => {}
         }
         let alive = match packet.body {
@@ -102,6 +106,20 @@ impl Checker {
                 && concerns(message)
             {
                 message.allowed = message.allowed.max(end.min(message.length));
+            }
+        }
+    }
+
+    /// An idempotent call that its server does not know may go on under another id.
+    fn may_rename(&mut self, at: (SimTime, HostId), packet: &Packet) {
+        let own_id = Some(packet.id.client());
+        let calls = &self.calls;
+        for message in self.hosts[at.1.0 as usize].messages.values_mut() {
+            if let Message::Outgoing(message) = message
+                && (message.id, message.to) == (own_id, packet.peer)
+            {
+                message.unknown = self.promises.indeterminate
+                    && calls.get(&message.cookie).is_some_and(|call| call.idempotent);
             }
         }
     }

@@ -47,8 +47,8 @@ pub struct Call {
     pub ending: Ending,
     /// How often the request was delivered to the server application.
     pub executions: u32,
-    /// Deliveries since the server last lost or dropped its state.
-    pub executions_remembered: u32,
+    /// Ids under which the server that lives executed it.
+    pub executed: BTreeSet<RpcId>,
     /// The server was down at the submission or crashed later, or ended its side of the RPC.
     pub server_forgot: bool,
     /// When the client last accepted a sign of life for this call.
@@ -116,6 +116,8 @@ pub(super) struct Outgoing {
     pub id: Option<RpcId>,
     /// Bytes the sender may send: unscheduled, granted, or asked for again.
     pub allowed: u32,
+    /// The server said that it does not know the RPC: the call may go on under another id.
+    pub unknown: bool,
 }
 
 #[derive(Debug)]

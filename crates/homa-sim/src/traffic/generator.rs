@@ -234,7 +234,8 @@ impl Generator {
                 remote_port: SERVER_PORT,
                 length: bytes,
                 deadline: Time::MAX,
-                idempotent: true,
+                // A call that goes on under another id would end the numbers' step.
+                idempotent: false,
                 cookie,
             }),
         };

@@ -96,6 +96,12 @@ impl<'a> Group<'a> {
         self.spins
     }
 
+    /// RPCs that its hosts started, and requests that they served, since the beginning.
+    pub(crate) fn started_and_served(&self) -> (u64, u64) {
+        let started = self.clients.iter().map(|client| client.next_id).sum();
+        (started, self.clients.iter().map(|client| client.transport.served()).sum())
+    }
+
     /// The client of a host, when this group drives it.
     pub(crate) fn client_of(&self, host: usize) -> Option<usize> {
         self.clients.iter().position(|client| client.host.index == host)

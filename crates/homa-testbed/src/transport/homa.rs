@@ -31,6 +31,7 @@ pub(crate) struct HomaTransport {
     submitted: bool,
     /// Calls refused at once, to be reported in the next turn.
     refused: Vec<u64>,
+    served: u64,
 }
 
 impl HomaTransport {
@@ -51,7 +52,7 @@ impl HomaTransport {
         let at = SocketAddr::from((host.address(), PORT));
         let mut engine = Engine::bind(at, config).map_err(io::Error::other)?;
         engine.listen();
-        Ok(Self { engine, submitted: false, refused: Vec::new() })
+        Ok(Self { engine, submitted: false, refused: Vec::new(), served: 0 })
     }
 
     fn answer(&mut self, done: &mut Vec<Done>) {
@@ -63,6 +64,7 @@ impl HomaTransport {
                     completed: result.is_ok(),
                 }),
                 Completion::Request { id, bytes, .. } => {
+                    self.served += 1;
                     // Refused only when the call is over already: then nobody waits for it.
                     let _ = self.engine.reply(id, response(bytes.into_vec()));
                 }
@@ -104,6 +106,10 @@ impl RpcTransport for HomaTransport {
         }
         let wait = self.engine.timeout()?;
         Some(sys::monotonic_ns().saturating_add(wait.as_nanos() as u64))
+    }
+
+    fn served(&self) -> u64 {
+        self.served
     }
 }
 

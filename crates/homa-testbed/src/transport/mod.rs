@@ -62,6 +62,9 @@ pub trait RpcTransport {
 
     /// When to call [`RpcTransport::turn`] even so, nanoseconds of CLOCK_MONOTONIC.
     fn wake_at_ns(&mut self) -> Option<u64>;
+
+    /// Requests served so far.
+    fn served(&self) -> u64;
 }
 
 /// What can be chosen about a transport beside its name.

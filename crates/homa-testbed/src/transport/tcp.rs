@@ -59,6 +59,7 @@ pub(crate) struct TcpTransport {
     pools: Vec<Pool>,
     ready: Vec<u64>,
     buffer: Box<[u8; READ]>,
+    served: u64,
 }
 
 const FIRST_CONNECTION: u64 = 2;
@@ -109,6 +110,7 @@ impl Listening {
             pools: (0..hosts).map(|_| Pool::default()).collect(),
             ready: Vec::new(),
             buffer: Box::new([0; READ]),
+            served: 0,
         };
         for &peer in &self.peers {
             for _ in 0..self.options.connections {
@@ -168,6 +170,10 @@ impl RpcTransport for TcpTransport {
     fn wake_at_ns(&mut self) -> Option<u64> {
         None
     }
+
+    fn served(&self) -> u64 {
+        self.served
+    }
 }
 
 impl TcpTransport {
@@ -223,7 +229,10 @@ impl TcpTransport {
             };
             let at_ns = sys::monotonic_ns();
             reader.take(&self.buffer[..n], |Header { id, wanted, .. }| match wanted {
-                Some(bytes) => writer.push(Header { id, bytes, wanted: None }),
+                Some(bytes) => {
+                    self.served += 1;
+                    writer.push(Header { id, bytes, wanted: None });
+                }
                 None => {
                     *outstanding = outstanding.saturating_sub(1);
                     done.push(Done { id, at_ns, completed: true });

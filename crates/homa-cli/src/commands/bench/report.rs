@@ -39,6 +39,9 @@ pub struct TransportResult {
     pub errors: usize,
     /// Processor time of client and server together.
     pub cpu_us_per_rpc: f64,
+    /// RPCs that the rack's hosts ever started, and requests executed, for people.
+    #[serde(skip)]
+    pub executed: Option<(u64, u64)>,
     /// RPCs of at most [`SHORT_BYTES`].
     pub short: Short,
     /// RPCs of at least [`LONG_BYTES`].
@@ -127,6 +130,7 @@ impl TransportResult {
             bins,
         );
         result.short.undisturbed = Some(undisturbed(run, rack));
+        result.executed = Some((run.started, run.executed));
         result
     }
 
@@ -150,6 +154,7 @@ impl TransportResult {
             completed: records.len(),
             errors: counts.1,
             cpu_us_per_rpc: tenth(cpu_us_per_rpc),
+            executed: None,
             short: Short {
                 max_bytes: SHORT_BYTES,
                 count: sorted.len(),

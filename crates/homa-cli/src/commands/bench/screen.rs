@@ -92,6 +92,12 @@ impl<'a> Screen<'a> {
         if let Some(calm) = row.short.undisturbed.as_ref().filter(|calm| calm.pauses > 0) {
             line(pauses(calm));
         }
+        let faulty = self.args.loss + self.args.duplicate > 0.0;
+        if let Some((started, executed)) = row.executed.filter(|_| faulty) {
+            line(format!(
+                "    requests executed: {executed} for {started} RPCs, warm-up and idle included"
+            ));
+        }
         for text in row.twin.iter().flat_map(|twin| twin.lines()) {
             line(text);
         }

@@ -89,6 +89,7 @@ mod tests {
             completed: 10,
             errors: 0,
             cpu_us_per_rpc: cpu,
+            executed: None,
             short: Short {
                 max_bytes: 1500,
                 count: 10,
