@@ -199,8 +199,16 @@ impl Endpoint {
         let Some(peer) = self.peer_mut(packet.peer) else {
             return self.dropped(DropReason::UnknownPeer);
         };
-        peer.resend_until = Time::ZERO;
+        let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
         peer.heard = now;
+        let receipt = self.handle(now, packet);
+        if answered {
+            self.pass_turn(now, packet.peer);
+        }
+        receipt
+    }
+
+    fn handle(&mut self, now: Time, packet: &Packet) -> Receipt {
         let handled = match &packet.body {
             Body::Data(data) => {
                 let who = self.find(packet);

@@ -9,7 +9,7 @@
 use crate::config::{Profile, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
-use crate::packet::{Body, Packet, ResendLength};
+use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, State};
 use crate::sender::PacketSizes;
 use crate::table::Ref;
@@ -172,7 +172,8 @@ impl Endpoint {
             if owes && now.since(rpc.heard) >= MAX_PATIENCE {
                 self.park(who);
             }
-            // The longer it is silent, the later it looks again: many wait for the same turn.
+            self.queue_for_turn(who);
+            // In case that the peer stays silent: the longer it is, the later.
             return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));
         }
         self.request_missing(now, who);
@@ -183,6 +184,34 @@ impl Endpoint {
         }
         let rpc = self.rpcs.get(who)?;
         Some(rpc.heard.max(rpc.asked) + self.patience(rpc))
+    }
+
+    /// Lets an RPC ask when the peer is heard of.
+    fn queue_for_turn(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        if core::mem::replace(&mut rpc.queued, true) {
+            return;
+        }
+        let peer = rpc.peer;
+        let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if peer.more.turns.len() > 2 * peer.rpcs as usize {
+            peer.more.turns.retain(|&who| self.rpcs.get(who).is_some());
+        }
+        peer.more.turns.push_back(who);
+    }
+
+    /// The peer was heard of after a RESEND: the next of the RPCs that waited for that asks.
+    pub(crate) fn pass_turn(&mut self, now: Time, peer: PeerId) {
+        while let Some(who) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
+            let Some(rpc) = self.rpcs.get_mut(who) else { continue };
+            rpc.queued = false;
+            let rpc = self.rpcs.get(who).filter(|rpc| rpc.state.may_ask());
+            if rpc.is_some_and(|rpc| now >= rpc.heard.max(rpc.asked) + self.patience(rpc)) {
+                return self.check(now, who);
+            }
+        }
     }
 
     /// Sends a RESEND for each missing range of what was granted.

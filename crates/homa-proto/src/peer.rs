@@ -10,6 +10,7 @@ use crate::rtt::{RttBytes, SmoothedTime};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 /// After this long a message beyond the peer's limit is sent again, to hear whether that still is
 /// one.
@@ -67,6 +68,9 @@ pub(crate) struct More {
     /// How long the peer's responses take to begin.
     pub(crate) response_time: SmoothedTime,
     pub(crate) executed: Executed,
+    /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
+    /// that ended since.
+    pub(crate) turns: VecDeque<Ref>,
 }
 
 impl Peer {
@@ -84,6 +88,7 @@ impl Peer {
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
+            turns: VecDeque::new(),
         };
         Self {
             info,

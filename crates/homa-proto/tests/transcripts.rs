@@ -147,6 +147,19 @@ fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
 }
 
 #[test]
+fn many_lost_requests_are_found_one_round_trip_after_the_other() {
+    let mut pair = users();
+    pair.lose = Box::new(|from, _, n| from == CLIENT && n <= 100);
+    for cookie in 0..100 {
+        pair.call(100, cookie);
+    }
+    pair.run_for(Duration::millis(60));
+    println!("{}", pair.transcript);
+    assert_eq!(pair.seen[CLIENT].len(), 100);
+    pair.assert_clean();
+}
+
+#[test]
 fn cancelling_a_call_reaches_the_server() {
     let mut pair = users();
     pair.reply = None;

@@ -161,6 +161,7 @@ impl Endpoint {
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         rpc.out.restart();
+        rpc.again = true;
         if self.config.profile == Profile::Default {
             rpc.heard = now;
             if !never_executed {

@@ -54,6 +54,17 @@ impl State {
         }
     }
 
+    /// RESENDs are asked for in it.
+    pub(crate) const fn may_ask(self) -> bool {
+        matches!(
+            self,
+            Self::ClientOutgoing
+                | Self::ClientIncoming
+                | Self::ServerIncoming
+                | Self::OneWayIncoming
+        )
+    }
+
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::ClientOutgoing | Self::ClientIncoming | Self::OneWayOutgoing)
     }
@@ -85,6 +96,10 @@ pub(crate) struct Rpc {
     pub(crate) unheard: u32,
     /// RESENDs wait for the link.
     pub(crate) asking: bool,
+    /// The request started over: its server did not have it.
+    pub(crate) again: bool,
+    /// In the peer's queue of RPCs that wait for their turn to ask.
+    pub(crate) queued: bool,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
@@ -198,6 +213,8 @@ impl Rpc {
             response_limit: None,
             unheard: 0,
             asking: false,
+            again: false,
+            queued: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,
