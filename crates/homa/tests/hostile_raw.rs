@@ -1,13 +1,14 @@
 //! Whatever another host writes into packets of protocol 146: the RPCs of others go on, nothing is
 //! executed, and memory stays within bounds. The other host sees every packet of ours and knows all
-//! ids; only our addresses are beyond it.
+//! ids; only our addresses are beyond it. And however much it writes, our host does not tell it
+//! that Homa is unknown here.
 //!
 //! Raw sockets take a privilege, which the test gives itself in a network namespace of its own.
 //! Where there is none it says so and passes.
 
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 
 use common::message;
@@ -35,7 +36,8 @@ fn in_a_network_of_its_own(test: &str) {
     if !tried.is_ok_and(|tried| tried.status.success()) {
         return eprintln!("not run: needs user namespaces and ip (apt-get install iproute2)");
     }
-    let alone = ["-Urn", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+    let link = "ip link set lo up && ip addr add fd00::66/64 dev lo nodad && exec \"$@\"";
+    let alone = ["-Urn", "sh", "-c", link, "sh"];
     let mut again = Command::new("unshare");
     again.args(alone).arg(std::env::current_exe().unwrap()).env(ALONE, "1");
     let output = again.args(["--exact", test, "--nocapture"]).output().unwrap();
@@ -205,4 +207,53 @@ fn a_stranger_disturbs_no_rpc_over_raw_ip() {
 
 fn server_address() -> SocketAddr {
     SocketAddr::from((HOST, SERVER_PORT))
+}
+
+/// Reports of a protocol that nobody has asked for, among what arrived on a socket for ICMP.
+fn protocols_refused(ears: &Socket, v4: bool) -> usize {
+    let (header, refused) = if v4 { (20, [3, 2]) } else { (0, [4, 1]) };
+    let mut buffer = [0; 2000];
+    let heard =
+        std::iter::from_fn(|| std::io::Read::read(&mut &*ears, &mut buffer).ok().map(|_| buffer));
+    heard.filter(|packet| packet[header..][..2] == refused).count()
+}
+
+#[test]
+fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
+    if std::env::var_os(ALONE).is_none() {
+        let test = "a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa";
+        return in_a_network_of_its_own(test);
+    }
+    let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    for (host, stranger) in
+        [(IpAddr::V4(HOST), IpAddr::V4(STRANGER)), (v6, "fd00::66".parse().unwrap())]
+    {
+        let (domain, icmp) = match host.is_ipv4() {
+            true => (Domain::IPV4, Protocol::ICMPV4),
+            false => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let config = Config { receive_buffer: 4096, ..Config::linux() };
+        let engine = || Engine::raw_ip(SocketAddr::new(host, SERVER_PORT), config.clone()).unwrap();
+        // Bound, so that it hears nothing that is for the engine.
+        let socket = |protocol| {
+            let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+            socket.bind(&SocketAddr::new(stranger, 0).into()).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        let (mouth, ears) = (socket(Protocol::from(146)), socket(icmp));
+        let flood = || {
+            let mut packet = [0; 1000];
+            packet[2..4].copy_from_slice(&SERVER_PORT.to_be_bytes());
+            for _ in 0..100 {
+                mouth.send_to(&packet, &SocketAddr::new(host, 0).into()).unwrap();
+            }
+        };
+        let server = engine();
+        flood();
+        assert_eq!(protocols_refused(&ears, host.is_ipv4()), 0, "{host}");
+        drop(server);
+        flood();
+        assert!(protocols_refused(&ears, host.is_ipv4()) > 0, "{host}: nobody is there");
+    }
 }

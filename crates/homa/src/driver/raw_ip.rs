@@ -6,8 +6,9 @@
 //! (`ports`). Homa's ports are those in the packet.
 //!
 //! Needs the capability CAP_NET_RAW, also as root of a user namespace of one's own (`unshare
-//! -Urn`). As long as a socket is open the kernel sends no ICMP protocol-unreachable, at which a
-//! kernel peer would abandon every RPC with this host. Do not share an address with a loaded kernel
+//! -Urn`). As long as a driver is open the kernel sends no ICMP protocol-unreachable, at which a
+//! kernel peer would abandon every RPC with this host, not even when a receive queue is full: each
+//! socket has a companion that sees to it (`socket`). Do not share an address with a loaded kernel
 //! module: it answers for ports that it does not know.
 //!
 //! Packets in disguise as TCP (the module's `hijack_tcp`) are received through a raw TCP socket

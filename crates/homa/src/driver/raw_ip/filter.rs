@@ -20,6 +20,11 @@ const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
+/// Accepts nothing.
+pub fn nothing() -> Vec<libc::sock_filter> {
+    vec![instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)]
+}
+
 /// Accepts packets to `ports`, of TCP only those that are Homa's in `disguise`. IPv4 sockets see
 /// the IP header (`v4`), IPv6 sockets do not. `None`: more ports than a program can tell apart.
 pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {

@@ -1,4 +1,11 @@
 //! Opening raw sockets, and asking for the MTU of a route.
+//!
+//! Each socket for protocol 146 has a companion of the same address that wants nothing and is never
+//! read. A host answers ICMP protocol-unreachable when no raw socket took a packet of a protocol
+//! that it does not know, and a socket whose receive queue is full does not count as one that took
+//! it. A kernel peer that is told so abandons every RPC with this host (Linux §1.7), when all that
+//! happened is that some packets, which it would have sent again, were lost. The companion's queue
+//! is always empty: it takes every packet, and its filter drops it before it is queued.
 
 use std::io;
 use std::mem::size_of;
@@ -20,6 +27,8 @@ pub struct RawSocket {
     pub ip: IpAddr,
     /// It is for Homa in disguise as TCP, and only receives.
     pub disguise: bool,
+    /// What takes packets while the queue is full, as long as it is open.
+    _companion: Option<OwnedFd>,
 }
 
 impl AsRawFd for RawSocket {
@@ -37,24 +46,13 @@ impl AsFd for RawSocket {
 impl RawSocket {
     /// A non-blocking socket bound to `ip` that accepts nothing yet.
     pub fn open(ip: IpAddr, disguise: bool, receive_buffer: usize) -> io::Result<Self> {
-        let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let protocol = if disguise { libc::IPPROTO_TCP } else { HOMA };
-        // SAFETY: the call takes no pointers; its result is checked before it is owned.
-        let fd = unsafe { libc::socket(family, kind, protocol) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just created, is valid, and nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Self { fd, ip, disguise };
-        socket.accept_only(&[]);
-        let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
-        // SAFETY: the pointer is to a socket address of the given length that outlives the call.
-        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
-        if bound < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let companion = match disguise {
+            // The host speaks TCP.
+            true => None,
+            false => Some(open(ip, HOMA)?),
+        };
+        let fd = open(ip, if disguise { libc::IPPROTO_TCP } else { HOMA })?;
+        let socket = Self { fd, ip, disguise, _companion: companion };
         prepare(socket.as_raw_fd(), ip, receive_buffer)?;
         if disguise {
             // What the network says about other people's TCP is not for us.
@@ -68,27 +66,48 @@ impl RawSocket {
     /// not, everything is let in, and discarded later: a filter that was there knows other ports.
     pub fn accept_only(&self, ports: &[u16]) {
         let program = filter::program(self.ip.is_ipv4(), self.disguise, ports);
-        if !program.is_some_and(|code| self.attach(code)) {
+        if program.is_none_or(|code| attach(self.as_raw_fd(), code).is_err()) {
             let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
         }
     }
+}
 
-    /// Replaces the filter; false when the kernel refuses, for want of memory, say.
-    fn attach(&self, mut code: Vec<libc::sock_filter>) -> bool {
-        let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
-        // SAFETY: the pointer is to a program header whose size is passed and whose array has the
-        // length it says; the kernel copies both.
-        let result = unsafe {
-            libc::setsockopt(
-                self.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_FILTER,
-                (&raw const program).cast(),
-                size_of::<libc::sock_fprog>() as libc::socklen_t,
-            )
-        };
-        result == 0
+/// A non-blocking raw socket bound to `ip` whose filter accepts nothing.
+fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes no pointers; its result is checked before it is owned.
+    let fd = unsafe { libc::socket(family, kind, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    attach(fd.as_raw_fd(), filter::nothing())?;
+    let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
+    // SAFETY: the pointer is to a socket address of the given length that outlives the call.
+    let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) };
+    if bound < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(fd)
+}
+
+/// Replaces a socket's filter; the kernel may refuse, for want of memory, say.
+fn attach(fd: RawFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: the pointer is to a program header whose size is passed and whose array has the
+    // length it says; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The MTU of the route to an address, bytes: that of the first link, or less where the network
