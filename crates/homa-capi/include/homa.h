@@ -167,7 +167,7 @@ struct homa_message {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /*
  Opens a socket, client and server at once, for any number of peers.
@@ -209,7 +209,8 @@ int homa_drain(int sockfd, int timeout_ms);
  delivered whole are lost (homa_drain first if they matter), threads that wait in homa_recv
  return with ESHUTDOWN. Buffers from homa_recv_message stay valid.
 
- Returns 0, or -1: EBADF.
+ Returns 0, or -1: EBADF (also when the descriptor was closed with close(2), by mistake: the
+ socket is closed then, and a file that has got its number is not).
  */
 int homa_close(int sockfd);
 
@@ -229,14 +230,15 @@ const char *homa_version(void);
 
 /*
  Sends a request to a server. Its response, or that it failed, will be returned by homa_recv with
- the same id, which is even and never 0. `id` may be null.
+ the same id, which is even and never 0. `id` may be null, unless only it can bring the response
+ (HOMA_SEND_PRIVATE).
 
  Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
  that waits in homa_recv or by a thread of libhoma.
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no address); EMSGSIZE;
  EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive some responses first);
- ENOBUFS (too many peers); ESHUTDOWN.
+ ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
  */
 int homa_send(int sockfd,
               const void *request,
@@ -263,7 +265,8 @@ int homa_sendv(int sockfd,
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
  from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
- EAGAIN (too many bytes in progress). After EMSGSIZE and EAGAIN the request still waits.
+ EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
+ waits.
  */
 int homa_reply(int sockfd,
                const void *response,
@@ -287,7 +290,8 @@ int homa_replyv(int sockfd,
  is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
  will not be answered. With id 0, all calls in progress are given up.
 
- Returns 0, or -1: EBADF; EINVAL (no such RPC: its end was received, or it was answered).
+ Returns 0, or -1: EBADF; EINVAL (a negative error, or no such RPC: its end was received, or it
+ was answered).
  */
 int homa_abort(int sockfd, uint64_t id, int error);
 
@@ -346,6 +350,6 @@ const char *homa_strerror(int error);
 
 #ifdef __cplusplus
 }  // extern "C"
-#endif  // __cplusplus
+#endif  /* __cplusplus */
 
 #endif  /* HOMA_H */

@@ -46,7 +46,8 @@ pub unsafe extern "C" fn homa_socket(
         if at.is_some() {
             socket.listen();
         }
-        table::insert(Handle::new(socket, settings.deadline))
+        let max_message = settings.config.protocol.max_message;
+        table::insert(Handle::new(socket, settings.deadline, max_message))
     })
 }
 
@@ -118,11 +119,12 @@ pub extern "C" fn homa_drain(sockfd: c_int, timeout_ms: c_int) -> c_int {
 /// delivered whole are lost (homa_drain first if they matter), threads that wait in homa_recv
 /// return with ESHUTDOWN. Buffers from homa_recv_message stay valid.
 ///
-/// Returns 0, or -1: EBADF.
+/// Returns 0, or -1: EBADF (also when the descriptor was closed with close(2), by mistake: the
+/// socket is closed then, and a file that has got its number is not).
 #[unsafe(no_mangle)]
 pub extern "C" fn homa_close(sockfd: c_int) -> c_int {
     guard(|| {
-        table::remove(sockfd)?.socket.close();
+        table::remove(sockfd, |handle| handle.socket.close())?;
         Ok(0)
     })
 }

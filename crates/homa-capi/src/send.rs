@@ -35,58 +35,74 @@ pub struct homa_send_options {
     pub deadline_ms: u32,
 }
 
-/// The bytes of a message in one piece.
-///
-/// # Safety
-/// `bytes` is null or points to `length` readable bytes.
-unsafe fn gather(bytes: *const c_void, length: usize, what: &str) -> Result<Vec<u8>, Error> {
-    if length == 0 {
-        return Ok(Vec::new());
-    }
-    if bytes.is_null() {
-        return Err(Error::null(what));
-    }
-    if length > isize::MAX as usize {
-        return Err(Error::new(libc::EMSGSIZE, format!("`{what}` is longer than memory")));
-    }
-    // SAFETY: the caller vouches for `length` readable bytes.
-    Ok(unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec())
+/// The bytes of a message where the caller has them.
+#[derive(Clone, Copy)]
+enum Given {
+    One(*const c_void, usize),
+    Pieces(*const iovec, c_int),
 }
 
-/// The bytes of a message in several pieces.
+impl Given {
+    /// A copy, of no more bytes than `max`, which are counted before anything is copied.
+    ///
+    /// # Safety
+    /// Every pointer is null or points to what its length says: the pieces, and readable bytes.
+    unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
+        let one;
+        let pieces = match self {
+            Self::One(bytes, length) => {
+                one = [iovec { iov_base: bytes.cast_mut(), iov_len: length }];
+                &one[..]
+            }
+            // SAFETY: the caller vouches for the pieces.
+            Self::Pieces(pieces, count) => unsafe { list(pieces, count)? },
+        };
+        let add = |sum: usize, piece: &iovec| sum.checked_add(piece.iov_len);
+        let length = pieces.iter().try_fold(0, add).filter(|&length| length <= max as usize);
+        let length = length.ok_or_else(|| {
+            let text = format!("`{what}` is longer than `max_message`, {max} bytes: split it");
+            Error::new(libc::EMSGSIZE, text)
+        })?;
+        let mut all = Vec::new();
+        all.try_reserve_exact(length).map_err(|_| {
+            Error::new(libc::ENOMEM, format!("no memory to copy `{what}`, {length} bytes"))
+        })?;
+        for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
+            if piece.iov_base.is_null() {
+                return Err(Error::null(what));
+            }
+            // SAFETY: not null, no longer than a message, and the caller vouches for the bytes.
+            let bytes = unsafe { slice::from_raw_parts(piece.iov_base.cast(), piece.iov_len) };
+            all.extend_from_slice(bytes);
+        }
+        Ok(all)
+    }
+}
+
+/// The pieces of a message.
 ///
 /// # Safety
-/// `pieces` is null or points to `count` pieces, each null or with as many readable bytes as it
-/// says.
-unsafe fn gather_pieces(pieces: *const iovec, count: c_int) -> Result<Vec<u8>, Error> {
+/// `pieces` is null or points to `count` pieces, which outlive the result.
+unsafe fn list<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Error> {
     let count = usize::try_from(count).ok().filter(|&n| n <= libc::UIO_MAXIOV as usize);
-    let count = count.ok_or_else(|| Error::invalid("`iovcnt` must be 0 to 1,024"))?;
-    if count == 0 {
-        return Ok(Vec::new());
+    match count.ok_or_else(|| Error::invalid("`iovcnt` must be 0 to 1,024"))? {
+        0 => Ok(&[]),
+        _ if pieces.is_null() => Err(Error::null("iov")),
+        // SAFETY: not null, and the caller vouches for so many.
+        count => Ok(unsafe { slice::from_raw_parts(pieces, count) }),
     }
-    if pieces.is_null() {
-        return Err(Error::null("iov"));
-    }
-    // SAFETY: the caller vouches for `count` pieces.
-    let pieces = unsafe { slice::from_raw_parts(pieces, count) };
-    let mut all = Vec::new();
-    for piece in pieces {
-        // SAFETY: the caller vouches for every piece.
-        let bytes = unsafe { gather(piece.iov_base, piece.iov_len, "iov_base")? };
-        if all.is_empty() { all = bytes } else { all.extend_from_slice(&bytes) }
-    }
-    Ok(all)
 }
 
 /// Sends a request to a server. Its response, or that it failed, will be returned by homa_recv with
-/// the same id, which is even and never 0. `id` may be null.
+/// the same id, which is even and never 0. `id` may be null, unless only it can bring the response
+/// (HOMA_SEND_PRIVATE).
 ///
 /// Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
 /// that waits in homa_recv or by a thread of libhoma.
 ///
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no address); EMSGSIZE;
 /// EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive some responses first);
-/// ENOBUFS (too many peers); ESHUTDOWN.
+/// ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_send(
     sockfd: c_int,
@@ -97,9 +113,8 @@ pub unsafe extern "C" fn homa_send(
     id: *mut u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the request.
-        let bytes = unsafe { gather(request, reqlen, "request")? };
-        // SAFETY: our caller vouches for the address and the id.
+        let bytes = Given::One(request, reqlen);
+        // SAFETY: our caller vouches for request, address and id.
         unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, std::ptr::null()) }
     })
 }
@@ -116,19 +131,18 @@ pub unsafe extern "C" fn homa_sendv(
     options: *const homa_send_options,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the pieces.
-        let bytes = unsafe { gather_pieces(iov, iovcnt)? };
-        // SAFETY: our caller vouches for address, id and options.
+        let bytes = Given::Pieces(iov, iovcnt);
+        // SAFETY: our caller vouches for pieces, address, id and options.
         unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, options) }
     })
 }
 
 /// # Safety
-/// The address is null or has as many bytes as it says, `id` is null or writable, `options` are
-/// null or of the size they say.
+/// As for [`Given::gather`]; the address is null or has as many bytes as it says, `id` is null or
+/// writable, `options` are null or of the size they say.
 unsafe fn send(
     sockfd: c_int,
-    bytes: Vec<u8>,
+    request: Given,
     (to, length): (*const sockaddr, socklen_t),
     id: *mut u64,
     options: *const homa_send_options,
@@ -155,8 +169,14 @@ unsafe fn send(
         }
         call.idempotent = given.flags & HOMA_SEND_IDEMPOTENT != 0;
         let private = given.flags & HOMA_SEND_PRIVATE != 0;
+        if private && id.is_null() {
+            let text = "`id` is null, and nothing else brings the response of a private call";
+            return Err(Error::new(libc::EFAULT, text));
+        }
         send = SendOptions { call, cookie: given.completion_cookie, private };
     }
+    // SAFETY: the caller vouches for the request.
+    let bytes = unsafe { request.gather("request", handle.max_message)? };
     let sent = handle.socket.send(to, bytes, &send)?;
     if !id.is_null() {
         // SAFETY: not null, and the caller vouches for it.
@@ -171,7 +191,8 @@ unsafe fn send(
 ///
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
 /// from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
-/// EAGAIN (too many bytes in progress). After EMSGSIZE and EAGAIN the request still waits.
+/// EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
+/// waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_reply(
     sockfd: c_int,
@@ -182,9 +203,8 @@ pub unsafe extern "C" fn homa_reply(
     id: u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the response.
-        let bytes = unsafe { gather(response, resplen, "response")? };
-        // SAFETY: our caller vouches for the address.
+        let bytes = Given::One(response, resplen);
+        // SAFETY: our caller vouches for response and address.
         unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
     })
 }
@@ -200,18 +220,17 @@ pub unsafe extern "C" fn homa_replyv(
     id: u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the pieces.
-        let bytes = unsafe { gather_pieces(iov, iovcnt)? };
-        // SAFETY: our caller vouches for the address.
+        let bytes = Given::Pieces(iov, iovcnt);
+        // SAFETY: our caller vouches for pieces and address.
         unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
     })
 }
 
 /// # Safety
-/// The address is null or has as many bytes as it says.
+/// As for [`Given::gather`]; the address is null or has as many bytes as it says.
 unsafe fn reply(
     sockfd: c_int,
-    bytes: Vec<u8>,
+    response: Given,
     (to, length): (*const sockaddr, socklen_t),
     id: u64,
 ) -> Result<c_int, Error> {
@@ -222,6 +241,8 @@ unsafe fn reply(
         false => Some(unsafe { address::read(to, length, "dest_addr")? }),
     };
     let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
+    // SAFETY: the caller vouches for the response.
+    let bytes = unsafe { response.gather("response", handle.max_message)? };
     handle.socket.reply(known, to, bytes)?;
     // Whoever answers has read as much of the request as it will.
     drop(handle.rest(id));
@@ -232,11 +253,17 @@ unsafe fn reply(
 /// is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
 /// will not be answered. With id 0, all calls in progress are given up.
 ///
-/// Returns 0, or -1: EBADF; EINVAL (no such RPC: its end was received, or it was answered).
+/// Returns 0, or -1: EBADF; EINVAL (a negative error, or no such RPC: its end was received, or it
+/// was answered).
 #[unsafe(no_mangle)]
 pub extern "C" fn homa_abort(sockfd: c_int, id: u64, error: c_int) -> c_int {
     guard(|| {
         let handle = table::get(sockfd)?;
+        if error < 0 {
+            return Err(Error::invalid(
+                "`error` is negative: name an errno such as ECANCELED, or 0",
+            ));
+        }
         let reason = (error != 0).then_some(error);
         match Id::from_number(id) {
             None => handle.socket.abort_all(reason),

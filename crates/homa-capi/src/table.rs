@@ -4,6 +4,7 @@
 //! not exist there, and their locks may be held by nobody.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -33,14 +34,16 @@ pub struct Handle {
     pub socket: Socket,
     /// The deadline of calls that name none.
     pub deadline: Duration,
+    /// Bytes of the longest message.
+    pub max_message: u32,
     /// Messages fetched in parts, by id; newest last.
     rests: Mutex<VecDeque<(u64, Rest)>>,
 }
 
 impl Handle {
     /// A socket about to get its descriptor.
-    pub fn new(socket: Socket, deadline: Duration) -> Self {
-        Self { socket, deadline, rests: Mutex::default() }
+    pub fn new(socket: Socket, deadline: Duration, max_message: u32) -> Self {
+        Self { socket, deadline, max_message, rests: Mutex::default() }
     }
 
     /// Keeps the rest of a message.
@@ -111,12 +114,34 @@ pub fn get(fd: RawFd) -> Result<Arc<Handle>, Error> {
     table.get(&fd).cloned().ok_or_else(|| bad(fd))
 }
 
-/// Takes a descriptor out of use and closes it.
-pub fn remove(fd: RawFd) -> Result<Arc<Handle>, Error> {
+/// False when a descriptor is not, or no longer, the duplicate that `insert` made: its number was
+/// closed and may be another file's now. Where the kernel does not compare, it is believed.
+fn is_of(fd: RawFd, handle: &Handle) -> bool {
+    /// Of Linux's `kcmp.h`: do two descriptors mean the same open file?
+    const KCMP_FILE: libc::c_long = 0;
+    let own = libc::c_long::from(std::process::id() as libc::pid_t);
+    let pair = [fd, handle.socket.as_fd().as_raw_fd()].map(libc::c_long::from);
+    // SAFETY: the call takes numbers and changes nothing.
+    let compared = unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, pair[0], pair[1]) };
+    match compared {
+        0 => true,
+        -1 => io::Error::last_os_error().raw_os_error() != Some(libc::EBADF),
+        _ => false,
+    }
+}
+
+/// Takes a descriptor out of use and closes it. That it was closed before, by mistake, is an error,
+/// but its socket is `left` all the same; a file that has got its number stays open.
+pub fn remove(fd: RawFd, left: impl FnOnce(&Handle)) -> Result<(), Error> {
     let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
     let handle = table.remove(&fd).ok_or_else(|| bad(fd))?;
-    // SAFETY: `insert` opened it for us alone, and under the lock no new socket can get its number
-    // before its place in the table is free.
-    unsafe { libc::close(fd.as_raw_fd()) };
-    Ok(handle)
+    let ours = is_of(fd, &handle);
+    if ours {
+        // SAFETY: `insert` opened it for us alone, and under the lock no new socket can get its
+        // number before its place in the table is free.
+        unsafe { libc::close(fd) };
+    }
+    drop(table);
+    left(&handle);
+    if ours { Ok(()) } else { Err(bad(fd)) }
 }

@@ -182,7 +182,7 @@ fn the_header_is_clean_in_c_and_cplusplus_of_several_standards() {
         std::fs::write(&file, uses).unwrap();
         succeed(cc.arg(file));
     };
-    for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+    for standard in ["-std=c90", "-std=c99", "-std=c11", "-std=c17"] {
         try_it("cc", "c", standard);
     }
     if found("c++", "the header in C++") {

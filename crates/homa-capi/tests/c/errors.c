@@ -1,5 +1,6 @@
 /* Every failure sets the errno that homa_recv(3) and its kin promise, and disturbs nothing else. */
 #include "check.h"
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static char buffer[64];
@@ -17,6 +18,7 @@ static void misuse(int sock, struct sockaddr_in to)
 {
     struct homa_options options = HOMA_OPTIONS_INIT;
     struct sockaddr_in taken = to;
+    struct homa_send_options private = HOMA_SEND_OPTIONS_INIT;
     struct iovec piece = { buffer, 1 };
     uint64_t id = 7;
 
@@ -26,6 +28,8 @@ static void misuse(int sock, struct sockaddr_in to)
     FAILS(homa_send(sock, buffer, 1, (struct sockaddr *) &to, 4, &id), EINVAL);
     FAILS(homa_sendv(sock, &piece, -1, AT(to), &id, NULL), EINVAL);
     FAILS(homa_sendv(sock, NULL, 1, AT(to), &id, NULL), EFAULT);
+    private.flags = HOMA_SEND_PRIVATE;
+    FAILS(homa_sendv(sock, &piece, 1, AT(to), NULL, &private), EFAULT);
     to.sin_port = 0;
     FAILS(homa_send(sock, buffer, 1, AT(to), &id), EINVAL);
     to.sin_family = AF_UNIX;
@@ -40,6 +44,7 @@ static void misuse(int sock, struct sockaddr_in to)
     FAILS(homa_reply(sock, buffer, 1, NULL, 0, 123457), EINVAL);
     FAILS(homa_reply(sock, buffer, 1, NULL, 0, 0), EINVAL);
     FAILS(homa_abort(sock, 123456, 0), EINVAL);
+    FAILS(homa_abort(sock, 0, -5), EINVAL);
     FAILS(homa_socket(AT(taken), NULL), EADDRINUSE);
     options.driver = "carrier-pigeon";
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
@@ -48,6 +53,48 @@ static void misuse(int sock, struct sockaddr_in to)
     options.driver = NULL;
     options.size = 1;
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
+}
+
+/* Lengths that no memory has: what else is wrong is said first, and nothing is copied. */
+static void lengths(int sock, struct sockaddr_in to)
+{
+    static const size_t lengths[] = { 100001, (size_t) 1 << 40, SIZE_MAX / 2, SIZE_MAX };
+    struct sockaddr_in nowhere = loopback(0);
+    uint64_t id;
+    size_t i;
+
+    for (i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct iovec pieces[3] = { { buffer, 1 }, { buffer, 0 }, { buffer, 1 } };
+        pieces[1].iov_len = lengths[i];
+        FAILS(homa_send(sock, buffer, lengths[i], AT(to), &id), EMSGSIZE);
+        FAILS(homa_sendv(sock, pieces, 3, AT(to), &id, NULL), EMSGSIZE);
+        FAILS(homa_reply(sock, buffer, lengths[i], AT(to), 123457), EMSGSIZE);
+        FAILS(homa_replyv(sock, pieces, 3, AT(to), 123457), EMSGSIZE);
+        FAILS(homa_send(-1, buffer, lengths[i], AT(to), &id), EBADF);
+        FAILS(homa_reply(-1, buffer, lengths[i], AT(to), 123457), EBADF);
+        FAILS(homa_send(sock, buffer, lengths[i], AT(nowhere), &id), EINVAL);
+    }
+}
+
+/* After close(2) by mistake, homa_close leaves alone what has got the number. */
+static void strangers(void)
+{
+    struct sockaddr_in to;
+    int sock = serve(&to, NULL), pair[2], again;
+    CHECK(close(sock) == 0);
+    CHECK(pipe(pair) == 0 && pair[0] == sock);
+    FAILS(homa_close(sock), EBADF);
+    CHECK(write(pair[1], "x", 1) == 1 && read(pair[0], buffer, 1) == 1);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+    /* The socket is closed all the same. */
+    CHECK((again = homa_socket(AT(to), NULL)) >= 0);
+    CHECK(homa_close(again) == 0);
+    /* Of the same kind, and not the same. */
+    sock = serve(&to, NULL);
+    CHECK(close(sock) == 0);
+    CHECK((again = eventfd(0, 0)) == sock);
+    FAILS(homa_close(sock), EBADF);
+    CHECK(close(again) == 0);
 }
 
 /* A later libhoma's options are accepted while what they add is zero. */
@@ -152,6 +199,8 @@ int main(void)
     server = serve(&to, &options);
     CHECK((client = homa_socket(NULL, 0, NULL)) >= 0);
     misuse(server, to);
+    lengths(server, to);
+    strangers();
     growth();
     calls_that_fail(client, to);
     replies(client, server, to);
