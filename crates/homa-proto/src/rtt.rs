@@ -27,6 +27,9 @@ pub(crate) struct RttBytes {
     /// The least sample was no longer than the bytes ahead of it took.
     explained: bool,
     samples: u32,
+    /// A period has ended: the first one ends with enough samples, because what RTTbytes start from
+    /// may be a small part of a fast link's.
+    measured: bool,
     period_started: Time,
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
     begun: Option<(u64, Time)>,
@@ -39,6 +42,7 @@ impl RttBytes {
             least: Duration::MAX,
             explained: false,
             samples: 0,
+            measured: false,
             period_started: Time::ZERO,
             begun: None,
         }
@@ -61,9 +65,11 @@ impl RttBytes {
             self.least = delay;
             self.explained = delay <= rate.time_for(ahead + 2 * u64::from(FULL_FRAME));
         }
-        if self.samples < SAMPLES || now.since(self.period_started) < PERIOD {
+        let period = if self.measured { PERIOD } else { Duration::ZERO };
+        if self.samples < SAMPLES || now.since(self.period_started) < period {
             return;
         }
+        self.measured = true;
         self.samples = 0;
         let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
         let next = if self.explained {
