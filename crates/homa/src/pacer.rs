@@ -17,7 +17,7 @@ use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 /// The limit of Homa §4: two full packets.
 const QUEUE_MAX: u32 = 2 * FULL_FRAME;
 /// Largest batch on a link that is faster than we are.
-const BATCH_MAX: u32 = 96 * 1024;
+const BATCH_MAX: u32 = 120 * 1024;
 /// On a fast link, two packets last no time: what the link sends in this time may be queued as
 /// well.
 const QUANTUM: Duration = Duration::micros(8);
