@@ -19,6 +19,8 @@ const EPOCHS: usize = 4;
 /// Entries over all peers (16 MiB) above which an epoch keeps [`CROWDED`] of them.
 pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 const CROWDED: usize = 16;
+/// Entries looked at one by one, newest first, before all are searched.
+const NEAR: usize = 8;
 
 /// Words from `start` to before `end` with the same bits: one word, or a run of full ones.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +48,11 @@ struct Epoch {
 impl Epoch {
     /// The place of a word among the entries, and whether it is there.
     fn find(&self, word: u32) -> (usize, bool) {
-        // Nearly all are new.
-        let at = match self.entries.back() {
-            Some(last) if last.end <= word => self.entries.len(),
-            _ => self.entries.partition_point(|e| e.end <= word),
+        // Nearly all are new or among the newest; a search from the middle misses the cache.
+        let near = self.entries.iter().rev().take(NEAR).position(|e| e.end <= word);
+        let at = match near {
+            Some(behind) => self.entries.len() - behind,
+            None => self.entries.partition_point(|e| e.end <= word),
         };
         (at, self.entries.get(at).is_some_and(|e| e.start <= word))
     }
@@ -64,6 +67,11 @@ impl Epoch {
 
     fn insert(&mut self, word: u32, bit: u32) {
         if word < self.base {
+            return;
+        }
+        let newest = self.entries.back_mut().filter(|e| e.start == word);
+        if let Some(entry) = newest.filter(|e| e.bits | 1 << bit != u64::MAX) {
+            entry.bits |= 1 << bit;
             return;
         }
         self.raise((word + 1).saturating_sub(WINDOW));
