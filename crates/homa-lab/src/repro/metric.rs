@@ -155,19 +155,20 @@ impl Metric {
     }
 
     /// Reads it at the highest load below which nothing diverges; `None` when even the lowest
-    /// does. The interval of the load itself reaches to the lowest load that diverges.
+    /// does. The interval of a load reaches to the lowest one that diverges.
     pub fn read_limit(what: AtLimit, by_load: &[&Stored]) -> Option<Measured> {
         let mut sorted = by_load.to_vec();
         sorted.sort_by(|a, b| a.outcome.load.total_cmp(&b.outcome.load));
         let stable = sorted.iter().take_while(|stored| !stored.outcome.backlog.diverges).count();
         let last = sorted.get(stable.checked_sub(1)?)?;
+        let between = |share: fn(&Outcome) -> f64| {
+            let above = sorted.get(stable).map(|stored| share(&stored.outcome) * 100.0);
+            let reached = share(&last.outcome) * 100.0;
+            Some(Measured::between(reached, [Some(reached), above]))
+        };
         match what {
-            AtLimit::Load => {
-                let load = last.outcome.load * 100.0;
-                let above = sorted.get(stable).map(|stored| stored.outcome.load * 100.0);
-                Some(Measured::between(load, [Some(load), above]))
-            }
-            AtLimit::Goodput => Some(Measured::exact(last.outcome.loads.payload * 100.0)),
+            AtLimit::Load => between(|outcome| outcome.load),
+            AtLimit::Goodput => between(|outcome| outcome.loads.payload),
             AtLimit::Wasted => Self::Wasted.read(last),
         }
     }

@@ -142,6 +142,32 @@ fn computed_rows_are_judged_without_a_simulation() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
+/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, whether it is
+/// read as load or as application bytes.
+#[test]
+fn a_limit_lies_between_the_loads_that_were_tried() {
+    let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-sim\"]\n\
+        [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 6 } }\n\
+        traffic = { pattern = \"all-to-all\", workload = \"1000\" }\nstop = { messages = 20_000 }\n\
+        [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = [0.6, 1.3]\n\
+        [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
+        { metric = \"max_load\", published = 61, tolerance = \"3\" },\n\
+        { metric = \"max_goodput\", published = 53, tolerance = \"3\" },\n]\n";
+    let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
+    let root = std::env::temp_dir().join(format!("homa-limit-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let done = run(&[plan], false, &store, &options, &mut |_| {}).unwrap();
+    for check in &done[0].checks {
+        let (measured, [low, high]) = (check.measured.unwrap(), check.interval);
+        assert_eq!(low, Some(measured), "{}", check.metric);
+        assert!(high.unwrap() > 2.0 * measured, "{}: up to {high:?}", check.metric);
+        assert_eq!(check.pass, None, "{}: {measured} decides nothing", check.metric);
+    }
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
 #[test]
 fn undecided_fails_only_at_full_size() {
     let check = Check {
