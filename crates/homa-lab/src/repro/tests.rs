@@ -142,13 +142,14 @@ fn computed_rows_are_judged_without_a_simulation() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, whether it is
-/// read as load or as application bytes.
+/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, read as load
+/// or as application bytes.
 #[test]
 fn a_limit_lies_between_the_loads_that_were_tried() {
     let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-sim\"]\n\
         [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 6 } }\n\
-        traffic = { pattern = \"all-to-all\", workload = \"1000\" }\nstop = { messages = 20_000 }\n\
+        traffic = { pattern = \"all-to-all\", workload = \"1000\" }\n\
+        stop = { messages = 20_000 }\n\
         [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = [0.6, 1.3]\n\
         [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
         { metric = \"max_load\", published = 61, tolerance = \"3\" },\n\
