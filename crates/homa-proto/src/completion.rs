@@ -11,11 +11,15 @@ use crate::loss::on_beat;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
+use crate::timer::TICK;
 use crate::units::{Duration, Time};
 use alloc::collections::VecDeque;
 
 /// Most doublings of the interval between NEED_ACKs.
 const MAX_BACKOFF: u16 = 6;
+/// NEED_ACKs at the kernel module's beat, 1 ms, before the interval doubles: its clients give up
+/// after 100 ms, and nobody may have us send for ever by one packet.
+const KERNEL_BEATS: u16 = 100;
 
 /// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
 /// fast as the next burst is made. The kernel module keeps one ACK packet's worth.
@@ -218,21 +222,43 @@ impl Endpoint {
             return None;
         }
         let kernel = self.config.profile == Profile::Linux;
-        let backoff = if kernel || give_up.is_none() { 0 } else { rpc.rounds.min(MAX_BACKOFF) };
-        let wait = match rpc.rounds {
-            0 => need_ack_after,
-            _ => Duration(need_ack_interval.0 << backoff),
+        let steady = if kernel { KERNEL_BEATS } else { 0 };
+        let interval = |rounds: u16| match (rounds, give_up) {
+            (0, _) => need_ack_after,
+            (_, None) => need_ack_interval,
+            _ => Duration(need_ack_interval.0 << rounds.saturating_sub(steady).min(MAX_BACKOFF)),
         };
-        let due = rpc.asked + wait;
+        let due = rpc.asked + interval(rpc.rounds);
         if now < due {
             return Some(due);
         }
-        rpc.asked = if kernel { on_beat(due, now) } else { now };
+        let next = if kernel { on_beat(due, now) } else { now };
+        if !self.ask_for_ack(who) {
+            return Some(now + TICK);
+        }
+        let rpc = self.rpcs.get_mut(who)?;
+        rpc.asked = next;
         rpc.rounds = rpc.rounds.saturating_add(1);
-        let next = rpc.asked + need_ack_interval;
+        Some(next + interval(rpc.rounds))
+    }
+
+    /// NEED_ACK for an RPC; false when the last one has not left, or too much else.
+    pub(crate) fn ask_for_ack(&mut self, who: Ref) -> bool {
+        let may = self.may_ask();
+        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| may && !rpc.asking) else {
+            return false;
+        };
+        rpc.asking = true;
+        self.control.push_back(Control::NeedAck(who));
+        true
+    }
+
+    /// The NEED_ACK that was to leave, unless the RPC is over.
+    pub(crate) fn need_ack_packet(&mut self, who: Ref) -> Option<Packet> {
+        let packet = self.control_packet(who, Body::NeedAck)?;
+        self.rpcs.get_mut(who)?.asking = false;
         self.counters.need_acks_sent += 1;
-        self.queue_control(who, Body::NeedAck);
-        Some(next)
+        Some(packet)
     }
 
     /// Removes an RPC and releases its messages; the caller says what the application hears.

@@ -37,12 +37,18 @@ pub(crate) enum Control {
     Grant(Ref),
     /// The RESENDs of a message follow: it may be asked for again.
     Resends(Ref),
+    /// NEED_ACK, unless the RPC is acknowledged before it leaves.
+    NeedAck(Ref),
     Packet(Packet),
 }
 
 /// Control packets that wait for the link above which those that only answer a peer's are dropped:
 /// whoever sends faster than our link answers gets fewer answers, not our memory.
 const MAX_WAITING: usize = 4_096;
+
+/// The same above which nothing is asked for by timers: while so much waits, answers have not been
+/// read either, and questions would be what keeps us from reading them.
+const MAX_ASKING: usize = 256;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -320,6 +326,11 @@ impl Endpoint {
                         rpc.asking = false;
                     }
                 }
+                Control::NeedAck(who) => {
+                    if let Some(packet) = self.need_ack_packet(who) {
+                        return Some(packet);
+                    }
+                }
             }
         }
         self.next_data(now)
@@ -465,6 +476,11 @@ impl Endpoint {
         let may = self.control.len() < MAX_WAITING;
         self.counters.answers_withheld += u64::from(!may);
         may
+    }
+
+    /// True when timers may ask for more.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.control.len() < MAX_ASKING
     }
 
     pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {

@@ -141,11 +141,10 @@ impl Endpoint {
         // have crashed and be back. Whoever does not know the RPC confirms it.
         let wait = Duration(IDLE_CHECK.0 << rpc.rounds.min(MAX_BACKOFF));
         let silent = now.since(rpc.heard.max(rpc.asked)) >= wait;
-        if silent && self.config.profile == Profile::Default {
+        if silent && self.config.profile == Profile::Default && self.ask_for_ack(who) {
+            let rpc = self.rpcs.get_mut(who)?;
             rpc.asked = now;
             rpc.rounds = rpc.rounds.saturating_add(1);
-            self.counters.need_acks_sent += 1;
-            self.queue_control(who, Body::NeedAck);
         }
         Some(now + IDLE_CHECK)
     }
@@ -156,6 +155,9 @@ impl Endpoint {
         let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
         if now < due {
             return Some(due);
+        }
+        if !self.may_ask() {
+            return Some(now + TICK);
         }
         // While our link is full, what is missing may be waiting behind what arrives; asking for it
         // again would make the queue longer.
