@@ -7,7 +7,8 @@
 //!   these fill a small memory, or all of a small `max_rpcs`, requests of others are turned away.
 //! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
 //!   request is sent and run again about every RESEND interval until the call's deadline, and what
-//!   is sent again goes before other data (§3.7). Where that takes half of the time, others wait.
+//!   is sent again goes before other data (§3.7). Where that takes half of the time, or takes the
+//!   places of a small `max_rpcs` at the same beat as others ask for one, others wait.
 
 use homa_proto::{Completion, Config, Profile, UnscheduledLimit};
 
@@ -61,8 +62,8 @@ fn healthy_from(
     faults: &Faults<'_>,
     calls: &[PlannedCall],
 ) -> SimTime {
-    let few = config.memory_budget < AMPLE_MEMORY || (config.max_rpcs as usize) < calls.len();
-    if few && faults.someone_dies() {
+    let few_places = (config.max_rpcs as usize) < calls.len();
+    if (few_places || config.memory_budget < AMPLE_MEMORY) && faults.someone_dies() {
         return SimTime::MAX;
     }
     let twice = |bytes: u32| 2 * network.rate.serialisation(bytes).0;
@@ -78,7 +79,8 @@ fn healthy_from(
     let window = u64::from(config.rtt_bytes.max(1));
     let paced = |bytes: u32| (2 * trip * u64::from(bytes) / window).max(twice(bytes));
     let round: u64 = calls.iter().filter(runs_again).map(|call| paced(call.request_bytes)).sum();
-    let crowded = round > SimDuration::from_protocol(config.loss.resend_after).0;
+    let busy = round > SimDuration::from_protocol(config.loss.resend_after).0;
+    let crowded = busy || few_places;
     let last = |call: &PlannedCall| {
         let given_up = call.at + SimDuration::from_protocol(call.allowed);
         if crowded && runs_again(&call) { given_up } else { call.at }
