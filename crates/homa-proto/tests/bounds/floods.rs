@@ -146,6 +146,48 @@ fn pass(endpoint: &mut Endpoint, until: Time) {
     }
 }
 
+/// A server that answered so many requests.
+fn unacknowledged(config: Config, requests: u64) -> Endpoint {
+    let mut server = endpoint(config);
+    for n in 1..=requests {
+        assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 10)), Receipt::Place(_)));
+    }
+    while let Some(event) = server.event() {
+        if let Event::Delivered(delivered) = event {
+            let response = Submit::Response { rpc: delivered.rpc, length: 10 };
+            server.submit(START, response).expect("in service");
+        }
+    }
+    while server.transmit(START).is_some() {}
+    server
+}
+
+#[test]
+fn a_client_that_never_acknowledges_is_not_asked_for_long() {
+    for (config, most) in [(Config::linux(), 150), (users(), 10)] {
+        let mut server = unacknowledged(config, 1);
+        pass(&mut server, START + Duration::millis(2_100));
+        assert!((1..=most).contains(&server.counters().need_acks_sent));
+        assert_eq!(server.rpcs(), (0, 0));
+    }
+}
+
+#[test]
+fn many_unacknowledged_responses_do_not_keep_a_server_from_reading_the_acks() {
+    for config in [Config::linux(), users()] {
+        let mut server = unacknowledged(config, 5_000);
+        for millis in 1..50 {
+            server.expire(START + Duration::millis(millis));
+        }
+        assert!(server.waiting_control() <= 256, "{} wait", server.waiting_control());
+        // They are acknowledged before the link took any of it: then nothing is asked.
+        for n in 1..=5_000 {
+            let _ = server.receive(START, &packet(RpcId(2 * n), Body::Ack(Acks::default())));
+        }
+        assert_eq!((server.transmit(START), server.counters().need_acks_sent), (None, 0));
+    }
+}
+
 #[test]
 fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
     let mut server = endpoint(users());
