@@ -7,7 +7,7 @@ use crate::frames::{
     ETHERNET, FORMATS, Format, LINKS, Record, Vector, ipv4, ipv4_with, ipv6, kernel_packets,
     records, udp,
 };
-use crate::{decoded, lines};
+use crate::{common, decoded, lines, pcap};
 
 pub const PLAIN: Format = Format::Pcap(Endianness::Little, TsResolution::MicroSecond);
 
@@ -85,6 +85,19 @@ fn kernel_packets_read_the_same_in_every_file_format_link_layer_and_encapsulatio
             }
             assert!(shown.len() > packets.len(), "{format:?}, {link:?}");
         }
+    }
+}
+
+#[test]
+fn a_capture_of_a_link_layer_that_is_not_decoded_fails_and_says_which_are() {
+    let frames = records(kernel_packets().into_iter().map(|vector| vector.bytes));
+    for format in [PLAIN, Format::PcapNg(Endianness::Big, 9)] {
+        let output = pcap(&format.file(147, &frames), &["--format", "json"]);
+        assert_eq!(common::code(&output), 2);
+        let unreadable = &common::document(&output)["captures"][0]["totals"]["unreadable"];
+        assert_eq!(unreadable["link type 147"], frames.len());
+        let text = common::stderr(&output);
+        assert!(text.contains("link type 147") && text.contains("113 and 276"), "{text}");
     }
 }
 

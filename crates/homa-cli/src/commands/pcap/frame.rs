@@ -71,6 +71,10 @@ const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Most extension headers that an IPv6 packet is believed to have.
 const MAX_EXTENSIONS: usize = 16;
 
+/// The link types that [`decode`] reads.
+pub const LINK_TYPES: &str = "1 (Ethernet), 113 and 276 (Linux cooked), 0 and 108 (BSD loopback), \
+                              12, 14, 101, 228 and 229 (raw IP)";
+
 /// Reads a frame of a link type.
 pub fn decode(link: u16, frame: &[u8]) -> Result<Content<'_>, Unreadable> {
     match link {

@@ -33,7 +33,7 @@ use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::Format;
 use dissect::{Dissector, Finding, Homa, Known};
 use file::{CaptureReader, Frame, ReadError};
-use frame::Unreadable;
+use frame::{LINK_TYPES, Unreadable};
 use output::{Output, Summary, Wanted};
 use rows::{PacketRow, Place, RpcRow, icmp_line, packet_line, rpc_cells};
 use rpc::Rpc;
@@ -61,7 +61,8 @@ Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 a
 JSON: {\"captures\":[{\"file\",\"format\",\"packets\":[…],\"rpcs\":[…],\"start_unix_ns\",
 \"duration_ns\",\"damage\",\"totals\"}]}, described in docs/captures.md.
 
-Exit code 1: a file broke off or is damaged; everything before is shown.")]
+Exit code 1: a file broke off or is damaged; everything before is shown. 2: a file could not be
+opened, or has only frames of a link layer that is not decoded.")]
 pub struct Args {
     /// Captures, each a conversation of its own; - reads stdin.
     #[arg(value_name = "FILE", required = true)]
@@ -113,19 +114,24 @@ pub fn run(args: &Args) -> Outcome {
     let (packets, rpcs) = (args.packets || all, args.rpcs || all);
     let mut out = Output::new(Wanted { format: args.format, packets, rpcs });
     let alone = captures.len() == 1;
-    let mut verdict = Verdict::Passed;
+    let mut verdict = Ok(Verdict::Passed);
     for (file, reader) in captures {
-        let damage = match Walk::new(args, reader).run(file, alone, &mut out) {
-            Ok(damage) => damage,
+        let Told { damage, foreign } = match Walk::new(args, reader).run(file, alone, &mut out) {
+            Ok(told) => told,
             Err(error) => return written(error),
         };
+        if let Some(link) = foreign {
+            let error = anyhow::anyhow!("{file}: no frame could be read: link type {link}");
+            let hint = format!("capture where packets have a link type of {LINK_TYPES}");
+            verdict = Err(Failure::new(error, hint));
+        }
         if let Some(damage) = damage {
             eprintln!("warning: {file}: {damage}");
             eprintln!("hint: everything before that place is shown; capture again if it matters");
-            verdict = Verdict::CheckFailed;
+            verdict = verdict.map(|_| Verdict::CheckFailed);
         }
     }
-    out.finish().map_or_else(written, |()| Ok(verdict))
+    out.finish().map_or_else(written, |()| verdict)
 }
 
 /// What a failed write means: a reader that went away has enough.
@@ -180,8 +186,18 @@ struct Walk<'a> {
     start: Option<i64>,
     end: Option<i64>,
     previous: Option<i64>,
+    /// Frames of link types that are not decoded, and the last such type.
+    foreign: (u64, u16),
     findings: Vec<Finding>,
     done: Vec<Rpc>,
+}
+
+/// How a pass ended.
+struct Told {
+    /// Why not everything could be read.
+    damage: Option<String>,
+    /// A link type that is not decoded, when the file has no others.
+    foreign: Option<u16>,
 }
 
 impl<'a> Walk<'a> {
@@ -195,13 +211,14 @@ impl<'a> Walk<'a> {
             start: None,
             end: None,
             previous: None,
+            foreign: (0, 0),
             findings: Vec::new(),
             done: Vec::new(),
         }
     }
 
-    /// Reads everything; returns why not all could be read.
-    fn run(mut self, file: &str, alone: bool, out: &mut Output) -> io::Result<Option<String>> {
+    /// Reads and tells everything.
+    fn run(mut self, file: &str, alone: bool, out: &mut Output) -> io::Result<Told> {
         out.begin(file, self.reader.format(), alone)?;
         let damage = loop {
             if !self.reader.is_ready() {
@@ -223,7 +240,9 @@ impl<'a> Walk<'a> {
             damage: damage.as_deref(),
             totals: &self.totals,
         })?;
-        Ok(damage)
+        let (frames, link) = self.foreign;
+        let foreign = (frames > 0 && frames == self.totals.frames).then_some(link);
+        Ok(Told { damage, foreign })
     }
 
     fn frame(&mut self, frame: Frame, out: &mut Output) -> io::Result<()> {
@@ -239,7 +258,12 @@ impl<'a> Walk<'a> {
                 self.dissector.dissect(&ip, &mut |finding| findings.push(finding));
             }
             Ok(other) => self.totals.other(&other),
-            Err(reason) => self.totals.unreadable(reason),
+            Err(reason) => {
+                if let Unreadable::LinkType(link) = reason {
+                    self.foreign = (self.foreign.0 + 1, link);
+                }
+                self.totals.unreadable(reason);
+            }
         }
         let mut findings = std::mem::take(&mut self.findings);
         for (index, finding) in findings.drain(..).enumerate() {
