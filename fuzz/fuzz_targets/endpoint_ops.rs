@@ -219,7 +219,13 @@ impl World {
                 host.budget = host.budget.max(bytes);
                 host.endpoint.limit_memory(now, bytes);
             }
-            8 => host.endpoint.unreachable(now, PEER, unreachable(u)?),
+            8 => {
+                let what = unreachable(u)?;
+                // Some reports show of which packet they are.
+                let of = host.arriving.last().filter(|_| what != Unreachable::Host);
+                let quoted = of.map(|packet| RpcId(packet.id.0 ^ 1));
+                host.endpoint.unreachable(now, PEER, what, quoted);
+            }
             9 | 10 => self.send(which, u.arbitrary()?),
             13 => {
                 let packet = damaged(u, &host.arriving)?;

@@ -5,7 +5,7 @@ use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
 use crate::downlink::Downlink;
-use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted, Unreachable};
+use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
 use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
@@ -361,12 +361,6 @@ impl Endpoint {
         self.set_memory_budget(bytes);
     }
 
-    /// Environment in: the network says that something of the peer cannot be reached (ICMP).
-    pub fn unreachable(&mut self, now: Time, peer: PeerId, what: Unreachable) {
-        self.begin(now);
-        self.fail_unreachable(peer, what);
-    }
-
     /// Tells servers at once which RPCs completed, instead of with the next DATA: before a
     /// shutdown.
     pub fn flush_acks(&mut self) {
@@ -413,7 +407,7 @@ impl Endpoint {
         &self.config
     }
 
-    fn begin(&mut self, now: Time) {
+    pub(crate) fn begin(&mut self, now: Time) {
         self.now = now;
         if self.remembers_since.is_none() {
             self.remembers_since = Some(now);

@@ -2,10 +2,13 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use common::{CLIENT, PORTS, Pair, SERVER, Seen};
 use homa_proto::{
-    Body, Config, Duration, Event, IncastConfig, Overcommitment, PeerId, Rate, RpcError, Submit,
-    Unreachable,
+    Body, Config, Duration, Event, IncastConfig, Overcommitment, PeerId, Rate, RpcError, RpcId,
+    Submit, Unreachable,
 };
 
 const LINK: Rate = Rate::gbps(10);
@@ -189,20 +192,33 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
 #[test]
 fn what_the_network_cannot_reach_fails_the_calls_that_need_it() {
     let [host, protocol] = [Unreachable::Host, Unreachable::Protocol];
-    for (what, error) in [
-        (host, Some(RpcError::HostUnreachable)),
-        (protocol, Some(RpcError::ProtocolUnreachable)),
-        (Unreachable::Port(PORTS[SERVER]), Some(RpcError::PortUnreachable)),
-        (Unreachable::Port(PORTS[SERVER] + 1), None),
+    let port = Unreachable::Port(PORTS[SERVER]);
+    // What is missing, and by how much the id in the packet that came back differs, if it is shown.
+    for (what, quoted, error) in [
+        (host, None, Some(RpcError::HostUnreachable)),
+        (protocol, Some(0), Some(RpcError::ProtocolUnreachable)),
+        (port, None, Some(RpcError::PortUnreachable)),
+        (port, Some(0), Some(RpcError::PortUnreachable)),
+        (Unreachable::Port(PORTS[SERVER] + 1), None, None),
+        // Forged: the next id, and what only the server writes.
+        (host, Some(2), None),
+        (port, Some(1), None),
     ] {
         let mut pair = users();
-        pair.lose = Box::new(|from, _, _| from == CLIENT);
+        let sent = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&sent);
+        pair.lose = Box::new(move |from, packet, _| {
+            seen.set(packet.id.0);
+            from == CLIENT
+        });
         let rpc = pair.call(100, 1);
-        pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what);
+        pair.run_for(Duration::micros(10));
+        let quoted = quoted.map(|more| RpcId(sent.get() + more));
+        pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what, quoted);
         let failed = error.map(|error| Event::Failed { rpc, cookie: 1, error });
         let events = || pair.ends[CLIENT].event();
         let event = std::iter::from_fn(events).find(|e| !matches!(e, Event::Release { .. }));
-        assert_eq!(event, failed, "{what:?}");
+        assert_eq!(event, failed, "{what:?} {quoted:?}");
     }
 }
 

@@ -8,7 +8,7 @@
 
 mod common;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 
 use common::message;
@@ -16,12 +16,14 @@ use homa::inline::{Completion, Engine, Wait};
 use homa::proto::{
     AckEntry, Acks, Body, Data, MessageId, Packet, PeerId, ResendLength, RpcId, Span, wire,
 };
-use homa::{CallOptions, Config};
+use homa::{CallError, CallOptions, Config};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const SERVER_PORT: u16 = 4000;
+/// Addresses of ours and of another host, by family.
+const HOSTS: [[&str; 2]; 2] = [["127.0.0.1", "127.0.0.66"], ["::1", "fd00::66"]];
 /// Set where the test is in a network of its own.
 const ALONE: &str = "HOMA_TEST_ALONE";
 const MAX_RPCS: u32 = 200;
@@ -209,6 +211,94 @@ fn server_address() -> SocketAddr {
     SocketAddr::from((HOST, SERVER_PORT))
 }
 
+/// A raw socket that hears nothing but what is sent to its address.
+fn bound(at: IpAddr, protocol: Protocol) -> Socket {
+    let domain = if at.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+    socket.bind(&SocketAddr::new(at, 0).into()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+fn icmp(of: IpAddr) -> Protocol {
+    if of.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 }
+}
+
+/// A report that `code` is missing (a type and a code of ICMP), which quotes the first bytes of a
+/// packet of protocol 146 from `from` to `to`.
+fn report(code: [u8; 2], from: IpAddr, to: IpAddr, packet: &[u8]) -> Vec<u8> {
+    let length = packet.len() as u8;
+    let (header, addresses) = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = vec![0x45, 0, 0, 20 + length, 0, 0, 0x40, 0, 64, 146, 0, 0];
+            (header, [from.octets(), to.octets()].concat())
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = vec![0x60, 0, 0, 0, 0, length, 146, 64];
+            (header, [from.octets(), to.octets()].concat())
+        }
+        _ => panic!("two families"),
+    };
+    let mut icmp =
+        [&[code[0], code[1], 0, 0, 0, 0, 0, 0][..], &header, &addresses, packet].concat();
+    // ICMPv6's is the kernel's business.
+    let words = icmp.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum >> 16) + (sum & 0xffff);
+    let checksum = !((folded >> 16) + folded) as u16;
+    icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
+    icmp
+}
+
+#[test]
+fn reports_about_packets_that_we_did_not_send_end_no_call() {
+    if std::env::var_os(ALONE).is_none() {
+        return in_a_network_of_its_own("reports_about_packets_that_we_did_not_send_end_no_call");
+    }
+    for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
+        let [missing_host, protocol, port] = match host.is_ipv4() {
+            true => [[3, 1], [3, 2], [3, 3]],
+            false => [[1, 0], [4, 1], [1, 4]],
+        };
+        let (ears, mouth) = (bound(stranger, 146.into()), bound(stranger, icmp(host)));
+        let mut client = Engine::raw_ip(SocketAddr::new(host, 0), Config::default()).unwrap();
+        let to = SocketAddr::new(stranger, SERVER_PORT);
+        // Reports that quote so much of the packet after a change to its last byte of the id.
+        for (reports, expected) in [
+            (
+                &[(missing_host, 28, 2), (protocol, 28, 1), (port, 28, 0)][..],
+                CallError::PortUnreachable,
+            ),
+            (&[(protocol, 28, 2), (missing_host, 28, 0)], CallError::HostUnreachable),
+            (&[(protocol, 8, 0)], CallError::ProtocolUnreachable),
+        ] {
+            client.call(to, vec![1], 0, &CallOptions::default()).unwrap();
+            let mut packet = [0; 2000];
+            let skip = if host.is_ipv4() { 20 } else { 0 };
+            let heard = |packet: &mut [u8]| std::io::Read::read(&mut &ears, packet).is_ok();
+            // The earlier call's cancellation is no request.
+            while !heard(&mut packet) || packet[skip + 11] != wire::kind::DATA {
+                client.poll(Wait::No).unwrap();
+            }
+            for &(code, length, change) in reports {
+                let mut quoted = packet[skip..][..28].to_vec();
+                quoted[27] = quoted[27].wrapping_add(change);
+                let report = report(code, host, stranger, &quoted[..length]);
+                mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
+            }
+            let ended = loop {
+                client.poll(Wait::No).unwrap();
+                if let Some(Completion::Response { result, .. }) = client.next() {
+                    break result;
+                }
+            };
+            assert_eq!(ended.unwrap_err(), expected, "{host}");
+            // What was sent again meanwhile is of a call that is over.
+            while heard(&mut packet) {}
+        }
+    }
+}
+
 /// Reports of a protocol that nobody has asked for, among what arrived on a socket for ICMP.
 fn protocols_refused(ears: &Socket, v4: bool) -> usize {
     let (header, refused) = if v4 { (20, [3, 2]) } else { (0, [4, 1]) };
@@ -224,24 +314,10 @@ fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
         let test = "a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa";
         return in_a_network_of_its_own(test);
     }
-    let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    for (host, stranger) in
-        [(IpAddr::V4(HOST), IpAddr::V4(STRANGER)), (v6, "fd00::66".parse().unwrap())]
-    {
-        let (domain, icmp) = match host.is_ipv4() {
-            true => (Domain::IPV4, Protocol::ICMPV4),
-            false => (Domain::IPV6, Protocol::ICMPV6),
-        };
+    for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
         let config = Config { receive_buffer: 4096, ..Config::linux() };
-        let engine = || Engine::raw_ip(SocketAddr::new(host, SERVER_PORT), config.clone()).unwrap();
-        // Bound, so that it hears nothing that is for the engine.
-        let socket = |protocol| {
-            let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
-            socket.bind(&SocketAddr::new(stranger, 0).into()).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        };
-        let (mouth, ears) = (socket(Protocol::from(146)), socket(icmp));
+        let server = Engine::raw_ip(SocketAddr::new(host, SERVER_PORT), config).unwrap();
+        let (mouth, ears) = (bound(stranger, 146.into()), bound(stranger, icmp(host)));
         let flood = || {
             let mut packet = [0; 1000];
             packet[2..4].copy_from_slice(&SERVER_PORT.to_be_bytes());
@@ -249,7 +325,6 @@ fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
                 mouth.send_to(&packet, &SocketAddr::new(host, 0).into()).unwrap();
             }
         };
-        let server = engine();
         flood();
         assert_eq!(protocols_refused(&ears, host.is_ipv4()), 0, "{host}");
         drop(server);

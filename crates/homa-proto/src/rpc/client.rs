@@ -181,14 +181,30 @@ impl Endpoint {
         }
     }
 
-    /// RPCs with `peer` fail: the network says that it, or what they need of it, is not there.
-    pub(crate) fn fail_unreachable(&mut self, peer: PeerId, what: Unreachable) {
+    /// Environment in: the network says that something of the peer cannot be reached (ICMP); RPCs
+    /// that need it fail. `quoted`: the id in our packet that came back, if the report shows it.
+    /// Anybody can write reports, but not that of an RPC in progress with the peer; others are
+    /// ignored.
+    pub fn unreachable(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        what: Unreachable,
+        quoted: Option<RpcId>,
+    ) {
+        self.begin(now);
         let concerns = |port| !matches!(what, Unreachable::Port(other) if other != port);
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
-        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let of_peer = || self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let sent = |rpc: &Rpc, id: RpcId| {
+            rpc.id == id.client() && rpc.state.is_client() != id.from_server()
+        };
+        if quoted.is_some_and(|id| !of_peer().any(|(_, rpc)| sent(rpc, id))) {
+            return;
+        }
         let hit: alloc::vec::Vec<Ref> =
-            of_peer.filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
+            of_peer().filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
         for who in hit {
             if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
                 self.fail(who, what.error());

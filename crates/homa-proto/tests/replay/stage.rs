@@ -106,7 +106,7 @@ impl Stage {
     pub fn unreachable(&mut self, now: u64, peer: usize, port: Option<u16>) {
         self.judge.unreachable(peer, port);
         let what = port.map_or(Unreachable::Host, Unreachable::Port);
-        self.endpoint.unreachable(time(now), PeerId(peer as u32), what);
+        self.endpoint.unreachable(time(now), PeerId(peer as u32), what, None);
         self.drain(now);
     }
 

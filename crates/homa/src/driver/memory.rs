@@ -168,7 +168,11 @@ impl Driver for MemoryDriver {
                 let datagram = Datagram { from, tos: train.tos, bytes: datagram.to_vec() };
                 if !state.deliver(train.to, datagram) {
                     self.counters.trains_refused += 1;
-                    self.unreachable.push_back(Unreachable { to: train.to, what: Missing::Port });
+                    self.unreachable.push_back(Unreachable {
+                        to: train.to,
+                        what: Missing::Port,
+                        quoted: None,
+                    });
                     break;
                 }
             }
@@ -310,6 +314,6 @@ mod tests {
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let to = "10.0.0.9:9".parse().unwrap();
         a.send(&outbox(to, b"x", 1), &Nothing);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }));
+        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
     }
 }

@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::Span;
+use homa_proto::{RpcId, Span};
 
 pub use wait::{Waker, wait};
 
@@ -125,6 +125,9 @@ pub struct Unreachable {
     pub to: SocketAddr,
     /// What of it.
     pub what: Missing,
+    /// The RPC's id in the packet, as we wrote it, if the report shows it: tells reports from
+    /// forgeries.
+    pub quoted: Option<RpcId>,
 }
 
 /// What the network says is not there.

@@ -11,6 +11,19 @@
 //! socket has a companion that sees to it (`socket`). Do not share an address with a loaded kernel
 //! module: it answers for ports that it does not know.
 //!
+//! Nobody answers for a port that no engine has while one is open at the address: each knows its
+//! own ports only, and the host believes that the packet was taken. The caller hears nothing, and
+//! gives up after the silence that its profile allows (100 ms with `linux`) instead of at once.
+//!
+//! A response counts only from the address that was asked: an id is no secret to those who can see
+//! packets, and with another source they could answer in a server's place. A kernel server with
+//! several addresses answers from the one that its route to the client has: ask it there.
+//!
+//! Reports of ICMP can be written by anybody. One that quotes 28 bytes of a packet, as Linux hosts
+//! do, has to name an RPC that is in progress with the host that it is about. Of one that quotes
+//! less (8 bytes are enough for RFC 792) our port is all there is to check, and a port can be
+//! guessed: where strangers reach the network, have a firewall drop what is so short.
+//!
 //! Packets in disguise as TCP (the module's `hijack_tcp`) are received through a raw TCP socket
 //! whose filter passes nothing else; answers are native, which the module takes from anybody. While
 //! it is open the kernel looks at every TCP packet of the host once more.
@@ -28,6 +41,8 @@ mod tests;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use homa_proto::RpcId;
 
 use super::udp::error_queue::{Report, Reports};
 use super::udp::receive::ReceiveBatch;
@@ -85,15 +100,19 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
 }
 
 /// What a report means for the engine at these addresses. The kernel shows it to every engine of
-/// the host; the packet that it quotes says whose it was.
+/// the host; the packet that it quotes says whose it was, and, if enough of it is quoted, of which
+/// RPC.
 fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
-    let source = port_at(&report.quoted, 0)?;
+    let packet = report.payload();
+    let source = port_at(packet, 0)?;
     local.iter().find(|local| local.port() == source)?;
     let (mut to, what) = (report.to, report.what?);
     if what == Missing::Port {
-        to.set_port(port_at(&report.quoted, filter::AT_DESTINATION)?);
+        to.set_port(port_at(packet, filter::AT_DESTINATION)?);
     }
-    Some(Unreachable { to, what })
+    let id = packet.get(filter::AT_ID..).and_then(|bytes| bytes.first_chunk());
+    let quoted = id.map(|id| RpcId(u64::from_be_bytes(*id)));
+    Some(Unreachable { to, what, quoted })
 }
 
 impl RawIpDriver {

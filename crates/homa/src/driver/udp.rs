@@ -133,7 +133,7 @@ impl UdpDriver {
 fn meaning(report: &Report) -> Option<Unreachable> {
     // A host without UDP has nothing to do with us.
     let what = report.what.filter(|&what| what != Missing::Protocol)?;
-    Some(Unreachable { to: report.to, what })
+    Some(Unreachable { to: report.to, what, quoted: None })
 }
 
 impl Driver for UdpDriver {

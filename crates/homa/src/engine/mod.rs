@@ -338,7 +338,7 @@ impl Core {
                 Missing::Port => Unreachable::Port(report.to.port()),
             };
             for peer in self.state.peers.known(report.to) {
-                self.state.endpoint.unreachable(now, peer, what);
+                self.state.endpoint.unreachable(now, peer, what, report.quoted);
             }
             self.state.drain_events();
         }

@@ -22,8 +22,8 @@ use crate::driver::{Missing, Unreachable};
 
 /// Reports of unreachable addresses kept until asked for; more are forgotten.
 const UNREACHABLE_MAX: usize = 256;
-/// Bytes kept of a packet that came back: addresses of ports and no more.
-const QUOTED: usize = 8;
+/// Bytes kept of a packet that came back: Homa's common header.
+const QUOTED: usize = 28;
 
 /// What the network said about a packet sent earlier.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,16 @@ pub struct Report {
     /// What is missing there; `None` when the report is about something else, such as the size of
     /// packets or a lost fragment, or does not come from the network.
     pub what: Option<Missing>,
-    /// The start of its payload.
-    pub quoted: [u8; QUOTED],
+    /// The start of its payload, and how many bytes of that came back: at least 8 (RFC 792).
+    quoted: [u8; QUOTED],
+    len: usize,
+}
+
+impl Report {
+    /// What came back of the packet's payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.quoted[..self.len]
+    }
 }
 
 /// Reports that nobody has asked for yet.
@@ -116,10 +124,11 @@ fn next(fd: RawFd) -> Option<Report> {
         let &[origin, kind, code] = data.get(4..)?.first_chunk()?;
         ours.then(|| missing(origin, kind, code))?
     });
+    let len = usize::try_from(got).map_or(0, |got| got.min(QUOTED));
     let nowhere = SocketAddr::from(([0; 4], 0));
     Some(match name.get() {
-        Some(to) => Report { to, what, quoted },
-        None => Report { to: nowhere, what: None, quoted },
+        Some(to) => Report { to, what, quoted, len },
+        None => Report { to: nowhere, what: None, quoted, len },
     })
 }
 

@@ -140,7 +140,11 @@ impl SendBatch {
                 error => {
                     counters.trains_refused += 1;
                     if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        reports.push(Unreachable { to: train.to, what: Missing::Host });
+                        reports.push(Unreachable {
+                            to: train.to,
+                            what: Missing::Host,
+                            quoted: None,
+                        });
                     }
                     self.done += 1;
                     retried = false;

@@ -165,7 +165,11 @@ fn a_port_without_socket_is_reported_unreachable() {
         a.send(&outbox, &message);
         wait(&a.handles(), None, Some(Duration::from_secs(5))).unwrap();
         a.receive(false);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }), "{ip}");
+        assert_eq!(
+            a.unreachable(),
+            Some(Unreachable { to, what: Missing::Port, quoted: None }),
+            "{ip}"
+        );
         assert_eq!(a.unreachable(), None);
     }
 }
@@ -182,7 +186,11 @@ fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pol
         a.send(&outbox, &message);
         assert_eq!(collect(&mut b, expected.len()).0, expected, "{ip}");
         a.receive(false);
-        assert_eq!(a.unreachable(), Some(Unreachable { to: dead, what: Missing::Port }), "{ip}");
+        assert_eq!(
+            a.unreachable(),
+            Some(Unreachable { to: dead, what: Missing::Port, quoted: None }),
+            "{ip}"
+        );
         assert_eq!(a.counters().trains_refused, 0);
         let ready = wait(&a.handles(), None, Some(Duration::ZERO)).unwrap();
         assert!(!ready, "{ip}: whoever polls would spin");
@@ -200,7 +208,7 @@ fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
     assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
     a.receive(true);
     assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
-    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port }));
+    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
 }
 
 #[test]
