@@ -21,6 +21,10 @@ const MAX_BACKOFF: u16 = 6;
 /// after 100 ms, and nobody may have us send for ever by one packet.
 const KERNEL_BEATS: u16 = 100;
 
+/// NEED_ACKs to one peer in a millisecond. The answer to each brings the acks that wait; to ask for
+/// thousands of RPCs would be what keeps a busy peer from answering.
+const MAX_NEED_ACKS: u16 = 16;
+
 /// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
 /// fast as the next burst is made. The kernel module keeps one ACK packet's worth.
 const MAX_PENDING: usize = 256;
@@ -242,12 +246,24 @@ impl Endpoint {
         Some(next + interval(rpc.rounds))
     }
 
-    /// NEED_ACK for an RPC; false when the last one has not left, or too much else.
+    /// NEED_ACK for an RPC; false when the last one has not left, or too much was asked already.
     pub(crate) fn ask_for_ack(&mut self, who: Ref) -> bool {
-        let may = self.may_ask();
+        let (may, tick) = (self.may_ask(), self.now.0 / TICK.0);
         let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| may && !rpc.asking) else {
             return false;
         };
+        let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let (since, count) = &mut peer.more.need_acks;
+        if *since != tick {
+            (*since, *count) = (tick, 0);
+        }
+        *count += 1;
+        if *count > MAX_NEED_ACKS {
+            *count = MAX_NEED_ACKS;
+            return false;
+        }
         rpc.asking = true;
         self.control.push_back(Control::NeedAck(who));
         true

@@ -68,6 +68,8 @@ pub(crate) struct More {
     /// How long the peer's responses take to begin.
     pub(crate) response_time: SmoothedTime,
     pub(crate) executed: Executed,
+    /// A millisecond, and NEED_ACKs sent in it.
+    pub(crate) need_acks: (u64, u16),
     /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
     /// that ended since.
     pub(crate) turns: VecDeque<Ref>,
@@ -88,6 +90,7 @@ impl Peer {
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
+            need_acks: (0, 0),
             turns: VecDeque::new(),
         };
         Self {

@@ -8,11 +8,14 @@ use homa_proto::{
     Submitted,
 };
 
-use crate::time::SimTime;
+use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 
 use super::Checker;
 use super::record::{Call, Ending, Message, Outgoing, Rpc, name};
+
+/// Longer than a packet is on its way where no fault delays it.
+const NEWBORN: SimDuration = SimDuration::millis(1);
 
 /// When and where.
 type At = (SimTime, HostId);
@@ -36,8 +39,10 @@ impl Checker {
     }
 
     fn on_request(&mut self, at: At, request: &Request, submitted: &Submitted) {
-        // A server that is down cannot tell later whether it ran this call.
-        let server_forgot = self.hosts.get(request.peer.0 as usize).is_some_and(|host| host.down);
+        // A server that is down, or came up within what a packet may take to it, cannot tell later
+        // whether it ran this call.
+        let server = self.hosts.get(request.peer.0 as usize);
+        let server_forgot = server.is_some_and(|host| host.down || at.0 < host.up + NEWBORN);
         let call = Call {
             client: at.1,
             server: HostId(request.peer.0),

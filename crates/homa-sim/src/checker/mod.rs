@@ -271,8 +271,8 @@ impl Probe<Packet> for Checker {
         self.forget(host);
     }
 
-    fn restarted(&mut self, _: SimTime, host: HostId) {
-        self.host(host).down = false;
+    fn restarted(&mut self, now: SimTime, host: HostId) {
+        (self.host(host).down, self.host(host).up) = (false, now);
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) fn name(handle: RpcHandle) -> Name {
 #[derive(Debug, Default)]
 pub(super) struct HostRecord {
     pub down: bool,
+    /// When it came up last.
+    pub up: SimTime,
     pub rpcs: BTreeMap<Name, Rpc>,
     pub messages: BTreeMap<MessageId, Message>,
     /// Handles ever given out.

@@ -19,10 +19,10 @@
 //! packets, and with another source they could answer in a server's place. A kernel server with
 //! several addresses answers from the one that its route to the client has: ask it there.
 //!
-//! Reports of ICMP can be written by anybody. One that quotes 28 bytes of a packet, as Linux hosts
-//! do, has to name an RPC that is in progress with the host that it is about. Of one that quotes
-//! less (8 bytes are enough for RFC 792) our port is all there is to check, and a port can be
-//! guessed: where strangers reach the network, have a firewall drop what is so short.
+//! Reports of ICMP can be written by anybody: one has to name an RPC that is in progress with the
+//! host that it is about. One that quotes less than 28 bytes of our packet (8 are enough for RFC
+//! 792; Linux hosts quote more) is not believed, because ports can be guessed: then calls end by
+//! their silence.
 //!
 //! Packets in disguise as TCP (the module's `hijack_tcp`) are received through a raw TCP socket
 //! whose filter passes nothing else; answers are native, which the module takes from anybody. While
@@ -100,8 +100,7 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
 }
 
 /// What a report means for the engine at these addresses. The kernel shows it to every engine of
-/// the host; the packet that it quotes says whose it was, and, if enough of it is quoted, of which
-/// RPC.
+/// the host; the packet that it quotes says whose it was, and of which RPC.
 fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
     let packet = report.payload();
     let source = port_at(packet, 0)?;
@@ -110,9 +109,8 @@ fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
     if what == Missing::Port {
         to.set_port(port_at(packet, filter::AT_DESTINATION)?);
     }
-    let id = packet.get(filter::AT_ID..).and_then(|bytes| bytes.first_chunk());
-    let quoted = id.map(|id| RpcId(u64::from_be_bytes(*id)));
-    Some(Unreachable { to, what, quoted })
+    let id = packet.get(filter::AT_ID..)?.first_chunk()?;
+    Some(Unreachable { to, what, quoted: Some(RpcId(u64::from_be_bytes(*id))) })
 }
 
 impl RawIpDriver {
