@@ -135,7 +135,7 @@ pub struct CallOptions {
     pub deadline: Duration,
     /// The request may be executed more than once: then a call whose server lost it, in a restart
     /// or for another reason, is made again until its deadline, and no
-    /// [`CallError::Indeterminate`] comes of it.
+    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate) comes of it.
     /// Without effect in the profiles of the kernel module and of the paper, where any request may
     /// be.
     pub idempotent: bool,

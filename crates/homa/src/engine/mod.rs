@@ -47,6 +47,9 @@ const READY_MAX: usize = 512;
 const CONTROL_MAX: usize = 1024;
 /// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
 const TURNS_PER_TICK: u32 = 8;
+/// Trains of a batch after which there may be more, and batches taken in per turn.
+const FULL_BATCH: usize = 32;
+const BATCHES_MAX: usize = 16;
 /// How late timers may be while packets arrive without a pause.
 const LATE: Duration = Duration::millis(2);
 
@@ -239,14 +242,15 @@ impl Core {
     fn exchange(&mut self, expected: bool) {
         self.transmit();
         if self.arrivals.next == self.arrivals.trains {
-            let trains = self.driver.receive(expected);
-            self.arrivals = Arrivals { trains, next: 0, offset: 0 };
+            self.fetch(expected);
         }
-        if self.arrivals.trains > 0 {
+        let arrived = self.arrivals.trains > 0;
+        if arrived {
             // What was just sent may have been answered meanwhile: times between are measured.
             self.fresh = false;
             self.tick();
             self.receive();
+            self.receive_more();
             if self.state.ready.is_empty() {
                 self.transmit();
             }
@@ -256,15 +260,35 @@ impl Core {
         }
         self.report_unreachable();
         // What arrived comes before what is due: the answer a timer would ask for may be among it.
-        let due = match self.arrivals.trains {
-            0 => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
-            _ => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
+        let due = match arrived {
+            false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
+            true => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
         };
         if due {
             self.tick();
             self.expire();
         }
         self.fresh = false;
+    }
+
+    fn fetch(&mut self, expected: bool) {
+        let trains = self.driver.receive(expected);
+        self.arrivals = Arrivals { trains, next: 0, offset: 0 };
+    }
+
+    /// Goes on while batches are full, up to about as many packets as a turn sends: who sends more
+    /// than it reads finds its answers when they are too old.
+    fn receive_more(&mut self) {
+        for _ in 1..BATCHES_MAX {
+            let full = self.arrivals.trains >= FULL_BATCH;
+            if !full || self.arrivals.next < self.arrivals.trains {
+                return;
+            }
+            self.fetch(true);
+            self.fresh = false;
+            self.tick();
+            self.receive();
+        }
     }
 
     /// Sends what may leave, at a time of its own.
