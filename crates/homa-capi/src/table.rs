@@ -119,7 +119,9 @@ pub fn get(fd: RawFd) -> Result<Arc<Handle>, Error> {
 fn is_of(fd: RawFd, handle: &Handle) -> bool {
     /// Of Linux's `kcmp.h`: do two descriptors mean the same open file?
     const KCMP_FILE: libc::c_long = 0;
-    let own = libc::c_long::from(std::process::id() as libc::pid_t);
+    // SAFETY: the call has no arguments and cannot fail. The thread, because the first one of a
+    // process may be gone and have no descriptors.
+    let own = libc::c_long::from(unsafe { libc::gettid() });
     let pair = [fd, handle.socket.as_fd().as_raw_fd()].map(libc::c_long::from);
     // SAFETY: the call takes numbers and changes nothing.
     let compared = unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, pair[0], pair[1]) };

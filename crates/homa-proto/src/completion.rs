@@ -25,6 +25,10 @@ const KERNEL_BEATS: u16 = 100;
 /// thousands of RPCs would be what keeps a busy peer from answering.
 const MAX_NEED_ACKS: u16 = 16;
 
+/// How soon an RPC beyond that may try again, at least: later than those who asked, which makes it
+/// their turn next, and seldom enough for the number of them.
+const REFUSED: Duration = Duration::millis(3);
+
 /// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
 /// fast as the next burst is made. The kernel module keeps one ACK packet's worth.
 const MAX_PENDING: usize = 256;
@@ -238,7 +242,7 @@ impl Endpoint {
         }
         let next = if kernel { on_beat(due, now) } else { now };
         if !self.ask_for_ack(who) {
-            return Some(now + TICK);
+            return Some(now + need_ack_interval.max(REFUSED));
         }
         let rpc = self.rpcs.get_mut(who)?;
         rpc.asked = next;
@@ -265,6 +269,7 @@ impl Endpoint {
             return false;
         }
         rpc.asking = true;
+        self.asking += 1;
         self.control.push_back(Control::NeedAck(who));
         true
     }

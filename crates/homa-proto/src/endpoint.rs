@@ -46,9 +46,9 @@ pub(crate) enum Control {
 /// whoever sends faster than our link answers gets fewer answers, not our memory.
 const MAX_WAITING: usize = 4_096;
 
-/// The same above which nothing is asked for by timers: while so much waits, answers have not been
-/// read either, and questions would be what keeps us from reading them.
-const MAX_ASKING: usize = 256;
+/// Messages whose RESENDs or NEED_ACKs wait for the link above which no more are asked for by
+/// timers: answers have not been read either, and questions would be what keeps us from it.
+const MAX_ASKING: u32 = 256;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub struct Endpoint {
     pub(crate) listening: BTreeSet<u16>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) control: VecDeque<Control>,
+    /// RESENDs and NEED_ACKs among it, by message.
+    pub(crate) asking: u32,
     pub(crate) sender: Sender,
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
@@ -104,6 +106,7 @@ impl Endpoint {
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
+            asking: 0,
             sender: Sender::new(config.fifo_permille),
             scheduler: Scheduler::new(
                 if config.overcommitment == Overcommitment::Unlimited { UNLIMITED } else { 1 },
@@ -322,11 +325,13 @@ impl Endpoint {
                     }
                 }
                 Control::Resends(who) => {
+                    self.asking -= 1;
                     if let Some(rpc) = self.rpcs.get_mut(who) {
                         rpc.asking = false;
                     }
                 }
                 Control::NeedAck(who) => {
+                    self.asking -= 1;
                     if let Some(packet) = self.need_ack_packet(who) {
                         return Some(packet);
                     }
@@ -474,7 +479,7 @@ impl Endpoint {
 
     /// True when timers may ask for more.
     pub(crate) fn may_ask(&self) -> bool {
-        self.control.len() < MAX_ASKING
+        self.asking < MAX_ASKING
     }
 
     pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {

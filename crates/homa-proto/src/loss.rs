@@ -157,7 +157,7 @@ impl Endpoint {
             return Some(due);
         }
         if !self.may_ask() {
-            return Some(now + TICK);
+            return Some(now + self.config.loss.resend_after);
         }
         // While our link is full, what is missing may be waiting behind what arrives; asking for it
         // again would make the queue longer.
@@ -204,14 +204,18 @@ impl Endpoint {
         peer.more.turns.push_back(who);
     }
 
-    /// The peer was heard of after a RESEND: the next of the RPCs that waited for that asks.
+    /// The peer was heard of after a RESEND: the next of the RPCs that waited for that, and have
+    /// something to ask for, asks.
     pub(crate) fn pass_turn(&mut self, now: Time, peer: PeerId) {
         while let Some(who) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
             let Some(rpc) = self.rpcs.get_mut(who) else { continue };
             rpc.queued = false;
             let rpc = self.rpcs.get(who).filter(|rpc| rpc.state.may_ask());
             if rpc.is_some_and(|rpc| now >= rpc.heard.max(rpc.asked) + self.patience(rpc)) {
-                return self.check(now, who);
+                self.check(now, who);
+                if self.peer(peer).is_none_or(|peer| peer.resend_until != Time::ZERO) {
+                    return;
+                }
             }
         }
     }
@@ -231,6 +235,7 @@ impl Endpoint {
         let mut ask = |rpc: &mut Rpc, offset, length| {
             asked = true;
             if !core::mem::replace(&mut rpc.asking, true) {
+                self.asking += 1;
                 self.control.push_back(Control::Resends(who));
             }
             let body = Body::Resend { offset, length, priority };

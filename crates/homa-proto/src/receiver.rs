@@ -213,8 +213,8 @@ impl Endpoint {
         if rpc.state == State::ClientOutgoing {
             rpc.state = State::ClientIncoming;
             self.incoming.unheard -= u64::from(core::mem::take(&mut rpc.unheard));
-            // What was lost says nothing about how slow the server is; one that is slow said BUSY.
-            let lost = rpc.again || rpc.asked > rpc.heard;
+            // What was lost says nothing about how slow the server is.
+            let lost = rpc.again || data.retransmit;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
                 peer.more.response_time.sample(now.since(started));
             }

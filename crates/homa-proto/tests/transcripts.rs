@@ -157,7 +157,6 @@ fn many_lost_requests_are_found_one_round_trip_after_the_other() {
         pair.call(100, cookie);
     }
     pair.run_for(Duration::millis(60));
-    println!("{}", pair.transcript);
     assert_eq!(pair.seen[CLIENT].len(), 100);
     pair.assert_clean();
 }

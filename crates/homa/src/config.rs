@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homa_proto::{Completion, GrantWindow, Rate, ValidConfig};
+use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
 use crate::error::OpenError;
@@ -51,9 +51,6 @@ const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
 /// Most RTTbytes whatever the link, bytes: more would only fill the buffers of switches.
 const RTT_BYTES_MAX: u32 = 240_000;
 
-/// How long our servers of the kernel's profile wait for a client that is gone.
-const GIVE_UP: homa_proto::Duration = homa_proto::Duration::secs(10);
-
 /// The users' profile with windows for a link of the given rate.
 fn protocol_for(link: Rate) -> homa_proto::Config {
     let mut protocol = homa_proto::Config::for_users(link);
@@ -97,12 +94,9 @@ impl Config {
     /// For hosts that run the Linux kernel module (branch main): its rules, timers and eight
     /// levels, for [`Engine::raw_ip`](crate::Engine::raw_ip). It gives up on a server after 100 ms
     /// of silence, and so do we; but where a module's server asks for an acknowledgement for ever,
-    /// ours stops after 10 s.
+    /// ours asks ever more seldom and stops after 2 s.
     pub fn linux() -> Self {
-        let mut protocol = homa_proto::Config::linux();
-        if let Completion::Acked { give_up, .. } = &mut protocol.completion {
-            *give_up = Some(GIVE_UP);
-        }
+        let protocol = homa_proto::Config::linux();
         Self { protocol, priority_map: PriorityMap::Linux, ..Self::default() }
     }
 

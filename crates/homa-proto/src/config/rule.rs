@@ -152,7 +152,8 @@ pub enum Completion {
     Acked {
         /// After the last response byte was sent, until the first NEED_ACK.
         need_ack_after: Duration,
-        /// Between NEED_ACKs (doubling each time when there is a give-up, but for profile `linux`).
+        /// Between NEED_ACKs (doubling each time when there is a give-up; in profile `linux` after
+        /// 100 of them).
         need_ack_interval: Duration,
         /// When to stop asking; `None`: never (the kernel module, but not our profile of it).
         give_up: Option<Duration>,

@@ -197,10 +197,11 @@ impl Endpoint {
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
         let of_peer = || self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
-        let sent = |rpc: &Rpc, id: RpcId| {
-            rpc.id == id.client() && rpc.state.is_client() != id.from_server()
+        let sent = |id: RpcId| match id.from_server() {
+            true => self.find_server(peer, id.client()),
+            false => self.find_client(peer, id),
         };
-        if quoted.is_some_and(|id| !of_peer().any(|(_, rpc)| sent(rpc, id))) {
+        if quoted.is_some_and(|id| sent(id).is_none()) {
             return;
         }
         let hit: alloc::vec::Vec<Ref> =

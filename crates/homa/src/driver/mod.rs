@@ -153,6 +153,9 @@ pub enum Framing {
     Ip,
 }
 
+/// Trains that a driver of sockets fetches at a time: after so many there may be more.
+pub const FULL_BATCH: usize = 32;
+
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
     /// What the datagrams hold.

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use homa_proto::{Duration, Endpoint, Request, RpcHandle, Submit, Time, Unreachable};
 
 use crate::config::{CallOptions, Config};
-use crate::driver::{Driver, Missing};
+use crate::driver::{Driver, FULL_BATCH, Missing};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::Metrics;
 use crate::pacer::Pacer;
@@ -47,8 +47,7 @@ const READY_MAX: usize = 512;
 const CONTROL_MAX: usize = 1024;
 /// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
 const TURNS_PER_TICK: u32 = 8;
-/// Trains of a batch after which there may be more, and batches taken in per turn.
-const FULL_BATCH: usize = 32;
+/// Full batches taken in per turn.
 const BATCHES_MAX: usize = 16;
 /// How late timers may be while packets arrive without a pause.
 const LATE: Duration = Duration::millis(2);

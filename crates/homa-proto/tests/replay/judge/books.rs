@@ -206,8 +206,8 @@ impl Books {
         let finished = self.finished?;
         // The second and later come after one millisecond, not two or three.
         let last = self.need_acks.last().map(|at| at.saturating_sub(1_000));
-        // Ours gives up in the end.
-        Some(last.unwrap_or(finished)).filter(|since| *since < finished + 9_000_000)
+        // Then ours asks ever more seldom, and gives up in the end.
+        Some(last.unwrap_or(finished)).filter(|since| *since < finished + 90_000)
     }
 }
 

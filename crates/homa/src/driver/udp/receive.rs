@@ -8,10 +8,10 @@ use std::ptr;
 
 use super::address::Name;
 use super::control::{Control, int, local_address};
-use crate::driver::Received;
+use crate::driver::{FULL_BATCH, Received};
 
 /// Most trains fetched at a time.
-const TRAINS_MAX: usize = 32;
+const TRAINS_MAX: usize = FULL_BATCH;
 /// Room for one train: the largest that the kernel coalesces.
 const ROOM: usize = 65_536;
 
