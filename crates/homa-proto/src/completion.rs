@@ -263,11 +263,10 @@ impl Endpoint {
         if *since != tick {
             (*since, *count) = (tick, 0);
         }
-        *count += 1;
-        if *count > MAX_NEED_ACKS {
-            *count = MAX_NEED_ACKS;
+        if *count == MAX_NEED_ACKS {
             return false;
         }
+        *count += 1;
         rpc.asking = true;
         self.asking += 1;
         self.control.push_back(Control::NeedAck(who));

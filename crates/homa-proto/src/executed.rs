@@ -69,11 +69,6 @@ impl Epoch {
         if word < self.base {
             return;
         }
-        let newest = self.entries.back_mut().filter(|e| e.start == word);
-        if let Some(entry) = newest.filter(|e| e.bits | 1 << bit != u64::MAX) {
-            entry.bits |= 1 << bit;
-            return;
-        }
         self.raise((word + 1).saturating_sub(WINDOW));
         let (at, found) = self.find(word);
         if !found {

@@ -210,7 +210,7 @@ impl Endpoint {
         while let Some(who) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
             let Some(rpc) = self.rpcs.get_mut(who) else { continue };
             rpc.queued = false;
-            let rpc = self.rpcs.get(who).filter(|rpc| rpc.state.may_ask());
+            let rpc = self.rpcs.get(who).filter(|rpc| rpc.state.asks());
             if rpc.is_some_and(|rpc| now >= rpc.heard.max(rpc.asked) + self.patience(rpc)) {
                 self.check(now, who);
                 if self.peer(peer).is_none_or(|peer| peer.resend_until != Time::ZERO) {

@@ -117,14 +117,20 @@ fn a_restarted_server_makes_the_call_indeterminate() {
     insta::assert_snapshot!(pair.transcript);
 }
 
-#[test]
-fn an_idempotent_call_survives_the_servers_restart() {
+/// An idempotent call of 5,000 bytes that its server has begun to serve.
+fn in_service() -> Pair {
     let mut pair = users();
     pair.reply = None;
     let mut request = pair.request(5_000, 1);
     request.idempotent = true;
     pair.submit(CLIENT, Submit::Request(request));
     pair.run_for(Duration::millis(3));
+    pair
+}
+
+#[test]
+fn an_idempotent_call_survives_the_servers_restart() {
+    let mut pair = in_service();
     pair.restart(SERVER, Config::for_users(LINK), 9);
     pair.reply = Some((100, Duration::micros(1)));
     pair.run_for(Duration::millis(60));
@@ -134,12 +140,7 @@ fn an_idempotent_call_survives_the_servers_restart() {
 
 #[test]
 fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
-    let mut pair = users();
-    pair.reply = None;
-    let mut request = pair.request(5_000, 1);
-    request.idempotent = true;
-    pair.submit(CLIENT, Submit::Request(request));
-    pair.run_for(Duration::millis(3));
+    let mut pair = in_service();
     let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!("not executed") };
     pair.submit(SERVER, Submit::Cancel { rpc });
     pair.reply = Some((100, Duration::micros(1)));

@@ -16,7 +16,7 @@ use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
 /// The limit of Homa §4: two full packets.
 const QUEUE_MAX: u32 = 2 * FULL_FRAME;
-/// Largest batch on a link that is faster than we are.
+/// Largest batch on a link that is faster than we are: room for two full trains.
 const BATCH_MAX: u32 = 120 * 1024;
 /// On a fast link, two packets last no time: what the link sends in this time may be queued as
 /// well.

@@ -1,4 +1,4 @@
-//! From an id to an RPC, without hashing as long as ids count up, as those of clients do.
+//! From an id to an RPC, without hashing where ids are our own or a peer goes on about one RPC.
 
 use super::Rpc;
 use crate::packet::{PeerId, RpcId};
@@ -119,30 +119,18 @@ impl Hash for ServerKey {
     }
 }
 
-/// RPCs and one-way messages that others began. Their ids count up as well, from elsewhere for each
-/// client: a ring that all peers share, and a map for those that a younger one meets there. Whoever
-/// chooses ids can make others wait in the map, no worse.
+/// RPCs and one-way messages that others began.
 #[derive(Debug)]
-pub(crate) struct ServerRpcs {
-    /// Entries whose RPC is over stay until they are met.
-    ring: Vec<Ref>,
-    met: IdMap<ServerKey>,
-    len: usize,
-}
+pub(crate) struct ServerRpcs(IdMap<ServerKey>);
 
 impl ServerRpcs {
-    const SMALLEST: usize = 64;
-    /// A ring of more places per RPC does not grow.
-    const AMPLE: usize = 4;
-
     pub(crate) fn new(hash: Keyed) -> Self {
-        let ring = alloc::vec![Ref::NONE; Self::SMALLEST];
-        Self { ring, met: IdMap::with_hasher(hash), len: 0 }
+        Self(IdMap::with_hasher(hash))
     }
 
     /// RPCs in progress.
-    pub(crate) const fn len(&self) -> usize {
-        self.len
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The RPC of `peer` with this (even) id; `recent` is the one it spoke of last.
@@ -154,54 +142,18 @@ impl ServerRpcs {
         id: RpcId,
     ) -> Option<Ref> {
         let same = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
-        let likely = [recent, self.ring[Self::place(peer, id, self.ring.len())]];
-        let found = likely.into_iter().find(|&who| rpcs.get(who).is_some_and(same));
-        if found.is_some() || self.met.is_empty() {
-            return found;
+        if rpcs.get(recent).is_some_and(same) {
+            return Some(recent);
         }
-        self.met.get(&ServerKey(peer, id)).copied()
+        self.0.get(&ServerKey(peer, id)).copied()
     }
 
-    pub(crate) fn insert(&mut self, rpcs: &Table<Rpc>, peer: PeerId, id: RpcId, who: Ref) {
-        self.len += 1;
-        loop {
-            let at = Self::place(peer, id, self.ring.len());
-            let older = self.ring[at];
-            let live = rpcs.get(older).filter(|rpc| !rpc.state.is_client());
-            if live.is_some() && self.ring.len() < Self::AMPLE * self.len {
-                self.grow(rpcs);
-                continue;
-            }
-            if let Some(rpc) = live {
-                self.met.insert(ServerKey(rpc.peer, rpc.id), older);
-            }
-            self.ring[at] = who;
-            return;
-        }
+    pub(crate) fn insert(&mut self, peer: PeerId, id: RpcId, who: Ref) {
+        self.0.insert(ServerKey(peer, id), who);
     }
 
-    /// The RPC of `peer` with this id ended.
     pub(crate) fn remove(&mut self, peer: PeerId, id: RpcId) {
-        self.len -= 1;
-        if !self.met.is_empty() {
-            self.met.remove(&ServerKey(peer, id));
-        }
-    }
-
-    fn grow(&mut self, rpcs: &Table<Rpc>) {
-        let size = self.ring.len() * 2;
-        let old = core::mem::replace(&mut self.ring, alloc::vec![Ref::NONE; size]);
-        for who in old {
-            if let Some(rpc) = rpcs.get(who).filter(|rpc| !rpc.state.is_client()) {
-                self.ring[Self::place(rpc.peer, rpc.id, size)] = who;
-            }
-        }
-    }
-
-    /// `size` is a power of two. Peers are spread over the ring, for those whose ids count alike.
-    fn place(peer: PeerId, id: RpcId, size: usize) -> usize {
-        let apart = peer.0.wrapping_mul(0x9e37_79b1) >> 8;
-        ((id.0 >> 1) as usize).wrapping_add(apart as usize) & (size - 1)
+        self.0.remove(&ServerKey(peer, id));
     }
 }
 
@@ -222,38 +174,6 @@ mod tests {
         });
         let distinct: std::collections::BTreeSet<u64> = chosen.collect();
         assert_eq!(distinct.len(), 1_000);
-    }
-
-    #[test]
-    fn servers_find_what_clients_began_however_their_ids_meet() {
-        arbtest::arbtest(|u| {
-            let mut rpcs = Table::new();
-            let mut theirs = ServerRpcs::new(Keyed::new(7));
-            let mut model: BTreeMap<(PeerId, RpcId), Ref> = BTreeMap::new();
-            // Steps of 1 as clients do, or ids that all meet at one place.
-            let step = *u.choose(&[2, 1 << 20])?;
-            for n in 0..u.int_in_range(1..=600u64)? {
-                let key = (PeerId(u.int_in_range(0..=3)?), RpcId((5 << 32) + step * n));
-                let rpc = Rpc::new(Time::ZERO, State::ServerIncoming, key.1, key.0, (1, 2));
-                let who = rpcs.insert(rpc);
-                theirs.insert(&rpcs, key.0, key.1, who);
-                model.insert(key, who);
-                while model.len() > 3 && u.ratio(3, 5)? {
-                    let (&key, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
-                    rpcs.remove(who.index);
-                    rpcs.reclaim();
-                    theirs.remove(key.0, key.1);
-                    model.remove(&key);
-                }
-                let id = RpcId((5 << 32) + step * u.int_in_range(0..=n)?);
-                for peer in (0..4).map(PeerId) {
-                    let found = theirs.find(&rpcs, Ref::NONE, peer, id);
-                    assert_eq!(found, model.get(&(peer, id)).copied());
-                }
-                assert_eq!(theirs.len(), model.len());
-            }
-            Ok(())
-        });
     }
 
     #[test]

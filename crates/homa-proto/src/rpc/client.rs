@@ -196,7 +196,7 @@ impl Endpoint {
         let concerns = |port| !matches!(what, Unreachable::Port(other) if other != port);
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
-        let of_peer = || self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let sent = |id: RpcId| match id.from_server() {
             true => self.find_server(peer, id.client()),
             false => self.find_client(peer, id),
@@ -205,7 +205,7 @@ impl Endpoint {
             return;
         }
         let hit: alloc::vec::Vec<Ref> =
-            of_peer().filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
+            of_peer.filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
         for who in hit {
             if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
                 self.fail(who, what.error());

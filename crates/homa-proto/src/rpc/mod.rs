@@ -54,8 +54,8 @@ impl State {
         }
     }
 
-    /// RESENDs are asked for in it.
-    pub(crate) const fn may_ask(self) -> bool {
+    /// An RPC in this state sends RESENDs.
+    pub(crate) const fn asks(self) -> bool {
         matches!(
             self,
             Self::ClientOutgoing

@@ -52,7 +52,7 @@ impl Endpoint {
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
-        self.server_rpcs.insert(&self.rpcs, packet.peer, packet.id.client(), who);
+        self.server_rpcs.insert(packet.peer, packet.id.client(), who);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
             peer.more.served += 1;
