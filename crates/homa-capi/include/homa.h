@@ -288,7 +288,8 @@ int homa_replyv(int sockfd,
 /*
  Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more
  is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
- will not be answered. With id 0, all calls in progress are given up.
+ will not be answered, and its client's call fails at once. With id 0, all calls in progress are
+ given up.
 
  Returns 0, or -1: EBADF; EINVAL (a negative error, or no such RPC: its end was received, or it
  was answered).

@@ -101,8 +101,8 @@ pub enum RpcError {
     DeadlineExceeded,
     /// Nothing was heard from the server for the profile's timeout.
     PeerUnreachable,
-    /// The server no longer knows the RPC and cannot say whether it was executed; not retried,
-    /// because the call did not say that it is idempotent.
+    /// The server lost the RPC, or its application gave it up, and cannot say whether it was
+    /// executed; not retried, because the call did not say that it is idempotent.
     Indeterminate,
     /// The request is longer than the server accepts.
     RequestTooLong {
@@ -368,8 +368,8 @@ explain!(SubmitError {
 explain!(RpcError {
     Self::DeadlineExceeded => "the deadline passed";
     Self::PeerUnreachable => "the server does not answer: check its address and that it runs";
-    Self::Indeterminate => "the server lost the call; whether it was executed is unknown: \
-        mark calls idempotent to have them retried";
+    Self::Indeterminate => "the server lost or gave up the call; whether it was executed is \
+        unknown: mark calls idempotent to have them retried";
     Self::RequestTooLong { max } => "the server accepts requests of at most {} bytes", max;
     Self::ResponseTooLong { length } => "the response of {} bytes exceeds our limit", length;
     Self::HostUnreachable => "the server's host cannot be reached";

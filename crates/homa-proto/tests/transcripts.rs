@@ -144,10 +144,36 @@ fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
     let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!("not executed") };
     pair.submit(SERVER, Submit::Cancel { rpc });
     pair.reply = Some((100, Duration::micros(1)));
+    pair.run_for(Duration::millis(1));
+    // A server that refuses all it is asked is not asked as fast as the network can.
+    assert_eq!(pair.executions(), 1);
     pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
     assert_eq!(pair.executions(), 2);
     pair.assert_clean();
+}
+
+#[test]
+fn a_server_that_gives_a_call_up_says_so_at_once() {
+    for lost in [false, true] {
+        let mut pair = users();
+        pair.reply = None;
+        pair.call(5_000, 1);
+        pair.run_for(Duration::millis(3));
+        let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!() };
+        let mut lose = lost;
+        pair.lose = Box::new(move |_, packet, _| {
+            matches!(packet.body, Body::RpcUnknown { .. }) && std::mem::take(&mut lose)
+        });
+        pair.submit(SERVER, Submit::Cancel { rpc });
+        pair.run_for(Duration::millis(1));
+        let told = [Seen::Failed(1, RpcError::Indeterminate)];
+        assert_eq!(pair.seen[CLIENT], if lost { &told[..0] } else { &told });
+        // Where the word is lost, the client's own timer asks.
+        pair.run_for(Duration::millis(60));
+        assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&told[..], 1));
+        pair.assert_clean();
+    }
 }
 
 #[test]

@@ -52,7 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn serve(server: &Server, store: &Store) {
     while let Some(request) = server.accept() {
         let reply = answer(&request, store);
-        // The client may have given up meanwhile: that is its business.
+        // The client may have given up meanwhile: that is its business. A refused reply drops the
+        // request, and the client hears of it.
         let _ = request.reply(reply);
     }
 }

@@ -97,8 +97,12 @@ pub enum CallError {
     /// The server's host answered that nothing listens at the port.
     #[error("nothing listens at the server's port: check the port and that the server runs")]
     PortUnreachable,
-    /// The server lost its memory of the call, which may or may not have been executed.
-    #[error("the server restarted and may have executed the call: check, or mark it idempotent")]
+    /// The server lost the call, for example in a restart, or gave it up without an answer; it may
+    /// or may not have executed it.
+    #[error(
+        "the server lost or gave up the call, which it may have executed: check, or mark the call \
+         idempotent to have it made again"
+    )]
     Indeterminate,
     /// The server said that the request is longer than it accepts.
     #[error("the server accepts requests of at most {max} bytes: split the request")]
@@ -161,7 +165,9 @@ pub enum ReplyError {
         max: u32,
     },
     /// Back-pressure: outgoing messages hold all the memory they may.
-    #[error("outgoing messages hold {held} bytes: shed load or raise `send_memory`")]
+    #[error(
+        "outgoing messages hold {held} bytes: reply again later, shed load or raise `send_memory`"
+    )]
     SendMemoryFull {
         /// Bytes held.
         held: u64,

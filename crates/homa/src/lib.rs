@@ -84,5 +84,19 @@ pub use homa_proto as proto;
 pub use message::Message;
 pub use payload::Payload;
 pub use priority_map::PriorityMap;
-pub use server::{Accept, Request, Server};
+pub use server::{Accept, RefusedReply, Request, Server};
 pub use socket::Socket;
+
+/// Handles go to any thread, and more than one.
+const _: () = {
+    const fn shared<T: Clone + Send + Sync>() {}
+    const fn sent<T: Send + Sync>() {}
+    shared::<Engine>();
+    shared::<Client>();
+    shared::<Server>();
+    sent::<Socket>();
+    sent::<Call>();
+    sent::<Accept<'_>>();
+    sent::<Request>();
+    sent::<RefusedReply>();
+};

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
@@ -16,10 +17,14 @@ use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
 
-/// Yields the requests that arrive at an address. Any number of threads and tasks may accept at a
-/// time; dropping the server refuses those that nobody accepted.
+/// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks
+/// may accept at a time. Dropping the last clone refuses the requests that nobody accepted.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<Listening>);
+
+/// Closes the port when the last handle is gone.
 #[derive(Debug)]
-pub struct Server {
+struct Listening {
     engine: Engine,
     local: SocketAddr,
 }
@@ -31,23 +36,23 @@ impl Server {
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {
-        Self { engine, local }
+        Self(Arc::new(Listening { engine, local }))
     }
 
     /// The engine below.
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        &self.0.engine
     }
 
     /// Where clients reach this server.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.0.local
     }
 
     /// Blocks until a request is here. `None` once the engine drains and no request is left.
     pub fn accept(&self) -> Option<Request> {
-        let port = self.local.port();
-        let mut access = self.engine.access();
+        let port = self.0.local.port();
+        let mut access = self.0.engine.access();
         let mut ticket = None;
         let arrived = access.block(None, |state| {
             if let Some(ticket) = ticket.take() {
@@ -75,11 +80,11 @@ impl Server {
     fn request(&self, arrived: Arrived) -> Request {
         let Arrived { rpc, from, bytes } = arrived;
         tracing::trace!(%from, bytes = bytes.len(), "request");
-        Request { engine: self.engine.clone(), rpc: Some(rpc), from, bytes }
+        Request { engine: self.0.engine.clone(), rpc: Some(rpc), from, bytes }
     }
 }
 
-impl Drop for Server {
+impl Drop for Listening {
     fn drop(&mut self) {
         let mut access = self.engine.access();
         let state = &mut *access;
@@ -101,8 +106,9 @@ impl Future for Accept<'_> {
     type Output = Option<Request>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let port = self.server.local.port();
-        let mut access = self.server.engine.access();
+        let Listening { engine, local } = &*self.server.0;
+        let port = local.port();
+        let mut access = engine.access();
         if let Some(ticket) = self.ticket.take() {
             access.board.stop_waiting(port, ticket);
         }
@@ -124,16 +130,20 @@ impl Future for Accept<'_> {
 impl Drop for Accept<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let port = self.server.local.port();
-            let mut access = self.server.engine.access();
+            let Listening { engine, local } = &*self.server.0;
+            let port = local.port();
+            let mut access = engine.access();
             access.board.stop_waiting(port, ticket);
             access.board.nudge(port);
         }
     }
 }
 
-/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client that no
-/// answer will come.
+/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client at once
+/// that no answer will come: its call ends with
+/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is made again after a while if
+/// it is idempotent. (The kernel module knows no such message: in its profile, the client asks
+/// until it gives up.)
 #[derive(Debug)]
 pub struct Request {
     engine: Engine,
@@ -159,21 +169,60 @@ impl Request {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Answers.
-    pub fn reply(mut self, response: impl Into<Payload>) -> Result<(), ReplyError> {
+    /// Answers. Never blocks; where the reply is refused, request and response come back with the
+    /// reason.
+    ///
+    /// ```
+    /// # use homa::{Client, ReplyError, Server};
+    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
+    /// # let call = Client::new()?.call_async(server.local_addr(), "how long?");
+    /// # let request = server.accept().unwrap();
+    /// let mut replied = request.reply(vec![7; 100_000]);
+    /// while let Err(refused) = replied {
+    ///     match refused.error {
+    ///         // Room comes as clients acknowledge what they received.
+    ///         ReplyError::SendMemoryFull { .. } => {
+    ///             std::thread::sleep(std::time::Duration::from_millis(1));
+    ///             replied = refused.request.reply(refused.response);
+    ///         }
+    ///         ReplyError::MessageTooLong { .. } => replied = refused.request.reply("too long"),
+    ///         _ => break, // Nobody waits for it any more.
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reply(mut self, response: impl Into<Payload>) -> Result<(), Box<RefusedReply>> {
         let response = response.into();
-        let Some(rpc) = self.rpc else { return Err(ReplyError::Gone) };
-        let mut access = self.engine.access();
-        let result = access.core.reply(rpc, response);
-        // A reply that was not accepted leaves the request to be refused when dropped.
-        if matches!(result, Ok(()) | Err(ReplyError::Gone)) {
-            access.board.answered(rpc);
-            access.submitted();
-            drop(access);
-            self.rpc = None;
-        }
+        let result = match self.rpc {
+            Some(rpc) => {
+                let mut access = self.engine.access();
+                let result = access.core.reply(rpc, response);
+                if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
+                    access.board.answered(rpc);
+                    access.submitted();
+                    drop(access);
+                    self.rpc = None;
+                }
+                result
+            }
+            None => Err((ReplyError::Gone, response)),
+        };
         result
+            .map_err(|(error, response)| Box::new(RefusedReply { error, request: self, response }))
     }
+}
+
+/// A reply that was refused, with all that is needed to try again. Dropping it drops the request,
+/// which tells the client.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct RefusedReply {
+    /// Why.
+    pub error: ReplyError,
+    /// The request, still to be answered unless the client is [gone](ReplyError::Gone).
+    pub request: Request,
+    /// The response.
+    pub response: Payload,
 }
 
 impl Deref for Request {

@@ -215,7 +215,8 @@ impl Socket {
     }
 
     /// Answers a request (of the client `to`, if named). That the client has given up meanwhile is
-    /// no error; [`ReplyError::Gone`] means that no such request waits for an answer.
+    /// no error; [`ReplyError::Gone`] means that no such request waits for an answer. After any
+    /// other error it still does: reply again or [abort](Self::abort) it.
     pub fn reply(
         &self,
         id: Id,
@@ -283,7 +284,8 @@ impl Socket {
     }
 
     /// Gives up an RPC: a call is forgotten, or ends with [`Failure::Aborted`] when there is an
-    /// `error`; a request will not be answered. False when there is no such RPC.
+    /// `error`; a request will not be answered, which its client hears at
+    /// once. False when there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
         let mut access = self.engine.access();
         let State { board, core, .. } = &mut *access;

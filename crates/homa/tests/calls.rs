@@ -48,7 +48,7 @@ fn eventually(mut condition: impl FnMut() -> bool) {
 fn many_threads_share_a_client_and_many_accept() {
     let (client, server) = pair();
     let to = server.local_addr();
-    let serving = Arc::new(server.serve().unwrap());
+    let serving = server.serve().unwrap();
     let servers: Vec<_> = (0..4)
         .map(|_| {
             let serving = serving.clone();
@@ -176,19 +176,64 @@ fn dropping_a_future_cancels_the_request_at_the_server() {
     assert!(!request.is_cancelled());
     drop(call);
     eventually(|| request.is_cancelled());
-    assert_eq!(request.reply("too late"), Err(ReplyError::Gone));
+    assert_eq!(request.reply("too late").unwrap_err().error, ReplyError::Gone);
 }
 
 #[test]
-fn a_request_dropped_unanswered_ends_the_call() {
+fn a_request_dropped_unanswered_ends_the_call_and_the_client_need_not_ask() {
+    let mut config = Config::default();
+    config.protocol.loss.resend_after = homa::proto::Duration::secs(3600);
+    let (client, server) = (engine("127.0.0.1", config), engine("127.0.0.1", Config::default()));
+    let serving = server.serve().unwrap();
+    let to = server.local_addr();
+    let call = client.client().call_async(to, "question");
+    drop(serving.accept().unwrap());
+    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+
+    // Nobody accepts this one.
+    let call = client.client().call_async(to, "question");
+    eventually(|| server.metrics().protocol.requests_delivered == 2);
+    drop(serving);
+    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+}
+
+#[test]
+fn a_refused_reply_comes_back_and_can_be_repeated() {
+    let config = Config { send_memory: 1000, ..Config::default() };
+    let (client, server) = (engine("127.0.0.1", Config::default()), engine("127.0.0.1", config));
+    let serving = server.serve().unwrap();
+    let to = server.local_addr();
+    let calls = [0, 1].map(|_| client.client().call_async(to, "question"));
+    let [first, second] = [0, 1].map(|_| serving.accept().unwrap());
+    first.reply([1; 600]).unwrap();
+    let refused = second.reply("").unwrap_err();
+    assert_eq!(refused.error, ReplyError::EmptyMessage);
+    let refused = refused.request.reply(vec![0; (16 << 20) + 1]).unwrap_err();
+    assert_eq!(refused.error, ReplyError::SendMemoryFull { held: 600 });
+    let mut reply = refused.request.reply(vec![2; 600]);
+    assert_eq!(reply.as_ref().unwrap_err().error, ReplyError::SendMemoryFull { held: 600 });
+    while let Err(refused) = reply {
+        assert_eq!((&*refused.request, refused.response.len()), (&b"question"[..], 600));
+        thread::sleep(Duration::from_millis(1));
+        reply = refused.request.reply(refused.response);
+    }
+    for (call, byte) in calls.into_iter().zip([1, 2]) {
+        assert_eq!(block_on(call).unwrap()[..], [byte; 600]);
+    }
+}
+
+#[test]
+fn a_servers_port_closes_with_its_last_clone() {
     let (client, server) = pair();
     let serving = server.serve().unwrap();
     let to = server.local_addr();
-    let caller = thread::spawn(move || client.client().call(to, "question"));
-    drop(serving.accept().unwrap());
-    let started = Instant::now();
-    let error = caller.join().unwrap().unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(5), "{error} only at the deadline");
+    drop(serving.clone());
+    let echo = echo(serving.clone());
+    drop(serving);
+    assert_eq!(client.client().call(to, "still there?").unwrap(), *b"still there?");
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(echo.join().unwrap(), 1);
+    server.serve().unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::thread;
 use common::{echo, engine, message};
 use homa::driver::memory::{Faults, Network};
 use homa::inline::{Completion, Engine, Partial, Wait};
-use homa::{CallOptions, Config};
+use homa::{CallError, CallOptions, Config};
 
 const SIZE: usize = 300_000;
 
@@ -101,6 +101,35 @@ fn nothing_is_reported_unless_asked_for() {
             None => {}
         }
     }
+}
+
+#[test]
+fn a_request_refused_while_it_arrives_ends_the_call_and_is_not_seen_again() {
+    let network = Network::new(1, Faults::default());
+    let open = |at: &str| {
+        let driver = network.driver(at.parse().unwrap()).unwrap();
+        Engine::with_driver(Box::new(driver), config()).unwrap()
+    };
+    let (mut client, mut server) = (open("10.0.0.1:0"), open("10.0.0.2:0"));
+    server.listen();
+    client.call(server.local_addr(), vec![1; SIZE], 7, &CallOptions::default()).unwrap();
+    let mut refused = 0;
+    let result = loop {
+        client.poll(Wait::No).unwrap();
+        server.poll(Wait::No).unwrap();
+        match server.next() {
+            Some(Completion::Readable { message, .. }) => {
+                refused += usize::from(server.refuse(message.request().unwrap()));
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        if let Some(Completion::Response { result, .. }) = client.next() {
+            break result;
+        }
+    };
+    assert_eq!((result.unwrap_err(), refused), (CallError::Indeterminate, 1));
+    assert_eq!(server.in_progress(), (0, 0));
 }
 
 struct Unpark(thread::Thread);

@@ -102,8 +102,13 @@ impl Endpoint {
     pub(crate) fn cancel(&mut self, who: Ref) -> Result<Submitted, SubmitError> {
         let ended = self.forget(who).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
-        if matches!(ended.state, State::ClientOutgoing | State::ClientIncoming) {
-            self.tell_cancelled(&ended);
+        match ended.state {
+            State::ClientOutgoing | State::ClientIncoming => self.tell_cancelled(&ended),
+            State::ServerIncoming | State::ServerInService | State::ServerOutgoing => {
+                self.tell_given_up(&ended);
+            }
+            // The response may yet arrive whole.
+            State::ServerSent | State::OneWayOutgoing | State::OneWayIncoming => {}
         }
         Ok(Submitted { rpc: who.into(), message: None })
     }
@@ -119,7 +124,7 @@ impl Endpoint {
         self.tell_cancelled(&ended);
     }
 
-    /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC.
+    /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC, or gave it up.
     ///
     /// The kernel's rule is to send everything again while nothing of the response arrived. The
     /// user profile does so only if the server's memory covers the RPC's whole life (so the request
@@ -136,6 +141,12 @@ impl Endpoint {
         let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
         if never_executed && !waiting {
             // Said before the request arrived, and overtaken by the response: a late copy.
+            return;
+        }
+        let unasked = rpc.asked <= rpc.heard;
+        if self.config.profile == Profile::Default && rpc.idempotent && unasked && !never_executed {
+            // The server gave it up. Again at once would be a loop as fast as the network: our
+            // timer will ask, and do it then.
             return;
         }
         let retry = match self.config.profile {

@@ -1,7 +1,7 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::{Rpc, State, outgoing_message};
+use super::{Ended, Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::{DropReason, SubmitError, Submitted};
@@ -68,16 +68,42 @@ impl Endpoint {
 
     /// The whole request arrived: the application serves it.
     pub(crate) fn begin_service(&mut self, now: Time, who: Ref) {
-        let remember = self.suppresses_duplicates();
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         rpc.state = State::ServerInService;
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
+        self.remember_executed(now, peer, id);
+    }
+
+    fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
+        let remember = self.suppresses_duplicates();
         let crowded = self.remembered > executed::MAX_ENTRIES;
         if remember && let Some(peer) = self.peer_mut(peer) {
             let more = peer.more.executed.insert(now, id, crowded);
             self.remembered = self.remembered.saturating_add_signed(more);
         }
+    }
+
+    /// The application gave a request up: its client need not wait for its own timer to hear that
+    /// no answer will come. As far as the application saw the request, it counts as executed. Only
+    /// where the client would not just send it again; a lost word is asked for by RESEND.
+    pub(crate) fn tell_given_up(&mut self, ended: &Ended) {
+        if self.config.profile != Profile::Default {
+            return;
+        }
+        self.remember_executed(self.now, ended.peer, ended.id);
+        if !self.may_answer() {
+            return;
+        }
+        self.counters.unknowns_sent += 1;
+        self.control.push_back(Control::Packet(Packet {
+            peer: ended.peer,
+            priority: self.levels.top(),
+            local_port: ended.ports.0,
+            remote_port: ended.ports.1,
+            id: ended.id.server(),
+            body: Body::RpcUnknown { remembered: Some(Duration::ZERO) },
+        }));
     }
 
     pub(crate) fn submit_response(

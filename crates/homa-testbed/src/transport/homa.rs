@@ -65,8 +65,10 @@ impl HomaTransport {
                 }),
                 Completion::Request { id, bytes, .. } => {
                     self.served += 1;
-                    // Refused only when the call is over already: then nobody waits for it.
-                    let _ = self.engine.reply(id, response(bytes.into_vec()));
+                    // A call whose response is refused fails at once.
+                    if self.engine.reply(id, response(bytes.into_vec())).is_err() {
+                        self.engine.refuse(id);
+                    }
                 }
                 Completion::Cancelled { .. } | Completion::Readable { .. } => {}
             }

@@ -191,16 +191,18 @@ impl Engine {
         self.core.cancel(call.0)
     }
 
-    /// Answers a request.
+    /// Answers a request. After any error but [`ReplyError::Gone`] the request still waits: reply
+    /// again, with a response kept in [`bytes::Bytes`] if it is the same one, or [`Self::refuse`].
     pub fn reply(
         &mut self,
         request: RequestId,
         response: impl Into<Payload>,
     ) -> Result<(), ReplyError> {
-        self.core.reply(request.0, response.into())
+        self.core.reply(request.0, response.into()).map_err(|(error, _)| error)
     }
 
-    /// Gives up a request without an answer.
+    /// Gives up a request without an answer, which its client hears at once (not in the profile of
+    /// the kernel module). False when it is over already.
     pub fn refuse(&mut self, request: RequestId) -> bool {
         self.core.cancel(request.0)
     }

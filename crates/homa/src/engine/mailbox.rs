@@ -331,8 +331,8 @@ impl Mailbox {
         }
         if !open.cancelled {
             match core.reply(rpc, response.into()) {
-                Ok(()) | Err(ReplyError::Gone) => {}
-                Err(error) => return Err(error),
+                Ok(()) | Err((ReplyError::Gone, _)) => {}
+                Err((error, _)) => return Err(error),
             }
         }
         self.open.remove(&rpc);

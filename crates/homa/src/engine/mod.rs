@@ -194,19 +194,22 @@ impl Core {
         Ok(submitted.rpc)
     }
 
-    /// Answers a request.
-    pub fn reply(&mut self, rpc: RpcHandle, response: Payload) -> Result<(), ReplyError> {
+    /// Answers a request. A refused one still waits unless it is gone.
+    pub fn reply(
+        &mut self,
+        rpc: RpcHandle,
+        response: Payload,
+    ) -> Result<(), (ReplyError, Payload)> {
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
         let held = self.state.messages.outgoing_bytes();
-        if held + u64::from(length) > self.state.config.send_memory {
-            return Err(ReplyError::SendMemoryFull { held });
+        if held + u64::from(length) > self.state.config.send_memory && length > 0 {
+            return Err((ReplyError::SendMemoryFull { held }, response));
         }
-        let submitted = self
-            .state
-            .endpoint
-            .submit(now, Submit::Response { rpc, length })
-            .map_err(|error| ReplyError::refused(error, response.len()))?;
+        let submitted = match self.state.endpoint.submit(now, Submit::Response { rpc, length }) {
+            Ok(submitted) => submitted,
+            Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
+        };
         if let Some(message) = submitted.message {
             self.state.messages.insert(message, response);
         }
