@@ -1,11 +1,13 @@
 //! What shortest-remaining-first gives when one end of a message is loaded, or both: no packets,
 //! no protocol, messages as fluid. `ends WORKLOAD LOAD MESSAGES SEED` prints the 99th percentile of
 //! slowdown by message size for 144 hosts, once with the senders' links alone and once with the
-//! receivers' too. A check on Figure 10 that shares no code with the simulator; sizes below
-//! RTTbytes are beside the point, since a fluid has no frames to wait for.
+//! receivers' too, and then also as the mean of each receiver's own percentile, which is how the
+//! published curves were read. A check on Figure 10 that shares no code with the simulator; sizes
+//! below RTTbytes are beside the point, since a fluid has no frames to wait for.
 
 use homa_workload::bins::SizeBins;
 use homa_workload::framing::Framing;
+use homa_workload::interval;
 use homa_workload::load::mean_wire_bytes;
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::rng::Rng;
@@ -31,14 +33,15 @@ fn alone(bytes: u32) -> f64 {
     f64::from(bytes) / 1472.0 * 1538.0 / RATE + FIXED
 }
 
-/// Serves, shortest remaining first, each message whose ends are free; slowdowns and sizes.
-fn run(
-    sizes: &SizeDistribution,
-    load: f64,
-    messages: u64,
-    seed: u64,
-    both: bool,
-) -> Vec<(u32, f64)> {
+/// A message that arrived.
+struct Done {
+    bytes: u32,
+    dst: usize,
+    slowdown: f64,
+}
+
+/// Serves, shortest remaining first, each message whose ends are free.
+fn run(sizes: &SizeDistribution, load: f64, messages: u64, seed: u64, both: bool) -> Vec<Done> {
     let mut rng = Rng::stream(seed, "ends");
     let per_second = load * RATE / mean_wire_bytes(sizes, Framing::Paper) * f64::from(HOSTS);
     let mut gap = || -(1.0 - rng.uniform()).ln() / per_second;
@@ -66,7 +69,7 @@ fn run(
             let ended = message.left <= 1e-12;
             if ended {
                 let slowdown = (now - message.submitted + FIXED) / alone(message.bytes);
-                done.push((message.bytes, slowdown));
+                done.push(Done { bytes: message.bytes, dst: message.dst, slowdown });
             }
             !ended
         });
@@ -83,6 +86,19 @@ fn run(
     done
 }
 
+/// The percentile of all, and the mean of each receiver's own.
+fn p99(messages: &[Done]) -> (f64, f64) {
+    let of = |some: Vec<f64>| Sorted::new(some).percentile(Percentile::P99);
+    let all = of(messages.iter().map(|message| message.slowdown).collect());
+    let mut own = vec![Vec::new(); HOSTS as usize];
+    for message in messages {
+        own[message.dst].push(message.slowdown);
+    }
+    let own: Vec<_> = own.into_iter().filter_map(|own| Some((own.len(), of(own)?))).collect();
+    let mean = interval::weighted_mean(&own).map(|(mean, _)| mean);
+    (all.unwrap_or(f64::NAN), mean.unwrap_or(f64::NAN))
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |place: usize, default: &'static str| args.get(place).map_or(default, |arg| arg);
@@ -91,16 +107,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (arg(1, "0.8").parse()?, arg(2, "98000").parse()?, arg(3, "1").parse()?);
     let bins = SizeBins::percent(&sizes);
     let by_bin = |both| {
-        let mut slowdowns = vec![Vec::new(); bins.bins().len()];
-        for (bytes, slowdown) in run(&sizes, load, messages, seed, both) {
-            slowdowns[bins.of_size(bytes)].push(slowdown);
+        let mut done: Vec<Vec<Done>> = bins.bins().iter().map(|_| Vec::new()).collect();
+        for message in run(&sizes, load, messages, seed, both) {
+            done[bins.of_size(message.bytes)].push(message);
         }
-        slowdowns.into_iter().map(|values| Sorted::new(values).percentile(Percentile::P99))
+        done.into_iter().map(|messages| p99(&messages))
     };
-    println!("{:>12} {:>10} {:>9} {:>9}", "bin ends, %", "bytes", "one end", "both");
-    for ((bin, one), both) in bins.bins().iter().zip(by_bin(false)).zip(by_bin(true)) {
-        let (one, both) = (one.unwrap_or(f64::NAN), both.unwrap_or(f64::NAN));
-        println!("{:>12.1} {:>10} {one:>9.2} {both:>9.2}", bin.cum_share * 100.0, bin.max_bytes);
+    println!("{:>12} {:>10} {:>9} {:>9} by receiver", "bin ends, %", "bytes", "one end", "both");
+    for ((bin, (one, _)), (both, own)) in bins.bins().iter().zip(by_bin(false)).zip(by_bin(true)) {
+        let (share, bytes) = (bin.cum_share * 100.0, bin.max_bytes);
+        println!("{share:>12.1} {bytes:>10} {one:>9.2} {both:>9.2} {own:>11.2}");
     }
     Ok(())
 }

@@ -22,6 +22,9 @@ const TAIL: f64 = 0.025;
 /// Number of batches of [`correlated`].
 pub const BATCHES: usize = 20;
 
+/// The standard normal distribution at 1 - [`TAIL`].
+const NORMAL: f64 = 1.96;
+
 /// Student's t for [`BATCHES`] - 1 degrees of freedom, at 1 - [`TAIL`].
 const STUDENT_T: f64 = 2.093;
 
@@ -55,6 +58,18 @@ pub fn correlated<T: Value>(in_time_order: &[T], percentile: Percentile) -> Inte
         high = high.max((count * (percentile.share() + half)).ceil() as usize);
     }
     ranks_to_values(&sorted, low, high)
+}
+
+/// The mean of values that count as often as the number beside them, and half the width of its
+/// interval, which follows from how much they differ and takes them as independent; no width from
+/// fewer than two, nothing from none.
+pub fn weighted_mean(values: &[(usize, f64)]) -> Option<(f64, Option<f64>)> {
+    let total: f64 = values.iter().map(|&(weight, _)| weight as f64).sum();
+    let sum: f64 = values.iter().map(|&(weight, value)| weight as f64 * value).sum();
+    let mean = (total > 0.0).then(|| sum / total)?;
+    let off = |&(weight, value): &(usize, f64)| (weight as f64 * (value - mean)).powi(2);
+    let error = values.iter().map(off).sum::<f64>().sqrt() / total;
+    Some((mean, (values.len() > 1).then_some(NORMAL * error)))
 }
 
 fn ranks_to_values<T: Value>(sorted: &Sorted<T>, low: usize, high: usize) -> Interval<T> {
@@ -213,5 +228,15 @@ mod tests {
         }
         // 95 % of 400 is 380; five standard deviations are 22.
         assert!(exact >= 358 && batched >= exact, "{exact} {batched}");
+    }
+
+    #[test]
+    fn a_weighted_mean_counts_values_as_often_as_they_say() {
+        let (mean, half) = weighted_mean(&[(3, 1.0), (1, 5.0)]).unwrap();
+        assert_eq!(mean, 2.0);
+        // Off by 3 x -1 and 1 x 3, of a total of 4.
+        assert!((half.unwrap() - 1.96 * 18f64.sqrt() / 4.0).abs() < 1e-12);
+        assert_eq!(weighted_mean(&[(7, 4.0)]), Some((4.0, None)));
+        assert_eq!(weighted_mean(&[]), None);
     }
 }

@@ -8,11 +8,12 @@ use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 use crate::store::Stored;
 
-/// A bin with fewer messages says nothing about the percentile: one of them lies beyond it.
+/// A bin with fewer messages says nothing about the percentile: one of them lies beyond it, or, in
+/// means over receivers, only every other receiver has one.
 const fn enough(rank: Rank) -> u64 {
     match rank {
         Rank::P50 => 20,
-        Rank::P99 => 100,
+        Rank::P99 | Rank::P50ByReceiver | Rank::P99ByReceiver => 100,
     }
 }
 
@@ -55,7 +56,7 @@ fn name(figure: &Figure, run: &str, variant: &str) -> String {
 
 fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     let rank = match figure.metric {
-        Some(Metric::Overall(Rank::P50)) => Rank::P50,
+        Some(Metric::Overall(rank)) => rank,
         _ => Rank::P99,
     };
     let mut ticks = Vec::new();
@@ -76,8 +77,7 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
         }
     }
     series.extend(published(figure, 0.01));
-    let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
-    let y_label = figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {what}"));
+    let y_label = figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {}", rank.title()));
     Chart {
         title: figure.title.clone(),
         subtitle: if few { FEW.to_owned() } else { String::new() },
@@ -116,12 +116,10 @@ pub fn steps(bins: &[Bucket], rank: Rank) -> Vec<Point> {
     let mut before = 0.0;
     let mut points = Vec::new();
     for bin in bins {
-        let (value, ends) = match rank {
-            Rank::P50 => (bin.p50, bin.p50_ci),
-            Rank::P99 => (bin.p99, bin.p99_ci),
-        };
-        if let Some(y) = value.filter(|_| bin.count >= least) {
-            let at = |x| Point { x, y, low: ends[0], high: ends[1] };
+        if let Some(measured) = rank.of(bin).filter(|_| bin.count >= least) {
+            let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+            let (low, high) = (finite(measured.low), finite(measured.high));
+            let at = |x| Point { x, y: measured.value, low, high };
             points.extend([at(before), at(bin.cum_share)]);
         }
         before = bin.cum_share;
@@ -226,9 +224,8 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Chart {
     let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
     let few = results.iter().any(|(_, one)| has_few(&one.outcome.slowdown.buckets, rank));
-    let what = if rank == Rank::P50 { "median" } else { "99th percentile" };
     Chart {
-        title: format!("{title}, {what}"),
+        title: format!("{title}, {}", rank.title()),
         subtitle: if few { FEW.to_owned() } else { String::new() },
         mode: Mode::Plot,
         x: Axis {
@@ -266,6 +263,7 @@ mod tests {
             p99_ci: [None; 2],
             p50_us: None,
             p99_us: None,
+            by_receiver: None,
         };
         counts.iter().enumerate().map(bin).collect()
     }

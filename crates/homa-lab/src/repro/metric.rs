@@ -3,10 +3,12 @@
 //! | name | reads | unit |
 //! |---|---|---|
 //! | `p99@50`, `p50@50` | slowdown of the bin that holds the message at 50 % by size | – |
-//! | `p99_to@50` | p99 slowdown of the last bin that ends by 50 %: the published steps | – |
+//! | `p99_to@50`, `p50_to@50` | slowdown of the last bin that ends by 50 %: the published steps | – |
+//! | `p99_by_receiver@50`, `…_to@50` | the same of each receiver's own p99 (or p50), averaged | – |
 //! | `p99_us@50`, `p50_us@50` | latency of that bin | µs |
 //! | `p99_max@50` | largest p99 slowdown of all bins that begin before 50 % | – |
 //! | `p99`, `p50` | slowdown over all messages | – |
+//! | `p99_by_receiver`, `p50_by_receiver` | by bin only, for what a figure draws | – |
 //! | `mean_us` | mean latency, needs `measures.ledger` | µs |
 //! | `tor_up.mean`, `tor_up.max` | queue of a tier as Homa Table 1 reads it | 1024 B |
 //! | `tor_up.mean_residual`, `…max_residual` | with the frame in transmission | 1024 B |
@@ -31,13 +33,58 @@ use super::tolerance::Measured;
 use crate::results::{TIERS, Tier};
 use crate::store::Stored;
 
-/// Which percentile.
+/// Which percentile, and of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// The median.
+    /// The median of all messages.
     P50,
-    /// The 99th.
+    /// The 99th of all messages.
     P99,
+    /// The mean over receivers of the median of their own messages.
+    P50ByReceiver,
+    /// The mean over receivers of the 99th of their own messages.
+    P99ByReceiver,
+}
+
+impl Rank {
+    const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P50ByReceiver, Self::P99ByReceiver];
+
+    /// As plans name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P50ByReceiver => "p50_by_receiver",
+            Self::P99ByReceiver => "p99_by_receiver",
+        }
+    }
+
+    /// As a reader sees it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::P50 => "median",
+            Self::P99 => "99th percentile",
+            Self::P50ByReceiver => "median, mean over receivers",
+            Self::P99ByReceiver => "99th percentile, mean over receivers",
+        }
+    }
+
+    /// The slowdown of a bin and where it lies.
+    pub fn of(self, bin: &Bucket) -> Option<Measured> {
+        let (value, ends) = match self {
+            Self::P50 => (bin.p50, bin.p50_ci),
+            Self::P99 => (bin.p99, bin.p99_ci),
+            Self::P50ByReceiver => {
+                let own = bin.by_receiver?;
+                (Some(own.p50), own.p50_ci)
+            }
+            Self::P99ByReceiver => {
+                let own = bin.by_receiver?;
+                (Some(own.p99), own.p99_ci)
+            }
+        };
+        Some(Measured::between(value?, ends))
+    }
 }
 
 /// A number to be read. See the table of this module.
@@ -46,8 +93,8 @@ pub enum Rank {
 pub enum Metric {
     /// Slowdown at a percent of messages.
     Slowdown(Rank, f64),
-    /// p99 slowdown of the last bin that ends at or before a percent of messages.
-    Step(f64),
+    /// Slowdown of the last bin that ends at or before a percent of messages.
+    Step(Rank, f64),
     /// Latency at a percent of messages.
     Latency(Rank, f64),
     /// Largest p99 slowdown up to a percent of messages.
@@ -94,9 +141,11 @@ pub enum AtLimit {
 const KIB: f64 = 1024.0;
 
 /// Names without arguments.
-const PLAIN: [(&str, Metric); 12] = [
+const PLAIN: [(&str, Metric); 14] = [
     ("p99", Metric::Overall(Rank::P99)),
     ("p50", Metric::Overall(Rank::P50)),
+    ("p99_by_receiver", Metric::Overall(Rank::P99ByReceiver)),
+    ("p50_by_receiver", Metric::Overall(Rank::P50ByReceiver)),
     ("mean_us", Metric::Mean),
     ("wasted", Metric::Wasted),
     ("utilisation", Metric::Utilisation),
@@ -121,16 +170,17 @@ impl Metric {
         let outcome = &stored.outcome;
         let percent = |share: f64| Measured::exact(share * 100.0);
         match self {
-            Self::Slowdown(rank, at) => slowdown(bin_at(outcome, at)?, rank),
-            Self::Step(at) => {
+            Self::Slowdown(rank, at) => rank.of(bin_at(outcome, at)?),
+            Self::Step(rank, at) => {
                 let bins = &outcome.slowdown.buckets;
                 let last = bins.iter().rfind(|bin| bin.cum_share * 100.0 <= at + 1e-6);
-                slowdown(last.or(bins.first())?, Rank::P99)
+                rank.of(last.or(bins.first())?)
             }
             Self::Latency(rank, at) => latency(bin_at(outcome, at)?, rank),
             Self::Largest(to) => largest(outcome, to),
             Self::Overall(Rank::P50) => outcome.slowdown.p50.map(Measured::exact),
             Self::Overall(Rank::P99) => outcome.slowdown.p99.map(Measured::exact),
+            Self::Overall(_) => None,
             Self::Mean => outcome.ledger.as_ref().map(|ledger| {
                 let parts = &ledger.mean;
                 let waits = parts.sender_queue_us + parts.grant_wait_us + parts.fabric_queue_us;
@@ -180,20 +230,10 @@ fn bin_at(outcome: &Outcome, percent: f64) -> Option<&Bucket> {
     bins.iter().find(|bin| bin.cum_share * 100.0 >= percent - 1e-6).or(bins.last())
 }
 
-fn slowdown(bin: &Bucket, rank: Rank) -> Option<Measured> {
-    match rank {
-        Rank::P50 => Some(Measured::between(bin.p50?, bin.p50_ci)),
-        Rank::P99 => Some(Measured::between(bin.p99?, bin.p99_ci)),
-    }
-}
-
 /// Latencies have the relative interval of their slowdowns.
 fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
-    let us = match rank {
-        Rank::P50 => bin.p50_us?,
-        Rank::P99 => bin.p99_us?,
-    };
-    let ratio = slowdown(bin, rank)?;
+    let us = if rank == Rank::P50 { bin.p50_us? } else { bin.p99_us? };
+    let ratio = rank.of(bin)?;
     let scale = us / ratio.value;
     Some(Measured { value: us, low: ratio.low * scale, high: ratio.high * scale })
 }
@@ -206,7 +246,7 @@ fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
             break;
         }
         before = bin.cum_share;
-        if let Some(measured) = slowdown(bin, Rank::P99)
+        if let Some(measured) = Rank::P99.of(bin)
             && found.is_none_or(|found| measured.value > found.value)
         {
             found = Some(measured);
@@ -267,8 +307,8 @@ impl FromStr for Metric {
         parsed.ok_or_else(|| {
             let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
             format!(
-                "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_to@50`, `p99_us@50`, \
-                 `p50_us@50`, `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
+                "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
+                 `p50_by_receiver@50`, `p99_to@50` and so for the others, `p99_us@50`, `p50_us@50`, `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
                  `max_wasted`, `computed.frame_us`, {}",
                 names.join(", ")
             )
@@ -278,10 +318,14 @@ impl FromStr for Metric {
 
 fn at_percent(name: &str, at: &str) -> Option<Metric> {
     let at = at.parse::<f64>().ok().filter(|at| (0.0..=100.0).contains(at))?;
+    if let Some(rank) = Rank::ALL.into_iter().find(|rank| rank.name() == name) {
+        return Some(Metric::Slowdown(rank, at));
+    }
+    let step = name.strip_suffix("_to").unwrap_or_default();
+    if let Some(rank) = Rank::ALL.into_iter().find(|rank| rank.name() == step) {
+        return Some(Metric::Step(rank, at));
+    }
     Some(match name {
-        "p50" => Metric::Slowdown(Rank::P50, at),
-        "p99" => Metric::Slowdown(Rank::P99, at),
-        "p99_to" => Metric::Step(at),
         "p50_us" => Metric::Latency(Rank::P50, at),
         "p99_us" => Metric::Latency(Rank::P99, at),
         "p99_max" => Metric::Largest(at),
@@ -322,14 +366,10 @@ impl From<Metric> for String {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rank = |rank: &Rank| match rank {
-            Rank::P50 => "p50",
-            Rank::P99 => "p99",
-        };
         match self {
-            Self::Slowdown(r, at) => write!(f, "{}@{at}", rank(r)),
-            Self::Latency(r, at) => write!(f, "{}_us@{at}", rank(r)),
-            Self::Step(at) => write!(f, "p99_to@{at}"),
+            Self::Slowdown(rank, at) => write!(f, "{}@{at}", rank.name()),
+            Self::Latency(rank, at) => write!(f, "{}_us@{at}", rank.name()),
+            Self::Step(rank, at) => write!(f, "{}_to@{at}", rank.name()),
             Self::Largest(to) => write!(f, "p99_max@{to}"),
             Self::Queue(tier, max, residual) => {
                 let what = if *max { "max" } else { "mean" };
@@ -367,6 +407,9 @@ mod tests {
             "p50_us@10",
             "p99_max@50",
             "p99_to@75",
+            "p50_by_receiver@50",
+            "p99_by_receiver_to@75",
+            "p99_by_receiver",
             "p99",
             "p50",
             "mean_us",

@@ -312,6 +312,7 @@ impl Generator {
                 latency: now.since(message.submitted),
                 bytes: message.bytes,
                 switches: self.ways.number(src, message.dst),
+                receiver: message.dst,
             });
         }
         self.after_end(net);
