@@ -3,7 +3,7 @@
 //! | name | reads | unit |
 //! |---|---|---|
 //! | `p99@50`, `p50@50` | slowdown of the bin that holds the message at 50 % by size | – |
-//! | `p99_to@50`, `p50_to@50` | slowdown of the last bin that ends by 50 %: the published steps | – |
+//! | `p99_to@50`, `p50_to@50` | that of the last bin that ends by 50 %: the published steps | – |
 //! | `p99_by_receiver@50`, `…_to@50` | the same of each receiver's own p99 (or p50), averaged | – |
 //! | `p99_us@50`, `p50_us@50` | latency of that bin | µs |
 //! | `p99_max@50` | largest p99 slowdown of all bins that begin before 50 % | – |
@@ -308,8 +308,9 @@ impl FromStr for Metric {
             let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
             format!(
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
-                 `p50_by_receiver@50`, `p99_to@50` and so for the others, `p99_us@50`, `p50_us@50`, `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
-                 `max_wasted`, `computed.frame_us`, {}",
+                 `p50_by_receiver@50`, `p99_to@50` and so for the others, `p99_us@50`, `p50_us@50`, \
+                 `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
+                 `computed.frame_us`, {}",
                 names.join(", ")
             )
         })
