@@ -76,10 +76,7 @@ pub(crate) fn connect_host(
     netlink.call(up_request(index)).map_err(failed("start the switch port"))?;
     namespace.run(|| {
         quiet_ipv6();
-        // A connection that was idle keeps its window, as an operator of a datacenter sets it;
-        // where /proc/sys is read-only the default stays, and warmed connections are only a little
-        // slower.
-        let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
+        tune_tcp();
         let netlink = Netlink::open().map_err(failed("open a netlink socket for the address"))?;
         let interface = interface_index(HOST_INTERFACE).map_err(failed("find the interface"))?;
         disable_offloads(HOST_INTERFACE).map_err(failed("turn off offloads"))?;
@@ -144,6 +141,14 @@ impl VethPair {
         }
         Ok(Self { ends })
     }
+}
+
+/// TCP as an operator of a datacenter sets it: a connection that was idle keeps its window, and a
+/// lost segment is sent again after what a round trip takes and 5 ms, not 200 (the setting of a
+/// namespace since Linux 6.11). Where /proc/sys is read-only or older the defaults stay.
+fn tune_tcp() {
+    let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
+    let _ = fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "5000");
 }
 
 /// No router solicitations or duplicate-address probes on our links, where the kernel lets us say

@@ -308,7 +308,7 @@ impl FromStr for Metric {
             let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
             format!(
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
-                 `p50_by_receiver@50`, `p99_to@50` and so for the others, `p99_us@50`, `p50_us@50`, \
+                 `p50_by_receiver@50`, `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, \
                  `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
                  `computed.frame_us`, {}",
                 names.join(", ")
