@@ -310,8 +310,8 @@ int homa_abort(int sockfd, uint64_t id, int error);
 
  Returns -1 with *id not 0 when that call failed: ETIMEDOUT (no response within the deadline, or
  the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH, EPROTONOSUPPORT,
- EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted and may or may not have
- executed it), or the error given to homa_abort.
+ EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is gone, and
+ may or may not have executed it), or the error given to homa_abort.
 
  Returns -1 with *id 0 when nothing was received: EAGAIN; EINVAL (unknown flags, or no call with
  the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.

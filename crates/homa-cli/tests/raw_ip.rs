@@ -17,7 +17,7 @@ use std::time::Duration;
 use common::{code, program, stderr};
 use homa::driver::raw_ip::RawIpDriver;
 use homa::driver::{Driver, Gather, Missing, Outbox, Piece, Train, Unreachable, wait};
-use homa_proto::{RpcId, Span};
+use homa_proto::{Quoted, RpcId, Span};
 use homa_testbed::{Namespace, VethPair, isolate};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -253,7 +253,14 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         }
     };
     let host = SocketAddr::from((SERVER, 0));
-    assert_eq!(next(), Unreachable { to: host, what: Missing::Protocol, quoted: Some(RpcId(3)) });
+    assert_eq!(
+        next(),
+        Unreachable {
+            to: host,
+            what: Missing::Protocol,
+            quoted: Some(Quoted { id: RpcId(3), data: false })
+        }
+    );
     // A path that takes less, another process's port, and a port without socket, as a kernel host
     // reports it. Only the last concerns us.
     let icmp = raw(server, ICMP);
@@ -261,7 +268,14 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         send(&icmp, CLIENT, &unreachable(reason, &header(ports, 0x10, 2)));
     }
     let port = SocketAddr::from((SERVER, 4100));
-    assert_eq!(next(), Unreachable { to: port, what: Missing::Port, quoted: Some(RpcId(2)) });
+    assert_eq!(
+        next(),
+        Unreachable {
+            to: port,
+            what: Missing::Port,
+            quoted: Some(Quoted { id: RpcId(2), data: true })
+        }
+    );
 }
 
 /// ICMP destination unreachable about a packet from CLIENT to SERVER.

@@ -138,6 +138,7 @@ impl Endpoint {
         }
         match who {
             Some(who) => {
+                self.known(who);
                 let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
                 self.request_missing(now, who);
                 if self.config.profile == Profile::Default {
@@ -212,6 +213,7 @@ impl Endpoint {
                 rpc.rounds = 0;
                 self.arm(now, now + need_ack_after, who);
             }
+            (State::ClientOutgoing, _) => rpc.sent = now,
             _ => {}
         }
     }

@@ -101,8 +101,9 @@ pub enum RpcError {
     DeadlineExceeded,
     /// Nothing was heard from the server for the profile's timeout.
     PeerUnreachable,
-    /// The server lost the RPC, or its application gave it up, and cannot say whether it was
-    /// executed; not retried, because the call did not say that it is idempotent.
+    /// The server lost the RPC, its application gave it up, or it is no longer there, and nobody
+    /// can say whether it was executed; not retried, because the call did not say that it is
+    /// idempotent.
     Indeterminate,
     /// The request is longer than the server accepts.
     RequestTooLong {
@@ -114,12 +115,23 @@ pub enum RpcError {
         /// The length the server announced, in bytes.
         length: u32,
     },
-    /// The network reported that the server's host cannot be reached (ICMP).
+    /// The network reported that the server's host cannot be reached (ICMP). As for the next two,
+    /// in the profile `default` the call was not executed; where it may have been, and the server
+    /// died since, it is [`Self::Indeterminate`], and idempotent calls go on until their deadline.
     HostUnreachable,
     /// The server's host reported that it does not speak the protocol (ICMP).
     ProtocolUnreachable,
     /// The server's host reported that nothing listens at the port (ICMP).
     PortUnreachable,
+}
+
+/// The packet of ours that a report of the network shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// Its id, as we wrote it.
+    pub id: RpcId,
+    /// It was DATA.
+    pub data: bool,
 }
 
 /// What the network says cannot be reached (ICMP).

@@ -54,8 +54,8 @@ pub use counters::Counters;
 pub use coverage::Coverage;
 pub use endpoint::{Endpoint, PeerInfo};
 pub use event::{
-    Delivered, DropReason, Event, MessageKind, Place, Receipt, Request, RpcError, RpcHandle,
-    Submit, SubmitError, Submitted, Unreachable,
+    Delivered, DropReason, Event, MessageKind, Place, Quoted, Receipt, Request, RpcError,
+    RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,

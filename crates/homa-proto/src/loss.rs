@@ -295,6 +295,7 @@ impl Endpoint {
     ) {
         self.counters.resends_received += 1;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.known = true;
         let out = &mut rpc.out;
         if !out.exists() {
             if self.incoming.waiting.contains(who) {
@@ -403,6 +404,7 @@ impl Endpoint {
         self.counters.busys_received += 1;
         if let Some(rpc) = self.rpcs.get_mut(who) {
             rpc.heard = now;
+            rpc.known = true;
         }
     }
 }

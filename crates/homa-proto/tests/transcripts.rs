@@ -2,14 +2,8 @@
 
 mod common;
 
-use std::cell::Cell;
-use std::rc::Rc;
-
-use common::{CLIENT, PORTS, Pair, SERVER, Seen};
-use homa_proto::{
-    Body, Config, Duration, Event, IncastConfig, Overcommitment, PeerId, Rate, RpcError, RpcId,
-    Submit, Unreachable,
-};
+use common::{CLIENT, Pair, SERVER, Seen};
+use homa_proto::{Body, Config, Duration, IncastConfig, Overcommitment, Rate, RpcError, Submit};
 
 const LINK: Rate = Rate::gbps(10);
 
@@ -213,39 +207,6 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     pair.call(100, 1);
     pair.run_for(Duration::millis(130));
     assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PeerUnreachable)]);
-}
-
-#[test]
-fn what_the_network_cannot_reach_fails_the_calls_that_need_it() {
-    let [host, protocol] = [Unreachable::Host, Unreachable::Protocol];
-    let port = Unreachable::Port(PORTS[SERVER]);
-    // What is missing, and by how much the id in the packet that came back differs, if it is shown.
-    for (what, quoted, error) in [
-        (host, None, Some(RpcError::HostUnreachable)),
-        (protocol, Some(0), Some(RpcError::ProtocolUnreachable)),
-        (port, None, Some(RpcError::PortUnreachable)),
-        (port, Some(0), Some(RpcError::PortUnreachable)),
-        (Unreachable::Port(PORTS[SERVER] + 1), None, None),
-        // Forged: the next id, and what only the server writes.
-        (host, Some(2), None),
-        (port, Some(1), None),
-    ] {
-        let mut pair = users();
-        let sent = Rc::new(Cell::new(0));
-        let seen = Rc::clone(&sent);
-        pair.lose = Box::new(move |from, packet, _| {
-            seen.set(packet.id.0);
-            from == CLIENT
-        });
-        let rpc = pair.call(100, 1);
-        pair.run_for(Duration::micros(10));
-        let quoted = quoted.map(|more| RpcId(sent.get() + more));
-        pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what, quoted);
-        let failed = error.map(|error| Event::Failed { rpc, cookie: 1, error });
-        let events = || pair.ends[CLIENT].event();
-        let event = std::iter::from_fn(events).find(|e| !matches!(e, Event::Release { .. }));
-        assert_eq!(event, failed, "{what:?} {quoted:?}");
-    }
 }
 
 #[test]

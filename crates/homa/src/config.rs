@@ -128,7 +128,7 @@ pub struct CallOptions {
     /// How long the caller will wait. Default 10 s.
     pub deadline: Duration,
     /// The request may be executed more than once: then a call whose server lost it, in a restart
-    /// or for another reason, is made again until its deadline, and no
+    /// or for another reason, or is not there, is made again until its deadline, and no
     /// [`CallError::Indeterminate`](crate::CallError::Indeterminate) comes of it.
     /// Without effect in the profiles of the kernel module and of the paper, where any request may
     /// be.

@@ -88,7 +88,9 @@ pub enum CallError {
     /// Nothing was heard from the server.
     #[error("the server cannot be reached: check its address and that it runs")]
     Unreachable,
-    /// The network answered that the server's host cannot be reached.
+    /// The network answered that the server's host cannot be reached. Like the next two, only where
+    /// the call was certainly not executed (but under `linux` and `sigcomm18`, where any call may
+    /// be executed more than once); idempotent calls go on until their deadline.
     #[error("the server's host cannot be reached: check the address, the host and the routes")]
     HostUnreachable,
     /// The server's host answered that it does not know IP protocol 146.
@@ -97,8 +99,8 @@ pub enum CallError {
     /// The server's host answered that nothing listens at the port.
     #[error("nothing listens at the server's port: check the port and that the server runs")]
     PortUnreachable,
-    /// The server lost the call, for example in a restart, or gave it up without an answer; it may
-    /// or may not have executed it.
+    /// The server lost the call, for example in a restart, gave it up without an answer, or is
+    /// gone; it may or may not have executed it.
     #[error(
         "the server lost or gave up the call, which it may have executed: check, or mark the call \
          idempotent to have it made again"

@@ -4,7 +4,7 @@
 use super::{Rpc, State, incoming_message, outgoing_message};
 use crate::config::{LEVELS, Profile};
 use crate::endpoint::Endpoint;
-use crate::event::{Event, Request, RpcError, SubmitError, Submitted, Unreachable};
+use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
 use crate::incast;
 use crate::packet::{Limits, PeerId, RpcId};
 use crate::sender::unscheduled_limit;
@@ -192,40 +192,6 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: the network says that something of the peer cannot be reached (ICMP); RPCs
-    /// that need it fail. `quoted`: the id in our packet that came back, if the report shows it.
-    /// Anybody can write reports, but not that of an RPC in progress with the peer; others are
-    /// ignored.
-    pub fn unreachable(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        what: Unreachable,
-        quoted: Option<RpcId>,
-    ) {
-        self.begin(now);
-        let concerns = |port| !matches!(what, Unreachable::Port(other) if other != port);
-        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
-        // Reports can be forged: they cost nothing where the peer has no RPCs.
-        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
-        let sent = |id: RpcId| match id.from_server() {
-            true => self.find_server(peer, id.client()),
-            false => self.find_client(peer, id),
-        };
-        if quoted.is_some_and(|id| sent(id).is_none()) {
-            return;
-        }
-        let hit: alloc::vec::Vec<Ref> =
-            of_peer.filter(|(_, rpc)| concerns(rpc.remote_port)).map(|(who, _)| who).collect();
-        for who in hit {
-            if self.rpcs.get(who).is_some_and(|r| r.state.is_client()) {
-                self.fail(who, what.error());
-            } else {
-                self.end_server_rpc(who);
-            }
-        }
-    }
-
     /// A request longer than its server says it accepts fails.
     pub(crate) fn fail_too_long(&mut self, who: Ref) -> bool {
         let Some(rpc) = self.rpcs.get(who) else { return false };
@@ -261,6 +227,7 @@ impl Endpoint {
     ) {
         self.counters.cutoffs_received += 1;
         let now = self.now;
+        who.into_iter().for_each(|who| self.known(who));
         let Some(peer) = self.peer_mut(from) else { return };
         peer.told = true;
         peer.more.cutoffs = cutoffs;

@@ -13,6 +13,7 @@ pub(crate) mod by_id;
 pub(crate) mod client;
 pub(crate) mod id;
 pub(crate) mod server;
+mod unreachable;
 
 use crate::event::MessageKind;
 use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
@@ -65,6 +66,11 @@ impl State {
         )
     }
 
+    /// A client's that sends its message.
+    pub(crate) const fn is_outgoing(self) -> bool {
+        matches!(self, Self::ClientOutgoing | Self::OneWayOutgoing)
+    }
+
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::ClientOutgoing | Self::ClientIncoming | Self::OneWayOutgoing)
     }
@@ -98,11 +104,15 @@ pub(crate) struct Rpc {
     pub(crate) asking: bool,
     /// The request started over: its server did not have it.
     pub(crate) again: bool,
+    /// The peer spoke of it: it has bytes of our message.
+    pub(crate) known: bool,
     /// In the peer's queue of RPCs that wait for their turn to ask.
     pub(crate) queued: bool,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
+    /// At the client: when the last byte of the request left; `Time::MAX` before.
+    pub(crate) sent: Time,
 }
 
 /// What remains of a finished RPC for its last words.
@@ -214,10 +224,12 @@ impl Rpc {
             unheard: 0,
             asking: false,
             again: false,
+            known: false,
             queued: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,
+            sent: Time::MAX,
             heard: now,
             asked: now,
             rounds: 0,

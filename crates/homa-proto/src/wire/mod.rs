@@ -33,7 +33,7 @@ pub use header::{HEADER_LEN, kind};
 pub use resend::RESEND_LEN;
 
 use crate::config::LEVELS;
-use crate::event::DropReason;
+use crate::event::{DropReason, Quoted};
 use crate::packet::{Body, Packet, PeerId, RpcId};
 use core::fmt;
 use datagram::Extensions;
@@ -159,6 +159,13 @@ fn read<'a>(
         kind::ACK => ack::decode(bytes).map(control),
         _ => Err(DropReason::UnknownType),
     }
+}
+
+/// The Homa packet of ours that a report of the network shows the beginning of.
+pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
+    let head: &[u8; HEADER_LEN] = bytes.first_chunk()?;
+    let data = header::KIND.get(head) == kind::DATA;
+    Some(Quoted { id: RpcId(header::RPC_ID.get(head)), data })
 }
 
 /// The first `N` bytes of something received.

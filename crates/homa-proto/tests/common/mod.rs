@@ -210,7 +210,7 @@ impl Pair {
         self.drain(to);
     }
 
-    fn drain(&mut self, end: usize) {
+    pub fn drain(&mut self, end: usize) {
         while let Some(event) = self.ends[end].event() {
             match event {
                 Event::Delivered(d) => self.delivered(end, d),

@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use homa_proto::wire::datagram;
+
 use super::{Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, Unreachable, Waker};
 
 /// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
@@ -165,13 +167,14 @@ impl Driver for MemoryDriver {
             }
             let from = self.local[train.socket];
             for datagram in bytes.chunks(train.datagram.max(1)) {
+                let quoted = datagram::quoted(datagram);
                 let datagram = Datagram { from, tos: train.tos, bytes: datagram.to_vec() };
                 if !state.deliver(train.to, datagram) {
                     self.counters.trains_refused += 1;
                     self.unreachable.push_back(Unreachable {
                         to: train.to,
                         what: Missing::Port,
-                        quoted: None,
+                        quoted,
                     });
                     break;
                 }

@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::{RpcId, Span};
+use homa_proto::{Quoted, Span};
 
 pub use wait::{Waker, wait};
 
@@ -125,9 +125,9 @@ pub struct Unreachable {
     pub to: SocketAddr,
     /// What of it.
     pub what: Missing,
-    /// The RPC's id in the packet, as we wrote it, if the report shows it: tells reports from
-    /// forgeries.
-    pub quoted: Option<RpcId>,
+    /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
+    /// not executed from others.
+    pub quoted: Option<Quoted>,
 }
 
 /// What the network says is not there.

@@ -42,7 +42,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use homa_proto::RpcId;
+use homa_proto::wire;
 
 use super::udp::error_queue::{Report, Reports};
 use super::udp::receive::ReceiveBatch;
@@ -109,8 +109,7 @@ fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
     if what == Missing::Port {
         to.set_port(port_at(packet, filter::AT_DESTINATION)?);
     }
-    let id = packet.get(filter::AT_ID..)?.first_chunk()?;
-    Some(Unreachable { to, what, quoted: Some(RpcId(u64::from_be_bytes(*id))) })
+    Some(Unreachable { to, what, quoted: Some(wire::quoted(packet)?) })
 }
 
 impl RawIpDriver {

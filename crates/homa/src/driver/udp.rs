@@ -18,6 +18,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use homa_proto::wire::datagram;
+
 use super::{Driver, DriverCounters, Gather, Missing, Outbox, Received, Train, Unreachable};
 use error_queue::{Report, Reports};
 use receive::ReceiveBatch;
@@ -133,7 +135,7 @@ impl UdpDriver {
 fn meaning(report: &Report) -> Option<Unreachable> {
     // A host without UDP has nothing to do with us.
     let what = report.what.filter(|&what| what != Missing::Protocol)?;
-    Some(Unreachable { to: report.to, what, quoted: None })
+    Some(Unreachable { to: report.to, what, quoted: datagram::quoted(report.payload()) })
 }
 
 impl Driver for UdpDriver {

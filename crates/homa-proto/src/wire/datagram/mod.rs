@@ -27,7 +27,7 @@ pub use writer::{Draft, Writer};
 
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{DATA_LEN, Decoded, EncodeError, fixed};
-use crate::event::DropReason;
+use crate::event::{DropReason, Quoted};
 use crate::packet::{Packet, PeerId};
 pub(super) use extension::Extensions;
 
@@ -130,6 +130,17 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
         datagram.packets = packets;
     }
     Ok(datagram)
+}
+
+/// The first packet of a datagram of ours that a report of the network shows the beginning of:
+/// hosts quote 8 bytes, or much more.
+pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+    let length = match FLAGS.get(header) & AGGREGATE {
+        0 => 0,
+        _ => LENGTH_LEN,
+    };
+    super::quoted(rest.get(usize::from(EXTENSION_LENGTH.get(header)) + length..)?)
 }
 
 impl<'a> Datagram<'a> {

@@ -15,8 +15,6 @@ pub const DISGUISE_URGENT: u16 = 0xb97d;
 pub const AT_DESTINATION: usize = 2;
 pub const AT_FLAGS: usize = 13;
 pub const AT_URGENT: usize = 18;
-/// Where the RPC's id lies.
-pub const AT_ID: usize = 20;
 
 const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }

@@ -22,8 +22,9 @@ use crate::driver::{Missing, Unreachable};
 
 /// Reports of unreachable addresses kept until asked for; more are forgotten.
 const UNREACHABLE_MAX: usize = 256;
-/// Bytes kept of a packet that came back: Homa's common header.
-const QUOTED: usize = 28;
+/// Bytes kept of a packet that came back: Homa's common header, behind that of a datagram with both
+/// extensions that we send and the packet's length.
+const QUOTED: usize = 80;
 
 /// What the network said about a packet sent earlier.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// The network refused a packet that begins so at once.
+    pub fn refused(to: SocketAddr, what: Missing, packet: &[u8]) -> Self {
+        let mut quoted = [0; QUOTED];
+        let len = packet.len().min(QUOTED);
+        quoted[..len].copy_from_slice(&packet[..len]);
+        Self { to, what: Some(what), quoted, len }
+    }
+
     /// What came back of the packet's payload.
     pub fn payload(&self) -> &[u8] {
         &self.quoted[..self.len]

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr;
+use std::{ptr, slice};
 
 use super::address::Name;
 use super::control::Control;
@@ -117,7 +117,7 @@ impl SendBatch {
     ) -> Result<(), Uncut> {
         let mut retried = false;
         while let Some(entry) = self.entries.get(self.done) {
-            let (train, at) = (&trains[entry.train], entry.train);
+            let (train, at, first) = (&trains[entry.train], entry.train, entry.first);
             counters.send_calls += 1;
             let error = match self.flush(fd) {
                 Ok(true) => return Ok(()),
@@ -140,11 +140,14 @@ impl SendBatch {
                 error => {
                     counters.trains_refused += 1;
                     if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
-                        reports.push(Unreachable {
-                            to: train.to,
-                            what: Missing::Host,
-                            quoted: None,
-                        });
+                        let piece = self.pieces[first];
+                        // SAFETY: it was laid out over bytes of the outbox or of a message, which
+                        // stay borrowed until this call returns.
+                        let start = unsafe {
+                            slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
+                        };
+                        let report = Report::refused(train.to, Missing::Host, start);
+                        meaning(&report).into_iter().for_each(|report| reports.push(report));
                     }
                     self.done += 1;
                     retried = false;

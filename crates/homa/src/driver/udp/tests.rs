@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use homa_proto::{MessageId, Span};
+use homa_proto::wire::datagram::Writer;
+use homa_proto::{Body, MessageId, Packet, PeerId, Quoted, RpcId, Span};
 
 use super::*;
 use crate::driver::{Piece, Train, wait};
@@ -171,6 +172,39 @@ fn a_port_without_socket_is_reported_unreachable() {
             "{ip}"
         );
         assert_eq!(a.unreachable(), None);
+    }
+}
+
+#[test]
+fn a_report_shows_which_packet_came_back() {
+    let packet = |id, body| Packet {
+        peer: PeerId(0),
+        priority: 7,
+        local_port: 4000,
+        remote_port: 4001,
+        id: RpcId(id),
+        body,
+    };
+    let unknown = Body::RpcUnknown { remembered: Some(homa_proto::Duration::millis(1)) };
+    let single = vec![packet(7, Body::Busy)];
+    for packets in [vec![packet(9, unknown), packet(7, Body::Busy)], single] {
+        let (mut driver, dead) = pair("127.0.0.1");
+        let to = dead.local()[0];
+        drop(dead);
+        let mut outbox = Outbox { bytes: vec![0; 200], ..Outbox::default() };
+        let mut writer = Writer::new(&mut outbox.bytes, 1).unwrap();
+        for packet in &packets {
+            writer.push(packet).unwrap();
+        }
+        let len = writer.len();
+        outbox.pieces.push(Piece::Buffered(0..len));
+        let (socket, source, tos, datagram, pieces) = (0, None, 0, len, 0..1);
+        outbox.trains.push(Train { to, socket, source, tos, datagram, len, pieces });
+        driver.send(&outbox, &Message(Vec::new()));
+        driver.receive(true);
+        let quoted = Some(Quoted { id: packets[0].id, data: false });
+        let what = Missing::Port;
+        assert_eq!(driver.unreachable(), Some(Unreachable { to, what, quoted }));
     }
 }
 

@@ -1,0 +1,93 @@
+//! Reports of the network that something of a peer cannot be reached (ICMP), and what they prove.
+//!
+//! That a packet came back says nothing about those before it: the server may have executed a call,
+//! and died since. At most once (Homa §3.8, profile `default`), a call was certainly not executed
+//! if its request never left whole, or if DATA of it came back that was sent once. What left in the
+//! same turn met the same host. Other calls of which the server spoke, or that wait long enough to
+//! have been asked for, are [`RpcError::Indeterminate`]; those just sent wait for a report of their
+//! own, or their RESEND's. Idempotent calls go on like any that nobody answers: the server may be
+//! about to restart. The other profiles fail every call of the peer, as the kernel module does.
+
+use super::{Rpc, State};
+use crate::config::Profile;
+use crate::endpoint::Endpoint;
+use crate::event::{Quoted, RpcError, Unreachable};
+use crate::packet::PeerId;
+use crate::table::Ref;
+use crate::units::Time;
+use alloc::vec::Vec;
+
+impl Rpc {
+    /// The bytes of the request were sent no more than once, as far as they were.
+    const fn is_sent_once(&self) -> bool {
+        matches!(self.state, State::ClientOutgoing) && !self.known && !self.again
+    }
+
+    /// The server may have the whole request.
+    const fn may_be_executed(&self) -> bool {
+        !self.state.is_outgoing() || self.again || self.out.sent >= self.out.length
+    }
+}
+
+impl Endpoint {
+    /// Environment in: the network says that something of the peer cannot be reached (ICMP); RPCs
+    /// that need it fail. `quoted`: our packet that came back, if the report shows it.
+    /// Anybody can write reports, but not that of an RPC in progress with the peer; others are
+    /// ignored.
+    pub fn unreachable(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        what: Unreachable,
+        quoted: Option<Quoted>,
+    ) {
+        self.begin(now);
+        let mut refused = None;
+        if let Some(Quoted { id, data }) = quoted {
+            let sent = match id.from_server() {
+                true => self.find_server(peer, id.client()),
+                false => self.find_client(peer, id),
+            };
+            let Some(rpc) = sent.and_then(|who| self.rpcs.get(who)) else { return };
+            refused = (data && rpc.is_sent_once()).then_some(rpc.sent);
+        }
+        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
+        // Reports can be forged: they cost nothing where the peer has no RPCs.
+        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let concerns =
+            |rpc: &Rpc| !matches!(what, Unreachable::Port(other) if other != rpc.remote_port);
+        let hit: Vec<Ref> = of_peer.filter(|(_, rpc)| concerns(rpc)).map(|(who, _)| who).collect();
+        for who in hit {
+            let Some(rpc) = self.rpcs.get(who) else { continue };
+            if !rpc.state.is_client() {
+                self.end_server_rpc(who);
+            } else if let Some(error) = self.verdict(rpc, what, refused) {
+                self.fail(who, error);
+            }
+        }
+    }
+
+    /// How a client's RPC ends that needs what cannot be reached; `refused`: when the request left
+    /// that came back.
+    fn verdict(&self, rpc: &Rpc, what: Unreachable, refused: Option<Time>) -> Option<RpcError> {
+        if self.config.profile != Profile::Default {
+            return Some(what.error());
+        }
+        if rpc.idempotent {
+            return None;
+        }
+        let same_turn = rpc.is_sent_once() && refused == Some(rpc.sent);
+        if same_turn || !rpc.may_be_executed() {
+            return Some(what.error());
+        }
+        let waits = rpc.is_sent_once() && rpc.rounds == 0;
+        (!waits).then_some(RpcError::Indeterminate)
+    }
+
+    /// The server spoke of a client's RPC.
+    pub(crate) fn known(&mut self, who: Ref) {
+        if let Some(rpc) = self.rpcs.get_mut(who) {
+            rpc.known = true;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What reports of the network (ICMP) end, and as what: at most once, a call of which the server
+//! may have the request is not said to be unexecuted.
+
+mod common;
+
+use common::{CLIENT, PORTS, Pair, SERVER, Seen};
+use homa_proto::{
+    Body, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const PORT: Unreachable = Unreachable::Port(PORTS[SERVER]);
+const DATA: Option<(u64, bool)> = Some((0, true));
+const CONTROL: Option<(u64, bool)> = Some((0, false));
+
+/// A pair, and the id of the client's last DATA.
+fn pair(config: fn() -> Config) -> (Pair, Rc<Cell<u64>>) {
+    let (mut pair, id) = (Pair::new(config(), config()), Rc::new(Cell::new(0)));
+    lose_from_client(&mut pair, &id);
+    (pair, id)
+}
+
+/// Nothing of the client arrives from now on.
+fn lose_from_client(pair: &mut Pair, id: &Rc<Cell<u64>>) {
+    let seen = Rc::clone(id);
+    pair.lose = Box::new(move |from, packet, _| {
+        if from == CLIENT && matches!(packet.body, Body::Data(_)) {
+            seen.set(packet.id.0);
+        }
+        from == CLIENT
+    });
+}
+
+fn users() -> Config {
+    Config::for_users(Rate::gbps(10))
+}
+
+/// The network says so; `quoted`: what the id in the report differs by from that of the last DATA,
+/// and whether that is what it shows.
+fn report(pair: &mut Pair, id: &Cell<u64>, what: Unreachable, quoted: Option<(u64, bool)>) {
+    let quoted = quoted.map(|(more, data)| Quoted { id: RpcId(id.get() + more), data });
+    pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what, quoted);
+    pair.drain(CLIENT);
+}
+
+fn failures(pair: &Pair) -> Vec<RpcError> {
+    let failure = |seen: &Seen| match seen {
+        Seen::Failed(_, error) => Some(*error),
+        _ => None,
+    };
+    pair.seen[CLIENT].iter().filter_map(failure).collect()
+}
+
+#[test]
+fn a_call_whose_first_packet_came_back_was_not_executed() {
+    for (what, quoted, expected) in [
+        (Unreachable::Host, DATA, Some(RpcError::HostUnreachable)),
+        (Unreachable::Protocol, DATA, Some(RpcError::ProtocolUnreachable)),
+        (PORT, DATA, Some(RpcError::PortUnreachable)),
+        (Unreachable::Port(PORTS[SERVER] + 1), DATA, None),
+        // Of which packet, nobody knows: its RESEND will be told, too.
+        (PORT, None, None),
+        // Forged: the next id, and what only the server writes.
+        (Unreachable::Host, Some((2, true)), None),
+        (PORT, Some((1, true)), None),
+    ] {
+        let (mut pair, id) = pair(users);
+        pair.call(100, 1);
+        pair.run_for(Duration::micros(10));
+        report(&mut pair, &id, what, quoted);
+        assert_eq!(failures(&pair), Vec::from_iter(expected), "{what:?} {quoted:?}");
+    }
+}
+
+#[test]
+fn a_call_that_the_server_may_have_is_indeterminate() {
+    // Nothing was heard of it, and its RESEND came back.
+    for (quoted, error) in [
+        (CONTROL, RpcError::Indeterminate),
+        (None, RpcError::Indeterminate),
+        // It is the only DATA that was sent.
+        (DATA, RpcError::PortUnreachable),
+    ] {
+        let (mut pair, id) = pair(users);
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(7));
+        report(&mut pair, &id, PORT, quoted);
+        assert_eq!(failures(&pair), [error], "{quoted:?}");
+    }
+    // The server spoke of it: a GRANT, CUTOFFS, BUSY, part of the response.
+    for (length, reply, silent_after) in [
+        (60_000, None, 200),
+        (100, None, 20),
+        (100, Some((100, Duration::millis(20))), 10_000),
+        (100, Some((60_000, Duration::ZERO)), 20),
+    ] {
+        let (mut pair, id) = pair(users);
+        pair.reply = reply;
+        let seen = Rc::clone(&id);
+        pair.lose = Box::new(move |from, packet, _| {
+            if from == CLIENT && matches!(packet.body, Body::Data(_)) {
+                seen.set(packet.id.0);
+            }
+            false
+        });
+        pair.call(length, 1);
+        pair.run_for(Duration::micros(silent_after));
+        report(&mut pair, &id, PORT, DATA);
+        assert_eq!(failures(&pair), [RpcError::Indeterminate], "{}", pair.transcript);
+    }
+}
+
+#[test]
+fn a_request_that_did_not_leave_whole_was_not_executed_whatever_was_heard() {
+    let (mut pair, id) = pair(users);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.call(1_000_000, 1);
+    pair.run_for(Duration::micros(300));
+    assert!(pair.ends[CLIENT].counters().grants_received > 0);
+    report(&mut pair, &id, PORT, None);
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+}
+
+/// What left in one turn met one host; what left earlier may be in service, and what left later is
+/// told by reports of its own.
+#[test]
+fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
+    let (mut pair, id) = pair(users);
+    pair.call(100, 1);
+    pair.run_for(Duration::micros(10));
+    // One turn of an environment that takes what there is.
+    let now = pair.now;
+    for cookie in 2..5 {
+        pair.call(100, cookie);
+    }
+    while let Some(packet) = pair.ends[CLIENT].transmit(now) {
+        id.set(packet.id.0);
+    }
+    report(&mut pair, &id, PORT, DATA);
+    let error = RpcError::PortUnreachable;
+    let failed: Vec<_> = (2..5).map(|cookie| Seen::Failed(cookie, error)).collect();
+    assert_eq!(pair.seen[CLIENT], failed);
+    pair.run_for(Duration::millis(7));
+    report(&mut pair, &id, PORT, None);
+    assert_eq!(pair.seen[CLIENT][3..], [Seen::Failed(1, RpcError::Indeterminate)]);
+}
+
+#[test]
+fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
+    let (mut pair, id) = pair(users);
+    pair.reply = None;
+    pair.lose = Box::new(|_, _, _| false);
+    let request = homa_proto::Request { idempotent: true, ..pair.request(5_000, 1) };
+    pair.submit(CLIENT, Submit::Request(request));
+    pair.run_for(Duration::millis(3));
+    assert_eq!(pair.executions(), 1);
+    // The process is gone: the host reports each packet.
+    let packets = Rc::new(Cell::new(0));
+    let sent = Rc::clone(&packets);
+    pair.lose = Box::new(move |from, _, _| {
+        sent.set(sent.get() + u32::from(from == CLIENT));
+        from == CLIENT
+    });
+    for _ in 0..1_000 {
+        pair.run_for(Duration::millis(1));
+        report(&mut pair, &id, PORT, None);
+    }
+    assert!((3..20).contains(&packets.get()), "{} in a second", packets.get());
+    // It is back.
+    pair.restart(SERVER, users(), 9);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.reply = Some((100, Duration::micros(1)));
+    pair.run_for(Duration::millis(600));
+    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    pair.assert_clean();
+}
+
+#[test]
+fn an_idempotent_call_still_has_a_deadline() {
+    let (mut pair, id) = pair(users);
+    let request = homa_proto::Request { idempotent: true, ..pair.request(100, 1) };
+    pair.submit(CLIENT, Submit::Request(request));
+    pair.run_for(Duration::micros(10));
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(failures(&pair), []);
+    pair.run_for(Duration::secs(10));
+    assert_eq!(failures(&pair), [RpcError::DeadlineExceeded]);
+}
+
+/// The kernel module's rule, and the paper's calls may be executed twice anyway.
+#[test]
+fn other_profiles_fail_every_call_of_the_peer() {
+    for config in [Config::linux, || Config::sigcomm18(Rate::gbps(10))] {
+        for idempotent in [false, true] {
+            let (mut pair, id) = pair(config);
+            pair.lose = Box::new(|_, _, _| false);
+            pair.reply = None;
+            let request = homa_proto::Request { idempotent, ..pair.request(5_000, 1) };
+            pair.submit(CLIENT, Submit::Request(request));
+            pair.run_for(Duration::millis(30));
+            report(&mut pair, &id, PORT, None);
+            assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+        }
+    }
+}
