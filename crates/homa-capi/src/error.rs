@@ -39,7 +39,7 @@ impl Error {
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
         let errno = match &error {
-            CallError::EmptyMessage => libc::EINVAL,
+            CallError::EmptyMessage | CallError::Destination { .. } => libc::EINVAL,
             CallError::MessageTooLong { .. }
             | CallError::RequestTooLong { .. }
             | CallError::ResponseTooLong { .. } => libc::EMSGSIZE,
@@ -100,6 +100,7 @@ impl From<OpenError> for Error {
         let errno = match &error {
             OpenError::Bind { source, .. } | OpenError::Resources(source) => of_io(source),
             OpenError::NeedsNetRaw => libc::EPERM,
+            OpenError::ShuttingDown => libc::ESHUTDOWN,
             _ => libc::EINVAL,
         };
         Self::new(errno, error.to_string())

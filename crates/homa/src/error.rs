@@ -32,6 +32,9 @@ pub enum OpenError {
          cap_net_raw+ep PROGRAM`, or try it inside `unshare -Urn`; Homa over UDP needs no privilege"
     )]
     NeedsNetRaw,
+    /// The engine is draining or has drained.
+    #[error("the engine is shutting down: open another engine for new servers")]
+    ShuttingDown,
     /// The system refused a thread or a descriptor.
     #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
     Resources(#[source] io::Error),
@@ -81,6 +84,12 @@ pub enum CallError {
         to: SocketAddr,
         /// The engine's address.
         local: SocketAddr,
+    },
+    /// No single server can be there: port 0, or a multicast or broadcast address.
+    #[error("nobody can be called at {to}: name one host's address and the server's port")]
+    Destination {
+        /// The server.
+        to: SocketAddr,
     },
     /// No response within the call's deadline.
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]

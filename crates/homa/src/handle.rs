@@ -97,6 +97,9 @@ impl Engine {
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
         let mut access = self.access();
+        if access.draining {
+            return Err(OpenError::ShuttingDown);
+        }
         if !access.board.open_queue(at.port()) {
             let source = std::io::ErrorKind::AddrInUse.into();
             return Err(OpenError::Bind { at, source });
@@ -109,6 +112,9 @@ impl Engine {
     /// One more server, at another address (port 0: any).
     pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
         let mut access = self.access();
+        if access.draining {
+            return Err(OpenError::ShuttingDown);
+        }
         let at = access.core.bind(at)?;
         access.board.open_queue(at.port());
         access.core.listen(at.port());
@@ -117,9 +123,9 @@ impl Engine {
         Ok(Server::on(self.clone(), at))
     }
 
-    /// Finishes gracefully: refuses new calls and requests at once, lets those in progress finish
-    /// and be acknowledged, and returns when all are, or fails when `timeout` has passed. Servers
-    /// go on yielding requests that had arrived, then none.
+    /// Finishes gracefully: refuses new calls, requests and servers at once, lets those in progress
+    /// finish and be acknowledged, and returns when all are, or fails when `timeout` has passed.
+    /// Servers go on yielding requests that had arrived, then none.
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         // A timeout beyond the clock's range is none.
         let until = Instant::now().checked_add(timeout);

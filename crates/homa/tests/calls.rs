@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{echo, engine, message};
-use homa::{CallError, CallOptions, Client, Config, Engine, ReplyError, Server};
+use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
 fn pair() -> (Engine, Engine) {
     (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()))
@@ -228,11 +228,11 @@ fn a_servers_port_closes_with_its_last_clone() {
     let serving = server.serve().unwrap();
     let to = server.local_addr();
     drop(serving.clone());
-    let echo = echo(serving.clone());
+    let last = serving.clone();
     drop(serving);
-    assert_eq!(client.client().call(to, "still there?").unwrap(), *b"still there?");
-    server.drain(Duration::from_secs(5)).unwrap();
-    assert_eq!(echo.join().unwrap(), 1);
+    let served = thread::spawn(move || last.accept().unwrap().reply("yes").unwrap());
+    assert_eq!(client.client().call(to, "still there?").unwrap(), *b"yes");
+    served.join().unwrap();
     server.serve().unwrap();
 }
 
@@ -247,6 +247,27 @@ fn empty_and_overlong_messages_are_refused_at_the_call() {
     assert_eq!(refused, Err(CallError::MessageTooLong { length, max: 16 << 20 }));
     let to = "[::1]:9".parse().unwrap();
     assert!(matches!(client.call(to, "x"), Err(CallError::AddressFamily { .. })));
+}
+
+#[test]
+fn a_server_at_every_address_is_reached_where_it_says_it_is() {
+    for any in ["0.0.0.0", "::"] {
+        let server = engine(any, Config::default());
+        let serving = echo(server.serve().unwrap());
+        let client = engine(any, Config::default()).client();
+        assert_eq!(client.call(server.local_addr(), "here").unwrap(), *b"here");
+        server.drain(Duration::from_secs(5)).unwrap();
+        assert_eq!(serving.join().unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_call_to_nobody_in_particular_is_refused_at_once() {
+    let client = engine("::", Config::default()).client();
+    for to in ["127.0.0.1:0", "0.0.0.0:0", "224.0.0.1:9", "255.255.255.255:9", "[ff02::1]:9"] {
+        let refused = client.call(to.parse().unwrap(), "x");
+        assert!(matches!(refused, Err(CallError::Destination { .. })), "{to}: {refused:?}");
+    }
 }
 
 #[test]
@@ -290,6 +311,9 @@ fn draining_finishes_the_old_and_refuses_the_new() {
     assert_eq!(drain.join().unwrap(), Ok(()));
     assert_eq!(server.drain(Duration::from_secs(20)), Ok(()), "the last reply is acknowledged");
     assert!(serving.accept().is_none());
+    assert!(matches!(server.serve(), Err(OpenError::ShuttingDown)));
+    let elsewhere = server.serve_at("127.0.0.1:0".parse().unwrap());
+    assert!(matches!(elsewhere, Err(OpenError::ShuttingDown)));
 }
 
 #[test]

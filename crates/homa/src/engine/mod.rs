@@ -31,9 +31,8 @@ use crate::pacer::Pacer;
 use crate::payload::Payload;
 use clock::Clock;
 use pack::{Packer, Sources};
-use state::State;
-pub use state::canonical;
-pub use state::{Partial, Ready};
+pub use state::{Partial, Ready, canonical};
+use state::{State, is_one_server};
 
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
@@ -165,6 +164,10 @@ impl Core {
         if !self.driver.reaches(socket, to.ip()) {
             return Err(CallError::AddressFamily { to, local });
         }
+        let to = canonical(to);
+        if !is_one_server(to) {
+            return Err(CallError::Destination { to });
+        }
         let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
         let held = self.state.messages.outgoing_bytes();
         if held + u64::from(length) > self.state.config.send_memory && length > 0 {
@@ -172,7 +175,7 @@ impl Core {
         }
         let state = &mut self.state;
         let max_peers = state.config.max_peers;
-        let peer = state.server(now, canonical(to));
+        let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let submit = Submit::Request(Request {
             peer,

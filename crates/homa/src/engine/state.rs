@@ -2,7 +2,7 @@
 //! for the application. Apart from the driver, whose buffers hold the packet meanwhile.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use homa_proto::wire::datagram;
 use homa_proto::{
@@ -247,15 +247,27 @@ impl State {
     }
 }
 
-/// One form per address: IPv4 as itself, IPv6 without flow label.
+/// One form per address: IPv4 as itself, IPv6 without flow label. To an address left open goes what
+/// is meant for this host, as with TCP.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(_) => address,
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::from((v4, v6.port())),
-            None => SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
-        },
+    let ip = match address.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    match (ip, address) {
+        (IpAddr::V6(ip), SocketAddr::V6(v6)) => {
+            SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into()
+        }
+        _ => SocketAddr::new(ip, address.port()),
     }
+}
+
+/// One server can be there: the system sends to a group or to everybody only when asked to, and to
+/// port 0 never.
+pub fn is_one_server(to: SocketAddr) -> bool {
+    let everybody = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
+    to.port() != 0 && !everybody && !to.ip().is_multicast()
 }
 
 #[cfg(test)]
