@@ -10,11 +10,12 @@ use crate::grant::IncomingTotals;
 use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
+use crate::presence::Presence;
 use crate::priority::Levels;
 use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
-use crate::sender::{MAX_UNSCHEDULED, Sender};
+use crate::sender::Sender;
 use crate::table::{Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
 use crate::units::Time;
@@ -63,7 +64,7 @@ pub struct Endpoint {
     pub(crate) client_rpcs: ClientRpcs,
     pub(crate) server_rpcs: ServerRpcs,
     pub(crate) peers: Vec<Option<Peer>>,
-    open_peers: u32,
+    pub(crate) presence: Presence,
     pub(crate) listening: BTreeSet<u16>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) control: VecDeque<Control>,
@@ -102,7 +103,7 @@ impl Endpoint {
             client_rpcs: ClientRpcs::new(hash),
             server_rpcs: ServerRpcs::new(hash),
             peers: Vec::new(),
-            open_peers: 0,
+            presence: Presence::default(),
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
@@ -137,7 +138,6 @@ impl Endpoint {
             self.peers.resize_with(index + 1, || None);
         }
         if self.peers[index].is_none() {
-            self.open_peers += 1;
             let since = self.remembers_since.unwrap_or(Time::MAX);
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
             let version = self.levels.assumed_version();
@@ -165,7 +165,6 @@ impl Endpoint {
                     self.remembered -= p.more.executed.entries();
                 }
                 *slot = None;
-                self.open_peers -= 1;
                 self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
                 true
             }
@@ -209,7 +208,8 @@ impl Endpoint {
             return self.dropped(DropReason::UnknownPeer);
         };
         let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
-        peer.heard = now;
+        let last = core::mem::replace(&mut peer.heard, now);
+        self.presence.heard(last, now);
         let receipt = self.handle(now, packet);
         if answered {
             self.pass_turn(now, packet.peer);
@@ -486,11 +486,5 @@ impl Endpoint {
         if let Some(packet) = self.control_packet(who, body) {
             self.control.push_back(Control::Packet(packet));
         }
-    }
-
-    /// Most unscheduled bytes of one message we want from one sender.
-    pub(crate) fn unscheduled_cap(&self) -> u32 {
-        let share = self.config.receive_buffer / self.open_peers.max(1);
-        share.min(self.config.rtt_bytes_max).min(MAX_UNSCHEDULED)
     }
 }

@@ -33,6 +33,7 @@ mod loss;
 mod overcommitment;
 mod packet;
 mod peer;
+mod presence;
 mod priority;
 mod reassembly;
 mod receiver;

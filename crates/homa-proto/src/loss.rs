@@ -28,6 +28,10 @@ const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
 const MAX_LEARNED: Duration = Duration::millis(100);
 const MAX_PATIENCE: Duration = Duration::millis(250);
+/// The same for a request of which nothing more arrives: whoever sent its first packet need not be
+/// where it said, and gets few packets for one. A client that lives asks for its response.
+const MAX_PATIENCE_REQUEST: Duration = Duration::millis(2_500);
+const MAX_BACKOFF_REQUEST: u16 = 9;
 /// A response that hears nothing of its client for so long belongs to a client that is gone.
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
@@ -52,8 +56,12 @@ impl Endpoint {
                 _ => self.peer(rpc.peer).map(|p| p.more.data_gap.usual()),
             };
             let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED);
-            let patience = loss.resend_after.max(learned).0 << rpc.rounds.min(MAX_BACKOFF);
-            Duration(patience).min(MAX_PATIENCE.max(loss.resend_after))
+            let (doublings, most) = match rpc.state {
+                State::ServerIncoming => (MAX_BACKOFF_REQUEST, MAX_PATIENCE_REQUEST),
+                _ => (MAX_BACKOFF, MAX_PATIENCE),
+            };
+            let patience = loss.resend_after.max(learned).0 << rpc.rounds.min(doublings);
+            Duration(patience).min(most.max(loss.resend_after))
         } else {
             loss.resend_after
         };
@@ -171,7 +179,8 @@ impl Endpoint {
         if held_back && now < until {
             // Its memory does not wait for its turn to be asked.
             let owes = rpc.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0);
-            if owes && now.since(rpc.heard) >= MAX_PATIENCE {
+            let silence = Duration(self.config.loss.resend_after.0 * u64::from(PARK_ROUNDS));
+            if owes && now.since(rpc.heard) >= silence.max(self.patience(rpc)) {
                 self.park(who);
             }
             self.queue_for_turn(who);
@@ -298,12 +307,7 @@ impl Endpoint {
         rpc.known = true;
         let out = &mut rpc.out;
         if !out.exists() {
-            if self.incoming.waiting.contains(who) {
-                // Its client lives.
-                rpc.heard = now;
-            }
-            self.busy(who);
-            return;
+            return self.on_resend_of_nothing(now, who);
         }
         let (start, end) = match range {
             // Whoever has its first packet can say what else is missing; the rest may be there.
@@ -332,6 +336,22 @@ impl Endpoint {
         if !again || waits {
             self.busy(who);
         }
+    }
+
+    /// A client asks for a response that does not exist yet. It lives, and what is missing of its
+    /// request need not wait any longer to be asked for.
+    fn on_resend_of_nothing(&mut self, now: Time, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        if self.incoming.waiting.contains(who) {
+            rpc.heard = now;
+        }
+        let silence = now.since(rpc.heard.max(rpc.asked));
+        let owes = rpc.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0);
+        let users = self.config.profile == Profile::Default;
+        if users && owes && silence >= self.config.loss.resend_after {
+            self.request_missing(now, who);
+        }
+        self.busy(who);
     }
 
     /// RPC_UNKNOWN at a client of the kernel's profile: everything sent so far goes again, at the

@@ -42,7 +42,8 @@ pub(crate) struct IncomingTotals {
     pub(crate) expected: u64,
     /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
     pub(crate) unheard: u64,
-    /// What of `expected` belongs to messages that needed grants: what `max_incoming` bounds.
+    /// What of `expected` belongs to messages that needed grants: what `max_incoming` bounds. In
+    /// the user profile to those that were given one: an announcement is anybody's word.
     pub(crate) granted: u64,
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
@@ -181,8 +182,10 @@ impl Endpoint {
         reserve(&mut self.incoming, &mut self.peers, peer, reserved);
         if unscheduled < length {
             inc.scheduled = true;
-            inc.window_counted = true;
-            self.incoming.granted += u64::from(unscheduled);
+            if !matches!(self.config.window, GrantWindow::RttBytesShared { .. }) {
+                inc.window_counted = true;
+                self.incoming.granted += u64::from(unscheduled);
+            }
             let key = Self::key(self.config.profile, who, &inc);
             let host = Self::host_of(&self.peers, rpc.peer);
             self.scheduler.insert(key, host);
@@ -418,7 +421,8 @@ impl Endpoint {
         inc.granted += extra;
         let more = u64::from(inc.outstanding() - before);
         self.incoming.expected += more;
-        self.incoming.granted += more;
+        let counted = core::mem::replace(&mut inc.window_counted, true);
+        self.incoming.granted += if counted { more } else { u64::from(inc.outstanding()) };
         if inc.granted > inc.reserved {
             reserve(&mut self.incoming, &mut self.peers, rpc.peer, inc.granted - inc.reserved);
             inc.reserved = inc.granted;

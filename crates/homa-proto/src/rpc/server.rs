@@ -53,10 +53,15 @@ impl Endpoint {
         };
         let who = self.rpcs.insert(rpc);
         self.server_rpcs.insert(packet.peer, packet.id.client(), who);
+        let cap = self.unscheduled_cap();
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
             peer.more.served += 1;
             peer.recent = who;
+            let told = peer.more.told_unscheduled;
+            if told > 0 && (cap / 2 > told || cap < told / 2) {
+                self.send_cutoffs(now, packet);
+            }
         }
         self.arm(now, now + self.config.loss.resend_after, who);
         Ok(who)
@@ -149,6 +154,7 @@ impl Endpoint {
             return;
         }
         peer.more.cutoffs_sent = Some(now);
+        peer.more.told_unscheduled = limits.map_or(0, |limits| limits.max_unscheduled);
         self.counters.cutoffs_sent += 1;
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };

@@ -7,6 +7,7 @@ use homa_proto::{
 };
 
 mod floods;
+mod strangers;
 
 const PEER: PeerId = PeerId(0);
 const START: Time = Time(1_000_000_000);

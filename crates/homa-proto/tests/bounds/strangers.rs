@@ -1,0 +1,99 @@
+//! Whoever can send a datagram: what it may take from those who call in earnest.
+
+use super::*;
+
+/// A request's first byte that says that 60 kB of 16 MB come unasked.
+fn announced(peer: u32, n: u64) -> Packet {
+    let first = data(RpcId(2 * (n + 1)), 0, 16_000_000);
+    let Body::Data(bytes) = first.body else { panic!("it is DATA") };
+    let span = Span { len: 1, ..bytes.span };
+    let body = Body::Data(Data { span, incoming: 16_000_000, ..bytes });
+    Packet { peer: PeerId(peer), body, ..first }
+}
+
+fn with_peers(peers: u32) -> Endpoint {
+    let mut server = endpoint(users());
+    for peer in 1..=peers {
+        server.open_peer(PeerId(peer), PeerInfo { host: peer, max_payload: 1_400 });
+    }
+    server
+}
+
+fn sent(server: &mut Endpoint, now: Time) -> Vec<Packet> {
+    std::iter::from_fn(|| server.transmit(now)).collect()
+}
+
+#[test]
+fn what_is_announced_and_does_not_come_takes_no_grants_from_others() {
+    let mut server = with_peers(50);
+    for n in 0..200 {
+        let _ = server.receive(START, &announced(1 + n as u32 % 50, n));
+    }
+    sent(&mut server, START);
+    for offset in (0..10_000).step_by(1_000) {
+        let _ = server.receive(START, &data(RpcId(2), offset, 100_000));
+    }
+    let granted = sent(&mut server, START).into_iter().any(|packet| {
+        packet.peer == PEER && matches!(packet.body, Body::Grant { offset, .. } if offset > 10_000)
+    });
+    assert!(granted, "a call in earnest is granted at once");
+}
+
+#[test]
+fn a_request_that_does_not_go_on_is_asked_for_a_few_times() {
+    let mut server = with_peers(1);
+    let _ = server.receive(START, &announced(1, 0));
+    let mut asked = 0;
+    while let Some(at) = server.deadline().filter(|&at| at < START + Duration::secs(30)) {
+        server.expire(at);
+        asked += sent(&mut server, at).len();
+    }
+    // One after 5 ms, then each after twice as long, for 10 s.
+    assert!((8..=13).contains(&asked), "{asked} packets for one");
+    assert_eq!(server.rpcs(), (0, 0));
+}
+
+#[test]
+fn a_client_that_asks_for_its_response_is_asked_at_once_for_what_is_missing() {
+    let mut server = with_peers(0);
+    let _ = server.receive(START, &data(RpcId(2), 1_000, 5_000));
+    let mut now = START;
+    while now < START + Duration::secs(4) {
+        now = server.deadline().expect("it waits");
+        server.expire(now);
+        sent(&mut server, now);
+    }
+    now += Duration::millis(100);
+    let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let _ = server.receive(now, &packet(RpcId(2), all));
+    let asks = |packet: &Packet| matches!(packet.body, Body::Resend { offset: 0, .. });
+    assert!(sent(&mut server, now).iter().any(asks), "not after up to 2.5 s");
+}
+
+#[test]
+fn who_spoke_long_ago_has_no_part_in_the_receive_buffer() {
+    let mut known = 0;
+    let mut told = |server: &mut Endpoint, now: Time, n: u64| {
+        let first = data(RpcId(2 * n), 0, 2_000);
+        let Body::Data(bytes) = first.body else { panic!("it is DATA") };
+        let body = Body::Data(Data { cutoff_version: known, ..bytes });
+        let _ = server.receive(now, &Packet { body, ..first });
+        sent(server, now).into_iter().find_map(|packet| match packet.body {
+            Body::Cutoffs { limits, version, .. } if packet.peer == PEER => {
+                known = version;
+                limits.map(|limits| limits.max_unscheduled)
+            }
+            _ => None,
+        })
+    };
+    let mut server = with_peers(30_000);
+    for peer in 1..=30_000 {
+        let busy = Packet { peer: PeerId(peer), ..packet(RpcId(2), Body::Busy) };
+        let _ = server.receive(START, &busy);
+    }
+    let crowded = told(&mut server, START, 1).expect("a new peer is told");
+    assert!(crowded < 1_000, "{crowded} bytes each");
+    assert_eq!(told(&mut server, START + Duration::millis(10), 2), None, "once is enough");
+    let later = told(&mut server, START + Duration::secs(20), 3).expect("there is more now");
+    assert!(later >= 10_000, "{later} bytes");
+}
