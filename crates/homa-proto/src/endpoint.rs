@@ -255,11 +255,11 @@ impl Endpoint {
                 Some(who) => self.on_resend(now, who, (offset, length), priority),
                 None => self.on_resend_unknown(now, packet),
             },
-            Body::RpcUnknown { remembered } => {
+            Body::RpcUnknown { remembered, no_server } => {
                 let who = known()?;
                 self.counters.unknowns_received += 1;
                 if packet.id.from_server() {
-                    self.on_unknown_at_client(now, who, remembered);
+                    self.on_unknown_at_client(now, who, remembered, no_server);
                 } else {
                     self.end_server_rpc(who);
                 }

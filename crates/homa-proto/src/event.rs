@@ -121,7 +121,7 @@ pub enum RpcError {
     HostUnreachable,
     /// The server's host reported that it does not speak the protocol (ICMP).
     ProtocolUnreachable,
-    /// The server's host reported that nothing listens at the port (ICMP).
+    /// Nothing listens at the port: the server's host (ICMP) or another engine there reported it.
     PortUnreachable,
 }
 

@@ -402,8 +402,14 @@ impl Endpoint {
             UnknownRpcReply::RpcUnknown => {
                 self.counters.unknowns_sent += 1;
                 let remembered = self.memory_reaches(now, packet);
+                let no_server =
+                    remembered.is_some() && !self.listening.contains(&packet.local_port);
+                if no_server {
+                    // Nor will it be executed, when it comes after this and somebody listens then.
+                    self.remember_executed(now, packet.peer, packet.id);
+                }
                 let id = if for_server { packet.id.server() } else { packet.id.client() };
-                reply(id, Body::RpcUnknown { remembered })
+                reply(id, Body::RpcUnknown { remembered, no_server })
             }
         };
         self.control.push_back(Control::Packet(answer));

@@ -89,6 +89,8 @@ pub enum Body {
         /// How long the sender has remembered everything it heard from us, without a gap (UDP
         /// only): longer than the RPC's age means the request was never executed. `None`: not said.
         remembered: Option<Duration>,
+        /// No server listens at the port, nor executed the request (UDP only).
+        no_server: bool,
     },
     /// A response to RESEND will be delayed; prevents timeouts.
     Busy,

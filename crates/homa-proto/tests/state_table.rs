@@ -91,7 +91,7 @@ fn packets() -> Vec<(&'static str, Body)> {
         ("GRANT", Body::Grant { offset: 20_000, priority: 3 }),
         ("RESEND range", Body::Resend { offset: 0, length: bytes, priority: 7 }),
         ("RESEND all", Body::Resend { offset: 0, length: ResendLength::All, priority: 7 }),
-        ("RPC_UNKNOWN", Body::RpcUnknown { remembered: None }),
+        ("RPC_UNKNOWN", Body::RpcUnknown { remembered: None, no_server: false }),
         ("BUSY", Body::Busy),
         ("NEED_ACK", Body::NeedAck),
         ("ACK", Body::Ack(acks)),

@@ -204,3 +204,72 @@ fn other_profiles_fail_every_call_of_the_peer() {
         }
     }
 }
+
+/// A call to an engine without server, or whose server ended, is told so when it asks.
+#[test]
+fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
+    for (executed, restarts, error) in [
+        (false, false, RpcError::PortUnreachable),
+        (true, false, RpcError::Indeterminate),
+        // Its memory begins after the call.
+        (false, true, RpcError::Indeterminate),
+    ] {
+        let (mut pair, _) = pair(users);
+        pair.reply = None;
+        pair.lose = Box::new(move |from, packet, _| {
+            from == SERVER && matches!(packet.body, Body::RpcUnknown { no_server: false, .. })
+        });
+        if !executed {
+            pair.ends[SERVER].unlisten(PORTS[SERVER]);
+        }
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(1));
+        if restarts {
+            pair.restart(SERVER, users(), 9);
+        }
+        pair.ends[SERVER].unlisten(PORTS[SERVER]);
+        if let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() {
+            pair.submit(SERVER, Submit::Cancel { rpc });
+        }
+        pair.run_for(Duration::millis(10));
+        assert_eq!((failures(&pair), pair.executions()), (vec![error], usize::from(executed)));
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
+    let (mut pair, _) = pair(users);
+    let packets = Rc::new(Cell::new(0));
+    let sent = Rc::clone(&packets);
+    pair.lose = Box::new(move |from, _, _| {
+        sent.set(sent.get() + u32::from(from == CLIENT));
+        false
+    });
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    let request = homa_proto::Request { idempotent: true, ..pair.request(5_000, 1) };
+    pair.submit(CLIENT, Submit::Request(request));
+    pair.run_for(Duration::secs(1));
+    assert!((3..30).contains(&packets.get()), "{} in a second", packets.get());
+    pair.ends[SERVER].listen(PORTS[SERVER]);
+    pair.run_for(Duration::millis(600));
+    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Seen::Response(1, 100)][..], 1));
+    pair.run_for(Duration::millis(100));
+    pair.assert_clean();
+}
+
+/// The RESEND overtook the request, and somebody listens when that comes.
+#[test]
+fn what_was_refused_is_not_executed_later() {
+    let (mut pair, _) = pair(users);
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.lose = Box::new(|from, packet, _| from == CLIENT && matches!(packet.body, Body::Data(_)));
+    pair.call(100, 1);
+    let late = pair.ends[CLIENT].transmit(pair.now).expect("the request");
+    pair.run_for(Duration::millis(10));
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    pair.ends[SERVER].listen(PORTS[SERVER]);
+    pair.deliver(SERVER, &late);
+    pair.run_for(Duration::millis(10));
+    assert_eq!(pair.executions(), 0);
+}

@@ -105,7 +105,7 @@ pub enum CallError {
     /// The server's host answered that it does not know IP protocol 146.
     #[error("the server's host does not speak Homa over IP: start a server there, or use UDP")]
     ProtocolUnreachable,
-    /// The server's host answered that nothing listens at the port.
+    /// The server's host, or an engine there, answered that nothing listens at the port.
     #[error("nothing listens at the server's port: check the port and that the server runs")]
     PortUnreachable,
     /// The server lost the call, for example in a restart, gave it up without an answer, or is

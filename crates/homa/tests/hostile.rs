@@ -291,7 +291,7 @@ fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
         [
             control(RpcId(2), Body::Ack(acks)),
             control(RpcId(4), Body::Ack(acks)),
-            control(RpcId(2), Body::RpcUnknown { remembered: None }),
+            control(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false }),
             control(RpcId(2), Body::Grant { offset: u32::MAX, priority }),
             control(RpcId(2), Body::Resend { offset: 0, length: ResendLength::All, priority }),
             control(RpcId(2), Body::Busy),

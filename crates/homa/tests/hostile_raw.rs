@@ -115,7 +115,7 @@ impl Stranger {
             Body::Grant { offset: u32::MAX, priority: LEVEL },
             Body::Resend { offset: 0, length: all, priority: LEVEL },
             Body::Resend { offset: u32::MAX, length: all, priority: 255 },
-            Body::RpcUnknown { remembered: None },
+            Body::RpcUnknown { remembered: None, no_server: false },
             Body::Busy,
             Body::NeedAck,
             Body::Freeze,

@@ -101,6 +101,19 @@ fn when_a_server_dies_idempotent_calls_wait_for_the_next_and_others_say_that_nob
 }
 
 #[test]
+fn an_engine_whose_server_ended_says_so() {
+    let (client, server) =
+        (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
+    let to = server.local_addr();
+    assert_eq!(client.client().call(to, "anybody?"), Err(CallError::PortUnreachable));
+    let serving = echo(server.serve().unwrap());
+    assert!(client.client().call(to, "and now?").is_ok());
+    server.drain(Duration::from_secs(5)).unwrap();
+    serving.join().unwrap();
+    assert_eq!(client.client().call(to, "still?"), Err(CallError::PortUnreachable));
+}
+
+#[test]
 fn where_nobody_ever_listened_calls_were_not_executed() {
     for ip in ["127.0.0.1", "::1"] {
         let client = engine(ip, Config::default());

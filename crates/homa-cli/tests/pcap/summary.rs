@@ -137,7 +137,7 @@ fn endings_are_named_for_what_the_capture_shows() {
     let icmp = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted[..64]].concat();
     talk.frame(230, &ipv4(1, 1, 0, &icmp));
     talk.say(5_000, 0, 10, 7, resend_all());
-    talk.say(5_010, 1, 10, 7, Body::RpcUnknown { remembered: None });
+    talk.say(5_010, 1, 10, 7, Body::RpcUnknown { remembered: None, no_server: false });
     for at in [5_000, 10_000, 15_000] {
         talk.say(at, 0, 12, 7, resend_all());
     }

@@ -188,7 +188,8 @@ fn rare() -> Vec<Vec<u8>> {
     let remembered = Some(Duration(2_500_000_000));
     let bodies = [
         Body::Cutoffs { cutoffs, version: 3, limits },
-        Body::RpcUnknown { remembered },
+        Body::RpcUnknown { remembered, no_server: false },
+        Body::RpcUnknown { remembered, no_server: true },
         Body::Freeze,
         Body::Busy,
         acks(&[2, 4, 6, 8, 10]),

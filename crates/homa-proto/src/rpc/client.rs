@@ -135,6 +135,7 @@ impl Endpoint {
         now: Time,
         who: Ref,
         remembered: Option<Duration>,
+        no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let waiting = rpc.state == State::ClientOutgoing;
@@ -142,6 +143,9 @@ impl Endpoint {
         if never_executed && !waiting {
             // Said before the request arrived, and overtaken by the response: a late copy.
             return;
+        }
+        if no_server && self.config.profile == Profile::Default {
+            return self.no_server(who, never_executed);
         }
         let unasked = rpc.asked <= rpc.heard;
         if self.config.profile == Profile::Default && rpc.idempotent && unasked && !never_executed {

@@ -80,7 +80,7 @@ impl Endpoint {
         self.remember_executed(now, peer, id);
     }
 
-    fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
+    pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let remember = self.suppresses_duplicates();
         let crowded = self.remembered > executed::MAX_ENTRIES;
         if remember && let Some(peer) = self.peer_mut(peer) {
@@ -107,7 +107,7 @@ impl Endpoint {
             local_port: ended.ports.0,
             remote_port: ended.ports.1,
             id: ended.id.server(),
-            body: Body::RpcUnknown { remembered: Some(Duration::ZERO) },
+            body: Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false },
         }));
     }
 

@@ -7,6 +7,9 @@
 //! have been asked for, are [`RpcError::Indeterminate`]; those just sent wait for a report of their
 //! own, or their RESEND's. Idempotent calls go on like any that nobody answers: the server may be
 //! about to restart. The other profiles fail every call of the peer, as the kernel module does.
+//!
+//! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
+//! answer to the call's RESEND says so (UDP only).
 
 use super::{Rpc, State};
 use crate::config::Profile;
@@ -82,6 +85,17 @@ impl Endpoint {
         }
         let waits = rpc.is_sent_once() && rpc.rounds == 0;
         (!waits).then_some(RpcError::Indeterminate)
+    }
+
+    /// The engine at the server's address lives, and says that nobody listens at the port. It will
+    /// not execute the call any more, so that one that never was can be said to be unreachable.
+    pub(super) fn no_server(&mut self, who: Ref, never_executed: bool) {
+        if self.rpcs.get(who).is_some_and(|rpc| rpc.idempotent) {
+            return;
+        }
+        let error =
+            if never_executed { RpcError::PortUnreachable } else { RpcError::Indeterminate };
+        self.fail(who, error);
     }
 
     /// The server spoke of a client's RPC.

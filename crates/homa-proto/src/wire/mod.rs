@@ -151,7 +151,10 @@ fn read<'a>(
         kind::DATA => data::decode(bytes).map(|(data, payload)| decoded(Body::Data(data), payload)),
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),
-        kind::RPC_UNKNOWN => Ok(control(Body::RpcUnknown { remembered: extensions.remembered })),
+        kind::RPC_UNKNOWN => {
+            let &Extensions { remembered, no_server, .. } = extensions;
+            Ok(control(Body::RpcUnknown { remembered, no_server }))
+        }
         kind::BUSY => Ok(control(Body::Busy)),
         kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
         kind::FREEZE => Ok(control(Body::Freeze)),

@@ -53,9 +53,12 @@ impl fmt::Display for Pretty<'_> {
                 let end = u64::from(*offset) + u64::from(*length);
                 write!(f, "RESEND {offset}..{end} at P{priority}")
             }
-            Body::RpcUnknown { remembered: None } => f.write_str("RPC_UNKNOWN"),
-            Body::RpcUnknown { remembered: Some(time) } => {
-                write!(f, "RPC_UNKNOWN remembered {} us", time.0 / 1_000)
+            Body::RpcUnknown { remembered, no_server } => {
+                f.write_str("RPC_UNKNOWN")?;
+                if let Some(time) = remembered {
+                    write!(f, " remembered {} us", time.0 / 1_000)?;
+                }
+                f.write_str(if *no_server { " no server" } else { "" })
             }
             Body::Busy => f.write_str("BUSY"),
             Body::Cutoffs { cutoffs, version, limits } => {

@@ -116,7 +116,9 @@ fn a_late_copy_of_rpc_unknown_does_not_fail_a_call_that_is_being_answered() {
     let mut client = endpoint(users());
     client.submit(START, call(100, 7)).expect("accepted");
     let id = client.transmit(START).expect("the request").id.server();
-    let unknown = |remembered| packet(id, Body::RpcUnknown { remembered: Some(remembered) });
+    let unknown = |remembered| {
+        packet(id, Body::RpcUnknown { remembered: Some(remembered), no_server: false })
+    };
     let later = START + Duration::millis(20);
     assert!(matches!(client.receive(later, &data(id, 0, 5_000)), Receipt::Place(_)));
     while client.event().is_some() {}
@@ -192,7 +194,8 @@ fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
         }
         script.push(packet(id, Body::Grant { offset: u32::MAX, priority: 255 }));
         script.push(packet(id, Body::Cutoffs { cutoffs, version: round as u16, limits: None }));
-        let single = [Body::RpcUnknown { remembered: None }, Body::Busy, Body::NeedAck];
+        let single =
+            [Body::RpcUnknown { remembered: None, no_server: false }, Body::Busy, Body::NeedAck];
         script.extend(single.map(|body| packet(id, body)));
     }
     // Its own: half-open requests, the longest there are, ids used twice with other lengths.

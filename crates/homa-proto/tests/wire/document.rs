@@ -62,7 +62,11 @@ fn examples() -> Vec<(&'static str, Vec<Packet>)> {
         ),
         (
             "A restarted server that remembers 2.5 s",
-            vec![server(0x1235, 5, Body::RpcUnknown { remembered })],
+            vec![server(0x1235, 5, Body::RpcUnknown { remembered, no_server: false })],
+        ),
+        (
+            "A host whose server ended, or never ran",
+            vec![server(0x1235, 5, Body::RpcUnknown { remembered, no_server: true })],
         ),
     ]
 }
@@ -128,7 +132,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }
-    assert_eq!(packets, 8);
+    assert_eq!(packets, 9);
 }
 
 #[test]

@@ -12,7 +12,10 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
         0 => Body::Data(data(u)?),
         1 => Body::Grant { offset: u.arbitrary()?, priority: level(u)? },
         2 => resend(u)?,
-        3 => Body::RpcUnknown { remembered: u.arbitrary::<Option<u64>>()?.map(Duration) },
+        3 => Body::RpcUnknown {
+            remembered: u.arbitrary::<Option<u64>>()?.map(Duration),
+            no_server: u.arbitrary()?,
+        },
         4 => Body::Busy,
         5 => {
             let limits = if u.arbitrary()? { Some(limits(u)?) } else { None };
@@ -45,7 +48,7 @@ pub fn mirrored(packet: &Packet) -> Packet {
 /// The packet without what only UDP can say.
 pub fn native(packet: &Packet) -> Packet {
     let body = match packet.body {
-        Body::RpcUnknown { .. } => Body::RpcUnknown { remembered: None },
+        Body::RpcUnknown { .. } => Body::RpcUnknown { remembered: None, no_server: false },
         Body::Cutoffs { cutoffs, version, .. } => Body::Cutoffs { cutoffs, version, limits: None },
         other => other,
     };

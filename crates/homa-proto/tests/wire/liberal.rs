@@ -154,8 +154,12 @@ fn malformed_extensions_drop_the_datagram() {
     bytes[2] = 0xff;
     assert_eq!(datagram::decode(&bytes), Err(DropReason::Truncated));
 
-    let bytes = with_extensions(&[0, 2, 0, 8, 0, 0, 0, 0, 0, 0, 1, 0], wire::kind::RPC_UNKNOWN);
-    let datagram = datagram::decode(&bytes).unwrap();
-    let read = datagram.packets(PEER, 0).next().unwrap().unwrap();
-    assert_eq!(read.packet.body, Body::RpcUnknown { remembered: Some(Duration(256)) });
+    let remembered = [0, 2, 0, 8, 0, 0, 0, 0, 0, 0, 1, 0];
+    for (more, no_server) in [(&[][..], false), (&[0, 5, 0, 0], true), (&[0, 5, 0, 1, 0], true)] {
+        let bytes = with_extensions(&[&remembered, more].concat(), wire::kind::RPC_UNKNOWN);
+        let datagram = datagram::decode(&bytes).unwrap();
+        let read = datagram.packets(PEER, 0).next().unwrap().unwrap();
+        let remembered = Some(Duration(256));
+        assert_eq!(read.packet.body, Body::RpcUnknown { remembered, no_server });
+    }
 }

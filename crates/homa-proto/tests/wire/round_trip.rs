@@ -98,7 +98,10 @@ fn packets_that_disagree_about_an_extension_do_not_share_a_datagram() {
         id: RpcId(4),
         body,
     };
-    let unknown = |ns: Option<u64>| packet(Body::RpcUnknown { remembered: ns.map(Duration) });
+    let unknown = |ns: Option<u64>| {
+        packet(Body::RpcUnknown { remembered: ns.map(Duration), no_server: false })
+    };
+    let refused = packet(Body::RpcUnknown { remembered: Some(Duration(5)), no_server: true });
     let cutoffs = |max: Option<u32>| {
         let limits = max.map(|max| Limits { max_message: max, max_unscheduled: 1 });
         packet(Body::Cutoffs { cutoffs: [0; 8], version: 1, limits })
@@ -108,6 +111,7 @@ fn packets_that_disagree_about_an_extension_do_not_share_a_datagram() {
     writer.push(&unknown(Some(5))).unwrap();
     assert_eq!(writer.push(&unknown(Some(6))).err(), Some(EncodeError::OtherExtensions));
     assert_eq!(writer.push(&unknown(None)).err(), Some(EncodeError::OtherExtensions));
+    assert_eq!(writer.push(&refused).err(), Some(EncodeError::OtherExtensions));
     writer.push(&unknown(Some(5))).unwrap();
     writer.push(&cutoffs(None)).unwrap();
     assert_eq!(writer.push(&cutoffs(Some(1))).err(), Some(EncodeError::OtherExtensions));

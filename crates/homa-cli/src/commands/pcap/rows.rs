@@ -120,6 +120,7 @@ enum Fields {
     },
     RpcUnknown {
         remembered_ns: Option<u64>,
+        no_server: bool,
     },
     Cutoffs {
         unsched_cutoffs: [u32; 8],
@@ -168,8 +169,8 @@ impl Fields {
                 },
                 resend_priority: priority,
             },
-            Body::RpcUnknown { remembered } => {
-                Self::RpcUnknown { remembered_ns: remembered.map(|time| time.0) }
+            &Body::RpcUnknown { remembered, no_server } => {
+                Self::RpcUnknown { remembered_ns: remembered.map(|time| time.0), no_server }
             }
             Body::Cutoffs { cutoffs, version, limits } => Self::Cutoffs {
                 unsched_cutoffs: *cutoffs,

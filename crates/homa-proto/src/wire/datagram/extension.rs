@@ -19,6 +19,8 @@ pub mod kind {
     /// Nanoseconds (8 bytes) for which the sender has remembered all it heard from us. For
     /// RPC_UNKNOWN.
     pub const REMEMBERED: u16 = 2;
+    /// No server listens at the port (no value). For RPC_UNKNOWN.
+    pub const NO_SERVER: u16 = 5;
     /// Reserved: how long the client will wait for the response. For DATA of requests.
     pub const DEADLINE: u16 = 3;
     /// Reserved: a distributed trace's context. For DATA of requests.
@@ -29,7 +31,7 @@ pub mod kind {
 const HEAD_LEN: usize = 4;
 /// Bytes of the values known here: one integer, or two halves of one.
 const VALUE_LEN: usize = 8;
-/// Bytes of an extension known here.
+/// Bytes of an extension known here, but for those without a value.
 const KNOWN_LEN: usize = HEAD_LEN + VALUE_LEN;
 
 const KIND: Be16<0> = Be16;
@@ -41,6 +43,7 @@ const VALUE: Be64<HEAD_LEN> = Be64;
 pub(in crate::wire) struct Extensions {
     pub(in crate::wire) limits: Option<Limits>,
     pub(in crate::wire) remembered: Option<Duration>,
+    pub(in crate::wire) no_server: bool,
 }
 
 impl Extensions {
@@ -48,8 +51,10 @@ impl Extensions {
     #[inline(always)]
     pub(super) fn of(body: &Body) -> Self {
         match *body {
-            Body::Cutoffs { limits, .. } => Self { limits, remembered: None },
-            Body::RpcUnknown { remembered } => Self { limits: None, remembered },
+            Body::Cutoffs { limits, .. } => Self { limits, ..Self::default() },
+            Body::RpcUnknown { remembered, no_server } => {
+                Self { limits: None, remembered, no_server }
+            }
             _ => Self::default(),
         }
     }
@@ -58,6 +63,7 @@ impl Extensions {
     #[inline(always)]
     pub(super) fn encoded_len(&self) -> usize {
         KNOWN_LEN * (usize::from(self.limits.is_some()) + usize::from(self.remembered.is_some()))
+            + HEAD_LEN * usize::from(self.no_server)
     }
 
     /// Writes all extensions, as far as they fit; returns their length.
@@ -76,6 +82,12 @@ impl Extensions {
             LENGTH.set(slot, VALUE_LEN as u16);
             VALUE.set(slot, value);
             length += KNOWN_LEN;
+        }
+        let rest = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<HEAD_LEN>);
+        if let (true, Some(slot)) = (self.no_server, rest) {
+            KIND.set(slot, kind::NO_SERVER);
+            LENGTH.set(slot, 0);
+            length += HEAD_LEN;
         }
         length
     }
@@ -101,6 +113,7 @@ impl Extensions {
                     let value = u64::from_be_bytes(*fixed(value)?);
                     found.remembered.get_or_insert(Duration(value));
                 }
+                kind::NO_SERVER => found.no_server = true,
                 // At least 4 bytes each in at most 65,535: the count fits.
                 _ => unknown += 1,
             }

@@ -30,7 +30,7 @@ pub struct Draft {
     /// What the CUTOFFS packets in here say about limits; `None` while there are none.
     limits: Option<Option<Limits>>,
     /// What the RPC_UNKNOWN packets in here say; `None` while there are none.
-    remembered: Option<Option<Duration>>,
+    unknown: Option<(Option<Duration>, bool)>,
 }
 
 impl<'a> Writer<'a> {
@@ -40,7 +40,7 @@ impl<'a> Writer<'a> {
         let out = &mut out[..max];
         write_header(out, number)?;
         let (packets, end) = (HEADER_LEN, HEADER_LEN);
-        let draft = Draft { packets, end, count: 0, limits: None, remembered: None };
+        let draft = Draft { packets, end, count: 0, limits: None, unknown: None };
         Ok(Self { out, draft })
     }
 
@@ -87,7 +87,9 @@ impl<'a> Writer<'a> {
         self.draft.count += 1;
         match packet.body {
             Body::Cutoffs { limits, .. } => self.draft.limits = Some(limits),
-            Body::RpcUnknown { remembered } => self.draft.remembered = Some(remembered),
+            Body::RpcUnknown { remembered, no_server } => {
+                self.draft.unknown = Some((remembered, no_server));
+            }
             _ => {}
         }
         Ok(&mut self.out[payload_at..payload_at + payload])
@@ -108,8 +110,8 @@ impl<'a> Writer<'a> {
     fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
         let said = match body {
             Body::Cutoffs { limits, .. } => self.draft.limits.map(|said| said == *limits),
-            Body::RpcUnknown { remembered } => {
-                self.draft.remembered.map(|said| said == *remembered)
+            Body::RpcUnknown { remembered, no_server } => {
+                self.draft.unknown.map(|said| said == (*remembered, *no_server))
             }
             _ => None,
         };

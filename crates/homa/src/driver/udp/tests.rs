@@ -185,7 +185,8 @@ fn a_report_shows_which_packet_came_back() {
         id: RpcId(id),
         body,
     };
-    let unknown = Body::RpcUnknown { remembered: Some(homa_proto::Duration::millis(1)) };
+    let remembered = Some(homa_proto::Duration::millis(1));
+    let unknown = Body::RpcUnknown { remembered, no_server: true };
     let single = vec![packet(7, Body::Busy)];
     for packets in [vec![packet(9, unknown), packet(7, Body::Busy)], single] {
         let (mut driver, dead) = pair("127.0.0.1");
