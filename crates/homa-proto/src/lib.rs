@@ -58,6 +58,7 @@ pub use event::{
     Delivered, DropReason, Event, MessageKind, Place, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
+pub use grant::Credit;
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
 };

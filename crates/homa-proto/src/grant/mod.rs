@@ -1,11 +1,13 @@
 //! Flow control (Homa §3.3): which bytes of incoming messages may be sent now.
 //!
 //! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs`
-//! chooses which are active). Invariants: grants only grow; the bytes granted and not received stay
-//! below `max_incoming` where the profile has one; memory for granted bytes is within the budget,
-//! but for one message at a time; a grant withheld for want of either is given as soon as there is
-//! room.
+//! chooses which are active). Invariants: grants only grow; where the profile bounds the bytes
+//! granted and not received over all messages, none is given beyond that but the oldest's share
+//! (`fifo.rs`), at most three of its increments a message, and a message's first may take it beyond
+//! by what its sender announced; memory for granted bytes is within the budget, but for one message
+//! at a time; a grant withheld for want of either is given as soon as there is room.
 
+mod credit;
 mod fifo;
 mod parked;
 mod per_sender;
@@ -24,6 +26,8 @@ use crate::units::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use waiting::Waiting;
+
+pub use credit::Credit;
 
 /// Finished messages kept for reuse.
 const MAX_SPARE: usize = 64;
@@ -486,14 +490,5 @@ impl Endpoint {
         self.counters.grants_received += 1;
         self.sample_rtt_as_sender(now, who);
         true
-    }
-
-    /// See [`Endpoint::limit_memory`].
-    pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
-        self.incoming.budget = bytes;
-        self.wake_waiting();
-        if self.incoming.starved {
-            self.grant(None);
-        }
     }
 }

@@ -68,6 +68,15 @@ impl Endpoint {
         Ok(())
     }
 
+    /// See [`Endpoint::limit_memory`].
+    pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
+        self.incoming.budget = bytes;
+        self.wake_waiting();
+        if self.incoming.starved {
+            self.grant(None);
+        }
+    }
+
     /// Memory became free: those that waited for it are asked for everything.
     pub(crate) fn wake_waiting(&mut self) {
         let mut room = self.incoming.budget.saturating_sub(self.incoming.memory);

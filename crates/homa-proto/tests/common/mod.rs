@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 
 use homa_proto::{
-    Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
-    Rate, Receipt, Request, RpcHandle, Submit, Time, wire::pretty,
+    Body, Config, Credit, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId,
+    PeerInfo, Rate, Receipt, Request, RpcHandle, Submit, Time, wire::pretty,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -262,7 +262,8 @@ impl Pair {
     pub fn assert_clean(&self) {
         for end in [CLIENT, SERVER] {
             assert_eq!(self.ends[end].rpcs(), (0, 0), "{} keeps RPCs", name(end));
-            assert_eq!(self.ends[end].memory(), 0, "{} keeps memory", name(end));
+            let credit = self.ends[end].credit();
+            assert_eq!(credit, Credit::default(), "{} keeps credit", name(end));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Running one scenario: every host an endpoint, the checker watching, then silence.
 
-use homa_proto::{Config, Coverage, Endpoint, Packet};
+use homa_proto::{Config, Coverage, Credit, Endpoint, Packet};
 
 use crate::checker::{Checker, Ending, Violation};
 use crate::engine::{Halt, Probe, RandomFaults, Simulation};
@@ -129,10 +129,14 @@ fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
         let (clients, servers) = endpoint.rpcs();
         let deadline = endpoint.deadline().map(SimTime::from_protocol);
         let ready = endpoint.has_packet();
+        let credit = endpoint.credit();
         let soon = deadline.is_some_and(|at| at < now + SimDuration::millis(1_000));
         if clients > 0 || (servers > 0 && !excused) {
             let detail = format!("{clients} as client, {servers} as server");
             network.probe_mut().0.report(now, host, "endpoints forget", detail);
+        }
+        if credit != Credit::default() && !excused {
+            network.probe_mut().0.report(now, host, "credit is conserved", format!("{credit:?}"));
         }
         if (soon || ready) && !excused {
             let detail = format!("deadline {deadline:?}, packet ready: {ready}");

@@ -1,0 +1,43 @@
+//! What we agreed to receive and have not, in one place: tests and the swarm demand that none of it
+//! outlives what it was for.
+
+use crate::endpoint::Endpoint;
+
+/// Bytes that are on their way to us or may be, and what waits because of them. All zero when
+/// nothing is in progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Granted or unscheduled and not received, over all incomplete messages of senders that speak.
+    pub expected: u64,
+    /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
+    pub unheard: u64,
+    /// What of `expected` counts against the bound on all grants together.
+    pub granted: u64,
+    /// Held for incomplete messages: see [`Endpoint::memory`].
+    pub memory: u64,
+    /// The same, added up over the peers.
+    pub memory_of_peers: u64,
+    /// Messages that need grants.
+    pub scheduled: usize,
+    /// A message may exceed the memory budget.
+    pub beyond_budget: bool,
+    /// Messages whose questions wait for the link.
+    pub asking: u32,
+}
+
+impl Endpoint {
+    /// What is outstanding now. Looks at every peer.
+    pub fn credit(&self) -> Credit {
+        let totals = &self.incoming;
+        Credit {
+            expected: totals.expected,
+            unheard: totals.unheard,
+            granted: totals.granted,
+            memory: totals.memory,
+            memory_of_peers: self.peers.iter().flatten().map(|peer| peer.more.memory).sum(),
+            scheduled: self.scheduler.by_age().count(),
+            beyond_budget: totals.beyond_budget.is_some(),
+            asking: self.asking,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Conservation of credit at a receiver, with loss and packets in any order: what it expects is
+//! what its senders may send and it has not, no grant goes beyond the window's bound, and nothing
+//! is left when all is here.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use homa_proto::{
+    Body, Config, Credit, Data, Endpoint, GrantWindow, MessageId, Overcommitment, Packet, PeerId,
+    PeerInfo, Rate, Receipt, RpcId, Span, Time,
+};
+
+const PAYLOAD: u32 = 1_400;
+const PEERS: u32 = 4;
+const RTT_BYTES: u32 = 20_000;
+
+/// A message on its way.
+#[derive(Debug)]
+struct Incoming {
+    peer: u32,
+    length: u32,
+    unscheduled: u32,
+    /// By the last GRANT, or unscheduled.
+    granted: u32,
+    received: u32,
+    /// All before was sent.
+    sent: u32,
+    /// Lost, or behind others in the network.
+    late: Vec<u32>,
+}
+
+impl Incoming {
+    fn outstanding(&self) -> u64 {
+        u64::from(self.granted.saturating_sub(self.received))
+    }
+}
+
+fn packet(index: usize, peer: u32, body: Body) -> Packet {
+    let id = RpcId(2 * (index as u64 + 1));
+    Packet { peer: PeerId(peer), priority: 7, local_port: 4000, remote_port: 40_000, id, body }
+}
+
+/// A receiver with messages under way.
+struct Receiver {
+    endpoint: Endpoint,
+    messages: Vec<Incoming>,
+    now: Time,
+}
+
+impl Receiver {
+    fn new(config: Config) -> Self {
+        let config = Config { rtt_bytes: RTT_BYTES, measure_rtt_bytes: false, ..config };
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        for peer in 0..PEERS {
+            let info = PeerInfo { host: peer, max_payload: PAYLOAD };
+            endpoint.open_peer(PeerId(peer), info);
+        }
+        endpoint.listen(4000);
+        Self { endpoint, messages: Vec::new(), now: Time(1) }
+    }
+
+    /// One more packet arrives, or is lost, or overtaken; false when there is none.
+    fn step(&mut self, u: &mut Unstructured<'_>) -> Result<bool> {
+        let may = |m: &Incoming| m.sent < m.granted.min(m.length) || !m.late.is_empty();
+        let able: Vec<usize> =
+            (0..self.messages.len()).filter(|&at| may(&self.messages[at])).collect();
+        if able.is_empty() {
+            return Ok(false);
+        }
+        let at = *u.choose(&able)?;
+        let m = &mut self.messages[at];
+        let fresh = m.sent < m.granted.min(m.length);
+        let offset = if fresh && (m.late.is_empty() || u.ratio(3, 4)?) {
+            let offset = m.sent;
+            m.sent = (offset + PAYLOAD).min(m.length);
+            if u.ratio(1, 6)? {
+                m.late.push(offset);
+                return Ok(true);
+            }
+            offset
+        } else {
+            m.late.swap_remove(u.int_in_range(0..=m.late.len() - 1)?)
+        };
+        self.arrive(at, offset);
+        Ok(true)
+    }
+
+    fn arrive(&mut self, at: usize, offset: u32) {
+        self.now.0 += 1_000;
+        let m = &mut self.messages[at];
+        let len = PAYLOAD.min(m.length - offset);
+        let data = Data {
+            span: Span { message: MessageId(0), offset, len },
+            message_length: m.length,
+            incoming: m.unscheduled,
+            ack: None,
+            cutoff_version: 1,
+            retransmit: false,
+            incast: None,
+        };
+        let arrived = packet(at, m.peer, Body::Data(data));
+        let receipt = self.endpoint.receive(self.now, &arrived);
+        assert!(matches!(receipt, Receipt::Place(_)), "{receipt:?}");
+        m.received += len;
+        while self.endpoint.event().is_some() {}
+        while let Some(sent) = self.endpoint.transmit(self.now) {
+            let Body::Grant { offset, .. } = sent.body else { continue };
+            let m = &mut self.messages[(sent.id.client().0 / 2 - 1) as usize];
+            assert!(offset > m.granted && offset <= m.length, "{offset} {m:?}");
+            m.granted = offset;
+        }
+    }
+
+    /// What the senders may send, and we have not, of messages of which a packet arrived.
+    fn expected(&self) -> u64 {
+        let begun = self.messages.iter().filter(|m| m.received > 0);
+        begun.map(Incoming::outstanding).sum()
+    }
+}
+
+/// What all grants together may come to, at most; `None`: only each message is bounded.
+fn bound(config: &Config, fifo_grants: u64) -> Option<u64> {
+    let fifo = fifo_grants * u64::from(config.fifo_increment);
+    match (config.window, config.overcommitment) {
+        (GrantWindow::Shared { max_incoming }, _) => Some(u64::from(max_incoming) + fifo),
+        (GrantWindow::RttBytesShared { max_incoming }, Overcommitment::Fixed(k)) => {
+            let most = max_incoming.min(u32::from(k) * RTT_BYTES);
+            Some(u64::from(most) + fifo)
+        }
+        _ => None,
+    }
+}
+
+fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
+    let mut receiver = Receiver::new(config.clone());
+    let least = *u.choose(&[1, 3_000, 60_000])?;
+    let unscheduled = u.int_in_range(1..=RTT_BYTES)?;
+    for _ in 0..u.int_in_range(1..=20)? {
+        let length = u.int_in_range(least..=150_000)?;
+        let first = unscheduled.min(length);
+        receiver.messages.push(Incoming {
+            peer: u.int_in_range(0..=PEERS - 1)?,
+            length,
+            unscheduled: first,
+            granted: first,
+            received: 0,
+            sent: 0,
+            late: Vec::new(),
+        });
+    }
+    let mut before = receiver.endpoint.credit();
+    while receiver.step(u)? {
+        let now = receiver.endpoint.credit();
+        assert_eq!(now.expected, receiver.expected());
+        let each = u64::from(RTT_BYTES.max(unscheduled));
+        match bound(&config, receiver.endpoint.counters().fifo_grants) {
+            // What is announced arrives anyway; above the bound there is nothing but that.
+            Some(most) => {
+                let may = most.max(before.granted) + u64::from(unscheduled);
+                assert!(now.granted <= may, "{} of {most}", now.granted);
+                let all = most + 20 * u64::from(unscheduled);
+                assert!(now.granted <= all && now.granted <= now.expected);
+            }
+            None => {
+                let most = receiver.messages.iter().map(Incoming::outstanding).max();
+                assert!(most <= Some(each), "{most:?}");
+            }
+        }
+        before = now;
+    }
+    assert!(receiver.messages.iter().all(|m| m.received == m.length), "all that began ends");
+    assert_eq!(receiver.endpoint.credit(), Credit::default());
+    Ok(())
+}
+
+#[test]
+fn credit_is_conserved_whatever_is_lost_or_late_in_every_window() {
+    let rate = Rate::gbps(10);
+    arbtest::arbtest(|u| {
+        let k = u.int_in_range(1..=4)?;
+        let overcommitment = Overcommitment::Fixed(k);
+        let fifo_permille = *u.choose(&[0, 50])?;
+        let config = match u.int_in_range(0..=2u8)? {
+            0 => Config { overcommitment, ..Config::sigcomm18(rate) },
+            1 => Config { overcommitment, fifo_permille, ..Config::for_users(rate) },
+            _ => Config { overcommitment, fifo_permille, ..Config::linux() },
+        };
+        exchange(u, config)
+    })
+    .budget_ms(3_000);
+}
