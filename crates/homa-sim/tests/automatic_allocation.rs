@@ -67,15 +67,14 @@ fn unscheduled(cutoffs: &[u32; 8]) -> usize {
     cutoffs.iter().filter(|&&cutoff| cutoff > 0).count()
 }
 
-/// W2's share is 6.46 of 8 levels, and 6.5 would be seven: what is measured goes from one to the
-/// other with the longest messages, and is six for most of the time.
+/// W2's share is 6.46 of 8 levels, and goes to and fro about 6.5 with the longest messages.
 #[test]
 fn w2_gets_six_unscheduled_levels_and_280_bytes_at_the_top() {
     let seen = allocations("w2", 1 << 20);
-    let six: Vec<_> = seen.iter().filter(|cutoffs| unscheduled(cutoffs) == 6).collect();
-    let seven = seen.iter().filter(|cutoffs| unscheduled(cutoffs) == 7).count();
-    assert!(six.len() > seven && six.len() + seven == seen.len(), "{} and {seven}", six.len());
-    assert!(six.iter().all(|cutoffs| cutoffs[7].abs_diff(280) <= 28), "{six:?}");
+    let splits: Vec<_> = seen.iter().map(unscheduled).collect();
+    // Once about as many thousand messages came as count.
+    assert!(splits[65..].iter().all(|&split| split == 6), "{splits:?}");
+    assert!(seen[65..].iter().all(|cutoffs| cutoffs[7].abs_diff(280) <= 28), "{seen:?}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Estimator {
     total: u64,
     until_due: u32,
     period: u32,
+    /// Levels for unscheduled bytes at the last evaluation; 0 before the first.
+    split: u8,
 }
 
 /// Lengths below 16 have a bucket each; above, a doubling has 16.
@@ -57,6 +59,7 @@ impl Estimator {
             total: 0,
             until_due: FIRST,
             period: FIRST,
+            split: 0,
         }
     }
 
@@ -85,6 +88,7 @@ impl Estimator {
     /// The cutoffs for `levels` levels by what was recorded; begins another period.
     pub(crate) fn allocate(&mut self, levels: u8) -> [u32; LEVELS] {
         let unscheduled = self.unscheduled_levels(levels);
+        self.split = unscheduled;
         let in_messages: u64 = self.unscheduled.iter().sum();
         let mut cutoffs = [0; LEVELS];
         let mut level = usize::from(levels) - 1;
@@ -106,10 +110,25 @@ impl Estimator {
     }
 
     /// The levels' share for unscheduled bytes, rounded to the nearest; at least one of each kind.
+    ///
+    /// A share near the middle between two splits goes to and fro with the longest messages, and
+    /// each change renumbers the levels of all senders. So one more level for unscheduled bytes has
+    /// to be earned by a quarter beyond the middle, and is given back at the middle: between two
+    /// splits about as good, the one with more scheduled levels, which are also the degree of
+    /// overcommitment (Homa §3.5), stays.
     fn unscheduled_levels(&self, levels: u8) -> u8 {
-        let share = self.unscheduled_total * u64::from(levels) * 2 + self.total;
-        let rounded = share / (self.total * 2).max(1);
-        (rounded as u8).clamp(1, levels.saturating_sub(1).max(1))
+        // In quarters of a level.
+        let quarters = |add: u64| {
+            let share = self.unscheduled_total * u64::from(levels) * 4;
+            (share / self.total.max(1) + add) / 4
+        };
+        let nearest = quarters(2);
+        let split = match u64::from(self.split) {
+            0 => nearest,
+            now if nearest > now => quarters(1).max(now),
+            _ => nearest,
+        };
+        (split as u8).clamp(1, levels.saturating_sub(1).max(1))
     }
 
     fn fade(&mut self) {
@@ -134,6 +153,20 @@ mod tests {
             assert!(b == 0 || length > upper(b - 1), "{length}");
         }
         assert!(bucket(NO_LIMIT) < BUCKETS);
+    }
+
+    #[test]
+    fn a_share_near_the_middle_between_two_splits_settles_on_one() {
+        let mut e = Estimator::new();
+        let mut split_at = |tenths: u64| {
+            (e.unscheduled_total, e.total) = (tenths, 80);
+            e.allocate(8);
+            e.split
+        };
+        // Tenths of a level: rounded first, then up from three quarters, and down at the middle.
+        let shares = [66, 65, 64, 66, 67, 68, 66, 65, 64, 80, 12, 17, 18, 24, 26, 2, 0];
+        let splits = [7, 7, 6, 6, 6, 7, 7, 7, 6, 7, 1, 1, 2, 2, 2, 1, 1];
+        assert_eq!(shares.map(&mut split_at), splits);
     }
 
     #[test]
