@@ -85,9 +85,6 @@ counters! {
     memory_refusals,
     /// Times the unscheduled cutoffs changed.
     cutoff_changes,
-    /// Extensions of datagrams that were skipped because their type is not known here; counted by
-    /// the environment, which reads datagrams.
-    unknown_extensions,
 }
 
 impl Counters {
