@@ -154,7 +154,8 @@ impl Endpoint {
     }
 
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten
-    /// too, which later answers to it will admit.
+    /// too, which later answers to it will admit; a copy of an executed request that the network
+    /// delivers after this is executed again.
     pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
         let Some(slot) = self.peers.get_mut(peer.0 as usize) else { return true };
         match slot {

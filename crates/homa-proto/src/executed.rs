@@ -5,6 +5,11 @@
 //! Counters are kept in words of 64; runs of full words are one entry, words without any are none.
 //! Invariant: what is below the watermark counts as executed; the entries of a peer are bounded,
 //! and of all peers: beyond that, whoever adds one has its own watermark raised.
+//!
+//! Two things are forgotten, and with them what would execute again: a peer that the environment
+//! closes to make room for another, and the stalest of a peer's client epochs when it begins a
+//! fifth ([`EPOCHS`]). The answers to RESENDs admit it from then on; a late copy of a request
+//! that was executed before is not told from a new one.
 
 use crate::packet::RpcId;
 use crate::rpc::id::split;

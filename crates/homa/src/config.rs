@@ -34,7 +34,9 @@ pub struct Config {
     /// long as that succeeds often enough to pay: falling asleep and waking up take longer. Default
     /// 50 µs; zero never spins.
     pub spin: Duration,
-    /// Most peers remembered at a time; idle ones make room. Default 65,536.
+    /// Most peers remembered at a time; idle ones make room. With them it is forgotten which of
+    /// their requests were executed here: a copy that the network delivers after that is executed
+    /// again. Default 65,536.
     pub max_peers: u32,
     /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers
     /// from the same address and port one after the other must not share a seed.
