@@ -5,19 +5,23 @@ mod common;
 
 use common::{CLIENT, PORTS, Pair, SERVER};
 use homa_proto::{
-    AckEntry, Acks, Body, Config, Data, Duration, Event, MessageId, Packet, PeerId, Rate, Receipt,
-    ResendLength, RpcId, Span, wire::pretty,
+    AckEntry, Acks, Body, Config, Coverage, Data, Duration, Endpoint, Event, Limits, MessageId,
+    Packet, PeerId, Rate, Receipt, ResendLength, RpcHandle, RpcId, Span, Submit, Time,
+    wire::pretty,
 };
 use std::fmt::Write;
 
-const STATES: [&str; 7] = [
+const STATES: [&str; 10] = [
     "no RPC at the server",
+    "no RPC at the client",
     "client outgoing",
     "client incoming",
     "server incoming",
     "server in service",
     "server outgoing",
     "server sent",
+    "one-way outgoing",
+    "one-way incoming",
 ];
 
 /// A pair whose end `.1` is in the state, and the RPC's id (client's form).
@@ -44,16 +48,21 @@ fn in_state(state: &str) -> (Pair, usize, RpcId) {
         _ => None,
     };
     match state {
-        "no RPC at the server" => {}
+        "no RPC at the server" | "no RPC at the client" => {}
         "server incoming" => drop(pair.call(60_000, 1)),
+        "one-way outgoing" | "one-way incoming" => {
+            let peer = PeerId(0);
+            pair.submit(CLIENT, Submit::OneWay { peer, length: 60_000, cookie: 1 });
+        }
         _ => drop(pair.call(100, 1)),
     }
     match state {
         "client outgoing" => pair.lose = Box::new(|_, _, _| true),
-        "no RPC at the server" => {}
+        "no RPC at the server" | "no RPC at the client" => {}
         _ => pair.run_for(Duration::micros(300)),
     }
-    let end = if state.starts_with("client") { CLIENT } else { SERVER };
+    let at_client = state.contains("client") || state == "one-way outgoing";
+    let end = if at_client { CLIENT } else { SERVER };
     while pair.ends[end].transmit(pair.now).is_some() {}
     let id = match (state, first.get()) {
         ("client outgoing", _) => sent_id(&mut pair),
@@ -81,6 +90,8 @@ fn packets() -> Vec<(&'static str, Body)> {
         incast: None,
     };
     let bytes = ResendLength::Bytes(1400);
+    // Below what the requests of the table have.
+    let limits = Some(Limits { max_message: 50, max_unscheduled: 9_800 });
     let acks = Acks::default();
     let mut foreign = Acks::default();
     let _ = foreign.push(AckEntry { id: RpcId(0xdead_0000), server_port: 4000 });
@@ -95,11 +106,12 @@ fn packets() -> Vec<(&'static str, Body)> {
         ("BUSY", Body::Busy),
         ("NEED_ACK", Body::NeedAck),
         ("ACK", Body::Ack(acks)),
+        ("CUTOFFS", Body::Cutoffs { cutoffs: [0, 0, 0, 0, 0, 0, 9_000, 300], version: 7, limits }),
         ("FREEZE", Body::Freeze),
     ]
 }
 
-fn row(state: &str, name: &str, body: Body) -> String {
+fn row(state: &str, name: &str, body: Body, coverage: &mut Coverage) -> String {
     let (mut pair, end, id) = in_state(state);
     let packet = Packet {
         peer: PeerId(0),
@@ -115,8 +127,13 @@ fn row(state: &str, name: &str, body: Body) -> String {
         Receipt::Consumed => "consumed".into(),
         Receipt::Dropped(reason) => format!("dropped: {reason:?}"),
     };
-    let mut line = format!("{state:<20} | {name:<19} | {receipt:<22} |");
-    while let Some(event) = pair.ends[end].event() {
+    coverage.merge(pair.ends[end].coverage());
+    effects(&mut pair.ends[end], now, format!("{state:<20} | {name:<19} | {receipt:<22} |"))
+}
+
+/// What the endpoint says and sends, after the start of a line.
+fn effects(end: &mut Endpoint, now: Time, mut line: String) -> String {
+    while let Some(event) = end.event() {
         let name = match event {
             Event::Started { .. } => "Started",
             Event::Readable { .. } => "Readable",
@@ -128,7 +145,7 @@ fn row(state: &str, name: &str, body: Body) -> String {
         let _ = write!(line, " {name}");
     }
     let mut more = 0;
-    while let Some(packet) = pair.ends[end].transmit(now) {
+    while let Some(packet) = end.transmit(now) {
         if more < 2 {
             let _ = write!(line, " [{}]", pretty::body(&packet.body));
         }
@@ -140,14 +157,50 @@ fn row(state: &str, name: &str, body: Body) -> String {
     line.trim_end().to_string()
 }
 
+/// The clock, and what applications do to an RPC that they know.
+fn inputs(state: &str, coverage: &mut Coverage) -> String {
+    let mut rows = String::new();
+    for name in ["timer", "response", "cancel"] {
+        let (mut pair, end, _) = in_state(state);
+        let later = pair.now + Duration::millis(300);
+        // Each pair has one RPC, the first of its table.
+        let rpc = RpcHandle { index: 0, generation: 0 };
+        let what = match name {
+            "response" => Submit::Response { rpc, length: 100 },
+            _ => Submit::Cancel { rpc },
+        };
+        let result = match name {
+            "timer" => {
+                pair.ends[end].expire(later);
+                "".into()
+            }
+            _ => match pair.ends[end].submit(later, what) {
+                Ok(_) => "accepted".into(),
+                Err(error) => format!("refused: {error:?}"),
+            },
+        };
+        coverage.merge(pair.ends[end].coverage());
+        let line = format!("{state:<20} | {name:<19} | {result:<22} |");
+        rows += &effects(&mut pair.ends[end], later, line);
+        rows.push('\n');
+    }
+    rows
+}
+
 #[test]
 fn every_packet_in_every_state_has_a_defined_effect() {
-    let mut table = String::new();
+    let (mut table, mut coverage) = (String::new(), Coverage::default());
     for state in STATES {
         for (name, body) in packets() {
-            table += &row(state, name, body);
+            table += &row(state, name, body, &mut coverage);
             table.push('\n');
         }
+        table += &inputs(state, &mut coverage);
+    }
+    let reached = coverage.cells().filter(|cell| cell.2 > 0).count();
+    let _ = writeln!(table, "{reached} of {} cells; not reached:", coverage.cells().count());
+    for (state, input, _) in coverage.cells().filter(|cell| cell.2 == 0) {
+        let _ = writeln!(table, "  {state}, {input}");
     }
     insta::assert_snapshot!(table);
 }
