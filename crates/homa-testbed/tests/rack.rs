@@ -32,6 +32,7 @@ const CLAIMS: &[Claim] = &[
     ("every_rpc_completes_over_every_transport", every_rpc_completes_over_every_transport),
     ("rpcs_survive_loss_and_duplication", rpcs_survive_loss_and_duplication),
     ("incast_completes_what_it_starts", incast_completes_what_it_starts),
+    ("an_incast_without_bound_ends", an_incast_without_bound_ends),
     ("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),
     ("a_rack_leaves_no_descriptor_behind", a_rack_leaves_no_descriptor_behind),
 ];
@@ -237,23 +238,34 @@ fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
     Ok(())
 }
 
-fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
-    let rack = Rack::build(small_rack(4), inside)?;
-    let pattern = Pattern::Incast {
-        outstanding: 16,
-        request_bytes: 100,
-        response_bytes: 5_000,
-        duration: Duration::from_millis(300),
-    };
+fn incast(
+    rack: &Rack,
+    outstanding: usize,
+    (duration, grace): (Duration, Duration),
+) -> Result<RunReport, TestbedError> {
+    let (request_bytes, response_bytes) = (100, 5_000);
     let plan = RunPlan {
         transport: Transport::TcpPool,
         congestion_control: "reno",
         homa_incast_control: true,
-        pattern,
+        pattern: Pattern::Incast { outstanding, request_bytes, response_bytes, duration },
         idle_sizes: &[],
-        grace: Duration::from_secs(60),
+        grace,
     };
-    let report = run(&rack, &plan)?;
+    run(rack, &plan)
+}
+
+fn an_incast_without_bound_ends(inside: &Isolation) -> Outcome {
+    let rack = Rack::build(small_rack(2), inside)?;
+    let times = (Duration::from_millis(50), Duration::from_millis(50));
+    let report = incast(&rack, usize::MAX, times)?;
+    ensure(report.lost > 0, "an absurd number of RPCs completed")
+}
+
+fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
+    let rack = Rack::build(small_rack(4), inside)?;
+    let times = (Duration::from_millis(300), Duration::from_secs(60));
+    let report = incast(&rack, 16, times)?;
     let ends = (report.records.len(), report.failed, report.lost);
     ensure(ends == (report.offered, 0, 0), format!("{ends:?} of {}", report.offered))?;
     ensure(report.offered > 16, "nothing was started after the first round")?;
