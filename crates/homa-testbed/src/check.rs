@@ -37,6 +37,8 @@ pub struct Finding {
     pub detail: String,
     /// Whether it is within the bound.
     pub ok: bool,
+    /// What was found where that is a share, in percent: the less the worse.
+    pub percent: Option<u32>,
 }
 
 /// All that was checked.
@@ -58,7 +60,7 @@ impl Verdict {
     }
 
     fn add(&mut self, name: &'static str, ok: bool, detail: String) {
-        self.findings.push(Finding { name, detail, ok });
+        self.findings.push(Finding { name, detail, ok, percent: None });
     }
 }
 
@@ -95,8 +97,9 @@ pub fn judge(rack: &RackConfig, seen: &SwitchInterval, shown: Shown) -> Verdict 
     let mut verdict = Verdict::default();
     let free = [hosts_free, seen.free()].into_iter().flatten().reduce(f64::min);
     if let Some(free) = free {
-        let detail = format!("{:.0} % (at least {:.0} %)", free * 100.0, HEADROOM * 100.0);
-        verdict.add("CPU headroom", free >= HEADROOM, detail);
+        let (name, ok, percent) = ("CPU headroom", free >= HEADROOM, (free * 100.0) as u32);
+        let detail = format!("{percent} % (at least {:.0} %)", HEADROOM * 100.0);
+        verdict.findings.push(Finding { name, detail, ok, percent: Some(percent) });
     }
     // A switch that is late by little against the latency reported did not decide it.
     let share_us = (shown.short_p99_ns.unwrap_or(0) as f64 * LATENESS_SHARE / 1_000.0) as u64;

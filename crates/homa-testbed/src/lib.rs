@@ -17,6 +17,7 @@
 pub mod check;
 mod error;
 pub mod link;
+mod memory;
 mod namespace;
 mod pauses;
 mod placement;
@@ -28,6 +29,7 @@ mod transport;
 
 pub use error::TestbedError;
 pub use link::VethPair;
+pub use memory::Memory;
 pub use namespace::{Isolation, Namespace, isolate};
 pub use pauses::Pauses;
 pub use rack::{Host, Rack, RackConfig};

@@ -23,7 +23,7 @@ pub use idle::IdleTimes;
 use crate::check::{self, ProcessorTime, Shown, Verdict};
 use crate::sys;
 use crate::transport::{Listening, Transport, TransportOptions};
-use crate::{Pauses, Rack, SwitchInterval, TestbedError};
+use crate::{Memory, Pauses, Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
 use group::{Client, Group};
 use open::Load;
@@ -100,6 +100,8 @@ pub struct RunReport {
     pub records: Vec<Record>,
     /// Round trips on the idle rack.
     pub idle: IdleTimes,
+    /// What this process held under an open-loop load, where the kernel tells.
+    pub memory: Option<Memory>,
     /// User and system time of the hosts' threads per completed RPC, client and server side
     /// together, microseconds. Leaves out what the kernel does for a receiving host in interrupt
     /// context, which runs on the switch's thread here ([`SwitchInterval::cpu`]).
@@ -133,6 +135,7 @@ struct GroupResult {
     free: Option<f64>,
     /// Of the group with host 0: idle times and the switch under load.
     seen: Option<(IdleTimes, SwitchInterval)>,
+    memory: Option<Memory>,
 }
 
 /// Makes a run. Takes the duration of the pattern and some seconds.
@@ -202,6 +205,8 @@ fn report(
     let pauses = Pauses::merged(hosts.chain([std::mem::take(&mut switch.pauses)]));
     let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
     let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
+    // One process: the group that saw most of it speaks for all.
+    let memory = groups.iter().filter_map(|group| group.memory).max_by_key(|m| m.peak_bytes);
     let started = groups.iter().map(|group| group.started_and_served.0).sum();
     let executed = groups.iter().map(|group| group.started_and_served.1).sum();
     let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
@@ -221,6 +226,7 @@ fn report(
         executed,
         records,
         idle,
+        memory,
         cpu_us_per_rpc: cpu.as_secs_f64() * 1e6 / completed.max(1) as f64,
         elapsed_s,
         pauses,
@@ -274,7 +280,8 @@ fn run_group(
     members.iter().for_each(|_| stages.arrive(Stage::Through));
     stages.wait(Stage::Through).map_err(failed("closing"))?;
     let started_and_served = group.started_and_served();
-    Ok(GroupResult { loads, cpu, pauses, elapsed_s, started_and_served, free, seen })
+    let memory = group.memory;
+    Ok(GroupResult { loads, cpu, pauses, elapsed_s, started_and_served, free, seen, memory })
 }
 
 /// What a group's thread spends on a load phase.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::stages::{Stage, Stages};
 use crate::sys;
 use crate::transport::{Done, Rpc, RpcTransport};
-use crate::{Host, Pauses, Rack};
+use crate::{Host, Memory, Pauses, Rack};
 
 /// How often a group looks whether the others are through, nanoseconds.
 pub(crate) const LOOK_NS: u64 = 2_000_000;
@@ -47,6 +47,8 @@ pub(crate) struct Group<'a> {
     pub(crate) pauses: Pauses,
     /// Time spent looking for work when there was none.
     pub(crate) spun: Duration,
+    /// What the process held under load.
+    pub(crate) memory: Option<Memory>,
 }
 
 impl<'a> Client<'a> {
@@ -73,6 +75,7 @@ impl<'a> Group<'a> {
             step_ns: 0,
             pauses: Pauses::default(),
             spun: Duration::ZERO,
+            memory: None,
         }
     }
 

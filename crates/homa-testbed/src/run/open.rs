@@ -7,6 +7,7 @@ use homa_workload::arrivals::Arrival;
 
 use super::Record;
 use super::group::{Client, Group, LOOK_NS};
+use crate::Memory;
 use crate::sys;
 use crate::transport::Rpc;
 
@@ -42,6 +43,8 @@ impl Group<'_> {
         let give_up = start + limit.as_nanos() as u64;
         let begin = |client: &mut Client<'_>| Progress::new(&arrivals[client.host.index], client);
         let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
+        // What is noted down about RPCs has its memory by now.
+        self.memory = Memory::watch();
         loop {
             let now = sys::monotonic_ns();
             let mut next = give_up;
@@ -49,6 +52,7 @@ impl Group<'_> {
                 next = next.min(own.start_due(client, start, now)?.unwrap_or(give_up));
             }
             if now >= give_up || progress.iter().all(|own| own.ended == own.arrivals.len()) {
+                self.memory = self.memory.and_then(Memory::until_now);
                 return Ok(progress.into_iter().map(|own| own.into_load(start)).collect());
             }
             self.poll(next.min(now + LOOK_NS))?;
