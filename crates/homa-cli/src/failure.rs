@@ -30,7 +30,14 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {:#}\nhint: {}", self.error, self.hint)
+        let mut said = self.error.to_string();
+        // Many errors quote their cause themselves.
+        for cause in self.error.chain().skip(1).map(ToString::to_string) {
+            if !said.contains(&cause) {
+                said = format!("{said}: {cause}");
+            }
+        }
+        write!(f, "error: {said}\nhint: {}", self.hint)
     }
 }
 

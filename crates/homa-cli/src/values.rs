@@ -40,11 +40,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "m" | "min" => 60.0,
         _ => return Err("write the time with its unit, such as 500ms, 20s or 2m".into()),
     };
-    let seconds = number * factor;
-    if !(seconds > 0.0 && seconds <= 86_400.0) {
-        return Err("a time is longer than zero and at most a day".into());
+    // Rounded to nanoseconds.
+    match Duration::try_from_secs_f64(number * factor) {
+        Ok(time) if !time.is_zero() && time <= Duration::from_secs(86_400) => Ok(time),
+        _ => Err("a time is longer than zero and at most a day".into()),
     }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// A number of bytes: `131072`, `128kB` (1000 bytes each), `128KiB` (1024 bytes each), `2MB`.
@@ -71,6 +71,14 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
     match bytes(text)? {
         n if n < limit => Ok(n as u32),
         _ => Err(format!("a message has fewer than {limit} bytes")),
+    }
+}
+
+/// The bytes of a message: at least one.
+pub fn message_text(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("a message needs at least one byte".into()),
+        false => Ok(text.into()),
     }
 }
 
@@ -151,6 +159,8 @@ mod tests {
         assert!(message_bytes("3000MB").is_err());
         assert!(rate("0Mbps").is_err());
         assert!(duration("0s").is_err());
+        assert!(duration("0.0000001us").is_err());
+        assert!(duration("99999999999999999999999m").is_err());
     }
 
     #[test]

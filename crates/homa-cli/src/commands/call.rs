@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::commands::any_address_for;
 use crate::commands::driver::Driver;
-use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{Format, json, line};
 use crate::values;
 
@@ -23,8 +23,8 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
-    /// The request's bytes.
-    #[arg(long, value_name = "TEXT", conflicts_with = "size")]
+    /// The request's bytes, at least one. [default: hello]
+    #[arg(long, value_name = "TEXT", conflicts_with = "size", value_parser = values::message_text)]
     data: Option<String>,
     /// Send this many bytes instead of a text, and do not print the answer.
     #[arg(long, value_name = "BYTES", value_parser = values::message_bytes)]
@@ -116,7 +116,10 @@ pub fn run(args: &Args) -> Outcome {
     if args.count == 1 {
         let start = Instant::now();
         let response = client.call_with(args.server, request, &options);
-        let response = response.hint(args.driver.start_hint(args.server))?;
+        let response = response.map_err(|error| {
+            let hint = args.driver.hint(args.server, &error);
+            Failure::new(error, hint)
+        })?;
         eprintln!("{} B in {:.1} us", response.len(), start.elapsed().as_nanos() as f64 / 1e3);
         if args.size.is_none() {
             // A closed stdout is no reason to fail: the call was made.
@@ -124,16 +127,22 @@ pub fn run(args: &Args) -> Outcome {
         }
         return Ok(Verdict::Passed);
     }
-    let (bytes, mut answered) = (request.len(), Vec::new());
+    let (bytes, mut answered, mut hint) = (request.len(), Vec::new(), String::new());
     for _ in 0..args.count {
         let start = Instant::now();
         match client.call_with(args.server, request.clone(), &options) {
             Ok(_) => answered.push(start.elapsed().as_nanos() as u64),
-            Err(error) => eprintln!("no answer: {error}"),
+            Err(error) => {
+                eprintln!("no answer: {error}");
+                hint = args.driver.hint(args.server, &error);
+            }
         }
     }
     let summary = Summary::new(args.count as usize, bytes, answered);
     summary.print(args.format)?;
+    if summary.failed == summary.calls {
+        eprintln!("hint: {hint}");
+    }
     Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use homa::{Config, Engine, OpenError, inline};
+use homa::{CallError, Config, Engine, OpenError, inline};
 
 use crate::failure::{Failure, Hint};
 
@@ -59,6 +59,22 @@ impl Driver {
         }
         let error = anyhow::anyhow!("a message over {} has at most {max} bytes", self.name());
         Err(Failure::new(error, "choose a smaller --size"))
+    }
+
+    /// What to do when a call failed.
+    pub fn hint(self, server: SocketAddr, error: &CallError) -> String {
+        match error {
+            CallError::DeadlineExceeded
+            | CallError::Unreachable
+            | CallError::HostUnreachable
+            | CallError::ProtocolUnreachable
+            | CallError::PortUnreachable => self.start_hint(server),
+            CallError::Destination { .. } => {
+                "give the address and port that `homa serve` says it listens on".into()
+            }
+            CallError::Indeterminate => "see whether the server restarted, then call again".into(),
+            _ => "`--help` of this command lists what can be asked for".into(),
+        }
     }
 
     /// What to do when nobody answers.

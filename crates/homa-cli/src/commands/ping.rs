@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Outcome {
     args.driver.check_size(args.size)?;
     let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
-    let mut answered = Vec::new();
+    let (mut answered, mut hint) = (Vec::new(), String::new());
     for sequence in 1..=args.count {
         if sequence > 1 {
             std::thread::sleep(args.interval);
@@ -56,7 +56,10 @@ pub fn run(args: &Args) -> Outcome {
                 answered.push(time);
                 format!("{} B back in {:.1} us", response.len(), time as f64 / 1e3)
             }
-            Err(error) => error.to_string(),
+            Err(error) => {
+                hint = args.driver.hint(args.server, &error);
+                error.to_string()
+            }
         };
         if args.format == Format::Table {
             line(format!("{} #{sequence}: {said}", args.server));
@@ -65,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     let summary = Summary::new(args.count as usize, args.size as usize, answered);
     summary.print(args.format)?;
     if summary.failed == summary.calls {
-        eprintln!("hint: {}", args.driver.start_hint(args.server));
+        eprintln!("hint: {hint}");
     }
     Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
 }
