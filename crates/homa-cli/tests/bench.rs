@@ -8,8 +8,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{code, document, homa, keys, program, stderr};
 use serde_json::Value;
 
-const TRANSPORT_KEYS: [&str; 8] =
-    ["buckets", "completed", "cpu_us_per_rpc", "errors", "long", "name", "offered", "short"];
+const TRANSPORT_KEYS: [&str; 10] = [
+    "buckets",
+    "completed",
+    "cpu_us_per_rpc",
+    "errors",
+    "executed",
+    "long",
+    "name",
+    "offered",
+    "short",
+    "started",
+];
 
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
@@ -103,6 +113,28 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
         assert_eq!(count("offered"), count("completed") + count("errors"));
     }
     assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
+}
+
+#[test]
+fn a_lossy_rack_shows_that_nothing_ran_twice_and_what_was_held_in_memory() {
+    let _alone = alone();
+    let fixed = ["bench", "--transport", "homa", "--hosts", "2", "--link", "50Mbps"];
+    let faults = ["--loss", "0.01", "--duplicate", "0.05", "--load", "0.3"];
+    let brief = ["--workload", "w2", "--duration", "500ms", "--format", "json"];
+    let output = homa(&[&fixed[..], &faults, &brief].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(code(&output), if report["valid"] == true { 0 } else { 1 }, "{}", stderr(&output));
+    let row = &report["transports"][0];
+    let count = |key: &str| row[key].as_u64().expect("a count");
+    assert_eq!((count("errors"), count("completed")), (0, count("offered")));
+    assert_eq!(count("executed"), count("started"));
+    let held = |key: &str| row["memory"][key].as_u64();
+    // Some kernels do not tell.
+    assert!(held("start_bytes") <= held("peak_bytes"), "{row}");
+    assert_ne!(held("start_bytes"), Some(0));
 }
 
 /// Runs a bench where namespaces are refused: a user namespace may forbid its own children, which

@@ -24,6 +24,7 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["workloads", "w9"]);
     assert_usage_error(&["call", "10.0.0.7"]);
     assert_usage_error(&["call", "127.0.0.1:9", "--size", "0"]);
+    assert_usage_error(&["call", "127.0.0.1:9", "--data", ""]);
     assert_usage_error(&["ping", "127.0.0.1:9", "--count", "0"]);
     assert_usage_error(&["serve"]);
     assert_usage_error(&["bench", "--micro", "--peer", "127.0.0.1:9"]);
@@ -32,12 +33,51 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["bench", "--hosts", "1"]);
     assert_usage_error(&["bench", "--link", "100Mbps", "--duration", "1440m"]);
     assert_usage_error(&["bench", "--micro", "--only", "homa-inline,typo"]);
+    assert_usage_error(&["bench", "--micro", "--only", ","]);
+    assert_usage_error(&["bench", "--incast", "4294967295"]);
     assert_usage_error(&["bench", "--peer", "127.0.0.1:65535", "--cp-node", "--ports", "2"]);
     assert_usage_error(&["call", "127.0.0.1:9", "--size", "2000MB"]);
     assert_usage_error(&["ping", "127.0.0.1:9", "--size", "2MB", "--driver", "raw-ip"]);
     assert_usage_error(&["sim", "--seed", "9223372036854775808"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--load", "0.5"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--trace", "/nonexistent/x"]);
+}
+
+#[test]
+fn what_a_rack_cannot_be_is_said_before_anything_is_tried() {
+    for arguments in [
+        ["--hosts", "0"],
+        ["--hosts", "1000"],
+        ["--buffer", "1"],
+        ["--workload", "/nonexistent"],
+        ["--chart", "/nonexistent/bench.svg"],
+        ["--duration", "1us"],
+        ["--duration", "0.0000001us"],
+    ] {
+        let arguments = [&["bench"], &arguments[..]].concat();
+        assert_usage_error(&arguments);
+        let text = stderr(&homa(&arguments));
+        assert!(!text.contains("trying") && !text.contains("doctor"), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_hint_is_about_the_error() {
+    for to in ["127.0.0.1:0", "224.0.0.1:9"] {
+        let text = stderr(&homa(&["call", to, "--deadline", "1m"]));
+        assert!(text.contains("nobody can be called") && !text.contains("a Homa server"), "{text}");
+    }
+    let text = stderr(&homa(&["call", "127.0.0.1:9", "--deadline", "300ms"]));
+    assert!(text.contains("hint: is a Homa server there?"), "{text}");
+}
+
+#[test]
+fn an_error_says_its_cause_once() {
+    let path = std::env::temp_dir().join(format!("homa-no-table-{}.csv", std::process::id()));
+    std::fs::write(&path, "bytes\n").expect("written");
+    let text = stderr(&homa(&["workloads", path.to_str().expect("UTF-8")]));
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(text.matches("line 1: expected the header").count(), 1, "{text}");
 }
 
 #[test]

@@ -145,6 +145,7 @@ mod tests {
     use clap::Parser;
     use serde_json::Value;
 
+    use super::super::rack::rack_config;
     use super::*;
     use crate::args::{Cli, Command};
 
@@ -159,6 +160,14 @@ mod tests {
     fn config(args: &Args) -> Value {
         let network = if args.peer.is_some() { Network::Peer } else { Network::Rack };
         serde_json::to_value(Config::new(args, network)).expect("plain data")
+    }
+
+    #[test]
+    fn another_seed_loses_other_frames() {
+        let faults = |line| rack_config(&parsed(line)).faults;
+        let one = faults("homa bench --loss 0.01 --seed 1");
+        let two = faults("homa bench --loss 0.01 --seed 2");
+        assert_ne!(one, two);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use homa_workload::bins::SizeBins;
 
 use super::config::{Config, Network, command_line};
 use super::open_loop::{Loaded, OpenLoop};
-use super::rack::{OFFER_HINT, offer, rack_config};
+use super::rack::{OFFER_HINT, offer};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
 use super::{Args, Switch, twin};
@@ -71,7 +71,6 @@ pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
 
 /// What of the request can be done here, or why nothing of it.
 fn possible(args: &Args) -> Result<Args, Failure> {
-    rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
     let hint = "without a rack only the row `homa` can run, and nothing is drawn: `homa doctor` \
                 names the setting";
     if args.chart.is_some() {
@@ -95,7 +94,7 @@ fn print(
     match args.format {
         Format::Json => {
             let config = Config::new(args, Network::Memory);
-            json(&Report { config, valid: false, transports: vec![row] })
+            json(&Report { config, valid: false, transports: &[row] })
         }
         Format::Table => {
             let screen = Screen::new(args, arrivals);
@@ -108,6 +107,7 @@ fn print(
             if row.twin.is_some() {
                 line("The twin is a forecast for the missing rack, compared with nothing.");
             }
+            row.broken().iter().for_each(line);
             line(
                 "Not shown: everything that a network does. Nothing here compares with TCP; \
                  --buffer and --cc have no meaning.",

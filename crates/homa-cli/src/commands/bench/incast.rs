@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use homa_testbed::{Pattern, Rack, RunReport};
+use homa_testbed::{Pattern, Rack, RunReport, check};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::Args;
 use super::config::{Config, Network, command_line};
 use super::rack::{measure, plan};
-use super::report::Report;
-use super::screen::time;
+use super::report::{Report, broken};
+use super::screen::{check_line, time};
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, Progress, Table, json, line};
 use crate::values::show_rate;
@@ -27,6 +27,9 @@ struct Row {
     offered: usize,
     completed: usize,
     errors: usize,
+    /// RPCs ever started, warm-up included, and requests executed for them.
+    started: u64,
+    executed: u64,
     /// RPCs in progress.
     outstanding: u32,
     /// Response bytes per second, in megabits.
@@ -48,6 +51,8 @@ impl Row {
             offered: run.offered,
             completed: run.records.len(),
             errors: run.failed + run.lost,
+            started: run.started,
+            executed: run.executed,
             outstanding,
             goodput_mbps: (run.goodput_bytes_per_s() * 8e-5).round() / 10.0,
             p50_us: us(Percentile::P50),
@@ -55,6 +60,10 @@ impl Row {
             frames_dropped: run.switch.dropped,
             cpu_us_per_rpc: (run.cpu_us_per_rpc * 10.0).round() / 10.0,
         }
+    }
+
+    fn broken(&self) -> Vec<String> {
+        broken(self.name, (self.offered, self.errors), Some((self.started, self.executed)))
     }
 }
 
@@ -84,12 +93,11 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
     if args.format == Format::Table {
         progress.suspend(|| head(args, outstanding, &table));
     }
-    let (mut rows, mut valid) = (Vec::new(), true);
+    let (mut rows, mut verdict) = (Vec::new(), check::Verdict::default());
     for &transport in &transports {
         progress.step(transport.name());
         let run = measure(rack, &plan(args, transport, pattern(args, outstanding)))?;
         let row = Row::of_run(&run, outstanding);
-        valid &= run.verdict.valid();
         progress.suspend(|| {
             eprintln!("{transport}: {}", run.verdict);
             if args.format == Format::Table {
@@ -103,19 +111,23 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
                 ]));
             }
         });
+        verdict.extend(run.verdict);
         rows.push(row);
     }
     progress.finish();
+    let (valid, broken) = (verdict.valid(), rows.iter().flat_map(Row::broken).collect::<Vec<_>>());
     match args.format {
         Format::Json => {
-            json(&Report { config: Config::new(args, Network::Rack), valid, transports: rows })?;
+            broken.iter().for_each(|text| eprintln!("{text}"));
+            json(&Report { config: Config::new(args, Network::Rack), valid, transports: &rows })?;
         }
         Format::Table => {
-            line(format!("Check: {}", if valid { "VALID" } else { "INVALID (see above)" }));
+            line(check_line(&verdict));
+            broken.iter().for_each(line);
             line(format!("Repeat: {}", command_line(args)));
         }
     }
-    Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
+    Ok(if valid && broken.is_empty() { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
 fn head(args: &Args, outstanding: u32, table: &Table) {

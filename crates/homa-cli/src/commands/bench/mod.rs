@@ -53,6 +53,7 @@ pub struct Args {
     /// With --micro: measure only rows whose name contains one of these texts, separated by commas;
     /// names are as homa-inline/100x1 (bytes), tcp-batched/64x2 (peers x RPCs in progress).
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     only: Vec<String>,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
@@ -92,8 +93,8 @@ pub struct Args {
     /// this machine does not keep up with the rows]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     link: Option<u64>,
-    /// Time in which RPCs arrive, for each transport. [default: 8s; 2s for --micro]
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: 8s; 2s for --micro]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Buffer of every switch port, shared by all priorities, wire bytes.
     #[arg(long, default_value = "131072", value_name = "BYTES", value_parser = values::bytes)]
@@ -101,15 +102,16 @@ pub struct Args {
     /// Congestion control of the TCP rows.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     cc: String,
-    /// Probability that the switch loses a frame.
+    /// Probability that the switch loses a frame. A Homa RPC that is lost for good or runs twice
+    /// makes the command fail.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     loss: f64,
     /// Probability that the switch delivers a frame twice.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     duplicate: f64,
-    /// One client calls all others, 10 kB responses, this many RPCs in progress, instead of the
-    /// load.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// One client calls all others, 10 kB responses, this many RPCs in progress (at most 100000),
+    /// instead of the load.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(conflicts_with_all = ["workload", "load"])]
     incast: Option<u32>,
     /// Whether Homa limits unscheduled bytes of responses when many RPCs are in progress.
@@ -146,6 +148,16 @@ impl Switch {
             Self::On => "on",
             Self::Off => "off",
         }
+    }
+}
+
+/// What is shorter than this has too few RPCs for any figure.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        time if time < SHORTEST => Err("a row is measured for at least 100ms".into()),
+        time => Ok(time),
     }
 }
 

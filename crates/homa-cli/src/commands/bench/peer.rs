@@ -16,7 +16,7 @@ use super::report::{Report, TransportResult};
 use super::screen::Screen;
 use crate::commands::any_address_for;
 use crate::cpu::process_time;
-use crate::failure::{Hint, Outcome, Verdict};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json, line};
 
 /// How long stragglers may take after the last arrival.
@@ -33,8 +33,13 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let mut engine = args.driver.inline(any_address_for(server), hint)?;
     let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
     progress.step("measuring idle round trips");
-    let idle = idle_times(&mut engine, server, &idle_sizes(&sizes))
-        .hint(args.driver.start_hint(server))?;
+    let idle = idle_times(&mut engine, server, &idle_sizes(&sizes)).map_err(|error| {
+        let hint = match error.downcast_ref() {
+            Some(call) => args.driver.hint(server, call),
+            None => "run it again, and report it if it stays".into(),
+        };
+        Failure::new(error, hint)
+    })?;
     progress.step("under load");
     let start = Instant::now();
     let load = OpenLoop {
@@ -56,7 +61,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     match args.format {
         Format::Json => {
             let config = Config::new(args, Network::Peer);
-            json(&Report { config, valid: true, transports: vec![row] })?;
+            json(&Report { config, valid: true, transports: &[row] })?;
         }
         Format::Table => {
             let screen = Screen::new(args, arrivals);

@@ -1,7 +1,10 @@
 //! The main job: the same RPCs over each transport on one rack, rows as they finish.
 
+use std::fs::OpenOptions;
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
 use homa_proto::Rate;
 use homa_testbed::check::Probes;
 use homa_testbed::{
@@ -17,7 +20,7 @@ use homa_workload::sizes::SizeDistribution;
 use super::config::{Config, Network};
 use super::report::{Report, TransportResult};
 use super::screen::Screen;
-use super::{Args, Switch, chart, in_memory, incast, trial, twin};
+use super::{Args, LINK, Switch, chart, in_memory, incast, trial, twin};
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
@@ -27,11 +30,14 @@ pub const LARGEST: u32 = 1_000_000;
 /// How long stragglers may take after the last arrival. At 80 % load SRPT lets the longest messages
 /// wait for half a minute; a row that has lost nothing ends as soon as they are through.
 const GRACE: Duration = Duration::from_secs(60);
-/// What a row takes beside the time in which RPCs arrive: set-up, idle round trips, stragglers.
+/// What a row takes beside the time in which RPCs arrive: set-up, idle round trips, stragglers. On
+/// slower links than the default more, in proportion.
 const ROW_OVERHEAD: Duration = Duration::from_millis(2_500);
 
 /// What to do when RPCs cannot be offered.
 pub const OFFER_HINT: &str = "see `homa bench --help` for what can be offered";
+
+const CHART_HINT: &str = "choose another --chart file";
 
 /// Most checks of an idle rack before its rows.
 const PROBES: usize = 3;
@@ -39,6 +45,10 @@ const PROBES: usize = 3;
 /// Builds the rack and runs every row on it.
 pub fn run(args: &Args) -> Outcome {
     args.check_congestion_control()?;
+    rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
+    if args.incast.is_none() {
+        offer(args)?;
+    }
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
         Err(error @ TestbedError::NamespacesRefused { .. }) if args.incast.is_none() => {
@@ -46,6 +56,11 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
+    // An hour later would be late to find out.
+    if let Some(path) = &args.chart {
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.with_context(|| cannot_write(path)).hint(CHART_HINT)?;
+    }
     let args = &trial::affordable(args, &inside)?;
     let rack = build(args, &inside)?;
     match args.incast {
@@ -60,7 +75,7 @@ pub fn rack_config(args: &Args) -> RackConfig {
         hosts: args.hosts,
         link: Rate(args.link()),
         buffer_bytes: args.buffer,
-        faults: Faults { loss: args.loss, duplication: args.duplicate, ..Faults::default() },
+        faults: Faults { loss: args.loss, duplication: args.duplicate, seed: args.seed },
     }
 }
 
@@ -104,7 +119,8 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let idle_sizes = idle_sizes(&sizes);
     let transports = args.transports();
-    let expected = (args.duration() + ROW_OVERHEAD) * transports.len() as u32;
+    let slow = (LINK as f64 / args.link() as f64).max(1.0);
+    let expected = (args.duration() + ROW_OVERHEAD.mul_f64(slow)) * transports.len() as u32;
     let progress = Progress::ticking(expected + Duration::from_secs(2));
     progress.step("checking the rack: wire timing and strict priority");
     let probes = probe(rack)?;
@@ -140,11 +156,13 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     match args.format {
         Format::Json => {
             let config = Config::new(args, Network::Rack);
-            json(&Report { config, valid, transports: rows })?;
+            rows.iter().flat_map(TransportResult::broken).for_each(|text| eprintln!("{text}"));
+            json(&Report { config, valid, transports: &rows })?;
         }
         Format::Table => screen.foot(&rows, &verdict),
     }
-    Ok(if valid { Verdict::Passed } else { Verdict::CheckFailed })
+    let kept = rows.iter().all(|row| row.broken().is_empty());
+    Ok(if valid && kept { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
 /// Checks the rack, again while something else disturbs the machine.
@@ -185,7 +203,12 @@ fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
         args.duration().as_secs_f64(),
         args.seed
     );
-    std::fs::write(path, chart::svg(rows, &subtitle)).hint("choose another --chart file")
+    let written = std::fs::write(path, chart::svg(rows, &subtitle));
+    written.with_context(|| cannot_write(path)).hint(CHART_HINT)
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 /// What every row of a command has in common.

@@ -3,7 +3,7 @@
 //! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
 
 use homa_testbed::check::SHORT_BYTES;
-use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport};
+use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -17,13 +17,13 @@ pub const LONG_BYTES: u32 = 150_000;
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report<R> {
+pub struct Report<'a, R> {
     /// What was asked for, resolved.
     pub config: Config,
     /// Whether the rack's checks of itself held for every row.
     pub valid: bool,
     /// One entry per row.
-    pub transports: Vec<R>,
+    pub transports: &'a [R],
 }
 
 /// One row.
@@ -39,9 +39,16 @@ pub struct TransportResult {
     pub errors: usize,
     /// Processor time of client and server together.
     pub cpu_us_per_rpc: f64,
-    /// RPCs that the rack's hosts ever started, and requests executed, for people.
-    #[serde(skip)]
-    pub executed: Option<(u64, u64)>,
+    /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent where
+    /// servers are not ours to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
+    /// Requests that servers executed for them: more than `started` when some ran twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed: Option<u64>,
+    /// What this process held under load, for Homa, whose state is all in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// RPCs of at most [`SHORT_BYTES`].
     pub short: Short,
     /// RPCs of at least [`LONG_BYTES`].
@@ -51,6 +58,15 @@ pub struct TransportResult {
     /// The simulator's forecast, with `--twin` and for Homa.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub twin: Option<Twin>,
+}
+
+/// Resident memory of this process: all hosts, the switch and what is noted down about RPCs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Memory {
+    /// When the load began, bytes.
+    pub start_bytes: u64,
+    /// The most until it ended, bytes.
+    pub peak_bytes: u64,
 }
 
 /// Figures of the short RPCs.
@@ -130,8 +146,19 @@ impl TransportResult {
             bins,
         );
         result.short.undisturbed = Some(undisturbed(run, rack));
-        result.executed = Some((run.started, run.executed));
+        (result.started, result.executed) = (Some(run.started), Some(run.executed));
+        let homa = matches!(run.transport, Transport::Homa | Transport::HomaFlat);
+        result.memory = run
+            .memory
+            .filter(|_| homa)
+            .map(|held| Memory { start_bytes: held.start_bytes, peak_bytes: held.peak_bytes });
         result
+    }
+
+    /// What Homa promises and this row did not keep.
+    pub fn broken(&self) -> Vec<String> {
+        let ran = self.started.zip(self.executed);
+        broken(&self.name, (self.offered, self.errors), ran)
     }
 
     /// Reduces records in the order of their time. `counts`: offered, errors.
@@ -154,7 +181,9 @@ impl TransportResult {
             completed: records.len(),
             errors: counts.1,
             cpu_us_per_rpc: tenth(cpu_us_per_rpc),
+            started: None,
             executed: None,
+            memory: None,
             short: Short {
                 max_bytes: SHORT_BYTES,
                 count: sorted.len(),
@@ -173,6 +202,22 @@ impl TransportResult {
             twin: None,
         }
     }
+}
+
+/// What Homa promises and the row `name` did not keep. `ran`: RPCs started, requests executed.
+pub fn broken(
+    name: &str,
+    (offered, errors): (usize, usize),
+    ran: Option<(u64, u64)>,
+) -> Vec<String> {
+    if !name.starts_with("homa") {
+        return Vec::new();
+    }
+    let lost = (errors > 0).then(|| format!("FAILED: {name} lost {errors} of {offered} RPCs."));
+    let twice = ran.filter(|(started, executed)| executed > started).map(|(started, executed)| {
+        format!("FAILED: {name} executed {executed} requests for {started} RPCs: some ran twice.")
+    });
+    lost.into_iter().chain(twice).collect()
 }
 
 fn undisturbed(run: &RunReport, rack: &RackConfig) -> Undisturbed {
@@ -250,6 +295,15 @@ mod tests {
         let counts: Vec<usize> = result.buckets.iter().map(|bucket| bucket.count).collect();
         assert_eq!(counts, [100, 1]);
         assert_eq!(result.buckets[1].p50_slowdown, Some(9.0));
+    }
+
+    #[test]
+    fn lost_and_repeated_rpcs_are_homas_failure_and_not_tcps() {
+        assert_eq!(broken("homa", (10, 0), Some((12, 12))), Vec::<String>::new());
+        assert_eq!(broken("homa", (10, 1), None), ["FAILED: homa lost 1 of 10 RPCs."]);
+        let twice = broken("homa-flat", (10, 0), Some((12, 13)));
+        assert!(twice[0].contains("executed 13 requests for 12 RPCs"), "{twice:?}");
+        assert!(broken("tcp", (10, 3), Some((12, 9))).is_empty());
     }
 
     #[test]

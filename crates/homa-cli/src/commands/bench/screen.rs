@@ -93,9 +93,19 @@ impl<'a> Screen<'a> {
             line(pauses(calm));
         }
         let faulty = self.args.loss + self.args.duplicate > 0.0;
-        if let Some((started, executed)) = row.executed.filter(|_| faulty) {
+        if let (true, Some(started), Some(executed)) = (faulty, row.started, row.executed) {
             line(format!(
                 "    requests executed: {executed} for {started} RPCs, warm-up and idle included"
+            ));
+        }
+        if let Some(held) = row.memory.as_ref().filter(|_| faulty) {
+            let mb = |bytes: u64| bytes as f64 / 1e6;
+            let (start, peak) = (held.start_bytes, held.peak_bytes);
+            line(format!(
+                "    memory of all hosts: {:.1} MB when the load began, at most {:.1} MB (+{:.1})",
+                mb(start),
+                mb(peak),
+                mb(peak - start)
             ));
         }
         for text in row.twin.iter().flat_map(|twin| twin.lines()) {
@@ -126,11 +136,11 @@ impl<'a> Screen<'a> {
 
     /// Everything below the rows.
     pub fn foot(&self, rows: &[TransportResult], verdict: &Verdict) {
-        let word = if verdict.valid() { "VALID" } else { "INVALID" };
-        line(format!("Check: {} => {word}", summary(verdict)));
+        line(check_line(verdict));
         if self.short == 0 {
             line(format!("No RPC of this workload is as small as {SHORT_BYTES} B."));
         }
+        rows.iter().flat_map(TransportResult::broken).for_each(line);
         if verdict.valid() {
             sentences::about(self.args, rows).iter().for_each(line);
         } else {
@@ -156,7 +166,13 @@ fn pauses(calm: &Undisturbed) -> String {
     text
 }
 
-/// Each check once: a failure with its reason, else that it is ok.
+/// What all checks together found.
+pub fn check_line(verdict: &Verdict) -> String {
+    let word = if verdict.valid() { "VALID" } else { "INVALID" };
+    format!("Check: {} => {word}", summary(verdict))
+}
+
+/// Each check once: a failure with its reason, else that it is ok and the worst share found.
 fn summary(verdict: &Verdict) -> String {
     let mut names: Vec<&str> = Vec::new();
     for finding in &verdict.findings {
@@ -168,7 +184,11 @@ fn summary(verdict: &Verdict) -> String {
         let failed = verdict.findings.iter().find(|f| f.name == name && !f.ok);
         match failed {
             Some(finding) => format!("{name} NOT OK ({})", finding.detail),
-            None => format!("{name} ok"),
+            None => {
+                let all = verdict.findings.iter().filter(|f| f.name == name);
+                let worst = all.filter_map(|f| f.percent).min();
+                format!("{name}{} ok", worst.map_or(String::new(), |p| format!(" {p} %")))
+            }
         }
     });
     parts.collect::<Vec<_>>().join(" | ")
@@ -199,7 +219,23 @@ pub fn time(us: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use homa_testbed::check::Finding;
+
     use super::*;
+
+    #[test]
+    fn a_check_of_several_rows_shows_the_least_share() {
+        let finding = |percent| {
+            let (name, ok) = ("CPU headroom", percent >= 10);
+            let percent = Some(percent);
+            Finding { name, detail: "too little".into(), ok, percent }
+        };
+        let wire = Finding { name: "wire timing", detail: String::new(), ok: true, percent: None };
+        let mut verdict = Verdict { findings: vec![wire, finding(61), finding(38)] };
+        assert_eq!(summary(&verdict), "wire timing ok | CPU headroom 38 % ok");
+        verdict.findings.push(finding(9));
+        assert_eq!(summary(&verdict), "wire timing ok | CPU headroom NOT OK (too little)");
+    }
 
     #[test]
     fn times_have_about_three_digits_and_a_unit() {

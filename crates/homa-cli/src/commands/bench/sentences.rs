@@ -43,9 +43,17 @@ fn tails(homa: &TransportResult, others: &[&TransportResult]) -> Option<String> 
         .collect();
     let max = homa.short.max_bytes;
     let start = format!("99 % of RPCs <= {max} B end within {} over homa", time(Some(own)));
-    Some(match compared.is_empty() {
-        true => format!("{start}."),
-        false => format!("{start}; the others need: {}.", compared.join(", ")),
+    let compared = match compared.is_empty() {
+        true => start,
+        false => format!("{start}; the others need: {}", compared.join(", ")),
+    };
+    let lossy = [homa].into_iter().chain(others.iter().copied()).filter(|row| row.errors > 0);
+    let lost: Vec<String> = lossy.map(|row| format!("{} by {}", row.errors, row.name)).collect();
+    Some(match lost.is_empty() {
+        true => format!("{compared}."),
+        false => {
+            format!("{compared}; of completed RPCs only, without those lost: {}.", lost.join(", "))
+        }
     })
 }
 
@@ -89,7 +97,9 @@ mod tests {
             completed: 10,
             errors: 0,
             cpu_us_per_rpc: cpu,
+            started: None,
             executed: None,
+            memory: None,
             short: Short {
                 max_bytes: 1500,
                 count: 10,
@@ -116,6 +126,15 @@ mod tests {
                  (575.0 times)."
             )
         );
+    }
+
+    #[test]
+    fn tails_without_the_lost_rpcs_are_called_so() {
+        let (homa, mut tcp) = (row("homa", 600.0, 20.0), row("tcp", 1_200.0, 30.0));
+        tcp.errors = 7;
+        let text = tails(&homa, &[&tcp]).unwrap_or_default();
+        let end = "tcp 1.20 ms (2.0 times); of completed RPCs only, without those lost: 7 by tcp.";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]
