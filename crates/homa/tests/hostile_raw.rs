@@ -1,14 +1,15 @@
 //! Whatever another host writes into packets of protocol 146: the RPCs of others go on, nothing is
 //! executed, and memory stays within bounds. The other host sees every packet of ours and knows all
 //! ids; only our addresses are beyond it. And however much it writes, our host does not tell it
-//! that Homa is unknown here.
+//! that Homa is unknown here. Reports about datagrams of UDP, which it needs a raw socket to forge,
+//! are here as well.
 //!
 //! Raw sockets take a privilege, which the test gives itself in a network namespace of its own.
 //! Where there is none it says so and passes.
 
 mod common;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
 use common::message;
@@ -227,16 +228,17 @@ fn icmp(of: IpAddr) -> Protocol {
 }
 
 /// A report that `code` is missing (a type and a code of ICMP), which quotes the first bytes of a
-/// packet of protocol 146 from `from` to `to`.
-fn report(code: [u8; 2], from: IpAddr, to: IpAddr, packet: &[u8]) -> Vec<u8> {
-    let length = packet.len() as u8;
+/// packet of an IP protocol from `from` to `to`.
+fn report(code: [u8; 2], from: IpAddr, to: IpAddr, protocol: u8, packet: &[u8]) -> Vec<u8> {
+    let [high, length] = (packet.len() as u16 + 20).to_be_bytes();
     let (header, addresses) = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let header = vec![0x45, 0, 0, 20 + length, 0, 0, 0x40, 0, 64, 146, 0, 0];
+            let header = vec![0x45, 0, high, length, 0, 0, 0x40, 0, 64, protocol, 0, 0];
             (header, [from.octets(), to.octets()].concat())
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let header = vec![0x60, 0, 0, 0, 0, length, 146, 64];
+            let [high, length] = (packet.len() as u16).to_be_bytes();
+            let header = vec![0x60, 0, 0, 0, high, length, protocol, 64];
             (header, [from.octets(), to.octets()].concat())
         }
         _ => panic!("two families"),
@@ -285,7 +287,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             for &(code, length, change) in reports {
                 let mut quoted = packet[skip..][..28].to_vec();
                 quoted[27] = quoted[27].wrapping_add(change);
-                let report = report(code, host, stranger, &quoted[..length]);
+                let report = report(code, host, stranger, 146, &quoted[..length]);
                 mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
             }
             let ended = loop {
@@ -298,6 +300,47 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             // What was sent again meanwhile is of a call that is over.
             while heard(&mut packet) {}
         }
+    }
+}
+
+#[test]
+fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "reports_about_datagrams_that_we_did_not_send_end_no_call";
+        return in_a_network_of_its_own(name);
+    }
+    for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
+        let v4 = host.is_ipv4();
+        let [missing_host, port] = if v4 { [[3, 1], [3, 3]] } else { [[1, 0], [1, 4]] };
+        let (ears, mouth) = (UdpSocket::bind((stranger, 0)).unwrap(), bound(stranger, icmp(host)));
+        ears.set_nonblocking(true).unwrap();
+        let to = ears.local_addr().unwrap();
+        let mut client = Engine::bind(SocketAddr::new(host, 0), Config::default()).unwrap();
+        let from = client.local_addr();
+        client.call(to, vec![1; 2], 0, &CallOptions::default()).unwrap();
+        let (mut datagram, mut len) = ([0; 2000], 0);
+        while len == 0 {
+            client.poll(Wait::No).unwrap();
+            len = ears.recv(&mut datagram).unwrap_or(0);
+        }
+        let honest = &datagram[..len];
+        let id = wire::datagram::quoted(honest).unwrap().id.0.to_be_bytes();
+        let at = honest.windows(8).position(|bytes| bytes == id).unwrap();
+        let mut forged = honest.to_vec();
+        forged[at] ^= 1;
+        for (code, datagram) in [(port, &forged[..]), (missing_host, honest)] {
+            let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()];
+            let packet = [&ports.concat()[..], &[0; 4], datagram].concat();
+            let report = report(code, host, stranger, 17, &packet);
+            mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
+        }
+        let ended = loop {
+            client.poll(Wait::No).unwrap();
+            if let Some(Completion::Response { result, .. }) = client.next() {
+                break result;
+            }
+        };
+        assert_eq!(ended.unwrap_err(), CallError::HostUnreachable, "{host}");
     }
 }
 
