@@ -8,8 +8,8 @@
 //! small-queue limit works as on a real card, and a socket with `SO_PRIORITY` 6 overtakes the
 //! host's own bulk data.
 //!
-//! The bucket holds one full frame and what 20 us of timer lateness may cost, so at most one frame
-//! is below the queue: the one whose serialisation the switch models.
+//! The bucket holds three full frames, which makes up for the lateness of its timer: so many are
+//! below the queue at most, as in the ring of a network card.
 
 use std::fs;
 use std::io;

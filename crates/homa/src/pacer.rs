@@ -7,8 +7,9 @@
 //!   more than the packet on the wire below it, one that sleeps the second packet as well;
 //! * *kernel*: what the kernel says is still queued. A question is a system call, so it is asked
 //!   once per two full packets or per batch, whichever is longer. A link that has swallowed every
-//!   batch by the time the question is asked is faster than we are; the batch grows until it pays
-//!   for itself.
+//!   batch by the time the question is asked, at some gigabits per second, is faster than we are;
+//!   the batch grows until it pays for itself. Single batches prove nothing: they may be in a
+//!   shaper's bucket, or this thread stood still before it asked.
 //!
 //! Sizes are wire bytes: with IP, Ethernet, preamble and gap.
 
@@ -29,6 +30,9 @@ const PACKET_BUFFER: u32 = 2304;
 const FIRST_RETRY: Duration = Duration::micros(100);
 /// So many times in a row nothing was queued any more: the link is faster than we are.
 const IDLE_ANSWERS: u8 = 4;
+/// A link that swallows at least this much at this rate is fast: no shaper's bucket holds that.
+const SWALLOWED_MIN: u32 = 12 * FULL_FRAME;
+const FAST: Rate = Rate::mbps(2_000);
 /// Bounds of the time between questions.
 const RETRY_MIN: Duration = Duration::micros(5);
 const RETRY_MAX: Duration = Duration::millis(1);
@@ -66,6 +70,9 @@ struct Kernel {
     asked: Time,
     /// Answers in a row that nothing was queued.
     idle_answers: u8,
+    /// Bytes that left before we could ask, at no less than [`FAST`], and since when.
+    swallowed: u32,
+    since: Time,
     /// The last answer, if not 0, and when it was new.
     backlog: Option<(Time, u32)>,
     /// About how long a packet takes to leave.
@@ -87,6 +94,8 @@ impl Pacer {
                 batch: QUEUE_MAX,
                 asked: Time::ZERO,
                 idle_answers: 0,
+                swallowed: 0,
+                since: Time::ZERO,
                 backlog: None,
                 retry: FIRST_RETRY,
                 wait: FIRST_RETRY,
@@ -188,10 +197,20 @@ impl Kernel {
         if bytes >= QUEUE_MAX - FULL_FRAME {
             self.ask(now, queued);
             // All of it left while we were sending it: more may go at once.
-            if self.backlog.is_none() && bytes >= self.batch / 2 {
+            if self.backlog.is_none() && self.is_fast(now) && bytes >= self.batch / 2 {
                 self.batch = (2 * self.batch).min(BATCH_MAX);
             }
+            self.swallowed = self.swallowed.saturating_add(bytes);
         }
+    }
+
+    /// Judges what left before `now`: the clock stands still during a turn, however long it takes.
+    fn is_fast(&mut self, now: Time) -> bool {
+        let elapsed = now.since(self.since);
+        if elapsed > FAST.time_for(u64::from(self.swallowed)) {
+            (self.since, self.swallowed) = (now, 0);
+        }
+        now > self.since && self.swallowed >= SWALLOWED_MIN
     }
 
     /// Asks, and learns from two answers in a row how fast the queue drains.
@@ -206,6 +225,7 @@ impl Kernel {
             }
             queued => {
                 self.idle_answers = 0;
+                (self.since, self.swallowed) = (now, 0);
                 self.note_backlog(now, queued);
             }
         }
@@ -294,7 +314,20 @@ mod tests {
             sent += room;
         }
         assert_eq!(asked, 100);
-        assert!(sent > 90 * BATCH_MAX, "batches grew: {sent}");
+        assert!(sent > 80 * BATCH_MAX, "batches grew: {sent}");
+    }
+
+    #[test]
+    fn batches_that_a_pause_swallowed_do_not_grow() {
+        let mut pacer = Pacer::new(None);
+        // Turns of a few batches, each of which left before we asked; the clock tells only between.
+        for turn in 0..20 {
+            let now = Time(turn * 10_000_000);
+            for _ in 0..10 {
+                assert_eq!(pacer.room(now, || panic!("nothing was queued")), QUEUE_MAX);
+                pacer.sent(now, QUEUE_MAX, || Some(0));
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! RPCs over Homa: the inline engine of the crate `homa` on a UDP socket, as an application would
 //! use it.
 //!
-//! The engine is told the link's rate, as any host's operator can; the pacer asks the kernel. A
-//! request of at least eight bytes begins with the wanted length of the response; a shorter one is
-//! echoed. Left out: retries. A call the engine gives up counts as failed.
+//! The engine is told the link's rate, as any host's operator can, and paces by it. A request of at
+//! least eight bytes begins with the wanted length of the response; a shorter one is echoed. Left
+//! out: retries. A call the engine gives up counts as failed.
 
 use std::io;
 use std::net::SocketAddr;
