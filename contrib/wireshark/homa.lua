@@ -66,7 +66,8 @@ local f = {
   udp_number = ProtoField.uint64("homa.udp.number", "Packet number"),
   udp_packet_length = ProtoField.uint16("homa.udp.packet_length", "Length of the packet"),
   extension = ProtoField.uint16("homa.udp.extension", "Extension", base.DEC,
-    { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context" }),
+    { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context",
+      [5] = "no server" }),
   max_message = ProtoField.uint32("homa.max_message", "Longest message accepted"),
   max_unscheduled = ProtoField.uint32("homa.max_unscheduled", "Most unscheduled bytes accepted"),
   remembered = ProtoField.uint64("homa.remembered", "Nanoseconds remembered"),
@@ -216,10 +217,14 @@ end
 
 local function unknown(p, said)
   p.tree:add_proto_expert_info(e_unknown)
+  local text = "RPC_UNKNOWN"
   if said.remembered then
-    return "RPC_UNKNOWN remembered " .. tostring(said.remembered / 1000) .. " us"
+    text = text .. " remembered " .. tostring(said.remembered / 1000) .. " us"
   end
-  return "RPC_UNKNOWN"
+  if said.no_server then
+    text = text .. " no server"
+  end
+  return text
 end
 
 local BODIES = {
@@ -321,6 +326,8 @@ local function extensions(tvb, at, to, tree)
     elseif kind == 2 then
       item:add(f.remembered, tvb(at + 4, 8))
       said.remembered = said.remembered or tvb(at + 4, 8):uint64()
+    elseif kind == 5 then
+      said.no_server = true
     end
     at = at + 4 + length
   end

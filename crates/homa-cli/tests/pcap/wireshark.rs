@@ -212,7 +212,10 @@ fn rare() -> Vec<Vec<u8>> {
         udp(4_000, 40_000, &buffer[..length])
     };
     let mut datagrams: Vec<Vec<u8>> = bodies.iter().map(|body| written(&[*body])).collect();
-    datagrams.push(written(&bodies));
+    // What its extensions say holds for every packet of a datagram that can carry it.
+    let says_otherwise = |body: &Body| matches!(body, Body::RpcUnknown { no_server: true, .. });
+    let alike: Vec<Body> = bodies.into_iter().filter(|body| !says_otherwise(body)).collect();
+    datagrams.push(written(&alike));
     let mut frames: Vec<Vec<u8>> =
         datagrams.iter().map(|udp| ETHERNET.frame(&ipv4(1, 17, 5, udp))).collect();
     // As other branches of the kernel module write them.
@@ -244,7 +247,7 @@ fn tshark_reads_what_we_read_field_by_field() {
     let several: Vec<&Vector> = vectors.iter().filter(|v| v.bytes.len() < 90).take(5).collect();
     let aggregate = ipv4(0, 17, 5, &udp(40_000, 4_000, &datagram_of(77, &several)));
     let frames = rare().into_iter().chain([ETHERNET.frame(&aggregate)]);
-    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 18);
+    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 19);
 }
 
 #[test]

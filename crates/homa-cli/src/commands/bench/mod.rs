@@ -15,7 +15,6 @@ mod screen;
 mod sentences;
 mod trial;
 mod twin;
-mod wire_time;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

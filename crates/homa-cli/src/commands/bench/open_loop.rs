@@ -70,8 +70,12 @@ impl OpenLoop<'_> {
             engine.poll(Wait::For(until_next))?;
             while let Some(completion) = engine.next() {
                 match completion {
-                    // The client may have given up meanwhile: then nobody wants the reply.
-                    Completion::Request { id, bytes, .. } => drop(engine.reply(id, bytes)),
+                    Completion::Request { id, bytes, .. } => {
+                        // Who waits is told; who gave up wants no reply.
+                        if engine.reply(id, bytes).is_err() {
+                            engine.refuse(id);
+                        }
+                    }
                     Completion::Response { cookie, result, .. } => {
                         outstanding -= 1;
                         let at_ns = self.arrivals[cookie as usize].at_ns;

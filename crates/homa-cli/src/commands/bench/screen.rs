@@ -7,8 +7,8 @@ use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
 
 use super::config::command_line;
+use super::rack::rack_config;
 use super::report::{TransportResult, Undisturbed};
-use super::wire_time::echo_us;
 use super::{Args, sentences};
 use crate::output::{Align, Table, line};
 use crate::values::show_rate;
@@ -122,8 +122,8 @@ impl<'a> Screen<'a> {
         // What lies between this machine and a peer is not known.
         let wire = match self.args.peer {
             None => {
-                let us = echo_us(self.typical, framing, self.args.link());
-                format!(" (of it the wire {})", time(Some(us)))
+                let wire = rack_config(self.args).wire_round_trip_ns(framing, self.typical);
+                format!(" (of it the wire {})", time(Some(wire as f64 / 1e3)))
             }
             Some(_) => String::new(),
         };

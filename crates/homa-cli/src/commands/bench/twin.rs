@@ -267,8 +267,7 @@ mod tests {
     use clap::Parser;
     use homa_workload::arrivals::schedule;
 
-    use super::super::rack::offer;
-    use super::super::wire_time::echo_us;
+    use super::super::rack::{offer, rack_config};
     use super::*;
 
     #[derive(Parser)]
@@ -305,8 +304,8 @@ mod tests {
     fn hosts_take_what_idle_round_trips_show() {
         let args = args(&["--load", "0.01"]);
         let slow = |us: f64| {
-            let wire = |bytes| echo_us(bytes, Framing::Udp, args.link());
-            let points = [100, 1_000, 1_400].map(|b| (b, ((wire(b) + us) * 1e3) as u64));
+            let wire = |bytes| rack_config(&args).wire_round_trip_ns(Framing::Udp, bytes);
+            let points = [100, 1_000, 1_400].map(|b| (b, wire(b) + (us * 1e3) as u64));
             IdleTimes::new(points.to_vec())
         };
         let [ten, sixty] = [20.0, 120.0].map(|us| twin(&args, Transport::Homa, Some(&slow(us))));
