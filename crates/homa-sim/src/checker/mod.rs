@@ -27,8 +27,8 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::{Label, as_received};
 
+use record::HostRecord;
 pub use record::{Call, Ending};
-use record::{HostRecord, Message, Rpc, name};
 
 /// What a profile owes its users in the circumstances of a run.
 #[derive(Clone, Debug)]
@@ -54,8 +54,6 @@ pub struct Promises {
     pub memory_budget: u64,
     /// Most RPCs as client and as server each.
     pub max_rpcs: u32,
-    /// Servers keep the response for a client that is gone for good.
-    pub waits_forever_for_acks: bool,
 }
 
 /// A broken promise.
@@ -154,18 +152,10 @@ impl Checker {
             let host = HostId(index as u32);
             let record = &self.hosts[index];
             if !record.down {
-                let rpcs: Vec<String> = record
-                    .rpcs
-                    .iter()
-                    .filter(|(_, rpc)| !self.excused(rpc))
-                    .map(|(handle, rpc)| format!("{handle:?} {rpc:?}"))
-                    .collect();
-                let messages: Vec<String> = record
-                    .messages
-                    .iter()
-                    .filter(|(_, message)| !self.excused_message(record, message))
-                    .map(|(id, message)| format!("{id:?} {message:?}"))
-                    .collect();
+                let rpcs: Vec<String> =
+                    record.rpcs.iter().map(|(handle, rpc)| format!("{handle:?} {rpc:?}")).collect();
+                let messages: Vec<String> =
+                    record.messages.iter().map(|(id, m)| format!("{id:?} {m:?}")).collect();
                 self.leftovers(now, host, "no RPC is left over", rpcs);
                 self.leftovers(now, host, "no message is left over", messages);
             }
@@ -177,24 +167,6 @@ impl Checker {
             let detail = format!("{} left, the first is {first}", left.len());
             self.violation(now, Some(host), rule, detail);
         }
-    }
-
-    /// A response whose client is gone may stay where the profile never gives up.
-    fn excused(&self, rpc: &Rpc) -> bool {
-        match rpc {
-            Rpc::Server { peer, .. } => {
-                self.promises.waits_forever_for_acks && self.hosts[peer.0 as usize].down
-            }
-            Rpc::Client { .. } => false,
-        }
-    }
-
-    fn excused_message(&self, record: &HostRecord, message: &Message) -> bool {
-        let rpc = match message {
-            Message::Outgoing(message) => record.rpcs.get(&name(message.rpc)),
-            Message::Incoming(message) => message.rpc.and_then(|rpc| record.rpcs.get(&name(rpc))),
-        };
-        rpc.is_some_and(|rpc| self.excused(rpc))
     }
 
     fn violation(&mut self, at: SimTime, host: Option<HostId>, rule: &'static str, detail: String) {

@@ -46,7 +46,6 @@ fn promises() -> Promises {
         max_unscheduled: 1_000,
         memory_budget: 10_000,
         max_rpcs: 100,
-        waits_forever_for_acks: false,
     }
 }
 

@@ -125,9 +125,5 @@ pub(super) fn promises(
         // One message may exceed the budget, so that one always becomes whole.
         memory_budget: config.memory_budget + u64::from(config.max_message),
         max_rpcs: config.max_rpcs,
-        waits_forever_for_acks: matches!(
-            config.completion,
-            Completion::Acked { give_up: None, .. }
-        ),
     }
 }

@@ -107,23 +107,19 @@ fn advance<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) -> boo
         end += step;
         fine = run_until(network, end);
     }
-    // Servers forget silent clients, give up responses (10 s) and acks; restarted hosts are back.
+    // Servers forget silent clients, give up responses that nobody acknowledges (2 s); restarted
+    // hosts are back.
     let loss = scenario.config.loss.server_silence;
     end += SimDuration::from_protocol(loss) + SimDuration::millis(15_000);
     fine = fine && run_until(network, end);
-    if !scenario.promises.waits_forever_for_acks {
-        network.probe_mut().0.expect_quiet(end);
-        end += SimDuration::millis(20_000);
-        fine = fine && run_until(network, end);
-    }
-    fine
+    network.probe_mut().0.expect_quiet(end);
+    end += SimDuration::millis(20_000);
+    fine && run_until(network, end)
 }
 
 /// What only the endpoints themselves can say: nothing left, nothing planned.
 fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
-    let someone_is_dead = (0..scenario.hosts).any(|host| scenario.is_dead(HostId(host)));
-    let excused = scenario.promises.waits_forever_for_acks && someone_is_dead;
     for host in (0..scenario.hosts).map(HostId) {
         let Some(endpoint) = network.transport(host).map(Homa::endpoint) else { continue };
         let (clients, servers) = endpoint.rpcs();
@@ -131,19 +127,19 @@ fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
         let ready = endpoint.has_packet();
         let credit = endpoint.credit();
         let soon = deadline.is_some_and(|at| at < now + SimDuration::millis(1_000));
-        if clients > 0 || (servers > 0 && !excused) {
+        if clients > 0 || servers > 0 {
             let detail = format!("{clients} as client, {servers} as server");
             network.probe_mut().0.report(now, host, "endpoints forget", detail);
         }
-        if credit != Credit::default() && !excused {
+        if credit != Credit::default() {
             network.probe_mut().0.report(now, host, "credit is conserved", format!("{credit:?}"));
         }
-        if (soon || ready) && !excused {
+        if soon || ready {
             let detail = format!("deadline {deadline:?}, packet ready: {ready}");
             network.probe_mut().0.report(now, host, "endpoints come to rest", detail);
         }
     }
-    if network.packets_in_flight() > 0 && !excused {
+    if network.packets_in_flight() > 0 {
         let detail = format!("{} packets", network.packets_in_flight());
         network.probe_mut().0.report(now, HostId(0), "the network drains", detail);
     }
