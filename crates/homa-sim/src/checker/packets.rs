@@ -34,7 +34,7 @@ impl Checker {
         };
         let end = data.span.offset.saturating_add(data.span.len);
         if message.unknown && message.id != Some(packet.id) {
-            (message.id, message.allowed) = (Some(packet.id), 0);
+            (message.id, message.allowed, message.unknown) = (Some(packet.id), 0, false);
         }
         message.unknown &= data.span.offset > 0 || data.retransmit;
         let whole = data.span.len > 0

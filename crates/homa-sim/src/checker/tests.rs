@@ -6,7 +6,9 @@ use crate::fabric::{Buffers, FabricConfig};
 use crate::stop_and_wait::{Sabotage, StopAndWait};
 use crate::time::SimDuration;
 use crate::topology::{Physics, SingleSwitch};
-use homa_proto::{Event, MessageKind, PeerId, Rate, Request, Submit, Time};
+use homa_proto::{
+    Body, Data, Event, MessageId, MessageKind, PeerId, Rate, Request, RpcHandle, Span, Submit, Time,
+};
 use homa_workload::rng::Rng;
 
 struct Echo;
@@ -110,11 +112,47 @@ fn every_broken_promise_is_noticed() {
     }
 }
 
+/// The server does not know the RPC, so the request is sent again, under another id.
+#[test]
+fn one_rpc_unknown_is_leave_for_one_new_id() {
+    let mut checker = Checker::new(2, Promises { indeterminate: true, ..promises() });
+    let (client, peer, message, length) = (HostId(0), PeerId(1), MessageId(1), 500);
+    let (local_port, remote_port, deadline) = (1, 2, Time(1_000_000_000));
+    let (idempotent, cookie) = (true, 7);
+    let request = Request { peer, local_port, remote_port, length, deadline, idempotent, cookie };
+    let rpc = RpcHandle { index: 0, generation: 0 };
+    let names = Ok(Submitted { rpc, message: Some(message) });
+    checker.submitted(SimTime(1), client, &Submit::Request(request), &names);
+    let mut send = |id, retransmit| {
+        let data = Data {
+            span: Span { message, offset: 0, len: length },
+            message_length: length,
+            incoming: length,
+            ack: None,
+            cutoff_version: 0,
+            retransmit,
+            incast: None,
+        };
+        let body = Body::Data(data);
+        let packet = Packet { peer, priority: 7, local_port, remote_port, id: RpcId(id), body };
+        let label = Label { to: HostId(1), wire_bytes: 600, priority: 7, flow: 0 };
+        checker.transmitted(SimTime(2), client, 0, &packet, &label);
+        let body = Body::RpcUnknown { remembered: None, no_server: false };
+        let answer = Packet { peer: PeerId(0), id: RpcId(id).server(), body, ..packet };
+        if !retransmit {
+            checker.received(SimTime(3), client, HostId(1), 0, &answer, &Receipt::Consumed);
+        }
+        checker.violations().iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    assert!(send(2, false).is_empty() && send(4, true).is_empty());
+    assert_eq!(send(6, true), ["DATA describes its message"]);
+}
+
 #[test]
 fn silence_is_demanded_when_asked_for() {
     let mut checker = Checker::new(2, promises());
     checker.expect_quiet(SimTime(10));
-    let body = homa_proto::Body::Busy;
+    let body = Body::Busy;
     let id = RpcId(2);
     let peer = PeerId(1);
     let packet = Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };
