@@ -88,15 +88,11 @@ fn run(sizes: &SizeDistribution, load: f64, messages: u64, seed: u64, both: bool
 
 /// The percentile of all, and the mean of each receiver's own.
 fn p99(messages: &[Done]) -> (f64, f64) {
-    let of = |some: Vec<f64>| Sorted::new(some).percentile(Percentile::P99);
-    let all = of(messages.iter().map(|message| message.slowdown).collect());
-    let mut own = vec![Vec::new(); HOSTS as usize];
-    for message in messages {
-        own[message.dst].push(message.slowdown);
-    }
-    let own: Vec<_> = own.into_iter().filter_map(|own| Some((own.len(), of(own)?))).collect();
-    let mean = interval::weighted_mean(&own).map(|(mean, _)| mean);
-    (all.unwrap_or(f64::NAN), mean.unwrap_or(f64::NAN))
+    let all = Sorted::new(messages.iter().map(|message| message.slowdown).collect());
+    let values = messages.iter().map(|message| (message.dst, message.slowdown));
+    let own = interval::mean_of_percentiles(values, Percentile::P99);
+    let all = all.percentile(Percentile::P99);
+    (all.unwrap_or(f64::NAN), own.map_or(f64::NAN, |own| own.mean))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -123,8 +123,9 @@ pub fn slowdown(results: &[Stored]) -> Table {
     real("slowdown_p99", |bin| bin.p99);
     real("slowdown_p99_low", |bin| bin.p99_ci[0]);
     real("slowdown_p99_high", |bin| bin.p99_ci[1]);
-    real("slowdown_p50_by_receiver", |bin| bin.by_receiver.map(|own| own.p50));
     real("slowdown_p99_by_receiver", |bin| bin.by_receiver.map(|own| own.p99));
+    real("slowdown_p99_by_receiver_low", |bin| bin.by_receiver?.p99_ci[0]);
+    real("slowdown_p99_by_receiver_high", |bin| bin.by_receiver?.p99_ci[1]);
     real("latency_p50_us", |bin| bin.p50_us);
     real("latency_p99_us", |bin| bin.p99_us);
     table

@@ -12,7 +12,11 @@
 //! twentieth of the run, such as a start from empty queues or an overload, is not seen; only
 //! several seeds show that.
 //!
+//! [`mean_of_percentiles`] is another reading: each group's own percentile, averaged.
+//!
 //! An end that the sample is too small to bound is `None`: p99 has no upper end below 368 values.
+
+use std::collections::BTreeMap;
 
 use crate::quantile::{Percentile, Sorted, Value};
 
@@ -22,10 +26,7 @@ const TAIL: f64 = 0.025;
 /// Number of batches of [`correlated`].
 pub const BATCHES: usize = 20;
 
-/// The standard normal distribution at 1 - [`TAIL`].
-const NORMAL: f64 = 1.96;
-
-/// Student's t for [`BATCHES`] - 1 degrees of freedom, at 1 - [`TAIL`].
+/// Student's t for [`BATCHES`] - 1 degrees of freedom, at 1 - [`TAIL`]; [`student_t`] is near it.
 const STUDENT_T: f64 = 2.093;
 
 /// Where a percentile lies with 95 % confidence.
@@ -60,16 +61,52 @@ pub fn correlated<T: Value>(in_time_order: &[T], percentile: Percentile) -> Inte
     ranks_to_values(&sorted, low, high)
 }
 
-/// The mean of values that count as often as the number beside them, and half the width of its
-/// interval, which follows from how much they differ and takes them as independent; no width from
-/// fewer than two, nothing from none.
-pub fn weighted_mean(values: &[(usize, f64)]) -> Option<(f64, Option<f64>)> {
+/// Student's t at 1 - [`TAIL`] for these degrees of freedom; above ten within 0.007 of it.
+pub fn student_t(freedom: usize) -> f64 {
+    const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    match freedom {
+        0 => f64::INFINITY,
+        1..=10 => T[freedom - 1],
+        _ => 1.96 + 2.65 / freedom as f64,
+    }
+}
+
+/// A mean over groups of values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupMean {
+    /// The mean; each group counts as often as it has values.
+    pub mean: f64,
+    /// Half the width of its interval, by how much groups differ, which are taken as independent;
+    /// `None` with a single group.
+    pub half_width: Option<f64>,
+    /// Groups that have values.
+    pub groups: usize,
+}
+
+/// The mean of each group's own percentile; values come with the number of their group. `None`
+/// without values.
+pub fn mean_of_percentiles(
+    values: impl IntoIterator<Item = (usize, f64)>,
+    percentile: Percentile,
+) -> Option<GroupMean> {
+    let mut groups: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for (group, value) in values {
+        groups.entry(group).or_default().push(value);
+    }
+    let own = |values: Vec<f64>| Some((values.len(), Sorted::new(values).percentile(percentile)?));
+    weighted_mean(&groups.into_values().filter_map(own).collect::<Vec<_>>())
+}
+
+/// The mean of values that count as often as the number beside them.
+fn weighted_mean(values: &[(usize, f64)]) -> Option<GroupMean> {
     let total: f64 = values.iter().map(|&(weight, _)| weight as f64).sum();
     let sum: f64 = values.iter().map(|&(weight, value)| weight as f64 * value).sum();
     let mean = (total > 0.0).then(|| sum / total)?;
     let off = |&(weight, value): &(usize, f64)| (weight as f64 * (value - mean)).powi(2);
     let error = values.iter().map(off).sum::<f64>().sqrt() / total;
-    Some((mean, (values.len() > 1).then_some(NORMAL * error)))
+    let (groups, freedom) = (values.len(), values.len() - 1);
+    let half = || student_t(freedom) * (groups as f64 / freedom as f64).sqrt() * error;
+    Some(GroupMean { mean, half_width: (freedom > 0).then(half), groups })
 }
 
 fn ranks_to_values<T: Value>(sorted: &Sorted<T>, low: usize, high: usize) -> Interval<T> {
@@ -231,12 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn a_weighted_mean_counts_values_as_often_as_they_say() {
-        let (mean, half) = weighted_mean(&[(3, 1.0), (1, 5.0)]).unwrap();
-        assert_eq!(mean, 2.0);
-        // Off by 3 x -1 and 1 x 3, of a total of 4.
-        assert!((half.unwrap() - 1.96 * 18f64.sqrt() / 4.0).abs() < 1e-12);
-        assert_eq!(weighted_mean(&[(7, 4.0)]), Some((4.0, None)));
-        assert_eq!(weighted_mean(&[]), None);
+    fn students_t_is_the_tabulated_one() {
+        let table = [(1, 12.706), (10, 2.228), (11, 2.201), (20, 2.086), (30, 2.042), (143, 1.977)];
+        for (freedom, t) in table {
+            assert!((student_t(freedom) - t).abs() < 0.007, "{freedom}: {}", student_t(freedom));
+        }
+        assert_eq!(student_t(0), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_group_counts_as_often_as_it_has_values() {
+        let mean =
+            |values: &[(usize, f64)]| mean_of_percentiles(values.iter().copied(), Percentile::P99);
+        // Two values alone: their mean of 1.5 is off by 0.5, times 12.706.
+        let two = mean(&[(0, 1.0), (1, 2.0)]).unwrap();
+        assert_eq!((two.mean, two.groups), (1.5, 2));
+        assert!((two.half_width.unwrap() - 6.353).abs() < 1e-9, "{two:?}");
+        // Off by 3 x -1 and 1 x 3, of a total of 4; the p99 of three is their largest.
+        let four = mean(&[(9, 0.5), (2, 5.0), (9, 1.0), (9, 0.2)]).unwrap();
+        assert_eq!((four.mean, four.groups), (2.0, 2));
+        let half = 12.706 * 2f64.sqrt() * 18f64.sqrt() / 4.0;
+        assert!((four.half_width.unwrap() - half).abs() < 1e-9, "{four:?}");
+        let one = GroupMean { mean: 4.0, half_width: None, groups: 1 };
+        assert_eq!(mean(&[(3, 4.0), (3, 1.0)]), Some(one));
+        assert_eq!(mean(&[]), None);
     }
 }

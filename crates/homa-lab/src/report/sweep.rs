@@ -7,7 +7,7 @@ use super::html::{figures, number, optional};
 use crate::chart::{Chart, escaped};
 use crate::error::LabError;
 use crate::repro::figure::of_result;
-use crate::repro::metric::Rank;
+use crate::repro::metric::{Rank, Reading};
 use crate::store::{Listed, Manifest, Store, Stored};
 
 /// Curves in one figure: more cannot be told apart.
@@ -53,7 +53,7 @@ fn charts(results: &[(&Listed, Stored)]) -> Vec<Chart> {
     for (workload, curves) in by_workload {
         for part in curves.chunks(CURVES) {
             for rank in [Rank::P99, Rank::P50] {
-                charts.push(of_result(&workload.to_uppercase(), part, rank));
+                charts.push(of_result(&workload.to_uppercase(), part, Reading::All(rank)));
             }
         }
     }

@@ -2,23 +2,40 @@
 
 use homa_sim::scenario::outcome::Bucket;
 
-use super::metric::{Metric, Rank};
+use super::metric::{Metric, Rank, Reading};
 use super::plan::{Figure, FigureKind, ReproPlan, Run};
 use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 use crate::store::Stored;
 
-/// A bin with fewer messages says nothing about the percentile: one of them lies beyond it, or, in
-/// means over receivers, only every other receiver has one.
+/// A bin with fewer messages says nothing about the percentile of all: one of them lies beyond it.
 const fn enough(rank: Rank) -> u64 {
     match rank {
         Rank::P50 => 20,
-        Rank::P99 | Rank::P50ByReceiver | Rank::P99ByReceiver => 100,
+        Rank::P99 => 100,
+    }
+}
+
+/// True when the bin has too few messages for the reading. By receiver it takes two a receiver: of
+/// one message the p99 is the message.
+fn is_few(bin: &Bucket, reading: Reading) -> bool {
+    match reading {
+        Reading::All(rank) => bin.count < enough(rank),
+        Reading::P99ByReceiver => {
+            bin.by_receiver.is_none_or(|own| bin.count < 2 * u64::from(own.receivers))
+        }
     }
 }
 
 /// Said where such bins are drawn all the same, since nearly all of a run's are.
-const FEW: &str = "Short run: a bin's value is about that of its slowest message";
+const fn said_of_few(reading: Reading) -> &'static str {
+    match reading {
+        Reading::All(_) => "Short run: a bin's value is about that of its slowest message",
+        Reading::P99ByReceiver => {
+            "Short run: under two messages a receiver in a bin, whose value is near their mean"
+        }
+    }
+}
 
 /// All drawings of a plan, in its order.
 pub fn charts(plan: &ReproPlan, results: &Results) -> Vec<Chart> {
@@ -55,9 +72,10 @@ fn name(figure: &Figure, run: &str, variant: &str) -> String {
 }
 
 fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
-    let rank = match figure.metric {
-        Some(Metric::Overall(rank)) => rank,
-        _ => Rank::P99,
+    let reading = match figure.metric {
+        _ if figure.by_receiver => Reading::P99ByReceiver,
+        Some(Metric::Overall(rank)) => Reading::All(rank),
+        _ => Reading::All(Rank::P99),
     };
     let mut ticks = Vec::new();
     let mut series = Vec::new();
@@ -68,19 +86,20 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
         for variant in variants(plan, Some(named), figure) {
             let Some(stored) = results.of(place, variant, None).next() else { continue };
             let bins = &stored.outcome.slowdown.buckets;
-            few |= has_few(bins, rank);
+            few |= has_few(bins, reading);
             if ticks.is_empty() {
                 ticks = size_ticks(bins);
             }
-            let (name, points) = (name(figure, title, variant), steps(bins, rank));
+            let (name, points) = (name(figure, title, variant), steps(bins, reading));
             series.push(Series { name, mark: Mark::Step, points });
         }
     }
     series.extend(published(figure, 0.01));
-    let y_label = figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {}", rank.title()));
+    let y_label =
+        figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {}", reading.title()));
     Chart {
         title: figure.title.clone(),
-        subtitle: if few { FEW.to_owned() } else { String::new() },
+        subtitle: if few { said_of_few(reading).to_owned() } else { String::new() },
         mode: Mode::Plot,
         x: Axis {
             label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
@@ -104,21 +123,20 @@ pub fn size_ticks(bins: &[Bucket]) -> Vec<(f64, String)> {
     (0..=10).filter_map(tick).collect()
 }
 
-/// True when most bins have too few messages for the percentile.
-fn has_few(bins: &[Bucket], rank: Rank) -> bool {
-    2 * bins.iter().filter(|bin| bin.count < enough(rank)).count() > bins.len()
+/// True when most bins have too few messages for the reading.
+fn has_few(bins: &[Bucket], reading: Reading) -> bool {
+    2 * bins.iter().filter(|bin| is_few(bin, reading)).count() > bins.len()
 }
 
 /// A step per bin: its value from where the bin begins to where it ends. Bins of too few messages
-/// are left out, unless most are: then a curve of maxima is better than none.
-pub fn steps(bins: &[Bucket], rank: Rank) -> Vec<Point> {
-    let least = if has_few(bins, rank) { 0 } else { enough(rank) };
+/// are left out, unless most are: then a curve of what they give is better than none.
+pub fn steps(bins: &[Bucket], reading: Reading) -> Vec<Point> {
+    let draws_all = has_few(bins, reading);
     let mut before = 0.0;
     let mut points = Vec::new();
     for bin in bins {
-        if let Some(measured) = rank.of(bin).filter(|_| bin.count >= least) {
-            let finite = |value: f64| Some(value).filter(|value| value.is_finite());
-            let (low, high) = (finite(measured.low), finite(measured.high));
+        if let Some(measured) = reading.of(bin).filter(|_| draws_all || !is_few(bin, reading)) {
+            let [low, high] = measured.ends();
             let at = |x| Point { x, y: measured.value, low, high };
             points.extend([at(before), at(bin.cum_share)]);
         }
@@ -136,13 +154,8 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
         for variant in variants(plan, Some(named), figure) {
             let points = results.values(place, variant).into_iter().filter_map(|x| {
                 let measured = results.measure(metric, place, variant, Some(x))?;
-                let finite = |value: f64| Some(value).filter(|value| value.is_finite());
-                Some(Point {
-                    x,
-                    y: measured.value,
-                    low: finite(measured.low),
-                    high: finite(measured.high),
-                })
+                let [low, high] = measured.ends();
+                Some(Point { x, y: measured.value, low, high })
             });
             let points: Vec<Point> = points.collect();
             if !points.is_empty() {
@@ -221,12 +234,12 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 }
 
 /// The slowdown of any result, for reports of plans that are no reproductions.
-pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Chart {
+pub fn of_result(title: &str, results: &[(String, &Stored)], reading: Reading) -> Chart {
     let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
-    let few = results.iter().any(|(_, one)| has_few(&one.outcome.slowdown.buckets, rank));
+    let few = results.iter().any(|(_, one)| has_few(&one.outcome.slowdown.buckets, reading));
     Chart {
-        title: format!("{title}, {}", rank.title()),
-        subtitle: if few { FEW.to_owned() } else { String::new() },
+        title: format!("{title}, {}", reading.title()),
+        subtitle: if few { said_of_few(reading).to_owned() } else { String::new() },
         mode: Mode::Plot,
         x: Axis {
             label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
@@ -240,7 +253,7 @@ pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Char
             .map(|(name, stored)| Series {
                 name: name.clone(),
                 mark: Mark::Step,
-                points: steps(&stored.outcome.slowdown.buckets, rank),
+                points: steps(&stored.outcome.slowdown.buckets, reading),
             })
             .collect(),
     }
@@ -248,6 +261,8 @@ pub fn of_result(title: &str, results: &[(String, &Stored)], rank: Rank) -> Char
 
 #[cfg(test)]
 mod tests {
+    use homa_sim::scenario::outcome::ByReceiver;
+
     use super::*;
 
     fn bins(counts: &[u64]) -> Vec<Bucket> {
@@ -263,17 +278,27 @@ mod tests {
             p99_ci: [None; 2],
             p50_us: None,
             p99_us: None,
-            by_receiver: None,
+            by_receiver: Some(ByReceiver { p99: 1.5, p99_ci: [None; 2], receivers: 15 }),
         };
         counts.iter().enumerate().map(bin).collect()
     }
 
     #[test]
     fn a_thin_bin_is_left_out_but_never_the_whole_curve() {
-        assert_eq!(steps(&bins(&[200, 30, 200]), Rank::P99).len(), 4);
-        assert_eq!(steps(&bins(&[200, 30, 200]), Rank::P50).len(), 6, "enough for a median");
+        let (p50, p99) = (Reading::All(Rank::P50), Reading::All(Rank::P99));
+        assert_eq!(steps(&bins(&[200, 30, 200]), p99).len(), 4);
+        assert_eq!(steps(&bins(&[200, 30, 200]), p50).len(), 6, "enough for a median");
         let thin = bins(&[30, 30, 200]);
-        assert_eq!(steps(&thin, Rank::P99).len(), 6);
-        assert!(has_few(&thin, Rank::P99) && !has_few(&thin, Rank::P50));
+        assert_eq!(steps(&thin, p99).len(), 6);
+        assert!(has_few(&thin, p99) && !has_few(&thin, p50));
+    }
+
+    #[test]
+    fn by_receiver_a_bin_is_thin_below_two_messages_a_receiver() {
+        let own = Reading::P99ByReceiver;
+        assert_eq!(steps(&bins(&[30, 29, 200]), own).len(), 4);
+        let thin = bins(&[29, 29, 200]);
+        assert!(has_few(&thin, own) && !has_few(&bins(&[30, 30, 200]), own));
+        assert_eq!(steps(&thin, own).len(), 6);
     }
 }

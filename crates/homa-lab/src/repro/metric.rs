@@ -4,11 +4,10 @@
 //! |---|---|---|
 //! | `p99@50`, `p50@50` | slowdown of the bin that holds the message at 50 % by size | – |
 //! | `p99_to@50`, `p50_to@50` | that of the last bin that ends by 50 %: the published steps | – |
-//! | `p99_by_receiver@50`, `…_to@50` | the same of each receiver's own p99 (or p50), averaged | – |
+//! | `p99_by_receiver@50`, `…_to@50` | the same of each receiver's own p99, averaged | – |
 //! | `p99_us@50`, `p50_us@50` | latency of that bin | µs |
 //! | `p99_max@50` | largest p99 slowdown of all bins that begin before 50 % | – |
 //! | `p99`, `p50` | slowdown over all messages | – |
-//! | `p99_by_receiver`, `p50_by_receiver` | by bin only, for what a figure draws | – |
 //! | `mean_us` | mean latency, needs `measures.ledger` | µs |
 //! | `tor_up.mean`, `tor_up.max` | queue of a tier as Homa Table 1 reads it | 1024 B |
 //! | `tor_up.mean_residual`, `…max_residual` | with the frame in transmission | 1024 B |
@@ -33,38 +32,47 @@ use super::tolerance::Measured;
 use crate::results::{TIERS, Tier};
 use crate::store::Stored;
 
-/// Which percentile, and of what.
+/// Which percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// The median of all messages.
+    /// The median.
     P50,
-    /// The 99th of all messages.
+    /// The 99th.
     P99,
-    /// The mean over receivers of the median of their own messages.
-    P50ByReceiver,
+}
+
+/// A percentile of a bin's slowdowns, and of whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// That of all messages.
+    All(Rank),
     /// The mean over receivers of the 99th of their own messages.
     P99ByReceiver,
 }
 
-impl Rank {
-    const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P50ByReceiver, Self::P99ByReceiver];
+impl Reading {
+    /// Every reading.
+    pub const ALL: [Self; 3] = [Self::All(Rank::P50), Self::All(Rank::P99), Self::P99ByReceiver];
 
     /// As plans name it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::P50 => "p50",
-            Self::P99 => "p99",
-            Self::P50ByReceiver => "p50_by_receiver",
+            Self::All(Rank::P50) => "p50",
+            Self::All(Rank::P99) => "p99",
             Self::P99ByReceiver => "p99_by_receiver",
         }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reading| reading.name() == name)
     }
 
     /// As a reader sees it.
     pub const fn title(self) -> &'static str {
         match self {
-            Self::P50 => "median",
-            Self::P99 => "99th percentile",
-            Self::P50ByReceiver => "median, mean over receivers",
+            Self::All(Rank::P50) => "median",
+            Self::All(Rank::P99) => "99th percentile",
             Self::P99ByReceiver => "99th percentile, mean over receivers",
         }
     }
@@ -72,18 +80,14 @@ impl Rank {
     /// The slowdown of a bin and where it lies.
     pub fn of(self, bin: &Bucket) -> Option<Measured> {
         let (value, ends) = match self {
-            Self::P50 => (bin.p50, bin.p50_ci),
-            Self::P99 => (bin.p99, bin.p99_ci),
-            Self::P50ByReceiver => {
-                let own = bin.by_receiver?;
-                (Some(own.p50), own.p50_ci)
-            }
+            Self::All(Rank::P50) => (bin.p50?, bin.p50_ci),
+            Self::All(Rank::P99) => (bin.p99?, bin.p99_ci),
             Self::P99ByReceiver => {
                 let own = bin.by_receiver?;
-                (Some(own.p99), own.p99_ci)
+                (own.p99, own.p99_ci)
             }
         };
-        Some(Measured::between(value?, ends))
+        Some(Measured::between(value, ends))
     }
 }
 
@@ -92,9 +96,9 @@ impl Rank {
 #[serde(try_from = "String", into = "String")]
 pub enum Metric {
     /// Slowdown at a percent of messages.
-    Slowdown(Rank, f64),
+    Slowdown(Reading, f64),
     /// Slowdown of the last bin that ends at or before a percent of messages.
-    Step(Rank, f64),
+    Step(Reading, f64),
     /// Latency at a percent of messages.
     Latency(Rank, f64),
     /// Largest p99 slowdown up to a percent of messages.
@@ -141,11 +145,9 @@ pub enum AtLimit {
 const KIB: f64 = 1024.0;
 
 /// Names without arguments.
-const PLAIN: [(&str, Metric); 14] = [
+const PLAIN: [(&str, Metric); 12] = [
     ("p99", Metric::Overall(Rank::P99)),
     ("p50", Metric::Overall(Rank::P50)),
-    ("p99_by_receiver", Metric::Overall(Rank::P99ByReceiver)),
-    ("p50_by_receiver", Metric::Overall(Rank::P50ByReceiver)),
     ("mean_us", Metric::Mean),
     ("wasted", Metric::Wasted),
     ("utilisation", Metric::Utilisation),
@@ -170,17 +172,16 @@ impl Metric {
         let outcome = &stored.outcome;
         let percent = |share: f64| Measured::exact(share * 100.0);
         match self {
-            Self::Slowdown(rank, at) => rank.of(bin_at(outcome, at)?),
-            Self::Step(rank, at) => {
+            Self::Slowdown(reading, at) => reading.of(bin_at(outcome, at)?),
+            Self::Step(reading, at) => {
                 let bins = &outcome.slowdown.buckets;
                 let last = bins.iter().rfind(|bin| bin.cum_share * 100.0 <= at + 1e-6);
-                rank.of(last.or(bins.first())?)
+                reading.of(last.or(bins.first())?)
             }
             Self::Latency(rank, at) => latency(bin_at(outcome, at)?, rank),
             Self::Largest(to) => largest(outcome, to),
             Self::Overall(Rank::P50) => outcome.slowdown.p50.map(Measured::exact),
             Self::Overall(Rank::P99) => outcome.slowdown.p99.map(Measured::exact),
-            Self::Overall(_) => None,
             Self::Mean => outcome.ledger.as_ref().map(|ledger| {
                 let parts = &ledger.mean;
                 let waits = parts.sender_queue_us + parts.grant_wait_us + parts.fabric_queue_us;
@@ -232,8 +233,11 @@ fn bin_at(outcome: &Outcome, percent: f64) -> Option<&Bucket> {
 
 /// Latencies have the relative interval of their slowdowns.
 fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
-    let us = if rank == Rank::P50 { bin.p50_us? } else { bin.p99_us? };
-    let ratio = rank.of(bin)?;
+    let us = match rank {
+        Rank::P50 => bin.p50_us?,
+        Rank::P99 => bin.p99_us?,
+    };
+    let ratio = Reading::All(rank).of(bin)?;
     let scale = us / ratio.value;
     Some(Measured { value: us, low: ratio.low * scale, high: ratio.high * scale })
 }
@@ -246,7 +250,7 @@ fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
             break;
         }
         before = bin.cum_share;
-        if let Some(measured) = Rank::P99.of(bin)
+        if let Some(measured) = Reading::All(Rank::P99).of(bin)
             && found.is_none_or(|found| measured.value > found.value)
         {
             found = Some(measured);
@@ -308,8 +312,8 @@ impl FromStr for Metric {
             let names: Vec<&str> = PLAIN.iter().map(|(name, _)| *name).collect();
             format!(
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
-                 `p50_by_receiver@50`, `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, \
-                 `p99_max@50`, `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
+                 `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, `p99_max@50`, \
+                 `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
                  `computed.frame_us`, {}",
                 names.join(", ")
             )
@@ -319,12 +323,11 @@ impl FromStr for Metric {
 
 fn at_percent(name: &str, at: &str) -> Option<Metric> {
     let at = at.parse::<f64>().ok().filter(|at| (0.0..=100.0).contains(at))?;
-    if let Some(rank) = Rank::ALL.into_iter().find(|rank| rank.name() == name) {
-        return Some(Metric::Slowdown(rank, at));
+    if let Some(reading) = Reading::named(name) {
+        return Some(Metric::Slowdown(reading, at));
     }
-    let step = name.strip_suffix("_to").unwrap_or_default();
-    if let Some(rank) = Rank::ALL.into_iter().find(|rank| rank.name() == step) {
-        return Some(Metric::Step(rank, at));
+    if let Some(reading) = name.strip_suffix("_to").and_then(Reading::named) {
+        return Some(Metric::Step(reading, at));
     }
     Some(match name {
         "p50_us" => Metric::Latency(Rank::P50, at),
@@ -368,9 +371,9 @@ impl From<Metric> for String {
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slowdown(rank, at) => write!(f, "{}@{at}", rank.name()),
-            Self::Latency(rank, at) => write!(f, "{}_us@{at}", rank.name()),
-            Self::Step(rank, at) => write!(f, "{}_to@{at}", rank.name()),
+            Self::Slowdown(reading, at) => write!(f, "{}@{at}", reading.name()),
+            Self::Latency(rank, at) => write!(f, "{}_us@{at}", Reading::All(*rank).name()),
+            Self::Step(reading, at) => write!(f, "{}_to@{at}", reading.name()),
             Self::Largest(to) => write!(f, "p99_max@{to}"),
             Self::Queue(tier, max, residual) => {
                 let what = if *max { "max" } else { "mean" };
@@ -389,7 +392,38 @@ impl fmt::Display for Metric {
 
 #[cfg(test)]
 mod tests {
+    use homa_sim::scenario::outcome::ByReceiver;
+
     use super::*;
+
+    #[test]
+    fn each_reading_reads_its_own_value_and_ends() {
+        let bin = Bucket {
+            cum_share: 1.0,
+            min_bytes: 1,
+            max_bytes: 1,
+            count: 500,
+            p50: Some(2.0),
+            p99: Some(5.0),
+            p50_ci: [Some(1.0), Some(3.0)],
+            p99_ci: [Some(4.0), Some(6.0)],
+            p50_us: Some(10.0),
+            p99_us: Some(11.0),
+            by_receiver: Some(ByReceiver {
+                p99: 8.0,
+                p99_ci: [Some(7.0), Some(9.0)],
+                receivers: 12,
+            }),
+        };
+        let read = |reading: Reading, bin: &Bucket| {
+            reading.of(bin).map(|Measured { value, low, high }| (low, value, high))
+        };
+        let read_all = |bin: &Bucket| Reading::ALL.map(|reading| read(reading, bin));
+        let all = [Some((1.0, 2.0, 3.0)), Some((4.0, 5.0, 6.0)), Some((7.0, 8.0, 9.0))];
+        assert_eq!(read_all(&bin), all);
+        let none = Bucket { p50: None, p99: None, by_receiver: None, ..bin };
+        assert_eq!(read_all(&none), [None; 3]);
+    }
 
     #[test]
     fn headers_are_counted_for_packets_as_they_are_sent() {
@@ -408,9 +442,8 @@ mod tests {
             "p50_us@10",
             "p99_max@50",
             "p99_to@75",
-            "p50_by_receiver@50",
+            "p99_by_receiver@50",
             "p99_by_receiver_to@75",
-            "p99_by_receiver",
             "p99",
             "p50",
             "mean_us",
@@ -434,7 +467,8 @@ mod tests {
         for name in names {
             assert_eq!(name.parse::<Metric>().unwrap().to_string(), name);
         }
-        for name in ["p98@50", "p99@101", "p99@", "tor_left.mean", "priority.8", "tor_up.min", ""] {
+        let wrong = ["p98@50", "p99@101", "p99@", "tor_left.mean", "priority.8", "tor_up.min", ""];
+        for name in wrong.iter().chain(&["p99_by_receiver", "p50_by_receiver@50", "_to@50"]) {
             let message = name.parse::<Metric>().unwrap_err();
             assert!(message.contains("allowed: `p99@50`"), "{message}");
         }

@@ -41,7 +41,7 @@ use homa_sim::scheme;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::metric::Metric;
+use super::metric::{Metric, Rank};
 use super::tolerance::Tolerance;
 use crate::cell::Cell;
 use crate::document::Document;
@@ -189,6 +189,9 @@ pub struct Figure {
     pub x_label: Option<String>,
     /// What is drawn: `p99` or `p50` for slowdowns, any metric for curves.
     pub metric: Option<Metric>,
+    /// Of slowdowns: each receiver's own p99, averaged, instead of that of all messages.
+    #[serde(default)]
+    pub by_receiver: bool,
     /// The runs it shows.
     #[serde(default)]
     pub runs: Vec<String>,
@@ -392,6 +395,28 @@ impl ReproPlan {
                 let message = format!("unknown row `{row}`");
                 return Err(document.fault(&["figure", &at, "rows"], message));
             }
+            figure.check_reading().map_err(|(key, m)| document.fault(&["figure", &at, key], m))?;
+        }
+        Ok(())
+    }
+}
+
+impl Figure {
+    /// What a slowdown figure reads has to be a percentile; an error names the key.
+    fn check_reading(&self) -> Result<(), (&'static str, String)> {
+        let slowdown = self.kind == FigureKind::Slowdown;
+        let p99 = match self.metric {
+            None | Some(Metric::Overall(Rank::P99)) => true,
+            Some(Metric::Overall(Rank::P50)) => false,
+            Some(metric) if slowdown => {
+                let message = format!("`{metric}` is no percentile of all; allowed: `p99`, `p50`");
+                return Err(("metric", message));
+            }
+            Some(_) => false,
+        };
+        if self.by_receiver && !(slowdown && p99) {
+            let message = "is allowed with kind `slowdown` and metric `p99`".to_owned();
+            return Err(("by_receiver", message));
         }
         Ok(())
     }

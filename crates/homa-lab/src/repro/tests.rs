@@ -128,6 +128,26 @@ fn mistakes_in_a_reproduction_name_line_key_and_allowed_values() {
 }
 
 #[test]
+fn a_slowdown_figure_reads_a_percentile_and_by_receiver_only_p99() {
+    let head = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n[[figure]]\ntitle = \"t\"\n";
+    let text = |kind: &str, rest: &str| format!("{head}kind = \"{kind}\"\n{rest}\n");
+    let metric = fault(&text("slowdown", "metric = \"wasted\""));
+    assert!(metric.starts_with("r.toml:7: `figure.0.metric`: `wasted`"), "{metric}");
+    assert!(metric.contains("allowed: `p99`, `p50`"), "{metric}");
+    for (kind, metric) in [("slowdown", "p50"), ("curve", "p99"), ("bars", "p99")] {
+        let rest = format!("metric = \"{metric}\"\nby_receiver = true");
+        let refused = fault(&text(kind, &rest));
+        assert!(refused.starts_with("r.toml:8: `figure.0.by_receiver`"), "{refused}");
+        assert!(refused.contains("kind `slowdown` and metric `p99`"), "{refused}");
+    }
+    let by_receiver = "by_receiver = true";
+    for rest in [by_receiver, &format!("metric = \"p99\"\n{by_receiver}"), "metric = \"p50\""] {
+        let document = Document::new("r.toml", text("slowdown", rest));
+        assert!(ReproPlan::parse(&document).is_ok(), "{rest}");
+    }
+}
+
+#[test]
 fn computed_rows_are_judged_without_a_simulation() {
     let root = std::env::temp_dir().join(format!("homa-computed-{}", std::process::id()));
     let store = Store::create(&root).unwrap();

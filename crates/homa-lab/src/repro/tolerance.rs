@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use homa_workload::interval::student_t;
 use serde::{Deserialize, Serialize};
 
 /// A limit on a measured value.
@@ -133,6 +134,11 @@ impl Measured {
         Self { value, low, high }
     }
 
+    /// The ends as [`between`](Self::between) takes them: `None` where there is no bound.
+    pub fn ends(self) -> [Option<f64>; 2] {
+        [self.low, self.high].map(|end| Some(end).filter(|end| end.is_finite()))
+    }
+
     /// The mean of several seeds, with Student's interval between them; one seed keeps its own.
     pub fn pooled(seeds: &[Self]) -> Option<Self> {
         let count = seeds.len() as f64;
@@ -157,17 +163,6 @@ impl Measured {
         let low = if other.high.is_finite() { self.low / other.high } else { f64::NEG_INFINITY };
         let high = if other.low > 0.0 { self.high / other.low } else { f64::INFINITY };
         Some(Self { value: self.value / other.value, low, high })
-    }
-}
-
-/// Student's t at 97.5 % for these degrees of freedom.
-fn student_t(freedom: usize) -> f64 {
-    const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    match freedom {
-        0 => f64::INFINITY,
-        1..=10 => T[freedom - 1],
-        11..=20 => 2.2,
-        _ => 2.1,
     }
 }
 
@@ -221,6 +216,7 @@ mod tests {
         assert_eq!(judge(across, 2.0, ten), None);
         assert_eq!(judge(outside, 2.0, ten), Some(false));
         assert_eq!(judge(unbounded, 2.0, ten), None);
+        assert_eq!(unbounded.ends(), [Some(1.9), None]);
         assert_eq!(judge(Measured::exact(2.3), 2.0, ten), Some(false));
         assert_eq!(judge(Measured::exact(9.5), 9.6, tolerance(">=9.3")), Some(true));
     }

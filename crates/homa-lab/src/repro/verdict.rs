@@ -162,7 +162,6 @@ fn check(
         let other = measure(plan, results, row, point.metric, variant);
         (variant.clone(), other.map(|measured| measured.value))
     });
-    let finite = |value: f64| Some(value).filter(|value| value.is_finite());
     Check {
         metric: format!("{} {}", row.row, point.metric),
         label: point.label.clone().unwrap_or_else(|| point.metric.to_string()),
@@ -170,7 +169,7 @@ fn check(
         class: row.class,
         published: point.published,
         measured: measured.map(|measured| measured.value),
-        interval: measured.map_or([None; 2], |m| [finite(m.low), finite(m.high)]),
+        interval: measured.map_or([None; 2], Measured::ends),
         tolerance: point.tolerance,
         pass,
         others: if point.metric.is_computed() { Vec::new() } else { others.collect() },

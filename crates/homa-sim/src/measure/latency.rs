@@ -4,9 +4,9 @@
 //! size where it alone holds more. Within a bin messages lie in the order of their delivery, which
 //! is what the confidence intervals need to see how neighbours resemble each other.
 //!
-//! Beside the percentiles over all messages stand those that the Homa authors' analysis takes: each
-//! receiver's own, averaged ([`ByReceiver`]). With many messages a receiver the two agree; with few
-//! they do not, and the second says less about the slowest ones.
+//! Beside the percentiles over all messages stands the one that the Homa authors' analysis takes:
+//! each receiver's own p99, averaged ([`ByReceiver`]). With many messages a receiver the two agree;
+//! with few they do not, and the second says less about the slowest ones.
 
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::{self, Interval};
@@ -128,27 +128,13 @@ impl Latencies {
     }
 }
 
-/// Below this many messages a receiver, on average, what comes out depends on their number more
-/// than on what they met.
-const FEW_PER_RECEIVER: f64 = 5.0;
-
 fn by_receiver(samples: &[Sample], slowdowns: &[f64]) -> Option<ByReceiver> {
-    let receivers = samples.iter().map(|sample| sample.receiver as usize + 1).max()?;
-    let mut own = vec![Vec::new(); receivers];
-    for (sample, &slowdown) in samples.iter().zip(slowdowns) {
-        own[sample.receiver as usize].push(slowdown);
-    }
-    own.retain(|slowdowns| !slowdowns.is_empty());
-    let own: Vec<Sorted<f64>> = own.into_iter().map(Sorted::new).collect();
-    let few = (samples.len() as f64) < FEW_PER_RECEIVER * own.len() as f64;
-    let mean = |percentile| {
-        let weighted = own.iter().filter_map(|one| Some((one.len(), one.percentile(percentile)?)));
-        let (mean, half) = interval::weighted_mean(&weighted.collect::<Vec<_>>())?;
-        let ends = half.filter(|_| !few).map(|half| [Some(mean - half), Some(mean + half)]);
-        Some((mean, ends.unwrap_or_default()))
-    };
-    let ((p50, p50_ci), (p99, p99_ci)) = (mean(Percentile::P50)?, mean(Percentile::P99)?);
-    Some(ByReceiver { p50, p99, p50_ci, p99_ci })
+    let receivers = samples.iter().map(|sample| sample.receiver as usize);
+    let values = receivers.zip(slowdowns.iter().copied());
+    let own = interval::mean_of_percentiles(values, Percentile::P99)?;
+    let ends = own.half_width.map(|half| [Some(own.mean - half), Some(own.mean + half)]);
+    let p99_ci = ends.unwrap_or_default();
+    Some(ByReceiver { p99: own.mean, p99_ci, receivers: own.groups as u32 })
 }
 
 #[cfg(test)]
@@ -182,36 +168,35 @@ mod tests {
         assert_eq!(latencies.count(), 101);
     }
 
-    #[test]
-    fn percentiles_by_receiver_are_means_of_each_ones_own() {
+    /// The bin of messages of one size to these receivers, with slowdowns of these.
+    fn bin(messages: impl Iterator<Item = (u32, u64)>) -> Bucket {
         let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
-        // One receiver with 1 to 200 us, one with a single message of 1 ms.
-        for n in 1..=200 {
-            let latency = SimDuration(n * 1_000_000);
-            latencies.record(Sample { latency, bytes: 10, switches: 1, receiver: 4 });
-        }
-        let latency = SimDuration(1_000_000_000);
-        latencies.record(Sample { latency, bytes: 10, switches: 1, receiver: 7 });
-        let ideal = |_, _| SimDuration(1_000_000);
-        let bin = latencies.slowdown(SlowdownBy::Idle, &ideal).buckets.remove(0);
-        assert_eq!((bin.p50, bin.p99), (Some(101.0), Some(199.0)));
-        let own = bin.by_receiver.unwrap();
-        assert_eq!(own.p50, (200.0 * 100.0 + 1000.0) / 201.0);
-        assert_eq!(own.p99, (200.0 * 198.0 + 1000.0) / 201.0);
-        assert!(own.p99_ci[0].unwrap() < own.p99 && own.p99 < own.p99_ci[1].unwrap());
-    }
-
-    #[test]
-    fn few_messages_a_receiver_have_no_interval() {
-        let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
-        for receiver in 0..100 {
-            let latency = SimDuration(u64::from(receiver + 1) * 1_000_000);
+        for (receiver, slowdown) in messages {
+            let latency = SimDuration(slowdown * 1_000_000);
             latencies.record(Sample { latency, bytes: 10, switches: 1, receiver });
         }
         let ideal = |_, _| SimDuration(1_000_000);
-        let bin = latencies.slowdown(SlowdownBy::Idle, &ideal).buckets.remove(0);
-        let own = bin.by_receiver.unwrap();
-        assert_eq!((own.p50, own.p99), (50.5, 50.5), "each has one message: all are the mean");
-        assert_eq!(own.p99_ci, [None, None]);
+        latencies.slowdown(SlowdownBy::Idle, &ideal).buckets.remove(0)
+    }
+
+    #[test]
+    fn a_percentile_by_receiver_is_the_mean_of_each_ones_own() {
+        // One receiver with 1 to 200, one with a single message.
+        let two = bin((1..=200).map(|n| (4, n)).chain([(7, 1000)]));
+        assert_eq!((two.p50, two.p99), (Some(101.0), Some(199.0)));
+        let own = two.by_receiver.unwrap();
+        assert_eq!((own.p99, own.receivers), ((200.0 * 198.0 + 1000.0) / 201.0, 2));
+        assert!(own.p99_ci[0].unwrap() < own.p99 && own.p99 < own.p99_ci[1].unwrap());
+        let one = bin((1..=200).map(|n| (4, n))).by_receiver.unwrap();
+        assert_eq!((one.p99, one.p99_ci, one.receivers), (198.0, [None; 2], 1));
+    }
+
+    #[test]
+    fn one_message_a_receiver_gives_the_mean_of_all() {
+        let own = bin((0..100).map(|n| (n, u64::from(n) + 1))).by_receiver.unwrap();
+        assert_eq!((own.p99, own.receivers), (50.5, 100));
+        // Off by 2.9, the standard deviation of 1 to 100 over 10, times Student's 1.98.
+        let [low, high] = own.p99_ci.map(Option::unwrap);
+        assert!((high - low - 2.0 * 1.987 * 2.901).abs() < 0.01, "{low} to {high}");
     }
 }

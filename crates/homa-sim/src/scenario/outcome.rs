@@ -111,23 +111,22 @@ pub struct Bucket {
     pub p50_us: Option<f64>,
     /// 99th percentile of latency, microseconds.
     pub p99_us: Option<f64>,
-    /// The percentiles of slowdown as the Homa authors' analysis takes them.
+    /// The 99th percentile of slowdown as the Homa authors' analysis takes it.
     #[serde(default)]
     pub by_receiver: Option<ByReceiver>,
 }
 
-/// Percentiles of each receiver's own messages, averaged over the receivers, each of which counts
+/// A percentile of each receiver's own messages, averaged over the receivers, each of which counts
 /// as often as it has messages: how the published curves of Homa Figure 10 were made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByReceiver {
-    /// Median slowdown.
-    pub p50: f64,
     /// 99th percentile of slowdown.
     pub p99: f64,
-    /// Where the mean of the medians lies, by how much receivers differ.
-    pub p50_ci: [Option<f64>; 2],
-    /// Where the mean of the 99th percentiles lies.
+    /// Where the mean of the 99th percentiles lies, by how much receivers differ; nowhere with a
+    /// single receiver.
     pub p99_ci: [Option<f64>; 2],
+    /// Receivers that had messages in the bin.
+    pub receivers: u32,
 }
 
 /// Queue lengths of each tier in wire bytes. `mean` and `max` as Homa Table 1 reads them: seen by
