@@ -61,7 +61,7 @@ pub fn correlated<T: Value>(in_time_order: &[T], percentile: Percentile) -> Inte
     ranks_to_values(&sorted, low, high)
 }
 
-/// Student's t at 1 - [`TAIL`] for these degrees of freedom; above ten within 0.007 of it.
+/// Student's t at 97.5 % for these degrees of freedom; above ten within 0.007 of it.
 pub fn student_t(freedom: usize) -> f64 {
     const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     match freedom {
