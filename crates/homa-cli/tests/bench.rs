@@ -2,7 +2,12 @@
 
 mod common;
 
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{code, document, homa, keys, program, stderr};
@@ -135,6 +140,47 @@ fn a_lossy_rack_shows_that_nothing_ran_twice_and_what_was_held_in_memory() {
     // Some kernels do not tell.
     assert!(held("start_bytes") <= held("peak_bytes"), "{row}");
     assert_ne!(held("start_bytes"), Some(0));
+}
+
+/// What a rack could leave at a host: interfaces, mounts, and processes of the run's group.
+fn traces(group: Option<u32>) -> (BTreeSet<OsString>, String, bool) {
+    let names = |entries: fs::ReadDir| entries.map(|entry| entry.expect("an entry").file_name());
+    let interfaces = names(fs::read_dir("/sys/class/net").expect("interfaces")).collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let alive = |group: u32| {
+        let kill = format!("kill -0 -{group} 2> /dev/null");
+        Command::new("sh").args(["-c", &kill]).status().expect("a shell").success()
+    };
+    (interfaces, mounts, group.is_some_and(alive))
+}
+
+#[test]
+fn a_bench_that_is_ended_midway_leaves_nothing_behind() {
+    let _alone = alone();
+    for signal in ["INT", "TERM", "KILL"] {
+        let before = traces(None);
+        let mut bench = program()
+            .args(["bench", "--transport", "homa,tcp", "--hosts", "2", "--link", "50Mbps"])
+            .args(["--duration", "60s"])
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let group = bench.id();
+        let said = BufReader::new(bench.stderr.take().expect("a pipe"));
+        let mut lines = said.lines().map(|line| line.expect("text"));
+        let running = lines.any(|line| line.starts_with("homa: 1 of 2"));
+        let kill = format!("kill -{signal} -{group}");
+        if !running {
+            // No namespaces here: there was no rack to end.
+            assert_eq!(bench.wait().expect("it ended").code(), Some(2));
+            return;
+        }
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+        assert!(!bench.wait().expect("it ended").success(), "{signal}");
+        assert_eq!(traces(Some(group)), before, "{signal}");
+    }
 }
 
 /// Runs a bench where namespaces are refused: a user namespace may forbid its own children, which
