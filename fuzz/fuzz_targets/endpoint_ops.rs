@@ -9,7 +9,7 @@
 use homa_proto::wire;
 use homa_proto::{
     Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
-    Rate, Receipt, Request, RpcHandle, RpcId, Submit, Time, Unreachable,
+    Quoted, Rate, Receipt, Request, RpcHandle, RpcId, Submit, Time, Unreachable,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -223,7 +223,8 @@ impl World {
                 let what = unreachable(u)?;
                 // Some reports show of which packet they are.
                 let of = host.arriving.last().filter(|_| what != Unreachable::Host);
-                let quoted = of.map(|packet| RpcId(packet.id.0 ^ 1));
+                let data = u.arbitrary()?;
+                let quoted = of.map(|packet| Quoted { id: RpcId(packet.id.0 ^ 1), data });
                 host.endpoint.unreachable(now, PEER, what, quoted);
             }
             9 | 10 => self.send(which, u.arbitrary()?),
@@ -247,7 +248,7 @@ impl World {
         self.hosts.iter_mut().for_each(Host::drain);
         for host in &self.hosts {
             let most = host.budget + u64::from(MAX_MESSAGE);
-            assert!(host.endpoint.memory() <= most, "{} bytes held", host.endpoint.memory());
+            assert!(host.endpoint.credit().memory <= most, "{} bytes held", host.endpoint.credit().memory);
             let waiting = host.endpoint.waiting_control();
             assert!(waiting <= MAX_WAITING, "{waiting} packets wait");
         }

@@ -9,6 +9,7 @@ use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::loss::on_beat;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
+use crate::rpc::by_id::ServerKey;
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
 use crate::table::Ref;
 use crate::timer::TICK;
@@ -110,17 +111,22 @@ impl Endpoint {
         }
     }
 
-    /// Queues an ACK that names `id` in its header.
-    pub(crate) fn queue_ack(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId, acks: Acks) {
-        self.counters.acks_sent += 1;
+    /// Queues a control packet about an RPC that has no state here, from `ports.0` to `ports.1`.
+    pub(crate) fn queue_words(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId, body: Body) {
         self.control.push_back(Control::Packet(Packet {
             peer,
             priority: self.levels.top(),
             local_port: ports.0,
             remote_port: ports.1,
-            id: id.client(),
-            body: Body::Ack(acks),
+            id,
+            body,
         }));
+    }
+
+    /// Queues an ACK that names `id` in its header.
+    pub(crate) fn queue_ack(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId, acks: Acks) {
+        self.counters.acks_sent += 1;
+        self.queue_words(peer, ports, id.client(), Body::Ack(acks));
     }
 
     /// Sends every ack that waits for a DATA packet to ride on: before a shutdown.
@@ -138,7 +144,6 @@ impl Endpoint {
         }
         match who {
             Some(who) => {
-                self.known(who);
                 let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
                 self.request_missing(now, who);
                 if self.config.profile == Profile::Default {
@@ -302,7 +307,7 @@ impl Endpoint {
         if ended.state.is_client() {
             self.client_rpcs.remove(ended.id);
         } else {
-            self.server_rpcs.remove(ended.peer, ended.id);
+            self.server_rpcs.remove(&ServerKey(ended.peer, ended.id));
         }
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;

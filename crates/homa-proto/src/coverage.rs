@@ -105,8 +105,11 @@ impl Coverage {
         (0..STATES.len()).flat_map(row).count()
     }
 
-    /// Number of cells reached.
+    /// Number of the possible cells reached.
     pub fn reached(&self) -> usize {
-        self.cells.iter().flatten().filter(|&&c| c > 0).count()
+        let row = |(state, row): (usize, &[u64; INPUTS.len()])| {
+            (0..row.len()).filter(|&input| row[input] > 0 && may_meet(state, input)).count()
+        };
+        self.cells.iter().enumerate().map(row).sum()
     }
 }

@@ -101,7 +101,7 @@ impl Endpoint {
             ids: RpcIds::new(random.next()),
             rpcs: Table::new(),
             client_rpcs: ClientRpcs::new(hash),
-            server_rpcs: ServerRpcs::new(hash),
+            server_rpcs: ServerRpcs::with_hasher(hash),
             peers: Vec::new(),
             presence: Presence::default(),
             listening: BTreeSet::new(),
@@ -243,6 +243,9 @@ impl Endpoint {
         self.levels.record_control();
         let who = self.find(packet);
         self.cover(who, Input::of(&packet.body));
+        if let Some(rpc) = who.and_then(|who| self.rpcs.get_mut(who)) {
+            rpc.known = true;
+        }
         let known = || who.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
             Body::Data(_) | Body::Freeze => {}
@@ -376,11 +379,6 @@ impl Endpoint {
     /// RPCs in progress as client and as server.
     pub fn rpcs(&self) -> (usize, usize) {
         (self.client_rpcs.len(), self.server_rpcs.len())
-    }
-
-    /// Bytes of incomplete incoming messages that count against the memory budget.
-    pub fn memory(&self) -> u64 {
-        self.incoming.memory
     }
 
     /// RTTbytes of a peer as estimated now.

@@ -380,8 +380,8 @@ explain!(SubmitError {
 explain!(RpcError {
     Self::DeadlineExceeded => "the deadline passed";
     Self::PeerUnreachable => "the server does not answer: check its address and that it runs";
-    Self::Indeterminate => "the server lost or gave up the call; whether it was executed is \
-        unknown: mark calls idempotent to have them retried";
+    Self::Indeterminate => "the server is gone, or lost or gave up the call; whether it was \
+        executed is unknown: mark calls idempotent to have them retried";
     Self::RequestTooLong { max } => "the server accepts requests of at most {} bytes", max;
     Self::ResponseTooLong { length } => "the response of {} bytes exceeds our limit", length;
     Self::HostUnreachable => "the server's host cannot be reached";

@@ -24,6 +24,8 @@ const EPOCHS: usize = 4;
 /// Entries over all peers (16 MiB) above which an epoch keeps [`CROWDED`] of them.
 pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 const CROWDED: usize = 16;
+/// RPCs of a peer known to be refused without having been executed; of older ones nobody can tell.
+const MAX_REFUSED: usize = 64;
 /// Entries looked at one by one, newest first, before all are searched.
 const NEAR: usize = 8;
 
@@ -123,13 +125,31 @@ impl Epoch {
 pub(crate) struct Executed {
     /// Most recently used last.
     epochs: Vec<Epoch>,
+    /// Those of them that never were executed and never will be, the latest last.
+    refused: VecDeque<RpcId>,
     /// Nothing executed since this time was forgotten.
     pub(crate) since: Time,
 }
 
 impl Executed {
     pub(crate) const fn new(since: Time) -> Self {
-        Self { epochs: Vec::new(), since }
+        Self { epochs: Vec::new(), refused: VecDeque::new(), since }
+    }
+
+    /// An RPC that [`Executed::insert`] was just told of was not executed: it is refused for ever.
+    pub(crate) fn refuse(&mut self, id: RpcId) {
+        if self.refused.contains(&id) {
+            return;
+        }
+        if self.refused.len() == MAX_REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(id);
+    }
+
+    /// Certainly not executed.
+    pub(crate) fn is_refused(&self, id: RpcId) -> bool {
+        self.refused.contains(&id)
     }
 
     pub(crate) fn contains(&self, id: RpcId) -> bool {

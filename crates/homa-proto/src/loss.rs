@@ -6,9 +6,10 @@
 //! that RPC, and does not count while nothing is owed to us (everything granted arrived, or we have
 //! bytes to send).
 
-use crate::config::{Profile, UnknownRpcReply};
+use crate::config::{Completion, Profile, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
+use crate::executed::Executed;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, State};
 use crate::sender::PacketSizes;
@@ -178,9 +179,9 @@ impl Endpoint {
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
         if held_back && now < until {
             // Its memory does not wait for its turn to be asked.
-            let owes = rpc.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0);
+            let owed = rpc.is_owed();
             let silence = Duration(self.config.loss.resend_after.0 * u64::from(PARK_ROUNDS));
-            if owes && now.since(rpc.heard) >= silence.max(self.patience(rpc)) {
+            if owed && now.since(rpc.heard) >= silence.max(self.patience(rpc)) {
                 self.park(who);
             }
             self.queue_for_turn(who);
@@ -303,12 +304,16 @@ impl Endpoint {
         priority: u8,
     ) {
         self.counters.resends_received += 1;
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        rpc.known = true;
-        let out = &mut rpc.out;
-        if !out.exists() {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        if !rpc.out.exists() {
             return self.on_resend_of_nothing(now, who);
         }
+        let anew = self.is_forgotten(rpc, range);
+        if anew {
+            self.start_over(who);
+        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let out = &mut rpc.out;
         let (start, end) = match range {
             // Whoever has its first packet can say what else is missing; the rest may be there.
             (_, ResendLength::All) if self.config.profile == Profile::Default => {
@@ -321,7 +326,7 @@ impl Endpoint {
             return;
         };
         let sizes = PacketSizes::new(&self.config, peer);
-        let again = out.resend(sizes, (start, end), priority.min(self.levels.top()));
+        let again = out.resend(sizes, (start, end), priority.min(self.levels.top())) || anew;
         if end > out.granted {
             out.granted = end;
         }
@@ -338,6 +343,17 @@ impl Endpoint {
         }
     }
 
+    /// Where servers forget at once (Homa §3.8), one that asks for all that comes without grants has
+    /// nothing of the request: it will grant the rest again, execute it again, and answer anew.
+    fn is_forgotten(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
+        let nothing = match length {
+            ResendLength::All => offset == 0,
+            ResendLength::Bytes(n) => offset == 0 && n >= rpc.out.unscheduled.min(rpc.out.length),
+        };
+        let client = matches!(rpc.state, State::ClientOutgoing | State::ClientIncoming);
+        nothing && client && self.config.completion == Completion::AtLeastOnce
+    }
+
     /// A client asks for a response that does not exist yet. It lives, and what is missing of its
     /// request need not wait any longer to be asked for.
     fn on_resend_of_nothing(&mut self, now: Time, who: Ref) {
@@ -346,9 +362,8 @@ impl Endpoint {
             rpc.heard = now;
         }
         let silence = now.since(rpc.heard.max(rpc.asked));
-        let owes = rpc.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0);
-        let users = self.config.profile == Profile::Default;
-        if users && owes && silence >= self.config.loss.resend_after {
+        let late = rpc.is_owed() && silence >= self.config.loss.resend_after;
+        if self.config.profile == Profile::Default && late && self.may_ask() {
             self.request_missing(now, who);
         }
         self.busy(who);
@@ -382,47 +397,56 @@ impl Endpoint {
         if !self.may_answer() {
             return;
         }
-        let top = self.levels.top();
-        let reply = |id, body| Packet {
-            peer: packet.peer,
-            priority: top,
-            local_port: packet.local_port,
-            remote_port: packet.remote_port,
-            id,
-            body,
-        };
         let for_server = !packet.id.from_server();
-        let answer = match self.config.loss.unknown {
+        let (id, body) = match self.config.loss.unknown {
             UnknownRpcReply::ResendRequest if for_server => {
                 self.counters.resends_sent += 1;
                 let length = ResendLength::Bytes(self.config.rtt_bytes);
-                reply(packet.id.server(), Body::Resend { offset: 0, length, priority: top })
+                let priority = self.levels.top();
+                (packet.id.server(), Body::Resend { offset: 0, length, priority })
             }
             UnknownRpcReply::ResendRequest => return,
             UnknownRpcReply::RpcUnknown => {
                 self.counters.unknowns_sent += 1;
-                let remembered = self.memory_reaches(now, packet);
-                let no_server =
-                    remembered.is_some() && !self.listening.contains(&packet.local_port);
+                let nobody = !self.listening.contains(&packet.local_port);
+                let remembered = self.memory_reaches(now, packet, nobody);
+                let no_server = remembered.is_some() && nobody;
                 if no_server {
-                    // Nor will it be executed, when it comes after this and somebody listens then.
-                    self.remember_executed(now, packet.peer, packet.id);
+                    self.refuse(now, packet);
                 }
                 let id = if for_server { packet.id.server() } else { packet.id.client() };
-                reply(id, Body::RpcUnknown { remembered, no_server })
+                (id, Body::RpcUnknown { remembered, no_server })
             }
         };
-        self.control.push_back(Control::Packet(answer));
+        self.queue_words(packet.peer, (packet.local_port, packet.remote_port), id, body);
     }
 
-    /// How far back we can say that this peer's RPC was never executed.
-    fn memory_reaches(&self, now: Time, packet: &Packet) -> Option<Duration> {
-        if self.config.profile != Profile::Default || packet.id.from_server() {
+    /// An RPC that nobody listens for will not be executed either when it comes after this, and
+    /// somebody listens then.
+    fn refuse(&mut self, now: Time, packet: &Packet) {
+        let new = |executed: &Executed| !executed.contains(packet.id);
+        if self.peer(packet.peer).is_some_and(|peer| new(&peer.more.executed)) {
+            self.remember_executed(now, packet.peer, packet.id);
+            if let Some(peer) = self.peer_mut(packet.peer) {
+                peer.more.executed.refuse(packet.id);
+            }
+        }
+    }
+
+    /// How far back we can say that this peer's RPC was never executed; `nobody` listens for it.
+    /// Where somebody does by now, one that was refused has to go on under another id.
+    fn memory_reaches(&self, now: Time, packet: &Packet, nobody: bool) -> Option<Duration> {
+        let users = self.config.profile == Profile::Default;
+        if !users || !self.suppresses_duplicates() || packet.id.from_server() {
             return None;
         }
         let executed = &self.peer(packet.peer)?.more.executed;
-        let known = executed.contains(packet.id);
-        Some(if known { Duration::ZERO } else { now.since(executed.since) })
+        let refused = nobody && executed.is_refused(packet.id);
+        Some(if executed.contains(packet.id) && !refused {
+            Duration::ZERO
+        } else {
+            now.since(executed.since)
+        })
     }
 
     /// BUSY: the sender is alive and will get to it.
@@ -430,7 +454,6 @@ impl Endpoint {
         self.counters.busys_received += 1;
         if let Some(rpc) = self.rpcs.get_mut(who) {
             rpc.heard = now;
-            rpc.known = true;
         }
     }
 }

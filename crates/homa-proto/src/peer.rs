@@ -65,8 +65,6 @@ pub(crate) struct More {
     limited_until: Time,
     /// When CUTOFFS were last sent to the peer.
     pub(crate) cutoffs_sent: Option<Time>,
-    /// Most unscheduled bytes of one message as CUTOFFS last told the peer; 0 where they do not.
-    pub(crate) told_unscheduled: u32,
     /// How long the peer's responses take to begin.
     pub(crate) response_time: SmoothedTime,
     pub(crate) executed: Executed,
@@ -90,7 +88,6 @@ impl Peer {
             cutoffs: [0; LEVELS],
             limited_until: Time::ZERO,
             cutoffs_sent: None,
-            told_unscheduled: 0,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
             need_acks: (0, 0),

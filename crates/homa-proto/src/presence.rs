@@ -3,14 +3,20 @@
 //!
 //! Counted are peers heard of in this period or the one before, whichever are more. Peers known
 //! from long ago, such as everyone who ever called once, or addresses that somebody made up, have
-//! no part in the buffer.
+//! no part in the buffer. Whether a sender knows its share is seen from what it sends, so that
+//! nothing lost or forgotten on the way leaves it with a wrong one.
 
+use crate::config::{FULL_FRAME, Profile};
 use crate::endpoint::Endpoint;
+use crate::packet::{Data, Packet};
 use crate::sender::MAX_UNSCHEDULED;
-use crate::units::Time;
+use crate::units::{Duration, Time};
 
 /// A period has 2 to the power of this many nanoseconds: 8.6 s.
 const PERIOD: u32 = 33;
+
+/// A sender that sends less unasked than it may is told so this seldom: it may have its reasons.
+const TELL_AGAIN: Duration = Duration::secs(1);
 
 /// Peers heard of.
 #[derive(Debug, Default)]
@@ -44,5 +50,24 @@ impl Endpoint {
     pub(crate) fn unscheduled_cap(&self) -> u32 {
         let share = self.config.receive_buffer / self.presence.count();
         share.min(self.config.rtt_bytes_max).min(MAX_UNSCHEDULED)
+    }
+
+    /// The first packet of a message: its sender is told when its unscheduled bytes are more than
+    /// twice its share, or less than half.
+    pub(crate) fn correct_sender(&mut self, now: Time, packet: &Packet, data: &Data) {
+        let whole = data.span.len == data.message_length;
+        if self.config.profile != Profile::Default || whole || data.retransmit {
+            return;
+        }
+        let Some(peer) = self.peer(packet.peer) else { return };
+        let Some(told) = peer.more.cutoffs_sent else { return };
+        // A packet may always be full.
+        let least = peer.info.max_payload.max(FULL_FRAME);
+        let share = self.unscheduled_cap();
+        let more = data.incoming > least.max(share.saturating_mul(2));
+        let less = data.incoming < data.message_length.min(share / 2);
+        if more || less && now.since(told) >= TELL_AGAIN {
+            self.send_cutoffs(now, packet);
+        }
     }
 }

@@ -61,13 +61,16 @@ impl Endpoint {
         let found = known.and(found);
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
+        if !begun {
+            self.correct_sender(now, packet, data);
+        }
         if !begun && end > self.incoming.ahead {
             return Err(DropReason::NotGranted);
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
         let greedy = !begun && !packet.id.from_server() && self.has_its_share(packet.peer);
         if !begun && (greedy || !self.has_memory(first)) {
-            if self.config.profile == Profile::Linux {
+            if self.config.profile != Profile::Default {
                 self.wait_for_memory(now, packet, data, found, first)?;
             }
             return Err(DropReason::NoMemory);

@@ -109,10 +109,20 @@ impl Receiver {
         }
     }
 
-    /// What the senders may send, and we have not, of messages of which a packet arrived.
-    fn expected(&self) -> u64 {
-        let begun = self.messages.iter().filter(|m| m.received > 0);
+    /// What the senders may send, and we have not, of messages of which a packet arrived and that
+    /// are `counted`.
+    fn outstanding(&self, counted: impl Fn(&Incoming) -> bool) -> u64 {
+        let begun = self.messages.iter().filter(|m| m.received > 0 && counted(m));
         begun.map(Incoming::outstanding).sum()
+    }
+
+    /// What of it the bound on all grants together is for: messages that need grants, or, to
+    /// users, that were given one.
+    fn granted(&self, window: GrantWindow) -> u64 {
+        self.outstanding(|m| match window {
+            GrantWindow::RttBytesShared { .. } => m.granted > m.unscheduled,
+            _ => m.length > m.unscheduled,
+        })
     }
 }
 
@@ -149,7 +159,8 @@ fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
     let mut before = receiver.endpoint.credit();
     while receiver.step(u)? {
         let now = receiver.endpoint.credit();
-        assert_eq!(now.expected, receiver.expected());
+        assert_eq!(now.expected, receiver.outstanding(|_| true));
+        assert_eq!(now.granted, receiver.granted(config.window));
         let each = u64::from(RTT_BYTES.max(unscheduled));
         match bound(&config, receiver.endpoint.counters().fifo_grants) {
             // What is announced arrives anyway; above the bound there is nothing but that.

@@ -115,21 +115,9 @@ fn a_restarted_server_makes_the_call_indeterminate() {
 fn in_service() -> Pair {
     let mut pair = users();
     pair.reply = None;
-    let mut request = pair.request(5_000, 1);
-    request.idempotent = true;
-    pair.submit(CLIENT, Submit::Request(request));
+    pair.call_idempotent(5_000, 1);
     pair.run_for(Duration::millis(3));
     pair
-}
-
-#[test]
-fn an_idempotent_call_survives_the_servers_restart() {
-    let mut pair = in_service();
-    pair.restart(SERVER, Config::for_users(LINK), 9);
-    pair.reply = Some((100, Duration::micros(1)));
-    pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
-    pair.assert_clean();
 }
 
 #[test]

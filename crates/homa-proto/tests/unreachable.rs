@@ -5,7 +5,7 @@ mod common;
 
 use common::{CLIENT, PORTS, Pair, SERVER, Seen};
 use homa_proto::{
-    Body, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
+    Body, Completion, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,21 +14,21 @@ const PORT: Unreachable = Unreachable::Port(PORTS[SERVER]);
 const DATA: Option<(u64, bool)> = Some((0, true));
 const CONTROL: Option<(u64, bool)> = Some((0, false));
 
-/// A pair, and the id of the client's last DATA.
+/// A pair, and the id of the client's last DATA; nothing of the client arrives.
 fn pair(config: fn() -> Config) -> (Pair, Rc<Cell<u64>>) {
     let (mut pair, id) = (Pair::new(config(), config()), Rc::new(Cell::new(0)));
-    lose_from_client(&mut pair, &id);
+    watch(&mut pair, &id, true);
     (pair, id)
 }
 
-/// Nothing of the client arrives from now on.
-fn lose_from_client(pair: &mut Pair, id: &Rc<Cell<u64>>) {
+/// From now on `id` is that of the client's last DATA, and all that it sends is lost, or nothing.
+fn watch(pair: &mut Pair, id: &Rc<Cell<u64>>, lost: bool) {
     let seen = Rc::clone(id);
     pair.lose = Box::new(move |from, packet, _| {
         if from == CLIENT && matches!(packet.body, Body::Data(_)) {
             seen.set(packet.id.0);
         }
-        from == CLIENT
+        lost && from == CLIENT
     });
 }
 
@@ -88,22 +88,22 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
         report(&mut pair, &id, PORT, quoted);
         assert_eq!(failures(&pair), [error], "{quoted:?}");
     }
-    // The server spoke of it: a GRANT, CUTOFFS, BUSY, part of the response.
-    for (length, reply, silent_after) in [
-        (60_000, None, 200),
-        (100, None, 20),
-        (100, Some((100, Duration::millis(20))), 10_000),
-        (100, Some((60_000, Duration::ZERO)), 20),
+    // The server spoke of it: CUTOFFS, which only who does not know them is sent; a GRANT, BUSY,
+    // part of the response.
+    for (knows, length, reply, silent_after) in [
+        (false, 100, None, 20),
+        (true, 60_000, None, 200),
+        (true, 100, Some((100, Duration::millis(20))), 10_000),
+        (true, 100, Some((60_000, Duration::ZERO)), 20),
     ] {
         let (mut pair, id) = pair(users);
+        watch(&mut pair, &id, false);
+        if knows {
+            pair.call(100, 2);
+            pair.run_for(Duration::millis(1));
+            assert_eq!(pair.seen[CLIENT], [Seen::Response(2, 100)]);
+        }
         pair.reply = reply;
-        let seen = Rc::clone(&id);
-        pair.lose = Box::new(move |from, packet, _| {
-            if from == CLIENT && matches!(packet.body, Body::Data(_)) {
-                seen.set(packet.id.0);
-            }
-            false
-        });
         pair.call(length, 1);
         pair.run_for(Duration::micros(silent_after));
         report(&mut pair, &id, PORT, DATA);
@@ -151,22 +151,18 @@ fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
     let (mut pair, id) = pair(users);
     pair.reply = None;
     pair.lose = Box::new(|_, _, _| false);
-    let request = homa_proto::Request { idempotent: true, ..pair.request(5_000, 1) };
-    pair.submit(CLIENT, Submit::Request(request));
+    pair.call_idempotent(5_000, 1);
     pair.run_for(Duration::millis(3));
     assert_eq!(pair.executions(), 1);
     // The process is gone: the host reports each packet.
-    let packets = Rc::new(Cell::new(0));
-    let sent = Rc::clone(&packets);
-    pair.lose = Box::new(move |from, _, _| {
-        sent.set(sent.get() + u32::from(from == CLIENT));
-        from == CLIENT
-    });
+    pair.lose = Box::new(|from, _, _| from == CLIENT);
+    let before = pair.sent[CLIENT];
     for _ in 0..1_000 {
         pair.run_for(Duration::millis(1));
         report(&mut pair, &id, PORT, None);
     }
-    assert!((3..20).contains(&packets.get()), "{} in a second", packets.get());
+    let packets = pair.sent[CLIENT] - before;
+    assert!((3..20).contains(&packets), "{packets} in a second");
     // It is back.
     pair.restart(SERVER, users(), 9);
     pair.lose = Box::new(|_, _, _| false);
@@ -179,8 +175,7 @@ fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
 #[test]
 fn an_idempotent_call_still_has_a_deadline() {
     let (mut pair, id) = pair(users);
-    let request = homa_proto::Request { idempotent: true, ..pair.request(100, 1) };
-    pair.submit(CLIENT, Submit::Request(request));
+    pair.call_idempotent(100, 1);
     pair.run_for(Duration::micros(10));
     report(&mut pair, &id, PORT, DATA);
     assert_eq!(failures(&pair), []);
@@ -196,13 +191,55 @@ fn other_profiles_fail_every_call_of_the_peer() {
             let (mut pair, id) = pair(config);
             pair.lose = Box::new(|_, _, _| false);
             pair.reply = None;
-            let request = homa_proto::Request { idempotent, ..pair.request(5_000, 1) };
-            pair.submit(CLIENT, Submit::Request(request));
+            if idempotent {
+                pair.call_idempotent(5_000, 1)
+            } else {
+                pair.call(5_000, 1)
+            };
             pair.run_for(Duration::millis(30));
             report(&mut pair, &id, PORT, None);
             assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
         }
     }
+}
+
+/// Its last bytes and those of another left together, but its first packet, which came back, long
+/// before: the server may have begun to listen in between.
+#[test]
+fn a_report_of_a_long_requests_first_packet_speaks_for_no_other() {
+    let (mut pair, id) = pair(users);
+    pair.call(5_000, 1);
+    let now = pair.now;
+    while let Some(packet) = pair.ends[CLIENT].transmit(now) {
+        id.set(packet.id.0);
+    }
+    pair.call(100, 2);
+    while pair.ends[CLIENT].transmit(now).is_some() {}
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PortUnreachable)]);
+}
+
+/// The first answer may be lost.
+#[test]
+fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
+    let (mut pair, _) = pair(users);
+    let mut lost = 0;
+    pair.lose = Box::new(move |_, packet, _| {
+        lost += u32::from(matches!(packet.body, Body::RpcUnknown { .. }));
+        matches!(packet.body, Body::RpcUnknown { .. }) && lost <= 2
+    });
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    // Where nothing is remembered, nobody can say so.
+    let config = || Config { completion: Completion::AtLeastOnce, ..users() };
+    let (mut pair, _) = self::pair(config);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(failures(&pair), [RpcError::Indeterminate]);
 }
 
 /// A call to an engine without server, or whose server ended, is told so when it asks.
@@ -240,17 +277,11 @@ fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
 #[test]
 fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
     let (mut pair, _) = pair(users);
-    let packets = Rc::new(Cell::new(0));
-    let sent = Rc::clone(&packets);
-    pair.lose = Box::new(move |from, _, _| {
-        sent.set(sent.get() + u32::from(from == CLIENT));
-        false
-    });
+    pair.lose = Box::new(|_, _, _| false);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);
-    let request = homa_proto::Request { idempotent: true, ..pair.request(5_000, 1) };
-    pair.submit(CLIENT, Submit::Request(request));
+    pair.call_idempotent(5_000, 1);
     pair.run_for(Duration::secs(1));
-    assert!((3..30).contains(&packets.get()), "{} in a second", packets.get());
+    assert!((3..30).contains(&pair.sent[CLIENT]), "{} in a second", pair.sent[CLIENT]);
     pair.ends[SERVER].listen(PORTS[SERVER]);
     pair.run_for(Duration::millis(600));
     assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Seen::Response(1, 100)][..], 1));

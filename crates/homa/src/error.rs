@@ -111,8 +111,8 @@ pub enum CallError {
     /// The server lost the call, for example in a restart, gave it up without an answer, or is
     /// gone; it may or may not have executed it.
     #[error(
-        "the server lost or gave up the call, which it may have executed: check, or mark the call \
-         idempotent to have it made again"
+        "the server is gone, or lost or gave up the call, which it may have executed: check, or \
+         mark the call idempotent to have it made again"
     )]
     Indeterminate,
     /// The server said that the request is longer than it accepts.

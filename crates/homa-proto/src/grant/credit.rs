@@ -13,7 +13,7 @@ pub struct Credit {
     pub unheard: u64,
     /// What of `expected` counts against the bound on all grants together.
     pub granted: u64,
-    /// Held for incomplete messages: see [`Endpoint::memory`].
+    /// Bytes of incomplete messages that count against the memory budget.
     pub memory: u64,
     /// The same, added up over the peers.
     pub memory_of_peers: u64,

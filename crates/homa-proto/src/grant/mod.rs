@@ -483,7 +483,6 @@ impl Endpoint {
         }
         rpc.heard = now;
         rpc.rounds = 0;
-        rpc.known = true;
         let out = &mut rpc.out;
         out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
         self.sender.wake(who, out);

@@ -1,9 +1,11 @@
-//! Messages that wait for memory before their first byte (Linux §2.3, profile `linux`).
+//! Messages that wait for memory before their first byte (Linux §2.3).
 //!
 //! A kernel server without buffers keeps the RPC and drops its bytes: the client's RESENDs are
 //! answered by BUSY, so that the call lives, and it is asked for everything once there is room.
-//! Without this, the answer would be RPC_UNKNOWN, and the client gives up after 0.1 s. Fewest
-//! unscheduled bytes first. Other profiles drop the packet and are asked again.
+//! Without this, the answer would be RPC_UNKNOWN in profile `linux`, and the client gives up after
+//! 0.1 s; in `sigcomm18` a RESEND of the request, every time for nothing, and such retransmissions
+//! would keep the links from what frees the memory. Fewest unscheduled bytes first. Profile
+//! `default` drops the packet and is asked again, ever later.
 
 use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;

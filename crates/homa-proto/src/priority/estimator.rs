@@ -113,9 +113,8 @@ impl Estimator {
     ///
     /// A share near the middle between two splits goes to and fro with the longest messages, and
     /// each change renumbers the levels of all senders. So one more level for unscheduled bytes has
-    /// to be earned by a quarter beyond the middle, and is given back at the middle: between two
-    /// splits about as good, the one with more scheduled levels, which are also the degree of
-    /// overcommitment (Homa §3.5), stays.
+    /// to be earned by a quarter beyond the middle, and is given back at the middle: scheduled
+    /// levels, which are also the degree of overcommitment (Homa §3.5), are the harder to lose.
     fn unscheduled_levels(&self, levels: u8) -> u8 {
         // In quarters of a level.
         let quarters = |add: u64| {

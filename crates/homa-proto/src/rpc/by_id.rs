@@ -109,7 +109,7 @@ impl ClientRpcs {
 
 /// A client's RPC at its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ServerKey(PeerId, RpcId);
+pub(crate) struct ServerKey(pub(crate) PeerId, pub(crate) RpcId);
 
 impl Hash for ServerKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -120,42 +120,7 @@ impl Hash for ServerKey {
 }
 
 /// RPCs and one-way messages that others began.
-#[derive(Debug)]
-pub(crate) struct ServerRpcs(IdMap<ServerKey>);
-
-impl ServerRpcs {
-    pub(crate) fn new(hash: Keyed) -> Self {
-        Self(IdMap::with_hasher(hash))
-    }
-
-    /// RPCs in progress.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The RPC of `peer` with this (even) id; `recent` is the one it spoke of last.
-    pub(crate) fn find(
-        &self,
-        rpcs: &Table<Rpc>,
-        recent: Ref,
-        peer: PeerId,
-        id: RpcId,
-    ) -> Option<Ref> {
-        let same = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
-        if rpcs.get(recent).is_some_and(same) {
-            return Some(recent);
-        }
-        self.0.get(&ServerKey(peer, id)).copied()
-    }
-
-    pub(crate) fn insert(&mut self, peer: PeerId, id: RpcId, who: Ref) {
-        self.0.insert(ServerKey(peer, id), who);
-    }
-
-    pub(crate) fn remove(&mut self, peer: PeerId, id: RpcId) {
-        self.0.remove(&ServerKey(peer, id));
-    }
-}
+pub(crate) type ServerRpcs = IdMap<ServerKey>;
 
 #[cfg(test)]
 mod tests {

@@ -125,11 +125,6 @@ impl Endpoint {
     }
 
     /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC, or gave it up.
-    ///
-    /// The kernel's rule is to send everything again while nothing of the response arrived. The
-    /// user profile does so only if the server's memory covers the RPC's whole life (so the request
-    /// was never executed), or the call is idempotent, which goes on under another id (its server
-    /// may remember this one as executed); otherwise nobody can tell, and the call fails as such.
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
@@ -137,55 +132,63 @@ impl Endpoint {
         remembered: Option<Duration>,
         no_server: bool,
     ) {
+        match self.config.profile {
+            Profile::Default => self.on_unknown_call(now, who, remembered, no_server),
+            // While nothing of the response arrived, everything is sent again.
+            _ if self.rpcs.get(who).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
+            Profile::Linux => self.send_again(who),
+            Profile::Sigcomm18 | Profile::Sigcomm18Sim => self.start_over(who),
+        }
+    }
+
+    /// The same in the user profile: the request is sent again only if the server's memory covers
+    /// the RPC's whole life (so it was never executed), or the call is idempotent, which goes on
+    /// under another id (its server may remember this one as executed); otherwise nobody can tell,
+    /// and the call fails as such.
+    fn on_unknown_call(
+        &mut self,
+        now: Time,
+        who: Ref,
+        remembered: Option<Duration>,
+        no_server: bool,
+    ) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let waiting = rpc.state == State::ClientOutgoing;
         let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
-        if never_executed && !waiting {
+        if never_executed && rpc.state != State::ClientOutgoing {
             // Said before the request arrived, and overtaken by the response: a late copy.
             return;
         }
-        if no_server && self.config.profile == Profile::Default {
-            return self.no_server(who, never_executed);
-        }
-        let unasked = rpc.asked <= rpc.heard;
-        if self.config.profile == Profile::Default && rpc.idempotent && unasked && !never_executed {
-            // The server gave it up. Again at once would be a loop as fast as the network: our
-            // timer will ask, and do it then.
+        if rpc.idempotent && (no_server || rpc.asked <= rpc.heard && !never_executed) {
+            // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
+            // the network: our timer will ask, and do it then.
             return;
         }
-        let retry = match self.config.profile {
-            Profile::Sigcomm18 | Profile::Sigcomm18Sim | Profile::Linux => waiting,
-            Profile::Default => rpc.idempotent || never_executed,
-        };
-        if !retry {
-            if self.config.profile == Profile::Default {
-                self.fail(who, RpcError::Indeterminate);
-            }
-            return;
+        if !rpc.idempotent && (no_server || !never_executed) {
+            let refused = no_server && never_executed;
+            let error = if refused { RpcError::PortUnreachable } else { RpcError::Indeterminate };
+            return self.fail(who, error);
         }
-        if !waiting {
-            rpc.state = State::ClientOutgoing;
-            if let Some(inc) = rpc.inc.take() {
-                let peer = rpc.peer;
-                self.events.push_back(Event::Release { message: incoming_message(who) });
-                self.end_incoming(who, peer, inc);
-            }
+        rpc.heard = now;
+        if !never_executed {
+            let old = core::mem::replace(&mut rpc.id, self.ids.next());
+            self.client_rpcs.rename(&self.rpcs, old, who);
         }
-        if self.config.profile == Profile::Linux {
-            return self.send_again(who);
-        }
+        self.start_over(who);
+    }
+
+    /// Sends the request as if nothing of it had been sent; what arrived of its response is given
+    /// up.
+    pub(crate) fn start_over(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        rpc.out.restart();
+        let (peer, inc) = (rpc.peer, rpc.inc.take());
+        rpc.state = State::ClientOutgoing;
         rpc.again = true;
-        if self.config.profile == Profile::Default {
-            rpc.heard = now;
-            if !never_executed {
-                let old = core::mem::replace(&mut rpc.id, self.ids.next());
-                self.client_rpcs.rename(&self.rpcs, old, who);
-            }
-        }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.out.restart();
         self.sender.wake(who, &mut rpc.out);
+        if let Some(inc) = inc {
+            self.events.push_back(Event::Release { message: incoming_message(who) });
+            self.end_incoming(who, peer, inc);
+        }
     }
 
     /// The response of an RPC arrived whole.
@@ -231,7 +234,6 @@ impl Endpoint {
     ) {
         self.counters.cutoffs_received += 1;
         let now = self.now;
-        who.into_iter().for_each(|who| self.known(who));
         let Some(peer) = self.peer_mut(from) else { return };
         peer.told = true;
         peer.more.cutoffs = cutoffs;

@@ -153,7 +153,8 @@ pub(crate) struct Incoming {
     pub(crate) priority: u8,
     /// The scheduler tracks this message (it needs grants).
     pub(crate) scheduled: bool,
-    /// It needed grants, so its outstanding bytes count against `max_incoming` unless parked.
+    /// Its outstanding bytes count against `max_incoming` unless it is parked: it needed grants,
+    /// and in the user profile was given one.
     pub(crate) window_counted: bool,
     /// Its sender is silent: no grants, no share of `max_incoming`, nothing expected, until it
     /// sends again.
@@ -248,6 +249,11 @@ impl Rpc {
             id: self.wire_id(),
             body,
         }
+    }
+
+    /// Bytes of the message it receives were agreed to and are not here.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0)
     }
 
     /// The id as this host writes it in packets.

@@ -1,9 +1,10 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
+use super::by_id::ServerKey;
 use super::{Ended, Rpc, State, outgoing_message};
 use crate::config::{Completion, Profile};
-use crate::endpoint::{Control, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::event::{DropReason, SubmitError, Submitted};
 use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
@@ -52,22 +53,18 @@ impl Endpoint {
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
-        self.server_rpcs.insert(packet.peer, packet.id.client(), who);
-        let cap = self.unscheduled_cap();
+        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), who);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
             peer.more.served += 1;
             peer.recent = who;
-            let told = peer.more.told_unscheduled;
-            if told > 0 && (cap / 2 > told || cap < told / 2) {
-                self.send_cutoffs(now, packet);
-            }
         }
         self.arm(now, now + self.config.loss.resend_after, who);
         Ok(who)
     }
 
-    fn suppresses_duplicates(&self) -> bool {
+    /// A request is executed at most once, as far as that is remembered.
+    pub(crate) fn suppresses_duplicates(&self) -> bool {
         matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
     }
 
@@ -101,14 +98,8 @@ impl Endpoint {
             return;
         }
         self.counters.unknowns_sent += 1;
-        self.control.push_back(Control::Packet(Packet {
-            peer: ended.peer,
-            priority: self.levels.top(),
-            local_port: ended.ports.0,
-            remote_port: ended.ports.1,
-            id: ended.id.server(),
-            body: Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false },
-        }));
+        let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
+        self.queue_words(ended.peer, ended.ports, ended.id.server(), body);
     }
 
     pub(crate) fn submit_response(
@@ -140,7 +131,8 @@ impl Endpoint {
         }
     }
 
-    fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
+    /// CUTOFFS to the sender of a packet, with our limits where the wire has room for these.
+    pub(crate) fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
         if !self.may_answer() {
             return;
         }
@@ -154,23 +146,20 @@ impl Endpoint {
             return;
         }
         peer.more.cutoffs_sent = Some(now);
-        peer.more.told_unscheduled = limits.map_or(0, |limits| limits.max_unscheduled);
         self.counters.cutoffs_sent += 1;
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
-        self.control.push_back(Control::Packet(Packet {
-            peer: packet.peer,
-            priority: self.levels.top(),
-            local_port: packet.local_port,
-            remote_port: packet.remote_port,
-            id,
-            body: Body::Cutoffs { cutoffs, version, limits },
-        }));
+        let ports = (packet.local_port, packet.remote_port);
+        self.queue_words(packet.peer, ports, id, Body::Cutoffs { cutoffs, version, limits });
     }
 
     /// The server RPC of a peer with this (even) id, if it is in progress.
     pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
         let recent = self.peer(peer)?.recent;
-        self.server_rpcs.find(&self.rpcs, recent, peer, id)
+        let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
+        match self.rpcs.get(recent) {
+            Some(rpc) if is(rpc) => Some(recent),
+            _ => self.server_rpcs.get(&ServerKey(peer, id)).copied(),
+        }
     }
 }

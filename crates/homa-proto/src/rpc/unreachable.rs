@@ -3,13 +3,13 @@
 //! That a packet came back says nothing about those before it: the server may have executed a call,
 //! and died since. At most once (Homa §3.8, profile `default`), a call was certainly not executed
 //! if its request never left whole, or if DATA of it came back that was sent once. What left in the
-//! same turn met the same host. Other calls of which the server spoke, or that wait long enough to
+//! same turn as a whole request that came back met the same host. Other calls of which the server spoke, or that wait long enough to
 //! have been asked for, are [`RpcError::Indeterminate`]; those just sent wait for a report of their
 //! own, or their RESEND's. Idempotent calls go on like any that nobody answers: the server may be
 //! about to restart. The other profiles fail every call of the peer, as the kernel module does.
 //!
 //! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
-//! answer to the call's RESEND says so (UDP only).
+//! answer to the call's RESEND says so (UDP only; `client.rs`).
 
 use super::{Rpc, State};
 use crate::config::Profile;
@@ -19,6 +19,14 @@ use crate::packet::PeerId;
 use crate::table::Ref;
 use crate::units::Time;
 use alloc::vec::Vec;
+
+/// DATA that came back and was sent once.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    who: Ref,
+    /// When it left, if it is the whole request.
+    at: Option<Time>,
+}
 
 impl Rpc {
     /// The bytes of the request were sent no more than once, as far as they were.
@@ -51,8 +59,12 @@ impl Endpoint {
                 true => self.find_server(peer, id.client()),
                 false => self.find_client(peer, id),
             };
-            let Some(rpc) = sent.and_then(|who| self.rpcs.get(who)) else { return };
-            refused = (data && rpc.is_sent_once()).then_some(rpc.sent);
+            let Some((who, rpc)) = sent.and_then(|who| Some((who, self.rpcs.get(who)?))) else {
+                return;
+            };
+            let packet = self.peer(peer).map_or(0, |peer| peer.info.max_payload);
+            let at = (rpc.out.length <= packet).then_some(rpc.sent);
+            refused = (data && rpc.is_sent_once()).then_some(Refused { who, at });
         }
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
@@ -64,44 +76,31 @@ impl Endpoint {
             let Some(rpc) = self.rpcs.get(who) else { continue };
             if !rpc.state.is_client() {
                 self.end_server_rpc(who);
-            } else if let Some(error) = self.verdict(rpc, what, refused) {
+            } else if let Some(error) = self.verdict((who, rpc), what, refused) {
                 self.fail(who, error);
             }
         }
     }
 
-    /// How a client's RPC ends that needs what cannot be reached; `refused`: when the request left
-    /// that came back.
-    fn verdict(&self, rpc: &Rpc, what: Unreachable, refused: Option<Time>) -> Option<RpcError> {
+    /// How a client's RPC ends that needs what cannot be reached.
+    fn verdict(
+        &self,
+        (who, rpc): (Ref, &Rpc),
+        what: Unreachable,
+        refused: Option<Refused>,
+    ) -> Option<RpcError> {
         if self.config.profile != Profile::Default {
             return Some(what.error());
         }
         if rpc.idempotent {
             return None;
         }
-        let same_turn = rpc.is_sent_once() && refused == Some(rpc.sent);
-        if same_turn || !rpc.may_be_executed() {
+        let proven = |proof: Refused| proof.who == who || proof.at == Some(rpc.sent);
+        let came_back = rpc.is_sent_once() && refused.is_some_and(proven);
+        if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }
         let waits = rpc.is_sent_once() && rpc.rounds == 0;
         (!waits).then_some(RpcError::Indeterminate)
-    }
-
-    /// The engine at the server's address lives, and says that nobody listens at the port. It will
-    /// not execute the call any more, so that one that never was can be said to be unreachable.
-    pub(super) fn no_server(&mut self, who: Ref, never_executed: bool) {
-        if self.rpcs.get(who).is_some_and(|rpc| rpc.idempotent) {
-            return;
-        }
-        let error =
-            if never_executed { RpcError::PortUnreachable } else { RpcError::Indeterminate };
-        self.fail(who, error);
-    }
-
-    /// The server spoke of a client's RPC.
-    pub(crate) fn known(&mut self, who: Ref) {
-        if let Some(rpc) = self.rpcs.get_mut(who) {
-            rpc.known = true;
-        }
     }
 }

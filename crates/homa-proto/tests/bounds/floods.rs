@@ -41,13 +41,13 @@ fn bytes_far_beyond_their_grant_are_dropped() {
         let refused = Receipt::Dropped(DropReason::NotGranted);
         // Neither begins a message nor goes on with one.
         assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), refused);
-        assert_eq!((server.rpcs(), server.memory()), ((0, 0), 0));
+        assert_eq!((server.rpcs(), server.credit().memory), ((0, 0), 0));
         assert!(matches!(server.receive(START, &data(RpcId(2), 0, 1_000_000)), Receipt::Place(_)));
         assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), refused);
         // What the network overtook, or a sender rounds up, is not far.
         let near = data(RpcId(2), 60_000, 1_000_000);
         assert!(matches!(server.receive(START, &near), Receipt::Place(_)));
-        assert!(server.memory() <= 300_000, "{} bytes held", server.memory());
+        assert!(server.credit().memory <= 300_000, "{} bytes held", server.credit().memory);
     }
 }
 
@@ -78,6 +78,20 @@ fn answers_that_the_link_cannot_take_do_not_pile_up() {
         assert!(host.counters().answers_withheld > 20_000);
         while host.transmit(START).is_some() {}
         assert_eq!(host.waiting_control(), 0);
+        // Nor those to clients that ask for the responses to requests of which they owe the rest.
+        let owing = |n: u64| RpcId(2_000_000 + 2 * n);
+        for n in 0..2_000 {
+            assert!(matches!(
+                host.receive(START, &announcement(owing(n), 3_000)),
+                Receipt::Place(_)
+            ));
+        }
+        while host.transmit(START).is_some() {}
+        for n in 0..2_000 {
+            let _ = host.receive(START + Duration::millis(6), &packet(owing(n), all));
+        }
+        assert!(host.waiting_control() <= 2_600, "{} wait", host.waiting_control());
+        while host.transmit(START + Duration::millis(6)).is_some() {}
         // And then it answers again.
         let _ = host.receive(START, &packet(ours, Body::NeedAck));
         assert!(matches!(host.transmit(START).map(|p| p.body), Some(Body::Resend { .. })));
@@ -92,6 +106,30 @@ fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
     let grown = data(RpcId(2), 0, 2_000_000);
     assert_eq!(server.receive(START, &grown), Receipt::Dropped(DropReason::TooLong));
     assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
+}
+
+/// Neither profile tells a client that there was no memory for its request.
+#[test]
+fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
+    let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
+        let mut server = endpoint(Config { memory_budget: 2_500, ..config });
+        assert!(matches!(server.receive(START, &data(RpcId(2), 0, 3_000)), Receipt::Place(_)));
+        assert!(matches!(server.receive(START, &data(RpcId(2), 1_000, 3_000)), Receipt::Place(_)));
+        let refused = server.receive(START, &data(RpcId(4), 0, 2_000));
+        assert_eq!(refused, Receipt::Dropped(DropReason::NoMemory));
+        while server.transmit(START).is_some() {}
+        // Its client asks for the response.
+        let _ = server.receive(START, &packet(RpcId(4), all));
+        let answers =
+            std::iter::from_fn(|| server.transmit(START)).map(|sent| (sent.id, sent.body));
+        assert_eq!(Vec::from_iter(answers), [(RpcId(4).server(), Body::Busy)]);
+        // The first message is whole.
+        let _ = server.receive(START, &data(RpcId(2), 2_000, 3_000));
+        let asked = server.transmit(START).expect("a RESEND");
+        assert_eq!(asked.id, RpcId(4).server());
+        assert!(matches!(asked.body, Body::Resend { offset: 0, length: ResendLength::All, .. }));
+    }
 }
 
 fn limit(id: RpcId, max_message: u32) -> Packet {
@@ -200,7 +238,11 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
     }
     // Others have room, and are not kept waiting for what will not come.
     let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
-    assert!(matches!(server.receive(START, &other), Receipt::Place(_)), "{}", server.memory());
+    assert!(
+        matches!(server.receive(START, &other), Receipt::Place(_)),
+        "{}",
+        server.credit().memory
+    );
     // Repeating the packets keeps nothing.
     for millis in (0..2_000).step_by(100) {
         let now = START + Duration::millis(millis);
@@ -210,9 +252,9 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
             assert_eq!(server.receive(now, &again), Receipt::Dropped(DropReason::Duplicate));
         }
     }
-    assert!(server.memory() <= 2_000_000, "{} bytes held", server.memory());
+    assert!(server.credit().memory <= 2_000_000, "{} bytes held", server.credit().memory);
     pass(&mut server, START + Duration::secs(11));
-    assert_eq!((server.memory(), server.rpcs()), (0, (0, 0)));
+    assert_eq!((server.credit().memory, server.rpcs()), (0, (0, 0)));
 }
 
 #[test]
@@ -251,7 +293,7 @@ fn one_peer_takes_neither_every_place_nor_all_memory() {
         assert!(matches!(server.receive(START, &other), Receipt::Place(_)));
     }
     pass(&mut server, START + Duration::secs(11));
-    assert_eq!((server.memory(), server.rpcs()), (0, (0, 0)));
+    assert_eq!((server.credit().memory, server.rpcs()), (0, (0, 0)));
 }
 
 #[test]

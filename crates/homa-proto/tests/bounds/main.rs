@@ -244,7 +244,7 @@ fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
                 hostile_script(round, [id, RpcId(1 << 40)][round as usize % 2]).iter().enumerate()
             {
                 let _ = host.receive(now + Duration(n as u64), packet);
-                assert!(host.memory() <= 70_000_000);
+                assert!(host.credit().memory <= 70_000_000);
             }
         }
         while let Some(event) = host.event() {

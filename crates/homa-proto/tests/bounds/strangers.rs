@@ -97,3 +97,37 @@ fn who_spoke_long_ago_has_no_part_in_the_receive_buffer() {
     let later = told(&mut server, START + Duration::secs(20), 3).expect("there is more now");
     assert!(later >= 10_000, "{later} bytes");
 }
+
+/// CUTOFFS can be lost, and a peer that only answers never begins a request.
+#[test]
+fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
+    let mut host = with_peers(0);
+    let ids: Vec<RpcId> = (0..5)
+        .map(|cookie| {
+            host.submit(START, call(100, cookie)).expect("accepted");
+            host.transmit(START).expect("a request").id.server()
+        })
+        .collect();
+    let mut version = 0;
+    let mut told = |host: &mut Endpoint, now: Time, (id, incoming): (RpcId, u32)| {
+        let first = data(id, 0, 100_000);
+        let Body::Data(bytes) = first.body else { panic!("it is DATA") };
+        let body = Body::Data(Data { incoming, cutoff_version: version, ..bytes });
+        let _ = host.receive(now, &Packet { body, ..first });
+        sent(host, now).into_iter().find_map(|packet| match packet.body {
+            Body::Cutoffs { limits, version: now, .. } => {
+                version = now;
+                limits.map(|limits| limits.max_unscheduled)
+            }
+            _ => None,
+        })
+    };
+    let share = told(&mut host, START, (ids[0], 1_000)).expect("a new peer is told");
+    assert!(share >= 10_000, "{share} bytes");
+    let at = |millis| START + Duration::millis(millis);
+    assert_eq!(told(&mut host, at(10), (ids[1], share)), None, "it knows");
+    assert_eq!(told(&mut host, at(20), (ids[2], 3 * share)), Some(share));
+    // Less may be its own choice.
+    assert_eq!(told(&mut host, at(30), (ids[3], 1_000)), None);
+    assert_eq!(told(&mut host, at(1_030), (ids[4], 1_000)), Some(share));
+}

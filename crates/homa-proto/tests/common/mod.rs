@@ -39,7 +39,8 @@ pub struct Pair {
     sequence: u64,
     /// Decides the fate of each packet: (sender, packet, its ordinal at that sender) -> lost?
     pub lose: Fate,
-    sent: [u64; 2],
+    /// Packets sent by each, lost ones too.
+    pub sent: [u64; 2],
     pub transcript: String,
     pub seen: [Vec<Seen>; 2],
     /// The server answers requests with this many bytes after this time; `None`: not by itself.
@@ -97,6 +98,12 @@ impl Pair {
 
     pub fn call(&mut self, length: u32, cookie: u64) -> RpcHandle {
         let request = self.request(length, cookie);
+        self.submit(CLIENT, Submit::Request(request))
+    }
+
+    /// A call that may be executed again.
+    pub fn call_idempotent(&mut self, length: u32, cookie: u64) -> RpcHandle {
+        let request = Request { idempotent: true, ..self.request(length, cookie) };
         self.submit(CLIENT, Submit::Request(request))
     }
 

@@ -84,6 +84,14 @@ fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
             assert_eq!(decoded.packet, mirrored(packet));
             assert_eq!(decoded.payload, payload);
         }
+        // A report shows all of it, or a part.
+        let is_data = |packet: &Packet| matches!(packet.body, Body::Data(_));
+        let sent = || accepted.iter().map(|(packet, _)| (packet.id, is_data(packet)));
+        let shown = |bytes| datagram::quoted(bytes).map(|shown| (shown.id, shown.data));
+        let proof = sent().find(|&(_, data)| data).or(sent().next());
+        assert_eq!(shown(&buffer[..length]), proof);
+        let part = shown(&buffer[..u.int_in_range(0..=length)?]);
+        assert!(part.is_none_or(|part| sent().any(|packet| packet == part)));
         Ok(())
     });
 }

@@ -38,10 +38,11 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
 }
 
 /// Grants that were never worth a packet; responses that nobody wanted, which held their servers'
-/// only RPCs; refused requests that a window far below the round trip made slow.
+/// only RPCs; refused requests that a window far below the round trip made slow; requests for which
+/// there was no memory, sent again and again before what would have freed some.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
-    for seed in [3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448] {
+    for seed in [3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
     }
 }

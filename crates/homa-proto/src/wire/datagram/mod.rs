@@ -132,15 +132,24 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
     Ok(datagram)
 }
 
-/// The first packet of a datagram of ours that a report of the network shows the beginning of:
-/// hosts quote 8 bytes, or much more.
+/// The packet of a datagram of ours that a report of the network shows the beginning of (hosts
+/// quote 8 bytes, or much more): its first DATA, which proves most, or else its first packet.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
-    let length = match FLAGS.get(header) & AGGREGATE {
-        0 => 0,
-        _ => LENGTH_LEN,
-    };
-    super::quoted(rest.get(usize::from(EXTENSION_LENGTH.get(header)) + length..)?)
+    let mut rest = rest.get(usize::from(EXTENSION_LENGTH.get(header))..)?;
+    if FLAGS.get(header) & AGGREGATE == 0 {
+        return super::quoted(rest);
+    }
+    let mut first = None;
+    while let Some((length, packets)) = rest.split_first_chunk::<LENGTH_LEN>() {
+        let Some(quoted) = super::quoted(packets) else { break };
+        if quoted.data {
+            return Some(quoted);
+        }
+        first = first.or(Some(quoted));
+        rest = packets.get(usize::from(u16::from_be_bytes(*length))..).unwrap_or_default();
+    }
+    first
 }
 
 impl<'a> Datagram<'a> {
