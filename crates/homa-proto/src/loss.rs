@@ -272,8 +272,21 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
         }
-        if park {
+        if park && self.config.completion == Completion::AtLeastOnce && self.incoming.is_short() {
+            self.make_room(who);
+        } else if park {
             self.park(who);
+        }
+    }
+
+    /// Gives up what is here of a silent message while others lack memory. Where servers forget at
+    /// once, each end may hold parts of what the other has no room to begin again. Whoever still
+    /// wants it asks for all of it.
+    fn make_room(&mut self, who: Ref) {
+        match self.rpcs.get(who).map(|rpc| rpc.state) {
+            Some(State::ClientIncoming) => self.drop_response(who),
+            Some(State::ServerIncoming) => self.end_server_rpc(who),
+            _ => self.park(who),
         }
     }
 
@@ -344,14 +357,15 @@ impl Endpoint {
     }
 
     /// Where servers forget at once (Homa §3.8), one that asks for all that comes without grants has
-    /// nothing of the request: it will grant the rest again, execute it again, and answer anew.
+    /// nothing of the request, and will grant the rest again. What arrived of a response is kept:
+    /// the server will execute the request again, and answer alike.
     fn is_forgotten(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
-        let nothing = match length {
-            ResendLength::All => offset == 0,
-            ResendLength::Bytes(n) => offset == 0 && n >= rpc.out.unscheduled.min(rpc.out.length),
+        let all = match length {
+            ResendLength::All => true,
+            ResendLength::Bytes(n) => n >= rpc.out.unscheduled,
         };
-        let client = matches!(rpc.state, State::ClientOutgoing | State::ClientIncoming);
-        nothing && client && self.config.completion == Completion::AtLeastOnce
+        let granted = rpc.state == State::ClientOutgoing && rpc.out.length > rpc.out.unscheduled;
+        offset == 0 && all && granted && self.config.completion == Completion::AtLeastOnce
     }
 
     /// A client asks for a response that does not exist yet. It lives, and what is missing of its

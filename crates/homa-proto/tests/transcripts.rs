@@ -197,6 +197,19 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PeerUnreachable)]);
 }
 
+/// Not a window of it a timer: the server grants what its predecessor had.
+#[test]
+fn a_long_request_whose_server_is_new_is_granted_anew() {
+    let config = || Config::sigcomm18(LINK);
+    let mut pair = Pair::new(config(), config());
+    pair.call(1_000_000, 1);
+    pair.run_for(Duration::micros(780));
+    pair.restart(SERVER, config(), 9);
+    pair.run_for(Duration::millis(12));
+    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Seen::Response(1, 100)][..], 1));
+    pair.assert_clean();
+}
+
 #[test]
 fn the_papers_profile_needs_no_acks_and_may_execute_again() {
     let mut pair = Pair::new(Config::sigcomm18(LINK), Config::sigcomm18(LINK));

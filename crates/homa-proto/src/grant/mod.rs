@@ -95,6 +95,11 @@ impl IncomingTotals {
         Self { budget: config.memory_budget, ahead, ..Self::default() }
     }
 
+    /// Messages could not begin, or one goes on beyond the budget.
+    pub(crate) fn is_short(&self) -> bool {
+        self.beyond_budget.is_some() || !self.waiting.is_empty()
+    }
+
     /// Memory for `bytes` more?
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         self.memory + u64::from(bytes) <= self.budget
@@ -281,6 +286,7 @@ impl Endpoint {
             let mut active = [None; MAX_ACTIVE];
             active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
             active.into_iter().flatten().for_each(|who| self.grant_message(who));
+            self.grant_beyond_budget();
             if !self.scheduler.take_changed() {
                 return;
             }

@@ -27,6 +27,10 @@ impl Waiting {
         self.needs.contains_key(&who)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     fn insert(&mut self, who: Ref, need: u32) {
         self.remove(who);
         self.needs.insert(who, need);

@@ -180,11 +180,17 @@ impl Endpoint {
     /// up.
     pub(crate) fn start_over(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let (peer, inc) = (rpc.peer, rpc.inc.take());
-        rpc.state = State::ClientOutgoing;
         rpc.again = true;
         rpc.out.restart();
         self.sender.wake(who, &mut rpc.out);
+        self.drop_response(who);
+    }
+
+    /// Gives up what arrived of a response.
+    pub(crate) fn drop_response(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let (peer, inc) = (rpc.peer, rpc.inc.take());
+        rpc.state = State::ClientOutgoing;
         if let Some(inc) = inc {
             self.events.push_back(Event::Release { message: incoming_message(who) });
             self.end_incoming(who, peer, inc);

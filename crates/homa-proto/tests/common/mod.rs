@@ -116,6 +116,7 @@ impl Pair {
     /// Replaces an end by a fresh one: a process that crashed and restarted.
     pub fn restart(&mut self, end: usize, fresh: Config, seed: u64) {
         self.ends[end] = config(fresh, seed);
+        self.placed[end].clear();
         self.ends[end].open_peer(PEER, PeerInfo { host: 0, max_payload: 1400 });
         if end == SERVER {
             self.ends[end].listen(PORTS[SERVER]);

@@ -5,6 +5,8 @@
 //! other. Three circumstances leave nothing to promise before something ends that no fault ends:
 //! * A host that died leaves messages and RPCs at its peers, which forget them after seconds. While
 //!   these fill a small memory, or all of a small `max_rpcs`, requests of others are turned away.
+//!   In the paper's profile, which has no acks, so does the response of a request that was executed
+//!   again when its client had the first: it keeps its place until the server gives it up.
 //! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
 //!   request is sent and run again about every RESEND interval until the call's deadline, and what
 //!   is sent again goes before other data (§3.7). Where that takes half of the time, or takes the
@@ -63,7 +65,9 @@ fn healthy_from(
     calls: &[PlannedCall],
 ) -> SimTime {
     let few_places = (config.max_rpcs as usize) < calls.len();
-    if (few_places || config.memory_budget < AMPLE_MEMORY) && faults.someone_dies() {
+    let unwanted = few_places && config.completion == Completion::AtLeastOnce;
+    let small = few_places || config.memory_budget < AMPLE_MEMORY;
+    if unwanted || small && faults.someone_dies() {
         return SimTime::MAX;
     }
     let twice = |bytes: u32| 2 * network.rate.serialisation(bytes).0;

@@ -161,12 +161,6 @@ impl Scenario {
         let promises = promises(&config, (&network, slowest), &faults, &calls);
         Self { seed, hosts, network, config, links, impaired, host_faults, calls, promises }
     }
-
-    /// Hosts that never come back.
-    pub fn is_dead(&self, host: HostId) -> bool {
-        let dead = |fault: &HostFault| matches!(fault, HostFault::Crash(h, _, None) if *h == host);
-        self.host_faults.iter().any(dead)
-    }
 }
 
 fn network(rng: &mut Rng, rate: Rate) -> Rack {

@@ -27,7 +27,7 @@ fn a_seed_is_a_run() {
 /// that its server may have.
 #[test]
 fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it() {
-    for seed in [900_971, 518_657, 31_160] {
+    for seed in [50_282_580, 518_657, 31_160] {
         let mut scenario = Scenario::draw(seed);
         assert_eq!(run(&scenario, ()).violations, []);
         scenario.promises.healthy_from = SimTime(2_500_000_000_000);
@@ -39,10 +39,14 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
 
 /// Grants that were never worth a packet; responses that nobody wanted, which held their servers'
 /// only RPCs; refused requests that a window far below the round trip made slow; requests for which
-/// there was no memory, sent again and again before what would have freed some.
+/// there was no memory, sent again and again before what would have freed some; the one message
+/// that may go beyond the memory budget not granted, since others came first.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
-    for seed in [3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009] {
+    for seed in [
+        3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009,
+        50_084_602, 50_110_841, 50_298_298,
+    ] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
     }
 }
