@@ -28,7 +28,8 @@ const LATE_FORGOTTEN: u64 = 32;
 const PACKET_BUFFER: u32 = 2304;
 /// Between questions, when nothing is known about the rate yet.
 const FIRST_RETRY: Duration = Duration::micros(100);
-/// So many times in a row nothing was queued any more: the link is faster than we are.
+/// So many times in a row nothing was queued any more: what we send does not fill the link, be it
+/// fast or ours be little.
 const IDLE_ANSWERS: u8 = 4;
 /// A link that swallows at least this much at this rate is fast: no shaper's bucket holds that.
 /// Half a million small RPCs a second are some 700 Mbit/s: at a higher rate here their batches
@@ -140,8 +141,9 @@ impl Pacer {
         }
     }
 
-    /// True while the link takes whatever we send faster than we can send it, as far as known: then
-    /// packets cost more than bytes, and the order of few of them matters little.
+    /// True while the link takes whatever we send as fast as we send it, as far as known: then
+    /// packets cost more than bytes, and the order of few of them matters little. That it is fast
+    /// ([`Kernel::is_fast`], which batches grow by) takes more proof: this costs no queue.
     pub fn outruns_us(&self) -> bool {
         match &self.source {
             Source::Rate(link) => link.rate.bytes_in(QUANTUM) >= u64::from(4 * FULL_FRAME),

@@ -181,7 +181,7 @@ impl Request {
     /// while let Err(refused) = replied {
     ///     match refused.error {
     ///         // Room comes as clients acknowledge what they received.
-    ///         ReplyError::SendMemoryFull { .. } => {
+    ///         ReplyError::SendMemoryFull { .. } if !refused.request.is_cancelled() => {
     ///             std::thread::sleep(std::time::Duration::from_millis(1));
     ///             replied = refused.request.reply(refused.response);
     ///         }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{echo, engine, message};
+use homa::inline::{self, Completion, Wait};
 use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
 fn pair() -> (Engine, Engine) {
@@ -200,26 +202,36 @@ fn a_request_dropped_unanswered_ends_the_call_and_the_client_need_not_ask() {
 #[test]
 fn a_refused_reply_comes_back_and_can_be_repeated() {
     let config = Config { send_memory: 1000, ..Config::default() };
-    let (client, server) = (engine("127.0.0.1", Config::default()), engine("127.0.0.1", config));
+    let server = engine("127.0.0.1", config);
     let serving = server.serve().unwrap();
-    let to = server.local_addr();
-    let calls = [0, 1].map(|_| client.client().call_async(to, "question"));
+    // A client that takes a turn when it is told to acknowledges nothing in between.
+    let at = "127.0.0.1:0".parse().unwrap();
+    let mut client = inline::Engine::bind(at, Config::default()).unwrap();
+    for cookie in [0, 1] {
+        let options = CallOptions::default();
+        client.call(server.local_addr(), "question", cookie, &options).unwrap();
+    }
+    client.poll(Wait::No).unwrap();
     let [first, second] = [0, 1].map(|_| serving.accept().unwrap());
     first.reply([1; 600]).unwrap();
     let refused = second.reply("").unwrap_err();
     assert_eq!(refused.error, ReplyError::EmptyMessage);
-    let refused = refused.request.reply(vec![0; (16 << 20) + 1]).unwrap_err();
-    assert_eq!(refused.error, ReplyError::SendMemoryFull { held: 600 });
+    let refused = refused.request.reply(vec![0; 1001]).unwrap_err();
+    assert_eq!(refused.error, ReplyError::MessageTooLong { length: 1001, max: 1000 });
     let mut reply = refused.request.reply(vec![2; 600]);
     assert_eq!(reply.as_ref().unwrap_err().error, ReplyError::SendMemoryFull { held: 600 });
-    while let Err(refused) = reply {
-        assert_eq!((&*refused.request, refused.response.len()), (&b"question"[..], 600));
-        thread::sleep(Duration::from_millis(1));
-        reply = refused.request.reply(refused.response);
+    let mut answers = Vec::new();
+    while answers.len() < 2 {
+        if let Err(refused) = reply {
+            assert_eq!((&*refused.request, refused.response.len()), (&b"question"[..], 600));
+            reply = refused.request.reply(refused.response);
+        }
+        client.poll(Wait::No).unwrap();
+        if let Some(Completion::Response { result, .. }) = client.next() {
+            answers.push(result.unwrap()[..] == [1 + answers.len() as u8; 600]);
+        }
     }
-    for (call, byte) in calls.into_iter().zip([1, 2]) {
-        assert_eq!(block_on(call).unwrap()[..], [byte; 600]);
-    }
+    assert_eq!(answers, [true; 2]);
 }
 
 #[test]
@@ -355,6 +367,17 @@ fn an_idle_engine_ends_with_its_last_handle() {
 }
 
 #[test]
+fn an_ipv4_address_written_as_ipv6_is_the_same_server() {
+    let (client, server) = pair();
+    let serving = echo(server.serve().unwrap());
+    let IpAddr::V4(ip) = server.local_addr().ip() else { panic!("127.0.0.1") };
+    let mapped = SocketAddr::new(ip.to_ipv6_mapped().into(), server.local_addr().port());
+    assert_eq!(client.client().call(mapped, "here").unwrap(), *b"here");
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(serving.join().unwrap(), 1);
+}
+
+#[test]
 fn a_server_at_every_address_answers_from_the_one_that_was_called() {
     for (any, called) in [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])] {
         let server = engine(any, Config::default());
@@ -362,7 +385,7 @@ fn a_server_at_every_address_answers_from_the_one_that_was_called() {
         let echo = echo(server.serve().unwrap());
         let client = Client::new().unwrap();
         for ip in called {
-            let to = (ip.parse::<std::net::IpAddr>().unwrap(), port).into();
+            let to = (ip.parse::<IpAddr>().unwrap(), port).into();
             assert_eq!(client.call(to, ip).unwrap(), *ip.as_bytes(), "{ip} of {any}");
         }
         server.drain(Duration::from_secs(5)).unwrap();

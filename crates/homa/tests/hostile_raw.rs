@@ -46,6 +46,27 @@ fn in_a_network_of_its_own(test: &str) {
     let output = again.args(["--exact", test, "--nocapture"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "in a namespace: {}\n{text}", output.status);
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.contains("1 passed"), "no test of this name: {report}");
+}
+
+/// True where the test is in a network of its own; else it was run again in one, if there is one.
+fn is_alone(test: &str) -> bool {
+    let alone = std::env::var_os(ALONE).is_some();
+    if !alone {
+        in_a_network_of_its_own(test);
+    }
+    alone
+}
+
+/// How the only call ends.
+fn end_of_call(client: &mut Engine) -> CallError {
+    loop {
+        client.poll(Wait::No).unwrap();
+        if let Some(Completion::Response { result, .. }) = client.next() {
+            return result.unwrap_err();
+        }
+    }
 }
 
 fn engine(port: u16) -> Engine {
@@ -158,8 +179,8 @@ fn data(offset: u32, message_length: u32, len: u32) -> Body {
 
 #[test]
 fn a_stranger_disturbs_no_rpc_over_raw_ip() {
-    if std::env::var_os(ALONE).is_none() {
-        return in_a_network_of_its_own("a_stranger_disturbs_no_rpc_over_raw_ip");
+    if !is_alone("a_stranger_disturbs_no_rpc_over_raw_ip") {
+        return;
     }
     let (mut client, mut server) = (engine(0), engine(SERVER_PORT));
     server.listen();
@@ -256,8 +277,8 @@ fn report(code: [u8; 2], from: IpAddr, to: IpAddr, protocol: u8, packet: &[u8]) 
 
 #[test]
 fn reports_about_packets_that_we_did_not_send_end_no_call() {
-    if std::env::var_os(ALONE).is_none() {
-        return in_a_network_of_its_own("reports_about_packets_that_we_did_not_send_end_no_call");
+    if !is_alone("reports_about_packets_that_we_did_not_send_end_no_call") {
+        return;
     }
     for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
         let [missing_host, protocol, port] = match host.is_ipv4() {
@@ -290,13 +311,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
                 let report = report(code, host, stranger, 146, &quoted[..length]);
                 mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
             }
-            let ended = loop {
-                client.poll(Wait::No).unwrap();
-                if let Some(Completion::Response { result, .. }) = client.next() {
-                    break result;
-                }
-            };
-            assert_eq!(ended.unwrap_err(), expected, "{host}");
+            assert_eq!(end_of_call(&mut client), expected, "{host}");
             // What was sent again meanwhile is of a call that is over.
             while heard(&mut packet) {}
         }
@@ -305,9 +320,8 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
 
 #[test]
 fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
-    if std::env::var_os(ALONE).is_none() {
-        let name = "reports_about_datagrams_that_we_did_not_send_end_no_call";
-        return in_a_network_of_its_own(name);
+    if !is_alone("reports_about_datagrams_that_we_did_not_send_end_no_call") {
+        return;
     }
     for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
         let v4 = host.is_ipv4();
@@ -334,13 +348,7 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
             let report = report(code, host, stranger, 17, &packet);
             mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
         }
-        let ended = loop {
-            client.poll(Wait::No).unwrap();
-            if let Some(Completion::Response { result, .. }) = client.next() {
-                break result;
-            }
-        };
-        assert_eq!(ended.unwrap_err(), CallError::HostUnreachable, "{host}");
+        assert_eq!(end_of_call(&mut client), CallError::HostUnreachable, "{host}");
     }
 }
 
@@ -355,9 +363,8 @@ fn protocols_refused(ears: &Socket, v4: bool) -> usize {
 
 #[test]
 fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
-    if std::env::var_os(ALONE).is_none() {
-        let test = "a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa";
-        return in_a_network_of_its_own(test);
+    if !is_alone("a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa") {
+        return;
     }
     for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
         let config = Config { receive_buffer: 4096, ..Config::linux() };

@@ -167,14 +167,13 @@ impl Driver for MemoryDriver {
             }
             let from = self.local[train.socket];
             for datagram in bytes.chunks(train.datagram.max(1)) {
-                let quoted = datagram::quoted(datagram);
-                let datagram = Datagram { from, tos: train.tos, bytes: datagram.to_vec() };
-                if !state.deliver(train.to, datagram) {
+                let bytes = datagram.to_vec();
+                if !state.deliver(train.to, Datagram { from, tos: train.tos, bytes }) {
                     self.counters.trains_refused += 1;
                     self.unreachable.push_back(Unreachable {
                         to: train.to,
                         what: Missing::Port,
-                        quoted,
+                        quoted: datagram::quoted(datagram),
                     });
                     break;
                 }

@@ -75,6 +75,12 @@ impl Drop for Core {
     }
 }
 
+/// Why there is no memory for a message, and until when.
+enum Refusal {
+    Ever { max: u32 },
+    Now { held: u64 },
+}
+
 /// How far the driver's last batch was taken in.
 #[derive(Clone, Copy, Default)]
 struct Arrivals {
@@ -161,18 +167,18 @@ impl Core {
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
         let local = self.driver.local()[socket];
+        let to = canonical(to);
         if !self.driver.reaches(socket, to.ip()) {
             return Err(CallError::AddressFamily { to, local });
         }
-        let to = canonical(to);
         if !is_one_server(to) {
             return Err(CallError::Destination { to });
         }
         let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
-        let held = self.state.messages.outgoing_bytes();
-        if held + u64::from(length) > self.state.config.send_memory && length > 0 {
-            return Err(CallError::SendMemoryFull { held });
-        }
+        self.fits(length).map_err(|refusal| match refusal {
+            Refusal::Ever { max } => CallError::MessageTooLong { length: request.len(), max },
+            Refusal::Now { held } => CallError::SendMemoryFull { held },
+        })?;
         let state = &mut self.state;
         let max_peers = state.config.max_peers;
         let peer = state.server(now, to);
@@ -197,6 +203,20 @@ impl Core {
         Ok(submitted.rpc)
     }
 
+    /// Is there memory for an outgoing message of this length?
+    fn fits(&self, length: u32) -> Result<(), Refusal> {
+        let config = &self.state.config;
+        let max = config.send_memory.min(config.protocol.max_message.into());
+        let held = self.state.messages.outgoing_bytes();
+        match u64::from(length) {
+            length if length > max => Err(Refusal::Ever { max: max as u32 }),
+            length if length > 0 && held + length > config.send_memory => {
+                Err(Refusal::Now { held })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Answers a request. A refused one still waits unless it is gone.
     pub fn reply(
         &mut self,
@@ -205,9 +225,15 @@ impl Core {
     ) -> Result<(), (ReplyError, Payload)> {
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
-        let held = self.state.messages.outgoing_bytes();
-        if held + u64::from(length) > self.state.config.send_memory && length > 0 {
-            return Err((ReplyError::SendMemoryFull { held }, response));
+        match self.fits(length) {
+            Ok(()) => {}
+            Err(Refusal::Ever { max }) => {
+                let length = response.len();
+                return Err((ReplyError::MessageTooLong { length, max }, response));
+            }
+            Err(Refusal::Now { held }) => {
+                return Err((ReplyError::SendMemoryFull { held }, response));
+            }
         }
         let submitted = match self.state.endpoint.submit(now, Submit::Response { rpc, length }) {
             Ok(submitted) => submitted,

@@ -22,9 +22,9 @@ use crate::driver::{Missing, Unreachable};
 
 /// Reports of unreachable addresses kept until asked for; more are forgotten.
 const UNREACHABLE_MAX: usize = 256;
-/// Bytes kept of a packet that came back: Homa's common header, behind that of a datagram with both
-/// extensions that we send and the packet's length.
-const QUOTED: usize = 80;
+/// Bytes kept of a packet that came back: as many as show a datagram's header, its extensions, and
+/// a few control packets before the first DATA.
+const QUOTED: usize = 256;
 
 /// What the network said about a packet sent earlier.
 #[derive(Clone, Copy, Debug)]

@@ -187,12 +187,25 @@ fn a_report_shows_which_packet_came_back() {
     };
     let remembered = Some(homa_proto::Duration::millis(1));
     let unknown = Body::RpcUnknown { remembered, no_server: true };
-    let single = vec![packet(7, Body::Busy)];
-    for packets in [vec![packet(9, unknown), packet(7, Body::Busy)], single] {
+    let acks = Body::Ack(homa_proto::Acks::default());
+    let bytes = Body::Data(homa_proto::Data {
+        span: Span { message: MessageId(0), offset: 0, len: 9 },
+        message_length: 9,
+        incoming: 9,
+        ack: None,
+        cutoff_version: 0,
+        retransmit: false,
+        incast: None,
+    });
+    for (packets, shown) in [
+        (vec![packet(9, unknown), packet(7, Body::Busy)], (9, false)),
+        (vec![packet(7, Body::Busy)], (7, false)),
+        (vec![packet(4, acks), packet(6, acks), packet(8, bytes)], (8, true)),
+    ] {
         let (mut driver, dead) = pair("127.0.0.1");
         let to = dead.local()[0];
         drop(dead);
-        let mut outbox = Outbox { bytes: vec![0; 200], ..Outbox::default() };
+        let mut outbox = Outbox { bytes: vec![0; 300], ..Outbox::default() };
         let mut writer = Writer::new(&mut outbox.bytes, 1).unwrap();
         for packet in &packets {
             writer.push(packet).unwrap();
@@ -202,8 +215,9 @@ fn a_report_shows_which_packet_came_back() {
         let (socket, source, tos, datagram, pieces) = (0, None, 0, len, 0..1);
         outbox.trains.push(Train { to, socket, source, tos, datagram, len, pieces });
         driver.send(&outbox, &Message(Vec::new()));
+        assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
-        let quoted = Some(Quoted { id: packets[0].id, data: false });
+        let quoted = Some(Quoted { id: RpcId(shown.0), data: shown.1 });
         let what = Missing::Port;
         assert_eq!(driver.unreachable(), Some(Unreachable { to, what, quoted }));
     }
