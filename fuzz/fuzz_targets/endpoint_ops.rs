@@ -221,10 +221,9 @@ impl World {
             }
             8 => {
                 let what = unreachable(u)?;
-                // Some reports show of which packet they are.
-                let of = host.arriving.last().filter(|_| what != Unreachable::Host);
-                let data = u.arbitrary()?;
-                let quoted = of.map(|packet| Quoted { id: RpcId(packet.id.0 ^ 1), data });
+                let of = host.arriving.last().filter(|_| what != Unreachable::Host).copied();
+                let quoted = of.zip(Some(u.arbitrary()?));
+                let quoted = quoted.map(|(of, data)| Quoted { id: RpcId(of.id.0 ^ 1), data });
                 host.endpoint.unreachable(now, PEER, what, quoted);
             }
             9 | 10 => self.send(which, u.arbitrary()?),
@@ -248,7 +247,8 @@ impl World {
         self.hosts.iter_mut().for_each(Host::drain);
         for host in &self.hosts {
             let most = host.budget + u64::from(MAX_MESSAGE);
-            assert!(host.endpoint.credit().memory <= most, "{} bytes held", host.endpoint.credit().memory);
+            let held = host.endpoint.credit().memory;
+            assert!(held <= most, "{held} bytes held");
             let waiting = host.endpoint.waiting_control();
             assert!(waiting <= MAX_WAITING, "{waiting} packets wait");
         }

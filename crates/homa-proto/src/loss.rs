@@ -356,9 +356,9 @@ impl Endpoint {
         }
     }
 
-    /// Where servers forget at once (Homa §3.8), one that asks for all that comes without grants has
-    /// nothing of the request, and will grant the rest again. What arrived of a response is kept:
-    /// the server will execute the request again, and answer alike.
+    /// Where servers forget at once (Homa §3.8), one that asks for all that comes without grants
+    /// has nothing of the request, and will grant the rest again. What arrived of a response is
+    /// kept: the server will execute the request again, and answer alike.
     fn is_forgotten(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
         let all = match length {
             ResendLength::All => true,

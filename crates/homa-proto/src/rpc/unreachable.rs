@@ -3,10 +3,11 @@
 //! That a packet came back says nothing about those before it: the server may have executed a call,
 //! and died since. At most once (Homa §3.8, profile `default`), a call was certainly not executed
 //! if its request never left whole, or if DATA of it came back that was sent once. What left in the
-//! same turn as a whole request that came back met the same host. Other calls of which the server spoke, or that wait long enough to
-//! have been asked for, are [`RpcError::Indeterminate`]; those just sent wait for a report of their
-//! own, or their RESEND's. Idempotent calls go on like any that nobody answers: the server may be
-//! about to restart. The other profiles fail every call of the peer, as the kernel module does.
+//! same turn as a whole request that came back met the same host. Other calls of which the server
+//! spoke, or that wait long enough to have been asked for, are [`RpcError::Indeterminate`]; those
+//! just sent wait for a report of their own, or their RESEND's. Idempotent calls go on like any
+//! that nobody answers: the server may be about to restart. The other profiles fail every call of
+//! the peer, as the kernel module does.
 //!
 //! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
 //! answer to the call's RESEND says so (UDP only; `client.rs`).
