@@ -63,12 +63,26 @@ fn what_a_rack_cannot_be_is_said_before_anything_is_tried() {
 
 #[test]
 fn a_hint_is_about_the_error() {
-    for to in ["127.0.0.1:0", "224.0.0.1:9"] {
-        let text = stderr(&homa(&["call", to, "--deadline", "1m"]));
-        assert!(text.contains("nobody can be called") && !text.contains("a Homa server"), "{text}");
+    for arguments in [
+        &["call", "127.0.0.1:0", "--deadline", "1m"][..],
+        &["call", "224.0.0.1:9", "--deadline", "1m"],
+        &["bench", "--peer", "127.0.0.1:0"],
+        &["bench", "--peer", "127.0.0.1:0", "--cp-node"],
+    ] {
+        let text = stderr(&homa(arguments));
+        assert!(text.contains("nobody can be called"), "{arguments:?}: {text}");
+        assert!(text.contains("hint: give the address and port"), "{arguments:?}: {text}");
     }
-    let text = stderr(&homa(&["call", "127.0.0.1:9", "--deadline", "300ms"]));
-    assert!(text.contains("hint: is a Homa server there?"), "{text}");
+    for (arguments, serve) in [
+        (&["call", "127.0.0.1:9", "--deadline", "300ms"][..], "--echo"),
+        (&["bench", "--peer", "127.0.0.1:9", "--cp-node"], "--cp-node"),
+    ] {
+        let text = stderr(&homa(arguments));
+        let hint = format!(
+            "hint: is a Homa server there? `homa serve --bind 127.0.0.1:9 {serve}` starts one"
+        );
+        assert!(text.contains(&hint), "{arguments:?}: {text}");
+    }
 }
 
 #[test]

@@ -77,8 +77,16 @@ impl Summary {
         }
     }
 
-    /// Prints it.
-    pub fn print(&self, format: Format) -> Result<(), Failure> {
+    /// Prints it, and the hint where no call was answered; any without an answer is a failed check.
+    pub fn finish(&self, format: Format, hint: &str) -> Outcome {
+        self.print(format)?;
+        if self.failed == self.calls {
+            eprintln!("hint: {hint}");
+        }
+        Ok(if self.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+    }
+
+    fn print(&self, format: Format) -> Result<(), Failure> {
         if format == Format::Json {
             return json(self);
         }
@@ -116,10 +124,8 @@ pub fn run(args: &Args) -> Outcome {
     if args.count == 1 {
         let start = Instant::now();
         let response = client.call_with(args.server, request, &options);
-        let response = response.map_err(|error| {
-            let hint = args.driver.hint(args.server, &error);
-            Failure::new(error, hint)
-        })?;
+        let response =
+            response.map_err(|error| args.driver.failure(args.server, error, "--echo"))?;
         eprintln!("{} B in {:.1} us", response.len(), start.elapsed().as_nanos() as f64 / 1e3);
         if args.size.is_none() {
             // A closed stdout is no reason to fail: the call was made.
@@ -134,16 +140,11 @@ pub fn run(args: &Args) -> Outcome {
             Ok(_) => answered.push(start.elapsed().as_nanos() as u64),
             Err(error) => {
                 eprintln!("no answer: {error}");
-                hint = args.driver.hint(args.server, &error);
+                hint = args.driver.hint(args.server, &error, "--echo");
             }
         }
     }
-    let summary = Summary::new(args.count as usize, bytes, answered);
-    summary.print(args.format)?;
-    if summary.failed == summary.calls {
-        eprintln!("hint: {hint}");
-    }
-    Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+    Summary::new(args.count as usize, bytes, answered).finish(args.format, &hint)
 }
 
 #[cfg(test)]

@@ -61,14 +61,21 @@ impl Driver {
         Err(Failure::new(error, "choose a smaller --size"))
     }
 
+    /// A call that failed, with what to do; `serve` is the option with which `homa serve` is the
+    /// server that was meant.
+    pub fn failure(self, server: SocketAddr, error: CallError, serve: &str) -> Failure {
+        let hint = self.hint(server, &error, serve);
+        Failure::new(error, hint)
+    }
+
     /// What to do when a call failed.
-    pub fn hint(self, server: SocketAddr, error: &CallError) -> String {
+    pub fn hint(self, server: SocketAddr, error: &CallError, serve: &str) -> String {
         match error {
             CallError::DeadlineExceeded
             | CallError::Unreachable
             | CallError::HostUnreachable
             | CallError::ProtocolUnreachable
-            | CallError::PortUnreachable => self.start_hint(server),
+            | CallError::PortUnreachable => self.start_hint(server, serve),
             CallError::Destination { .. } => {
                 "give the address and port that `homa serve` says it listens on".into()
             }
@@ -78,12 +85,12 @@ impl Driver {
     }
 
     /// What to do when nobody answers.
-    pub fn start_hint(self, server: SocketAddr) -> String {
+    fn start_hint(self, server: SocketAddr, serve: &str) -> String {
         let driver = match self {
             Self::Udp => "",
             Self::RawIp => " --driver raw-ip",
         };
-        format!("is a Homa server there? `homa serve --bind {server}{driver} --echo` starts one")
+        format!("is a Homa server there? `homa serve --bind {server}{driver} {serve}` starts one")
     }
 }
 

@@ -7,7 +7,7 @@ use homa::CallOptions;
 
 use super::call::{Summary, client_for};
 use super::driver::Driver;
-use crate::failure::{Outcome, Verdict};
+use crate::failure::Outcome;
 use crate::output::{Format, line};
 use crate::values;
 
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Outcome {
                 format!("{} B back in {:.1} us", response.len(), time as f64 / 1e3)
             }
             Err(error) => {
-                hint = args.driver.hint(args.server, &error);
+                hint = args.driver.hint(args.server, &error, "--echo");
                 error.to_string()
             }
         };
@@ -66,9 +66,5 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     let summary = Summary::new(args.count as usize, args.size as usize, answered);
-    summary.print(args.format)?;
-    if summary.failed == summary.calls {
-        eprintln!("hint: {hint}");
-    }
-    Ok(if summary.failed > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+    summary.finish(args.format, &hint)
 }

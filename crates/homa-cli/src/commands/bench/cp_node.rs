@@ -18,6 +18,7 @@ use super::Args;
 use super::config::{Config, Network, command_line};
 use super::rack::{OFFER_HINT, offer};
 use crate::commands::any_address_for;
+use crate::commands::driver::Driver;
 use crate::cp_node::{answered, request};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, json, line};
@@ -220,15 +221,16 @@ fn show(prefix: &str, interval: &Interval) {
 }
 
 /// Checks that somebody answers as `cp_node` does before the load begins.
-fn greet(engine: &mut Engine, server: SocketAddr) -> Result<(), Failure> {
-    let hint = "start the server there with `cp_node server`, or `homa serve --cp-node` with the \
-                same --driver";
+fn greet(engine: &mut Engine, driver: Driver, server: SocketAddr) -> Result<(), Failure> {
+    let failed = |error| driver.failure(server, error, "--cp-node");
     let options = CallOptions::deadline(GRACE);
-    engine.call(server, request(0, 0, 0, false), 0, &options).hint(hint)?;
+    engine.call(server, request(0, 0, 0, false), 0, &options).map_err(failed)?;
     loop {
         engine.poll(Wait::Forever).hint("the socket failed: run it again")?;
         if let Some(Completion::Response { result, .. }) = engine.next() {
-            let bytes = result.hint(hint)?;
+            let bytes = result.map_err(failed)?;
+            let hint = "start the server there with `cp_node server`, or `homa serve --cp-node` \
+                        with the same --driver";
             return match answered(&bytes) {
                 Some(0) => Ok(()),
                 _ => Err(Failure::new(anyhow::anyhow!("{server} does not speak cp_node"), hint)),
@@ -249,7 +251,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let hint = "check that this machine has an address of the server's family";
     let mut engine = args.driver.inline(any_address_for(server), hint)?;
-    greet(&mut engine, server)?;
+    greet(&mut engine, args.driver, server)?;
     let mut run = Run {
         args,
         server,

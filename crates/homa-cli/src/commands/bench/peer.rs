@@ -33,12 +33,11 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let mut engine = args.driver.inline(any_address_for(server), hint)?;
     let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
     progress.step("measuring idle round trips");
-    let idle = idle_times(&mut engine, server, &idle_sizes(&sizes)).map_err(|error| {
-        let hint = match error.downcast_ref() {
-            Some(call) => args.driver.hint(server, call),
-            None => "run it again, and report it if it stays".into(),
-        };
-        Failure::new(error, hint)
+    let idle = idle_times(&mut engine, server, &idle_sizes(&sizes)).map_err(|error| match error
+        .downcast()
+    {
+        Ok(call) => args.driver.failure(server, call, "--echo"),
+        Err(error) => Failure::new(error, "run it again, and report it if it stays"),
     })?;
     progress.step("under load");
     let start = Instant::now();
