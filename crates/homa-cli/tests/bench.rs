@@ -108,6 +108,25 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
     }
     let report = document(&output);
     assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    let config = [
+        "buffer_bytes",
+        "cc",
+        "duplicate",
+        "duration_s",
+        "hosts",
+        "incast_control",
+        "link_bps",
+        "load",
+        "loss",
+        "network",
+        "seed",
+        "tcp_rto_min_ms",
+        "transports",
+        "version",
+        "workload",
+    ];
+    assert_eq!(keys(&report["config"]), config);
+    assert!([5, 200].map(Value::from).contains(&report["config"]["tcp_rto_min_ms"]), "{report}");
     // A busy machine may make the run invalid; then the exit code says so.
     assert_eq!(code(&output), if report["valid"] == true { 0 } else { 1 });
     let rows = report["transports"].as_array().expect("an array");

@@ -15,6 +15,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use homa_proto::Rate;
 
@@ -30,6 +31,12 @@ const FULL_FRAME: u32 = 1514;
 pub(crate) const FRAME_OVERHEAD: u32 = 24;
 /// The shortest frame on the wire, overhead included.
 pub(crate) const SHORTEST_FRAME: u32 = 84;
+
+/// What TCP waits beyond a round trip before it sends a segment again, where the kernel lets us set
+/// it.
+pub const TCP_RTO_MIN: Duration = Duration::from_millis(5);
+/// The same where it does not: the kernel's TCP_RTO_MIN.
+pub(crate) const KERNEL_RTO_MIN: Duration = Duration::from_millis(200);
 
 const VETH_PEER: u16 = 1;
 const TBF_PARAMETERS: u16 = 1;
@@ -57,12 +64,13 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, high, low)
 }
 
-/// Makes the link of a host: returns the switch's interface index for it.
+/// Makes the link of a host: returns the switch's interface index for it, and whether TCP's timer
+/// there is [`TCP_RTO_MIN`].
 pub(crate) fn connect_host(
     namespace: &Namespace,
     host: usize,
     rack: &RackConfig,
-) -> Result<u32, TestbedError> {
+) -> Result<(u32, bool), TestbedError> {
     let port = format!("port{host}");
     let failed = |what: &'static str| {
         move |e: io::Error| TestbedError::setup(format!("{what} of host {host}"), e)
@@ -74,9 +82,9 @@ pub(crate) fn connect_host(
     let index = interface_index(&port).map_err(failed("find the switch port"))?;
     disable_offloads(&port).map_err(failed("turn off offloads at the switch port"))?;
     netlink.call(up_request(index)).map_err(failed("start the switch port"))?;
-    namespace.run(|| {
+    let timer_set = namespace.run(|| {
         quiet_ipv6();
-        tune_tcp();
+        let timer_set = tune_tcp();
         let netlink = Netlink::open().map_err(failed("open a netlink socket for the address"))?;
         let interface = interface_index(HOST_INTERFACE).map_err(failed("find the interface"))?;
         disable_offloads(HOST_INTERFACE).map_err(failed("turn off offloads"))?;
@@ -92,9 +100,10 @@ pub(crate) fn connect_host(
         let shaper = shaper_request(interface, rack.link);
         netlink.call(shaper).map_err(failed("set the queue discipline tbf"))?;
         let bands = bands_request(interface);
-        netlink.call(bands).map_err(failed("set the queue discipline pfifo_fast"))
+        netlink.call(bands).map_err(failed("set the queue discipline pfifo_fast"))?;
+        Ok(timer_set)
     })?;
-    Ok(index)
+    Ok((index, timer_set))
 }
 
 /// What the kernel still holds of what a socket sent, in its own accounting (for UDP that includes
@@ -145,10 +154,12 @@ impl VethPair {
 
 /// TCP as an operator of a datacenter sets it: a connection that was idle keeps its window, and a
 /// lost segment is sent again after what a round trip takes and 5 ms, not 200 (the setting of a
-/// namespace since Linux 6.11). Where /proc/sys is read-only or older the defaults stay.
-fn tune_tcp() {
+/// namespace since Linux 6.11). Where /proc/sys is read-only or older the defaults stay. True when
+/// the timer took effect.
+fn tune_tcp() -> bool {
     let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
-    let _ = fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", "5000");
+    let least = TCP_RTO_MIN.as_micros().to_string();
+    fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", least).is_ok()
 }
 
 /// No router solicitations or duplicate-address probes on our links, where the kernel lets us say

@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 use std::thread;
+use std::time::Duration;
 
 use homa_proto::Rate;
 use homa_workload::framing::Framing;
 
-use crate::link::{address, connect_host};
+use crate::link::{KERNEL_RTO_MIN, TCP_RTO_MIN, address, connect_host};
 use crate::placement::Placement;
 use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
 use crate::{Isolation, Namespace, Pauses, TestbedError};
@@ -98,6 +99,7 @@ pub struct Rack {
     // Before the hosts: the switch stops before its ports go.
     switch: Switch,
     hosts: Vec<Namespace>,
+    tcp_rto_min: Duration,
 }
 
 impl Rack {
@@ -107,12 +109,17 @@ impl Rack {
         // Links live in a namespace of their own, so that two racks can follow each other.
         let core = Namespace::new(inside)?;
         let placement = Placement::choose(config.hosts);
-        let (switch, hosts) = core.run(|| {
+        let (switch, hosts, tcp_rto_min) = core.run(|| {
             let mut hosts = Vec::new();
             let mut interfaces = Vec::new();
+            let mut tcp_rto_min = TCP_RTO_MIN;
             for index in 0..config.hosts {
                 let namespace = Namespace::new(inside)?;
-                interfaces.push(connect_host(&namespace, index, &config)?);
+                let (interface, timer_set) = connect_host(&namespace, index, &config)?;
+                interfaces.push(interface);
+                if !timer_set {
+                    tcp_rto_min = KERNEL_RTO_MIN;
+                }
                 hosts.push(namespace);
             }
             let switch = SwitchConfig {
@@ -121,14 +128,21 @@ impl Rack {
                 shortest_pause_ns: Pauses::shortest_ns(&config),
                 faults: config.faults,
             };
-            Ok((Switch::start(switch, interfaces, placement.switch)?, hosts))
+            let switch = Switch::start(switch, interfaces, placement.switch)?;
+            Ok((switch, hosts, tcp_rto_min))
         })?;
-        Ok(Self { config, placement, switch, hosts })
+        Ok(Self { config, placement, switch, hosts, tcp_rto_min })
     }
 
     /// What it was built from.
     pub fn config(&self) -> &RackConfig {
         &self.config
+    }
+
+    /// What TCP waits at least, beyond a round trip, before it sends a segment again: 5 ms, or the
+    /// kernel's 200 ms where it cannot be set (before Linux 6.11, or /proc/sys read-only).
+    pub fn tcp_rto_min(&self) -> Duration {
+        self.tcp_rto_min
     }
 
     /// What the switch saw since the last call.

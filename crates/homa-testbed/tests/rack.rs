@@ -33,6 +33,7 @@ type Claim = (&'static str, fn(&Isolation) -> Outcome);
 
 const CLAIMS: &[Claim] = &[
     ("every_host_has_a_network_of_its_own", every_host_has_a_network_of_its_own),
+    ("tcp_has_the_timer_that_the_rack_says", tcp_has_the_timer_that_the_rack_says),
     ("no_frame_is_lost_or_early_on_idle_links", no_frame_is_lost_or_early_on_idle_links),
     ("a_socket_sees_its_own_queue_fall_frame_by_frame", a_socket_sees_its_own_queue),
     ("homa_keeps_two_full_packets_below_it_at_most", homa_keeps_two_packets_below_it),
@@ -145,6 +146,18 @@ fn every_host_has_a_network_of_its_own(inside: &Isolation) -> Outcome {
     let networks: BTreeSet<_> = seen.iter().map(|(network, _)| network).collect();
     ensure(networks.len() == 4, format!("networks are shared: {networks:?}"))?;
     ensure(seen.iter().all(|(_, routes)| *routes), "a host has a way out beside its link")
+}
+
+fn tcp_has_the_timer_that_the_rack_says(inside: &Isolation) -> Outcome {
+    let rack = Rack::build(small_rack(2), inside)?;
+    let said = rack.tcp_rto_min().as_micros();
+    let timers = rack.on_every_host(|_| {
+        let timer = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rto_min_us");
+        // A kernel without the setting has this one.
+        Ok(timer.unwrap_or_else(|_| "200000".into()).trim().to_owned())
+    })?;
+    let all = timers.iter().all(|timer| *timer == said.to_string());
+    ensure(all, format!("the rack says {said} us, its hosts {timers:?}"))
 }
 
 fn no_frame_is_lost_or_early_on_idle_links(inside: &Isolation) -> Outcome {

@@ -150,6 +150,14 @@ impl Transport {
             Self::Tcp => "tcp",
         }
     }
+
+    /// Whether it is Homa, whose promises and packets the others do not share.
+    pub fn is_homa(self) -> bool {
+        match self {
+            Self::Homa | Self::HomaFlat => true,
+            Self::TcpClassed | Self::TcpPool | Self::Tcp => false,
+        }
+    }
 }
 
 impl fmt::Display for Transport {

@@ -1,6 +1,7 @@
 //! What a bench was asked for, resolved: as it stands in the result, and as the line that repeats
 //! it. Both name what took part, and nothing else.
 
+use homa_testbed::Rack;
 use serde::Serialize;
 
 use super::{Args, Switch};
@@ -50,6 +51,9 @@ pub struct Config {
     buffer_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cc: Option<String>,
+    /// How soon TCP sends a lost segment again, which some kernels do not let the rack set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp_rto_min_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,10 +86,17 @@ impl Config {
             duration_s: args.duration().as_secs_f64(),
             buffer_bytes: rack.then_some(args.buffer),
             cc: rack.then(|| args.cc.clone()),
+            tcp_rto_min_ms: None,
             loss: ours.then_some(args.loss),
             duplicate: ours.then_some(args.duplicate),
             seed: args.seed,
         }
+    }
+
+    /// The same, as it turned out on a rack that was built.
+    pub fn of_rack(args: &Args, rack: &Rack) -> Self {
+        let least = rack.tcp_rto_min().as_millis() as u64;
+        Self { tcp_rto_min_ms: Some(least), ..Self::new(args, Network::Rack) }
     }
 }
 

@@ -19,7 +19,7 @@ use homa_workload::bins::SizeBins;
 use super::config::{Config, Network, command_line};
 use super::open_loop::{Loaded, OpenLoop};
 use super::rack::{OFFER_HINT, offer};
-use super::report::{Report, TransportResult};
+use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
 use super::{Args, Switch, twin};
 use crate::cpu::process_time;
@@ -60,13 +60,13 @@ pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
     let each = cpu / records.len().max(1) as f64;
     let idle = IdleTimes::default();
     let bins = SizeBins::percent(&sizes);
-    let mut row = TransportResult::new("homa", counts, each, (&records, &idle), &bins);
+    let mut row = TransportResult::new(Transport::Homa, counts, each, (&records, &idle), &bins);
     if args.twin {
         // Of the rack that is missing: nothing measured here is comparable with it.
         row.twin = twin::forecast(args, Transport::Homa, &arrivals, None)?;
     }
-    print(args, &arrivals, row, refusal)?;
-    Ok(if errors > 0 { Verdict::CheckFailed } else { Verdict::Passed })
+    let kept = print(args, &arrivals, row, refusal)?;
+    Ok(if kept { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
 /// What of the request can be done here, or why nothing of it.
@@ -85,16 +85,20 @@ fn possible(args: &Args) -> Result<Args, Failure> {
     Ok(Args { transport: vec![Transport::Homa], ..args.clone() })
 }
 
+/// Prints the row. True when Homa kept what it promises.
 fn print(
     args: &Args,
     arrivals: &[Vec<Arrival>],
     row: TransportResult,
     refusal: &TestbedError,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
+    let broken = row.broken();
     match args.format {
         Format::Json => {
             let config = Config::new(args, Network::Memory);
-            json(&Report { config, valid: false, transports: &[row] })
+            let kept = kept(&broken, args.format);
+            json(&Report { config, valid: false, transports: &[row] })?;
+            Ok(kept)
         }
         Format::Table => {
             let screen = Screen::new(args, arrivals);
@@ -107,13 +111,13 @@ fn print(
             if row.twin.is_some() {
                 line("The twin is a forecast for the missing rack, compared with nothing.");
             }
-            row.broken().iter().for_each(line);
+            let kept = kept(&broken, args.format);
             line(
                 "Not shown: everything that a network does. Nothing here compares with TCP; \
                  --buffer and --cc have no meaning.",
             );
             line(format!("Repeat: {}", command_line(args)));
-            Ok(())
+            Ok(kept)
         }
     }
 }

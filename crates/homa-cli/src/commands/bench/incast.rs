@@ -3,18 +3,17 @@
 
 use std::time::Duration;
 
-use homa_testbed::{Pattern, Rack, RunReport, check};
+use homa_testbed::{Pattern, Rack, RunReport, Transport, check};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::Args;
-use super::config::{Config, Network, command_line};
+use super::config::{Config, command_line};
 use super::rack::{measure, plan};
-use super::report::{Report, broken};
-use super::screen::{check_line, time};
+use super::report::{Report, broken, by_name, kept};
+use super::screen::{check_line, rack_lines, time};
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, Progress, Table, json, line};
-use crate::values::show_rate;
 
 /// Bytes of a request and of a response, as in the measurements of the Homa paper.
 const REQUEST: u32 = 100;
@@ -23,7 +22,8 @@ const RESPONSE: u32 = 10_000;
 /// One row.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
-    name: &'static str,
+    #[serde(rename = "name", serialize_with = "by_name")]
+    transport: Transport,
     offered: usize,
     completed: usize,
     errors: usize,
@@ -47,7 +47,7 @@ impl Row {
         let sorted = Sorted::new(latencies);
         let us = |p| sorted.percentile(p).map(|ns| (ns as f64 / 100.0).round() / 10.0);
         Self {
-            name: run.transport.name(),
+            transport: run.transport,
             offered: run.offered,
             completed: run.records.len(),
             errors: run.failed + run.lost,
@@ -63,7 +63,7 @@ impl Row {
     }
 
     fn broken(&self) -> Vec<String> {
-        broken(self.name, (self.offered, self.errors), Some((self.started, self.executed)))
+        broken(self.transport, (self.offered, self.errors), Some((self.started, self.executed)))
     }
 }
 
@@ -91,7 +91,7 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
         ("lost RPCs", Align::Right, 6),
     ]);
     if args.format == Format::Table {
-        progress.suspend(|| head(args, outstanding, &table));
+        progress.suspend(|| head(args, outstanding, rack, &table));
     }
     let (mut rows, mut verdict) = (Vec::new(), check::Verdict::default());
     for &transport in &transports {
@@ -102,7 +102,7 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
             eprintln!("{transport}: {}", run.verdict);
             if args.format == Format::Table {
                 line(table.row(&[
-                    row.name.into(),
+                    row.transport.to_string(),
                     format!("{:.1}", row.goodput_mbps),
                     time(row.p50_us),
                     time(row.p99_us),
@@ -116,28 +116,22 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
     }
     progress.finish();
     let (valid, broken) = (verdict.valid(), rows.iter().flat_map(Row::broken).collect::<Vec<_>>());
+    if args.format == Format::Table {
+        line(check_line(&verdict));
+    }
+    let kept = kept(&broken, args.format);
     match args.format {
         Format::Json => {
-            broken.iter().for_each(|text| eprintln!("{text}"));
-            json(&Report { config: Config::new(args, Network::Rack), valid, transports: &rows })?;
+            json(&Report { config: Config::of_rack(args, rack), valid, transports: &rows })?;
         }
-        Format::Table => {
-            line(check_line(&verdict));
-            broken.iter().for_each(line);
-            line(format!("Repeat: {}", command_line(args)));
-        }
+        Format::Table => line(format!("Repeat: {}", command_line(args))),
     }
-    Ok(if valid && broken.is_empty() { Verdict::Passed } else { Verdict::CheckFailed })
+    Ok(if valid && kept { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
-fn head(args: &Args, outstanding: u32, table: &Table) {
+fn head(args: &Args, outstanding: u32, rack: &Rack, table: &Table) {
     let control = args.incast_control.name();
-    line(format!(
-        "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
-        args.hosts,
-        show_rate(args.link()),
-        args.buffer
-    ));
+    rack_lines(args, rack);
     line(format!(
         "Incast: 1 client, {} servers, {outstanding} RPCs in progress, responses of {RESPONSE} B; \
          Homa's incast control {control}.",

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
+use homa_testbed::Transport;
 use homa_workload::arrivals::schedule;
 use homa_workload::bins::SizeBins;
 
@@ -12,7 +13,7 @@ use super::Args;
 use super::config::{Config, Network, command_line};
 use super::open_loop::{OpenLoop, idle_times};
 use super::rack::{OFFER_HINT, idle_sizes, offer};
-use super::report::{Report, TransportResult};
+use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
 use crate::commands::any_address_for;
 use crate::cpu::process_time;
@@ -55,20 +56,24 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let counts = (arrivals[0].len(), loaded.errors);
     let each = cpu / loaded.records.len().max(1) as f64;
     let bins = SizeBins::percent(&sizes);
-    let row = TransportResult::new("homa", counts, each, (&loaded.records, &idle), &bins);
-    let lost = row.errors > 0;
-    match args.format {
+    let row = TransportResult::new(Transport::Homa, counts, each, (&loaded.records, &idle), &bins);
+    let broken = row.broken();
+    let kept = match args.format {
         Format::Json => {
+            let kept = kept(&broken, args.format);
             let config = Config::new(args, Network::Peer);
             json(&Report { config, valid: true, transports: &[row] })?;
+            kept
         }
         Format::Table => {
             let screen = Screen::new(args, arrivals);
             line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));
             screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link())));
             screen.row(&row, &idle, true);
+            let kept = kept(&broken, args.format);
             line(format!("Repeat: {}", command_line(args)));
+            kept
         }
-    }
-    Ok(if lost { Verdict::CheckFailed } else { Verdict::Passed })
+    };
+    Ok(if kept { Verdict::Passed } else { Verdict::CheckFailed })
 }

@@ -17,8 +17,8 @@ use homa_workload::framing::Framing;
 use homa_workload::load::{Basis, Load};
 use homa_workload::sizes::SizeDistribution;
 
-use super::config::{Config, Network};
-use super::report::{Report, TransportResult};
+use super::config::Config;
+use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
 use super::{Args, LINK, Switch, chart, in_memory, incast, trial, twin};
 use crate::commands::driver::Driver;
@@ -127,7 +127,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     let screen = Screen::new(args, &arrivals);
     let table = args.format == Format::Table;
     if table {
-        progress.suspend(|| screen.rack(&probes.verdict));
+        progress.suspend(|| screen.rack(rack, &probes.verdict));
     }
     let bins = SizeBins::percent(&sizes);
     let (mut rows, mut verdict) = (Vec::new(), probes.verdict.clone());
@@ -153,15 +153,16 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
     progress.finish();
     let valid = verdict.valid();
     draw(args, &rows)?;
-    match args.format {
+    let kept = match args.format {
         Format::Json => {
-            let config = Config::new(args, Network::Rack);
-            rows.iter().flat_map(TransportResult::broken).for_each(|text| eprintln!("{text}"));
+            let config = Config::of_rack(args, rack);
+            let broken: Vec<String> = rows.iter().flat_map(TransportResult::broken).collect();
+            let kept = kept(&broken, args.format);
             json(&Report { config, valid, transports: &rows })?;
+            kept
         }
         Format::Table => screen.foot(&rows, &verdict),
-    }
-    let kept = rows.iter().all(|row| row.broken().is_empty());
+    };
     Ok(if valid && kept { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
@@ -209,6 +210,14 @@ fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
 
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
+}
+
+/// How a transport's messages become frames on the rack.
+pub fn framing(transport: Transport) -> Framing {
+    match transport.is_homa() {
+        true => Framing::Udp,
+        false => Framing::Tcp,
+    }
 }
 
 /// What every row of a command has in common.

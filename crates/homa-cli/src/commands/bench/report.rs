@@ -7,10 +7,11 @@ use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::config::Config;
 use super::twin::Twin;
+use crate::output::{Format, line};
 
 /// The smallest RPC of the "long" figures, bytes.
 pub const LONG_BYTES: u32 = 150_000;
@@ -29,8 +30,9 @@ pub struct Report<'a, R> {
 /// One row.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransportResult {
-    /// Its name on the command line.
-    pub name: String,
+    /// Over what: its name on the command line.
+    #[serde(rename = "name", serialize_with = "by_name")]
+    pub transport: Transport,
     /// RPCs that were to be started.
     pub offered: usize,
     /// RPCs whose response arrived.
@@ -139,7 +141,7 @@ impl TransportResult {
     /// Reduces a run on the rack.
     pub fn of_run(run: &RunReport, rack: &RackConfig, bins: &SizeBins) -> Self {
         let mut result = Self::new(
-            run.transport.name(),
+            run.transport,
             (run.offered, run.failed + run.lost),
             run.cpu_us_per_rpc,
             (&run.records, &run.idle),
@@ -147,10 +149,9 @@ impl TransportResult {
         );
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
-        let homa = matches!(run.transport, Transport::Homa | Transport::HomaFlat);
         result.memory = run
             .memory
-            .filter(|_| homa)
+            .filter(|_| run.transport.is_homa())
             .map(|held| Memory { start_bytes: held.start_bytes, peak_bytes: held.peak_bytes });
         result
     }
@@ -158,12 +159,12 @@ impl TransportResult {
     /// What Homa promises and this row did not keep.
     pub fn broken(&self) -> Vec<String> {
         let ran = self.started.zip(self.executed);
-        broken(&self.name, (self.offered, self.errors), ran)
+        broken(self.transport, (self.offered, self.errors), ran)
     }
 
     /// Reduces records in the order of their time. `counts`: offered, errors.
     pub fn new(
-        name: &str,
+        transport: Transport,
         counts: (usize, usize),
         cpu_us_per_rpc: f64,
         (records, idle): (&[Record], &IdleTimes),
@@ -176,7 +177,7 @@ impl TransportResult {
         let (slowdowns, sorted) = (Sorted::new(slowdowns), Sorted::new(short_us));
         let long = records.iter().filter(|r| r.bytes >= LONG_BYTES).map(us).collect();
         Self {
-            name: name.into(),
+            transport,
             offered: counts.0,
             completed: records.len(),
             errors: counts.1,
@@ -204,18 +205,38 @@ impl TransportResult {
     }
 }
 
-/// What Homa promises and the row `name` did not keep. `ran`: RPCs started, requests executed.
+/// A transport as the result names it.
+pub fn by_name<S: Serializer>(transport: &Transport, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(transport.name())
+}
+
+/// Prints what was broken where readers of that format see it: below the rows, or on stderr beside
+/// the document. True when nothing was.
+pub fn kept(broken: &[String], format: Format) -> bool {
+    for text in broken {
+        match format {
+            Format::Table => line(text),
+            Format::Json => eprintln!("{text}"),
+        }
+    }
+    broken.is_empty()
+}
+
+/// What Homa promises and a row did not keep. `ran`: RPCs started, requests executed.
 pub fn broken(
-    name: &str,
+    transport: Transport,
     (offered, errors): (usize, usize),
     ran: Option<(u64, u64)>,
 ) -> Vec<String> {
-    if !name.starts_with("homa") {
+    if !transport.is_homa() {
         return Vec::new();
     }
-    let lost = (errors > 0).then(|| format!("FAILED: {name} lost {errors} of {offered} RPCs."));
+    let lost =
+        (errors > 0).then(|| format!("FAILED: {transport} lost {errors} of {offered} RPCs."));
     let twice = ran.filter(|(started, executed)| executed > started).map(|(started, executed)| {
-        format!("FAILED: {name} executed {executed} requests for {started} RPCs: some ran twice.")
+        format!(
+            "FAILED: {transport} executed {executed} requests for {started} RPCs: some ran twice."
+        )
     });
     lost.into_iter().chain(twice).collect()
 }
@@ -278,7 +299,7 @@ mod tests {
         let sizes = SizeDistribution::from_csv(table).expect("a valid table");
         let idle = IdleTimes::new(vec![(100, 50_000), (200_000, 1_000_000)]);
         let bins = SizeBins::percent(&sizes);
-        TransportResult::new("homa", (records.len() + 1, 1), 2.04, (records, &idle), &bins)
+        TransportResult::new(Transport::Homa, (records.len() + 1, 1), 2.04, (records, &idle), &bins)
     }
 
     #[test]
@@ -299,11 +320,12 @@ mod tests {
 
     #[test]
     fn lost_and_repeated_rpcs_are_homas_failure_and_not_tcps() {
-        assert_eq!(broken("homa", (10, 0), Some((12, 12))), Vec::<String>::new());
-        assert_eq!(broken("homa", (10, 1), None), ["FAILED: homa lost 1 of 10 RPCs."]);
-        let twice = broken("homa-flat", (10, 0), Some((12, 13)));
+        let homa = Transport::Homa;
+        assert_eq!(broken(homa, (10, 0), Some((12, 12))), Vec::<String>::new());
+        assert_eq!(broken(homa, (10, 1), None), ["FAILED: homa lost 1 of 10 RPCs."]);
+        let twice = broken(Transport::HomaFlat, (10, 0), Some((12, 13)));
         assert!(twice[0].contains("executed 13 requests for 12 RPCs"), "{twice:?}");
-        assert!(broken("tcp", (10, 3), Some((12, 9))).is_empty());
+        assert!(broken(Transport::Tcp, (10, 3), Some((12, 9))).is_empty());
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! What a reader of `homa bench` sees: the rack, its checks, a row per transport, and what to make
 //! of it.
 
-use homa_testbed::IdleTimes;
+use std::time::Duration;
+
 use homa_testbed::check::{SHORT_BYTES, Verdict};
+use homa_testbed::link::TCP_RTO_MIN;
+use homa_testbed::{IdleTimes, Rack};
 use homa_workload::arrivals::Arrival;
-use homa_workload::framing::Framing;
 
 use super::config::command_line;
-use super::rack::rack_config;
-use super::report::{TransportResult, Undisturbed};
+use super::rack::{framing, rack_config};
+use super::report::{TransportResult, Undisturbed, kept};
 use super::{Args, sentences};
-use crate::output::{Align, Table, line};
+use crate::output::{Align, Format, Table, line};
 use crate::values::show_rate;
 
 /// The printer of one command's results.
@@ -46,14 +48,9 @@ impl<'a> Screen<'a> {
     }
 
     /// Everything above the rows of a rack.
-    pub fn rack(&self, probes: &Verdict) {
+    pub fn rack(&self, rack: &Rack, probes: &Verdict) {
         let args = self.args;
-        line(format!(
-            "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
-            args.hosts,
-            show_rate(args.link()),
-            args.buffer
-        ));
+        rack_lines(args, rack);
         line(format!("Check: {}", summary(probes)));
         let faults = faults(args);
         self.load(&format!("of every link, same arrivals for each row{faults}"));
@@ -74,7 +71,7 @@ impl<'a> Screen<'a> {
     pub fn row(&self, row: &TransportResult, idle: &IdleTimes, valid: bool) {
         // An end that the sample is too small to bound.
         let [low, high] = row.short.p99_ci_us.map(|us| us.map_or("?".into(), |us| time(Some(us))));
-        let mut name = row.name.clone();
+        let mut name = row.transport.to_string();
         if !valid {
             name.push_str(" (INVALID)");
         }
@@ -115,13 +112,10 @@ impl<'a> Screen<'a> {
 
     /// What slowdown divides by, beside the bound below it.
     fn denominator(&self, row: &TransportResult, idle_us: f64, slowdown: f64) {
-        let framing = match row.name.starts_with("homa") {
-            true => Framing::Udp,
-            false => Framing::Tcp,
-        };
         // What lies between this machine and a peer is not known.
         let wire = match self.args.peer {
             None => {
+                let framing = framing(row.transport);
                 let wire = rack_config(self.args).wire_round_trip_ns(framing, self.typical);
                 format!(" (of it the wire {})", time(Some(wire as f64 / 1e3)))
             }
@@ -134,19 +128,46 @@ impl<'a> Screen<'a> {
         ));
     }
 
-    /// Everything below the rows.
-    pub fn foot(&self, rows: &[TransportResult], verdict: &Verdict) {
+    /// Everything below the rows. True when Homa kept what it promises.
+    pub fn foot(&self, rows: &[TransportResult], verdict: &Verdict) -> bool {
         line(check_line(verdict));
         if self.short == 0 {
             line(format!("No RPC of this workload is as small as {SHORT_BYTES} B."));
         }
-        rows.iter().flat_map(TransportResult::broken).for_each(line);
+        let broken: Vec<String> = rows.iter().flat_map(TransportResult::broken).collect();
+        let kept = kept(&broken, Format::Table);
         if verdict.valid() {
             sentences::about(self.args, rows).iter().for_each(line);
         } else {
             line(sentences::INVALID);
         }
         line(format!("Repeat: {}", command_line(self.args)));
+        kept
+    }
+}
+
+/// The rack, and the timer of TCP on it where it has a part.
+pub fn rack_lines(args: &Args, rack: &Rack) {
+    line(format!(
+        "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
+        args.hosts,
+        show_rate(args.link()),
+        args.buffer
+    ));
+    if !args.transports().iter().all(|transport| transport.is_homa()) {
+        line(tcp_timer(rack.tcp_rto_min()));
+    }
+}
+
+/// How soon TCP sends a lost segment again, which decides its tail.
+fn tcp_timer(least: Duration) -> String {
+    match least {
+        TCP_RTO_MIN => format!("TCP's timer: {} ms.", least.as_millis()),
+        kernels => format!(
+            "TCP's timer: this kernel's {} ms; from Linux 6.11 on it is set to {} ms.",
+            kernels.as_millis(),
+            TCP_RTO_MIN.as_millis()
+        ),
     }
 }
 
@@ -235,6 +256,14 @@ mod tests {
         assert_eq!(summary(&verdict), "wire timing ok | CPU headroom 38 % ok");
         verdict.findings.push(finding(9));
         assert_eq!(summary(&verdict), "wire timing ok | CPU headroom NOT OK (too little)");
+    }
+
+    #[test]
+    fn a_timer_that_could_not_be_set_is_named() {
+        let said = [5, 200].map(|ms| tcp_timer(Duration::from_millis(ms)));
+        assert_eq!(said[0], "TCP's timer: 5 ms.");
+        let kernels = "TCP's timer: this kernel's 200 ms; from Linux 6.11 on it is set to 5 ms.";
+        assert_eq!(said[1], kernels);
     }
 
     #[test]

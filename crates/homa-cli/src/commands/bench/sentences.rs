@@ -1,13 +1,15 @@
 //! What to make of the rows, in plain sentences: the tails compared, where Homa is not best, what a
 //! rack on one machine does not show. Every number comes from the rows.
 
+use homa_testbed::Transport;
+
 use super::Args;
 use super::report::TransportResult;
 use super::screen::time;
 use crate::values::show_rate;
 
 /// The row the others are compared with.
-const SUBJECT: &str = "homa";
+const SUBJECT: Transport = Transport::Homa;
 
 /// Instead of them when the rack failed its own checks.
 pub const INVALID: &str = "These rows do not count: this machine, not the network, decided them. \
@@ -17,8 +19,8 @@ pub const INVALID: &str = "These rows do not count: this machine, not the networ
 /// The sentences, in order.
 pub fn about(args: &Args, rows: &[TransportResult]) -> Vec<String> {
     let mut sentences = Vec::new();
-    if let Some(homa) = rows.iter().find(|row| row.name == SUBJECT) {
-        let others: Vec<_> = rows.iter().filter(|row| row.name != SUBJECT).collect();
+    if let Some(homa) = rows.iter().find(|row| row.transport == SUBJECT) {
+        let others: Vec<_> = rows.iter().filter(|row| row.transport != SUBJECT).collect();
         sentences.extend(tails(homa, &others));
         if !others.is_empty() {
             sentences.push(not_best(homa, &others));
@@ -38,7 +40,7 @@ fn tails(homa: &TransportResult, others: &[&TransportResult]) -> Option<String> 
         .iter()
         .filter_map(|row| {
             let us = row.short.p99_us?;
-            Some(format!("{} {} ({:.1} times)", row.name, time(Some(us)), us / own))
+            Some(format!("{} {} ({:.1} times)", row.transport, time(Some(us)), us / own))
         })
         .collect();
     let max = homa.short.max_bytes;
@@ -48,7 +50,8 @@ fn tails(homa: &TransportResult, others: &[&TransportResult]) -> Option<String> 
         false => format!("{start}; the others need: {}", compared.join(", ")),
     };
     let lossy = [homa].into_iter().chain(others.iter().copied()).filter(|row| row.errors > 0);
-    let lost: Vec<String> = lossy.map(|row| format!("{} by {}", row.errors, row.name)).collect();
+    let lost: Vec<String> =
+        lossy.map(|row| format!("{} by {}", row.errors, row.transport)).collect();
     Some(match lost.is_empty() {
         true => format!("{compared}."),
         false => {
@@ -73,7 +76,7 @@ fn not_best(homa: &TransportResult, others: &[&TransportResult]) -> String {
         .iter()
         .filter_map(|(name, figure, show)| {
             let own = figure(homa)?;
-            let better = others.iter().filter_map(|row| Some((figure(row)?, &row.name)));
+            let better = others.iter().filter_map(|row| Some((figure(row)?, row.transport)));
             let (best, who) = better.min_by(|a, b| a.0.total_cmp(&b.0))?;
             (best < own)
                 .then(|| format!("{name} ({} against {} over {who})", show(own), show(best)))
@@ -90,9 +93,9 @@ mod tests {
     use super::super::report::{Long, Short};
     use super::*;
 
-    fn row(name: &str, p99_us: f64, cpu: f64) -> TransportResult {
+    fn row(transport: Transport, p99_us: f64, cpu: f64) -> TransportResult {
         TransportResult {
-            name: name.into(),
+            transport,
             offered: 10,
             completed: 10,
             errors: 0,
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_tails_are_compared_with_their_ratio() {
-        let (homa, tcp) = (row("homa", 600.0, 20.0), row("tcp", 345_000.0, 30.0));
+        let (homa, tcp) = (row(Transport::Homa, 600.0, 20.0), row(Transport::Tcp, 345_000.0, 30.0));
         assert_eq!(
             tails(&homa, &[&tcp]).as_deref(),
             Some(
@@ -130,7 +133,8 @@ mod tests {
 
     #[test]
     fn tails_without_the_lost_rpcs_are_called_so() {
-        let (homa, mut tcp) = (row("homa", 600.0, 20.0), row("tcp", 1_200.0, 30.0));
+        let (homa, mut tcp) =
+            (row(Transport::Homa, 600.0, 20.0), row(Transport::Tcp, 1_200.0, 30.0));
         tcp.errors = 7;
         let text = tails(&homa, &[&tcp]).unwrap_or_default();
         let end = "tcp 1.20 ms (2.0 times); of completed RPCs only, without those lost: 7 by tcp.";
@@ -139,12 +143,12 @@ mod tests {
 
     #[test]
     fn where_homa_is_beaten_is_said_with_both_numbers() {
-        let (homa, tcp) = (row("homa", 600.0, 20.0), row("tcp", 345_000.0, 12.5));
+        let (homa, tcp) = (row(Transport::Homa, 600.0, 20.0), row(Transport::Tcp, 345_000.0, 12.5));
         assert_eq!(
             not_best(&homa, &[&tcp]),
             "Homa is not best in CPU time per RPC (20.0 us against 12.5 us over tcp)."
         );
-        let worse = row("tcp", 345_000.0, 30.0);
+        let worse = row(Transport::Tcp, 345_000.0, 30.0);
         assert!(not_best(&homa, &[&worse]).starts_with("No other row is better"));
     }
 }
