@@ -241,3 +241,15 @@ fn without_namespaces_what_needs_a_rack_is_refused() {
         assert!(output.stdout.is_empty() && stderr(&output).contains("hint: "), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_chart_is_looked_at_before_namespaces_and_left_as_it_was() {
+    let _alone = alone();
+    let Some(output) = without_namespaces(&["--chart", "/nonexistent/bench.svg"]) else { return };
+    assert!(stderr(&output).contains("cannot write /nonexistent"), "{}", stderr(&output));
+    let path = std::env::temp_dir().join(format!("homa-no-chart-{}.svg", std::process::id()));
+    let chart = ["--chart", path.to_str().expect("UTF-8")];
+    let Some(output) = without_namespaces(&chart) else { return };
+    assert!(stderr(&output).contains("--chart needs a rack"), "{}", stderr(&output));
+    assert!(!path.exists(), "a run that was refused left a file");
+}

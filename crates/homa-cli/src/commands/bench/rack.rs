@@ -1,6 +1,7 @@
 //! The main job: the same RPCs over each transport on one rack, rows as they finish.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +50,10 @@ pub fn run(args: &Args) -> Outcome {
     if args.incast.is_none() {
         offer(args)?;
     }
+    if let Some(path) = &args.chart {
+        // An hour later would be late to find out.
+        check_writable(path).with_context(|| cannot_write(path)).hint(CHART_HINT)?;
+    }
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
         Err(error @ TestbedError::NamespacesRefused { .. }) if args.incast.is_none() => {
@@ -56,11 +61,6 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
-    // An hour later would be late to find out.
-    if let Some(path) = &args.chart {
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        opened.with_context(|| cannot_write(path)).hint(CHART_HINT)?;
-    }
     let args = &trial::affordable(args, &inside)?;
     let rack = build(args, &inside)?;
     match args.incast {
@@ -204,8 +204,21 @@ fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
         args.duration().as_secs_f64(),
         args.seed
     );
-    let written = std::fs::write(path, chart::svg(rows, &subtitle));
+    let written = fs::write(path, chart::svg(rows, &subtitle));
     written.with_context(|| cannot_write(path)).hint(CHART_HINT)
+}
+
+/// Whether a file can be written, without making it: a run that fails leaves none behind.
+fn check_writable(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened.map(drop),
+    }
+    // Its folder takes a file: one beside it is made and removed.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    fs::remove_file(&beside)
 }
 
 fn cannot_write(path: &Path) -> String {
@@ -222,17 +235,65 @@ pub fn framing(transport: Transport) -> Framing {
 
 /// What every row of a command has in common.
 pub fn plan<'a>(args: &'a Args, transport: Transport, pattern: Pattern<'a>) -> RunPlan<'a> {
+    let queued = match pattern {
+        Pattern::Open { .. } => 0,
+        // All of it has still to come over the client's link when the last RPC starts.
+        Pattern::Incast { outstanding, response_bytes, .. } => {
+            outstanding as u64 * framing(transport).data_wire_bytes(response_bytes)
+        }
+    };
     RunPlan {
         transport,
         congestion_control: &args.cc,
         homa_incast_control: args.incast_control == Switch::On,
         pattern,
         idle_sizes: &[],
-        grace: GRACE,
+        grace: GRACE + Duration::from_nanos(Rate(args.link()).time_for(queued).0),
     }
 }
 
 /// Makes a run.
 pub fn measure(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, Failure> {
     homa_testbed::run(rack, plan).hint("`homa doctor` shows what this machine lacks for a rack")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn an_incast_is_waited_for_as_long_as_its_responses_need() {
+        let args = Program::parse_from(["homa", "--incast", "100000", "--link", "25Mbps"]).args;
+        for transport in Transport::ALL {
+            let grace = plan(&args, transport, incast::pattern(&args, 100_000)).grace;
+            // A billion bytes without headers: 320 s.
+            assert!(grace > GRACE + Duration::from_secs(320), "{transport}: {grace:?}");
+        }
+        let pattern = Pattern::Open { arrivals: &[], duration: args.duration() };
+        assert_eq!(plan(&args, Transport::Homa, pattern).grace, GRACE);
+    }
+
+    #[test]
+    fn a_file_is_tried_without_being_made_or_changed() {
+        let folder = std::env::temp_dir().join(format!("homa-chart-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (new, old) = (folder.join("new.svg"), folder.join("old.svg"));
+        check_writable(&new).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "something was left behind");
+        fs::write(&old, "kept").unwrap();
+        check_writable(&old).unwrap();
+        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+        for never in [folder.clone(), folder.join("none/new.svg"), folder.join("new.svg/")] {
+            assert!(check_writable(&never).is_err(), "{}", never.display());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
