@@ -232,6 +232,7 @@ impl Endpoint {
 
     /// Sends a RESEND for each missing range of what was granted.
     pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
+        self.make_room(who);
         let priority = self.levels.top();
         let ranges = match self.config.profile {
             Profile::Sigcomm18 | Profile::Sigcomm18Sim => 1,
@@ -272,9 +273,7 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
         }
-        if park && self.config.completion == Completion::AtLeastOnce && self.incoming.is_short() {
-            self.make_room(who);
-        } else if park {
+        if park {
             self.park(who);
         }
     }
@@ -283,10 +282,16 @@ impl Endpoint {
     /// once, each end may hold parts of what the other has no room to begin again. Whoever still
     /// wants it asks for all of it.
     fn make_room(&mut self, who: Ref) {
-        match self.rpcs.get(who).map(|rpc| rpc.state) {
-            Some(State::ClientIncoming) => self.drop_response(who),
-            Some(State::ServerIncoming) => self.end_server_rpc(who),
-            _ => self.park(who),
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
+        let forgets = self.config.completion == Completion::AtLeastOnce;
+        if !silent || !forgets || !self.incoming.is_short(who) {
+            return;
+        }
+        match rpc.state {
+            State::ClientIncoming => self.drop_response(who),
+            State::ServerIncoming => self.end_server_rpc(who),
+            _ => {}
         }
     }
 

@@ -60,13 +60,13 @@ impl Endpoint {
             return;
         }
         let Some(peer) = self.peer(packet.peer) else { return };
-        let Some(told) = peer.more.cutoffs_sent else { return };
+        let told = peer.more.cutoffs_sent;
         // A packet may always be full.
         let least = peer.info.max_payload.max(FULL_FRAME);
         let share = self.unscheduled_cap();
         let more = data.incoming > least.max(share.saturating_mul(2));
         let less = data.incoming < data.message_length.min(share / 2);
-        if more || less && now.since(told) >= TELL_AGAIN {
+        if more || less && told.is_none_or(|at| now.since(at) >= TELL_AGAIN) {
             self.send_cutoffs(now, packet);
         }
     }

@@ -61,9 +61,6 @@ impl Endpoint {
         let found = known.and(found);
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
-        if !begun {
-            self.correct_sender(now, packet, data);
-        }
         if !begun && end > self.incoming.ahead {
             return Err(DropReason::NotGranted);
         }
@@ -75,14 +72,18 @@ impl Endpoint {
             }
             return Err(DropReason::NoMemory);
         }
-        match found {
+        let who = match found {
             Some(who) => {
                 self.incoming.waiting.remove(who);
-                Ok(who)
+                who
             }
-            None if packet.id.from_server() => Err(self.unknown_or_foreign(packet)),
-            None => self.create_server_rpc(now, packet, data),
+            None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
+            None => self.create_server_rpc(now, packet, data)?,
+        };
+        if !begun {
+            self.correct_sender(now, packet, data);
         }
+        Ok(who)
     }
 
     /// A one-way message that is whole in its packet ends as it begins.

@@ -95,9 +95,10 @@ impl IncomingTotals {
         Self { budget: config.memory_budget, ahead, ..Self::default() }
     }
 
-    /// Messages could not begin, or one goes on beyond the budget.
-    pub(crate) fn is_short(&self) -> bool {
-        self.beyond_budget.is_some() || !self.waiting.is_empty()
+    /// Memory is short for others than `who`.
+    pub(crate) fn is_short(&self, who: Ref) -> bool {
+        let other = self.beyond_budget.is_some_and(|other| other != who);
+        other || self.starved || !self.waiting.is_empty()
     }
 
     /// Memory for `bytes` more?

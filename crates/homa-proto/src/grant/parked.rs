@@ -27,6 +27,7 @@ impl Endpoint {
         }
         // It stays the one beyond the budget, if it was: else each silent sender could add a
         // message.
+        self.wake_waiting();
         self.grant(None);
     }
 

@@ -15,6 +15,9 @@ use crate::table::Ref;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 
+/// Of those that wait, so many are looked at when memory becomes free.
+const MAX_LOOKED_AT: usize = 16;
+
 /// RPCs whose incoming message waits, with the bytes it needs to begin.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
@@ -42,13 +45,6 @@ impl Waiting {
             self.order.remove(&(need, who));
         }
     }
-
-    /// Takes the one that needs least, if that is at most `room`.
-    fn take(&mut self, room: u64) -> Option<(u32, Ref)> {
-        let &(need, who) = self.order.first().filter(|(need, _)| u64::from(*need) <= room)?;
-        self.remove(who);
-        Some((need, who))
-    }
 }
 
 impl Endpoint {
@@ -61,6 +57,10 @@ impl Endpoint {
         found: Option<Ref>,
         need: u32,
     ) -> Result<(), DropReason> {
+        if packet.is_one_way() {
+            // Nobody asks for it.
+            return Ok(());
+        }
         let who = match found {
             Some(who) => who,
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
@@ -83,10 +83,20 @@ impl Endpoint {
         }
     }
 
+    /// The next to be asked, of those that need at most `room`: the one that needs least and whose
+    /// peer has not its share, since that would only wait again.
+    fn next_waiting(&self, room: u64) -> Option<(u32, Ref)> {
+        let may = |who| self.rpcs.get(who).is_none_or(|rpc| !self.has_its_share(rpc.peer));
+        let order = self.incoming.waiting.order.iter();
+        let fitting = order.take_while(|(need, _)| u64::from(*need) <= room);
+        fitting.take(MAX_LOOKED_AT).find(|(_, who)| may(*who)).copied()
+    }
+
     /// Memory became free: those that waited for it are asked for everything.
     pub(crate) fn wake_waiting(&mut self) {
         let mut room = self.incoming.budget.saturating_sub(self.incoming.memory);
-        while let Some((need, who)) = self.incoming.waiting.take(room) {
+        while let Some((need, who)) = self.next_waiting(room) {
+            self.incoming.waiting.remove(who);
             room -= u64::from(need);
             let (now, level) = (self.now, self.levels.top());
             let Some(rpc) = self.rpcs.get_mut(who) else { continue };

@@ -192,8 +192,10 @@ impl Endpoint {
         let (peer, inc) = (rpc.peer, rpc.inc.take());
         rpc.state = State::ClientOutgoing;
         if let Some(inc) = inc {
+            rpc.known = true;
             self.events.push_back(Event::Release { message: incoming_message(who) });
             self.end_incoming(who, peer, inc);
+            self.grant(None);
         }
     }
 

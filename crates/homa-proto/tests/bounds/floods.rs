@@ -108,6 +108,17 @@ fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
     assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
 }
 
+/// Nobody asks for the rest of them.
+#[test]
+fn a_one_way_message_without_memory_leaves_nothing() {
+    for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
+        let mut host = endpoint(Config { memory_budget: 2_500, ..config });
+        let one_way = Packet { local_port: 0, ..announcement(RpcId(2), 50_000) };
+        assert_eq!(host.receive(START, &one_way), Receipt::Dropped(DropReason::NoMemory));
+        assert_eq!(host.rpcs(), (0, 0));
+    }
+}
+
 /// Neither profile tells a client that there was no memory for its request.
 #[test]
 fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
