@@ -173,10 +173,24 @@ fn traces(group: Option<u32>) -> (BTreeSet<OsString>, String, bool) {
     (interfaces, mounts, group.is_some_and(alive))
 }
 
+/// Whoever starts us may have said so, for what we start, too.
+fn interrupts_are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("our status");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.expect("signals").trim(), 16).expect("a mask");
+    ignored >> 1 & 1 == 1
+}
+
 #[test]
 fn a_bench_that_is_ended_midway_leaves_nothing_behind() {
     let _alone = alone();
     for signal in ["INT", "TERM", "KILL"] {
+        if signal == "INT" && interrupts_are_ignored() {
+            eprintln!(
+                "INT not tried: it is ignored here, as shells have it for what runs behind &"
+            );
+            continue;
+        }
         let before = traces(None);
         let mut bench = program()
             .args(["bench", "--transport", "homa,tcp", "--hosts", "2", "--link", "50Mbps"])
