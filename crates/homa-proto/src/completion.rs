@@ -111,8 +111,14 @@ impl Endpoint {
         }
     }
 
-    /// Queues a control packet about an RPC that has no state here, from `ports.0` to `ports.1`.
-    pub(crate) fn queue_words(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId, body: Body) {
+    /// Queues a control packet from `ports.0` to `ports.1`; the RPC need not be known here.
+    pub(crate) fn queue_control_to(
+        &mut self,
+        peer: PeerId,
+        ports: (u16, u16),
+        id: RpcId,
+        body: Body,
+    ) {
         self.control.push_back(Control::Packet(Packet {
             peer,
             priority: self.levels.top(),
@@ -126,7 +132,7 @@ impl Endpoint {
     /// Queues an ACK that names `id` in its header.
     pub(crate) fn queue_ack(&mut self, peer: PeerId, ports: (u16, u16), id: RpcId, acks: Acks) {
         self.counters.acks_sent += 1;
-        self.queue_words(peer, ports, id.client(), Body::Ack(acks));
+        self.queue_control_to(peer, ports, id.client(), Body::Ack(acks));
     }
 
     /// Sends every ack that waits for a DATA packet to ride on: before a shutdown.

@@ -136,11 +136,9 @@ impl Executed {
         Self { epochs: Vec::new(), refused: VecDeque::new(), since }
     }
 
-    /// An RPC that [`Executed::insert`] was just told of was not executed: it is refused for ever.
+    /// An RPC that [`Executed::insert`] was just told of, for the first time, was not executed: it
+    /// is refused for ever.
     pub(crate) fn refuse(&mut self, id: RpcId) {
-        if self.refused.contains(&id) {
-            return;
-        }
         if self.refused.len() == MAX_REFUSED {
             self.refused.pop_front();
         }

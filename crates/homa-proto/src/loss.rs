@@ -437,7 +437,7 @@ impl Endpoint {
                 (id, Body::RpcUnknown { remembered, no_server })
             }
         };
-        self.queue_words(packet.peer, (packet.local_port, packet.remote_port), id, body);
+        self.queue_control_to(packet.peer, (packet.local_port, packet.remote_port), id, body);
     }
 
     /// An RPC that nobody listens for will not be executed either when it comes after this, and

@@ -99,7 +99,7 @@ impl Endpoint {
         }
         self.counters.unknowns_sent += 1;
         let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
-        self.queue_words(ended.peer, ended.ports, ended.id.server(), body);
+        self.queue_control_to(ended.peer, ended.ports, ended.id.server(), body);
     }
 
     pub(crate) fn submit_response(
@@ -150,7 +150,7 @@ impl Endpoint {
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
         let ports = (packet.local_port, packet.remote_port);
-        self.queue_words(packet.peer, ports, id, Body::Cutoffs { cutoffs, version, limits });
+        self.queue_control_to(packet.peer, ports, id, Body::Cutoffs { cutoffs, version, limits });
     }
 
     /// The server RPC of a peer with this (even) id, if it is in progress.

@@ -24,10 +24,10 @@ fn a_seed_is_a_run() {
 }
 
 /// Requests that are refused again and again fill a link; a dead host's response holds the only RPC
-/// that its server may have.
+/// that its server may have; responses that nobody wants hold the places of the paper's profile.
 #[test]
 fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it() {
-    for seed in [50_282_580, 518_657, 31_160] {
+    for seed in [518_657, 31_160, 50_282_580] {
         let mut scenario = Scenario::draw(seed);
         assert_eq!(run(&scenario, ()).violations, []);
         scenario.promises.healthy_from = SimTime(2_500_000_000_000);

@@ -218,3 +218,14 @@ pub fn run(args: &Args) -> Outcome {
         None => rack::run(args),
     }
 }
+
+/// What the command line asks for: for tests.
+#[cfg(test)]
+fn asked(arguments: &[&str]) -> Args {
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+    <Program as clap::Parser>::parse_from(["homa"].iter().chain(arguments)).args
+}

@@ -259,19 +259,12 @@ pub fn measure(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
+    use super::super::asked;
     use super::*;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        args: Args,
-    }
 
     #[test]
     fn an_incast_is_waited_for_as_long_as_its_responses_need() {
-        let args = Program::parse_from(["homa", "--incast", "100000", "--link", "25Mbps"]).args;
+        let args = asked(&["--incast", "100000", "--link", "25Mbps"]);
         for transport in Transport::ALL {
             let grace = plan(&args, transport, incast::pattern(&args, 100_000)).grace;
             // A billion bytes without headers: 320 s.

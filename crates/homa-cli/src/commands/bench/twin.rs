@@ -264,21 +264,14 @@ fn micros(time: SimDuration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use homa_workload::arrivals::schedule;
 
+    use super::super::asked;
     use super::super::rack::{offer, rack_config};
     use super::*;
 
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        args: Args,
-    }
-
     fn args(more: &[&str]) -> Args {
-        let fixed = ["homa", "--twin", "--duration", "300ms"];
-        Program::parse_from(fixed.iter().chain(more)).args
+        asked(&[&["--twin", "--duration", "300ms"], more].concat())
     }
 
     fn twin(args: &Args, transport: Transport, idle: Option<&IdleTimes>) -> Option<Twin> {
