@@ -236,9 +236,9 @@ const char *homa_version(void);
  Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
  that waits in homa_recv or by a thread of libhoma.
 
- Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no address); EMSGSIZE;
- EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive some responses first);
- ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+ Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or an
+ address of many hosts); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress:
+ receive some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
  */
 int homa_send(int sockfd,
               const void *request,

@@ -100,9 +100,9 @@ unsafe fn list<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Er
 /// Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
 /// that waits in homa_recv or by a thread of libhoma.
 ///
-/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no address); EMSGSIZE;
-/// EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive some responses first);
-/// ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or an
+/// address of many hosts); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress:
+/// receive some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_send(
     sockfd: c_int,
@@ -150,8 +150,9 @@ unsafe fn send(
     let handle = table::get(sockfd)?;
     // SAFETY: the caller vouches for the address.
     let to = unsafe { address::read(to, length, "dest_addr")? };
-    if to.port() == 0 || to.ip().is_unspecified() {
-        return Err(Error::invalid(format!("nobody can be reached at {to}: name host and port")));
+    // Said before anything is copied; what else an address cannot be, the call says.
+    if to.port() == 0 {
+        return Err(Error::invalid(format!("nobody can be reached at {to}: name the port")));
     }
     let mut call = CallOptions { deadline: handle.deadline, idempotent: false };
     let mut send = SendOptions { call, ..SendOptions::default() };

@@ -148,6 +148,19 @@ static void options_in_use(void)
     }
 }
 
+/* The wildcard address is this host. */
+static void wildcard(int client, int server, struct sockaddr_in to)
+{
+    struct sockaddr_in from;
+    uint64_t id = 0;
+
+    to.sin_addr.s_addr = htonl(INADDR_ANY);
+    call(client, to, LONG, 0, 0);
+    echo(server);
+    CHECK(homa_recv(client, got, LONG, HOMA_RECV_RESPONSE, AT(from), &id) == LONG);
+    CHECK(from.sin_addr.s_addr == htonl(INADDR_LOOPBACK) && from.sin_port == to.sin_port);
+}
+
 /* In a network of loopback only: a driver works there and reaches nothing else. */
 static void alone_with(const char *driver)
 {
@@ -200,6 +213,7 @@ int main(int argc, char **argv)
     CHECK(client >= 0);
     small_buffers(client, server, to);
     rest_of_a_request(client, server, to);
+    wildcard(client, server, to);
     lent(client, server, to);
     descriptor(client, server, to);
     options_in_use();
