@@ -237,16 +237,15 @@ impl Endpoint {
             return None;
         };
         let rpc = self.rpcs.get_mut(who)?;
-        if give_up.is_some_and(|limit| now.since(rpc.heard) >= limit) {
+        if now.since(rpc.heard) >= give_up {
             self.counters.ack_give_ups += 1;
             self.end_server_rpc(who);
             return None;
         }
         let kernel = self.config.profile == Profile::Linux;
         let steady = if kernel { KERNEL_BEATS } else { 0 };
-        let interval = |rounds: u16| match (rounds, give_up) {
-            (0, _) => need_ack_after,
-            (_, None) => need_ack_interval,
+        let interval = |rounds: u16| match rounds {
+            0 => need_ack_after,
             _ => Duration(need_ack_interval.0 << rounds.saturating_sub(steady).min(MAX_BACKOFF)),
         };
         let due = rpc.asked + interval(rpc.rounds);

@@ -123,7 +123,7 @@ impl Config {
                 need_ack_interval: Duration::millis(1),
                 // The module asks forever; we would go on for a host that no longer exists. Its
                 // clients wait 0.1 s at most.
-                give_up: Some(Duration::secs(2)),
+                give_up: Duration::secs(2),
                 suppress_duplicates: false,
             },
             incast: None,
@@ -168,7 +168,7 @@ impl Config {
             completion: Completion::Acked {
                 need_ack_after: Duration::millis(25),
                 need_ack_interval: Duration::millis(25),
-                give_up: Some(Duration::secs(2)),
+                give_up: Duration::secs(2),
                 suppress_duplicates: true,
             },
             incast: Some(IncastConfig {

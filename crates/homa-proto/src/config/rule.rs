@@ -152,11 +152,11 @@ pub enum Completion {
     Acked {
         /// After the last response byte was sent, until the first NEED_ACK.
         need_ack_after: Duration,
-        /// Between NEED_ACKs (doubling each time when there is a give-up; in profile `linux` after
-        /// 100 of them).
+        /// Between NEED_ACKs, doubling each time; in profile `linux` after 100 of them.
         need_ack_interval: Duration,
-        /// When to stop asking; `None`: never (the kernel module, but not our profile of it).
-        give_up: Option<Duration>,
+        /// Without a sign of the client for so long, the RPC is forgotten (the kernel module asks
+        /// for ever).
+        give_up: Duration,
         /// Remember which of a client's RPCs were executed, so that late duplicates never run
         /// again.
         suppress_duplicates: bool,
