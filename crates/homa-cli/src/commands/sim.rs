@@ -376,6 +376,15 @@ fn losses_and_delays(outcome: &Simulated) {
              {:.2} us for others",
             tail.max_bytes, tail.preemption_lag_us, tail.queueing_us
         ));
+        for ranks in &tail.around {
+            line(format!(
+                "  of ranks {} to {} %: {:.2} us and {:.2} us",
+                ranks.from * 100.0,
+                ranks.to * 100.0,
+                ranks.preemption_lag_us,
+                ranks.queueing_us
+            ));
+        }
     }
     if let Some(ledger) = &outcome.ledger {
         for (of, parts) in [("all", &ledger.mean), ("the slowest 1 %", &ledger.tail)] {

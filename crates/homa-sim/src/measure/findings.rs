@@ -1,11 +1,13 @@
 //! From journeys to two findings: what delays messages near p99 (Homa Figure 11), and the ledger.
 
-use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, TailDelay};
+use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, RanksDelay, TailDelay};
 
 use super::journey::{HOPS, Journey, Wait};
 
-/// Messages count as near p99 when their rank is within this share of it, on either side.
-const NEAR: f64 = 0.005;
+/// The ranks of the messages that count as near p99, as shares.
+const NEAR: (f64, f64) = (0.985, 0.995);
+/// Other ranks that "near p99" could mean.
+const AROUND: [(f64, f64); 3] = [(0.98, 1.0), (0.99, 0.999), (0.99, 1.0)];
 
 /// What delays the messages near p99 of their bin, over the bins of sizes up to `max_bytes`. `bin`
 /// numbers the sizes' bins.
@@ -18,30 +20,52 @@ pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usi
         }
         bins[index].push(journey);
     }
-    let mut near = Vec::new();
-    for mut bin in bins {
+    for bin in &mut bins {
         bin.sort_by_key(|journey| journey.latency);
-        let rank = |share: f64| (bin.len() as f64 * share) as usize;
-        near.extend_from_slice(&bin[rank(0.99 - NEAR)..rank(0.99 + NEAR)]);
     }
-    let count = near.len().max(1) as f64;
-    let mean = |of: &dyn Fn(&Wait) -> u64, hop: usize| {
-        near.iter().map(|journey| of(&journey.waits[hop])).sum::<u64>() as f64 / count / 1e6
+    let between = |(from, to): (f64, f64)| -> Vec<&Journey> {
+        let rank = |bin: &[_], share: f64| (bin.len() as f64 * share) as usize;
+        let parts = bins.iter().map(|bin| &bin[rank(bin, from)..rank(bin, to)]);
+        parts.flatten().copied().collect()
     };
-    let by_hop: Vec<HopDelay> = (0..HOPS.len())
-        .map(|hop| HopDelay {
-            hop: HOPS[hop].to_owned(),
-            preemption_lag_us: mean(&|wait| wait.lag, hop),
-            queueing_us: mean(&|wait| wait.queueing, hop),
-        })
-        .collect();
+    let near = between(NEAR);
+    let by_hop: Vec<HopDelay> = (0..HOPS.len()).map(|hop| of_hop(&near, hop)).collect();
+    let around = AROUND.map(|ranks| {
+        let messages = between(ranks);
+        let (preemption_lag_us, queueing_us) =
+            sum((0..HOPS.len()).map(|hop| of_hop(&messages, hop)));
+        let messages = messages.len() as u64;
+        RanksDelay { from: ranks.0, to: ranks.1, messages, preemption_lag_us, queueing_us }
+    });
+    let (preemption_lag_us, queueing_us) = sum(by_hop.iter().cloned());
     TailDelay {
         max_bytes,
         messages: near.len() as u64,
-        preemption_lag_us: by_hop.iter().map(|hop| hop.preemption_lag_us).sum(),
-        queueing_us: by_hop.iter().map(|hop| hop.queueing_us).sum(),
+        preemption_lag_us,
+        queueing_us,
         by_hop,
+        around: around.to_vec(),
     }
+}
+
+/// Mean waits at one place.
+fn of_hop(journeys: &[&Journey], hop: usize) -> HopDelay {
+    let count = journeys.len().max(1) as f64;
+    let mean = |of: fn(&Wait) -> u64| {
+        journeys.iter().map(|journey| of(&journey.waits[hop])).sum::<u64>() as f64 / count / 1e6
+    };
+    HopDelay {
+        hop: HOPS[hop].to_owned(),
+        preemption_lag_us: mean(|wait| wait.lag),
+        queueing_us: mean(|wait| wait.queueing),
+    }
+}
+
+/// Preemption lag and queueing of all places.
+fn sum(hops: impl Iterator<Item = HopDelay>) -> (f64, f64) {
+    hops.fold((0.0, 0.0), |(lag, queueing), hop| {
+        (lag + hop.preemption_lag_us, queueing + hop.queueing_us)
+    })
 }
 
 /// Means of the parts of the latency: of all messages, of the slowest 1 % of each bin, and by bin.
@@ -105,6 +129,14 @@ mod tests {
         let tail = tail_delay(&journeys, 10, &|_| 0);
         assert_eq!((tail.messages, tail.preemption_lag_us, tail.queueing_us), (10, 2.0, 0.0));
         assert_eq!(tail.by_hop[3].preemption_lag_us, 2.0);
+        let waited = |ranks: &RanksDelay| {
+            let all = ranks.preemption_lag_us * ranks.messages as f64;
+            (ranks.messages, all.round())
+        };
+        let around = tail.around.iter().map(waited);
+        // Of ranks 980 to 999 ten waited, of 990 to 998 and 990 to 999 five.
+        let expected = [(20, 20.0), (9, 10.0), (10, 10.0)];
+        assert_eq!(around.collect::<Vec<_>>(), expected);
         assert_eq!(tail_delay(&journeys, 9, &|_| 0).messages, 0, "larger than asked for");
         let ledger = ledger(&journeys, 0, (1, &|_| 0));
         assert_eq!(ledger.tail.wire_us, 994.5);

@@ -107,15 +107,18 @@ pub struct Journeys {
     flights: Vec<Flight>,
     /// By host: the packet received last.
     last: Vec<Flight>,
-    /// Measured messages that arrived, in the order of delivery.
+    /// Largest message whose journey is kept, bytes.
+    kept: u32,
+    /// Measured messages up to that size that arrived, in the order of delivery.
     pub done: Vec<Journey>,
     /// Messages whose parts did not sum to their latency.
     pub unbalanced: u64,
 }
 
 impl Journeys {
-    /// A closed probe for hosts with links of one rate; `rates` of all ports.
-    pub fn new(hosts: u32, link: LinkRate, rates: Vec<LinkRate>) -> Self {
+    /// A closed probe for hosts with links of one rate, which keeps the journeys of messages up to
+    /// `kept` bytes; `rates` of all ports.
+    pub fn new(hosts: u32, link: LinkRate, rates: Vec<LinkRate>, kept: u32) -> Self {
         Self {
             open: false,
             link,
@@ -124,6 +127,7 @@ impl Journeys {
             on_wire: vec![(SimTime::ZERO, 0); hosts as usize],
             flights: Vec::new(),
             last: vec![Flight::default(); hosts as usize],
+            kept,
             done: Vec::new(),
             unbalanced: 0,
         }
@@ -218,7 +222,9 @@ impl Journeys {
             + journey.fabric_queue
             + journey.recovery;
         self.unbalanced += u64::from(sum != journey.latency);
-        self.done.push(journey);
+        if journey.bytes <= self.kept {
+            self.done.push(journey);
+        }
     }
 }
 

@@ -75,10 +75,7 @@ impl Gated for Journeys {
         let latencies = demand.latencies();
         let bin = |bytes| latencies.bin(bytes);
         if scenario.measures.tail_delay {
-            // The smallest 20 % of the messages; of W5 those of one packet (Homa Figure 11).
-            let smallest = demand.sizes.quantile(0.2);
-            let one_packet = demand.sizes.min_bytes().max(1442);
-            let max_bytes = if demand.sizes.min_bytes() >= 1442 { one_packet } else { smallest };
+            let max_bytes = demand.short_messages();
             outcome.tail_delay = Some(findings::tail_delay(&self.done, max_bytes, &bin));
         }
         if scenario.measures.ledger {

@@ -226,6 +226,24 @@ pub struct TailDelay {
     pub queueing_us: f64,
     /// By place: at the sender's NIC, TOR up, core down, TOR down.
     pub by_hop: Vec<HopDelay>,
+    /// The same of other ranks: how much depends on what is taken for near.
+    #[serde(default)]
+    pub around: Vec<RanksDelay>,
+}
+
+/// What delayed the last packet of the messages of some ranks, means in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RanksDelay {
+    /// From this share of each bin's messages, by latency.
+    pub from: f64,
+    /// To this share.
+    pub to: f64,
+    /// Messages looked at.
+    pub messages: u64,
+    /// See [`TailDelay`].
+    pub preemption_lag_us: f64,
+    /// See [`TailDelay`].
+    pub queueing_us: f64,
 }
 
 /// The waits at one place, means in microseconds.

@@ -38,6 +38,15 @@ enum Kind {
 }
 
 impl Demand {
+    /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
+    /// packet.
+    pub fn short_messages(&self) -> u32 {
+        match self.sizes.min_bytes() {
+            one_packet if one_packet >= 1442 => one_packet,
+            _ => self.sizes.quantile(0.2),
+        }
+    }
+
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
         let all = || (0..hosts).map(HostId).collect::<Vec<_>>();
         match &scenario.traffic {
