@@ -45,8 +45,12 @@ impl Work {
         } else if self.shown.elapsed() >= QUIET {
             self.shown = Instant::now();
             let spent = self.began.elapsed().as_secs_f64();
-            let left = if done > 0.0 { spent / done - spent } else { f64::INFINITY };
-            eprintln!("{:.0} % done, about {left:.0} s left: {what}", done * 100.0);
+            // Before the first per cent nothing is known of the pace.
+            let left = match done {
+                ..0.01 => String::new(),
+                _ => format!(", about {:.0} s left", spent / done - spent),
+            };
+            eprintln!("{:.0} % done{left}: {what}", done * 100.0);
         }
     }
 
