@@ -97,6 +97,11 @@ pub fn mean_of_percentiles(
     weighted_mean(&groups.into_values().filter_map(own).collect::<Vec<_>>())
 }
 
+/// The mean of values that are taken as independent; `None` without any.
+pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<GroupMean> {
+    weighted_mean(&values.into_iter().map(|value| (1, value)).collect::<Vec<_>>())
+}
+
 /// The mean of values that count as often as the number beside them.
 fn weighted_mean(values: &[(usize, f64)]) -> Option<GroupMean> {
     let total: f64 = values.iter().map(|&(weight, _)| weight as f64).sum();

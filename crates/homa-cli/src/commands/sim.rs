@@ -355,7 +355,10 @@ fn ports(outcome: &Simulated) {
         line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
     }
     if let Some(wasted) = outcome.wasted_bandwidth {
-        line(format!("wasted bandwidth: {}", percent(wasted)));
+        let ends = outcome.wasted_interval.map_or(String::new(), |[low, high]| {
+            format!(" (95 %: {} to {})", percent(low.max(0.0)), percent(high))
+        });
+        line(format!("wasted bandwidth: {}{ends}", percent(wasted)));
     }
 }
 

@@ -189,7 +189,7 @@ impl Metric {
             }),
             Self::Queue(tier, max, residual) => queue(outcome, &TIERS[tier], max, residual),
             Self::Priority(level) => outcome.priority_share.map(|shares| percent(shares[level])),
-            Self::Wasted => outcome.wasted_bandwidth.map(percent),
+            Self::Wasted => wasted(outcome),
             Self::Utilisation => Some(percent(outcome.utilisation)),
             Self::Goodput => Some(percent(outcome.goodput)),
             Self::PreemptionLag => {
@@ -223,6 +223,14 @@ impl Metric {
             AtLimit::Wasted => Self::Wasted.read(last),
         }
     }
+}
+
+/// In per cent.
+fn wasted(outcome: &Outcome) -> Option<Measured> {
+    let [low, high] = outcome.wasted_interval.map_or([None; 2], |ends| ends.map(Some));
+    let percent = |share: f64| share * 100.0;
+    let value = percent(outcome.wasted_bandwidth?);
+    Some(Measured::between(value, [low.map(percent), high.map(percent)]))
 }
 
 /// The bin that holds the message at `percent` of all, by size.

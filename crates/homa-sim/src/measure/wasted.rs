@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use homa_proto::{Body, Packet, Receipt};
+use homa_workload::interval::{GroupMean, mean};
 
 use crate::engine::{AtPort, Probe};
 use crate::time::{SimDuration, SimTime};
@@ -58,18 +59,17 @@ impl Wasted {
         self.closed = now;
     }
 
-    /// Share of the receivers' links that was wasted; links of `bytes_per_second`.
-    pub fn share(&self, bytes_per_second: f64) -> Option<f64> {
+    /// Share of the receivers' links that was wasted, of links of `bytes_per_second`: the mean over
+    /// receivers, each of which has its own messages. `None` when no time was measured.
+    pub fn share(&self, bytes_per_second: f64) -> Option<GroupMean> {
         let time = self.closed.since(self.open?).0 as f64 / 1e12;
-        let wasted: f64 = self
-            .receivers
-            .iter()
-            .map(|receiver| {
-                let withheld = receiver.withheld.0 as f64 / 1e12;
-                (withheld - receiver.bytes as f64 / bytes_per_second).max(0.0)
-            })
-            .sum();
-        Some(wasted / (time * f64::from(self.hosts)))
+        if time <= 0.0 {
+            return None;
+        }
+        mean(self.receivers.iter().map(|receiver| {
+            let withheld = receiver.withheld.0 as f64 / 1e12;
+            (withheld - receiver.bytes as f64 / bytes_per_second).max(0.0) / time
+        }))
     }
 
     fn counts(&self, now: SimTime) -> bool {

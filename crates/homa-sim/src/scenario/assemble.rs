@@ -95,7 +95,10 @@ impl Gated for Wasted {
     }
 
     fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
-        outcome.wasted_bandwidth = self.share(moment.bench.network.link.0 as f64 / 8.0);
+        let wasted = self.share(moment.bench.network.link.0 as f64 / 8.0);
+        outcome.wasted_bandwidth = wasted.map(|share| share.mean);
+        outcome.wasted_interval = wasted
+            .and_then(|share| share.half_width.map(|half| [share.mean - half, share.mean + half]));
     }
 }
 
@@ -137,6 +140,7 @@ where
         queues: None,
         priority_share: None,
         wasted_bandwidth: None,
+        wasted_interval: None,
         utilisation: received / moment.receiving_capacity(),
         goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
         loads,

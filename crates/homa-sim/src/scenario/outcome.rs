@@ -36,6 +36,9 @@ pub struct Outcome {
     pub priority_share: Option<[f64; 8]>,
     /// Share of the receivers' links that idled although senders waited for grants, when measured.
     pub wasted_bandwidth: Option<f64>,
+    /// The ends of its 95 % interval, by how much receivers differ.
+    #[serde(default)]
+    pub wasted_interval: Option<[f64; 2]>,
     /// Share of the receivers' links that carried frames while traffic lasted.
     pub utilisation: f64,
     /// The same, application bytes of delivered messages only.

@@ -1,0 +1,58 @@
+//! Wasted bandwidth (Homa §5.2, Figure 13) where it can be worked out by hand.
+
+use homa_sim::SimTime;
+use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, replay};
+use homa_sim::traffic::open_loop::Arrival;
+
+const MEASURED_MS: u64 = 10;
+const SHORT: u32 = 1_000_000;
+const LONG: u32 = 3_000_000;
+
+/// Both senders have messages for both receivers; the first one's are shorter. A receiver that
+/// grants one sender at a time grants the first, which serves one receiver after the other.
+fn two_by_two(degree: u8) -> Outcome {
+    let mut scenario = Scenario {
+        scheme: "homa-sim".to_owned(),
+        fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    };
+    scenario.options.levels = Some(degree + 1);
+    scenario.options.scheduled_levels = Some(degree);
+    scenario.options.overcommitment = Some(degree);
+    scenario.stop.messages = None;
+    scenario.stop.drain_limit = Span::millis(100);
+    scenario.measures.wasted_bandwidth = true;
+    let message = |src, dst, bytes| Arrival { at: SimTime(0), src, dst, bytes };
+    let arrivals = vec![
+        message(0, 2, SHORT),
+        message(0, 3, SHORT),
+        message(1, 2, LONG),
+        message(1, 3, LONG),
+        // Measured is while traffic lasts.
+        Arrival { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
+    ];
+    let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
+    replayed.unwrap_or_else(|error| panic!("{error}")).outcome
+}
+
+/// The time that receivers' links were wasted, in milliseconds.
+fn wasted_ms(outcome: &Outcome) -> f64 {
+    outcome.wasted_bandwidth.unwrap() * MEASURED_MS as f64 * 4.0
+}
+
+#[test]
+fn a_receiver_that_grants_a_busy_sender_only_wastes_the_time_of_its_message() {
+    let outcome = two_by_two(1);
+    // 1 MB takes 0.84 ms of a link of 10 Gbit/s, with headers; the second sender could have sent.
+    let wasted = wasted_ms(&outcome);
+    assert!((0.8..0.9).contains(&wasted), "{wasted} ms");
+    let [low, high] = outcome.wasted_interval.unwrap();
+    // One receiver of four hosts wasted anything: nothing is known of the mean.
+    assert!(low < 0.0 && high > 2.0 * outcome.wasted_bandwidth.unwrap(), "{low} to {high}");
+}
+
+#[test]
+fn who_grants_as_many_senders_as_want_grants_wastes_nothing() {
+    assert_eq!(two_by_two(2).wasted_bandwidth, Some(0.0));
+}
