@@ -152,9 +152,14 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
         let Some((place, named)) = plan.run(run) else { continue };
         let title = named.title.as_deref().unwrap_or(run);
         for variant in variants(plan, Some(named), figure) {
-            let points = results.values(place, variant).into_iter().filter_map(|x| {
-                let measured = results.measure(metric, place, variant, Some(x))?;
+            let points = results.values(place, variant).into_iter().filter_map(|at| {
+                let read = |metric| results.measure(metric, place, variant, Some(at));
+                let measured = read(metric)?;
                 let [low, high] = measured.ends();
+                let x = match figure.x_metric {
+                    Some(metric) => read(metric)?.value,
+                    None => at,
+                };
                 Some(Point { x, y: measured.value, low, high })
             });
             let points: Vec<Point> = points.collect();

@@ -17,7 +17,7 @@
 //! | `response_gbps` | response bytes per time, closed loops only | Gbit/s |
 //! | `response_wire_gbps` | the same with headers, in the authors' framing | Gbit/s |
 //! | `computed.…` | see [`super::computed`] | |
-//! | `max_load`, `max_goodput`, `max_wasted` | at the highest load whose backlog is bounded | % |
+//! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
 
 use std::fmt;
 use std::str::FromStr;
@@ -134,12 +134,10 @@ pub enum Metric {
 /// What is read at the highest load that does not diverge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// The load itself.
-    Load,
+    /// What the receivers' links carry.
+    Utilisation,
     /// The same in application bytes.
     Goodput,
-    /// Wasted bandwidth.
-    Wasted,
 }
 
 const KIB: f64 = 1024.0;
@@ -156,10 +154,9 @@ const PLAIN: [(&str, Metric); 12] = [
     ("tail.queueing", Metric::Queueing),
     ("response_gbps", Metric::ResponseRate),
     ("response_wire_gbps", Metric::ResponseWireRate),
-    ("max_load", Metric::Limit(AtLimit::Load)),
+    ("max_utilisation", Metric::Limit(AtLimit::Utilisation)),
     ("max_goodput", Metric::Limit(AtLimit::Goodput)),
 ];
-const MAX_WASTED: (&str, Metric) = ("max_wasted", Metric::Limit(AtLimit::Wasted));
 
 impl Metric {
     /// True when it needs no simulation.
@@ -206,22 +203,19 @@ impl Metric {
     }
 
     /// Reads it at the highest load below which nothing diverges; `None` when even the lowest
-    /// does. The interval of a load reaches to the lowest one that diverges.
+    /// does. The interval reaches to what the lowest one that diverges carries.
     pub fn read_limit(what: AtLimit, by_load: &[&Stored]) -> Option<Measured> {
         let mut sorted = by_load.to_vec();
         sorted.sort_by(|a, b| a.outcome.load.total_cmp(&b.outcome.load));
         let stable = sorted.iter().take_while(|stored| !stored.outcome.backlog.diverges).count();
         let last = sorted.get(stable.checked_sub(1)?)?;
-        let between = |share: fn(&Outcome) -> f64| {
-            let above = sorted.get(stable).map(|stored| share(&stored.outcome) * 100.0);
-            let reached = share(&last.outcome) * 100.0;
-            Some(Measured::between(reached, [Some(reached), above]))
+        let share = |stored: &Stored| match what {
+            AtLimit::Utilisation => stored.outcome.utilisation * 100.0,
+            AtLimit::Goodput => stored.outcome.goodput * 100.0,
         };
-        match what {
-            AtLimit::Load => between(|outcome| outcome.load),
-            AtLimit::Goodput => between(|outcome| outcome.loads.payload),
-            AtLimit::Wasted => Self::Wasted.read(last),
-        }
+        let reached = share(last);
+        let above = sorted.get(stable).map(|stored| share(stored));
+        Some(Measured::between(reached, [Some(reached), above]))
     }
 }
 
@@ -308,7 +302,7 @@ impl FromStr for Metric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = PLAIN.iter().chain([&MAX_WASTED]).find(|(name, _)| *name == text);
+        let named = PLAIN.iter().find(|(name, _)| *name == text);
         if let Some((_, metric)) = named {
             return Ok(*metric);
         }
@@ -321,7 +315,7 @@ impl FromStr for Metric {
             format!(
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
                  `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, `p99_max@50`, \
-                 `tor_up.mean`, `tor_up.max`, `priority.0`, `max_wasted`, \
+                 `tor_up.mean`, `tor_up.max`, `priority.0`, \
                  `computed.frame_us`, {}",
                 names.join(", ")
             )
@@ -391,7 +385,7 @@ impl fmt::Display for Metric {
             Self::Priority(level) => write!(f, "priority.{level}"),
             Self::Computed(computed) => write!(f, "computed.{}", computed.name()),
             other => {
-                let named = PLAIN.iter().chain([&MAX_WASTED]).find(|(_, metric)| metric == other);
+                let named = PLAIN.iter().find(|(_, metric)| metric == other);
                 f.write_str(named.map_or("", |(name, _)| name))
             }
         }
@@ -466,9 +460,8 @@ mod tests {
             "tail.queueing",
             "response_gbps",
             "response_wire_gbps",
-            "max_load",
+            "max_utilisation",
             "max_goodput",
-            "max_wasted",
             "computed.frame_us",
             "computed.w2.top",
         ];

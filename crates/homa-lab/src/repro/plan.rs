@@ -32,7 +32,7 @@
 //! ```
 //!
 //! A run may vary along one `axis = { key = "load.fraction", values = [0.5, 0.8] }`; a check then
-//! says `at` which value it reads, or uses a metric of the whole axis such as `max_load`.
+//! says `at` which value it reads, or uses a metric of the whole axis such as `max_goodput`.
 
 use std::collections::BTreeSet;
 
@@ -192,6 +192,8 @@ pub struct Figure {
     /// Of slowdowns: each receiver's own p99, averaged, instead of that of all messages.
     #[serde(default)]
     pub by_receiver: bool,
+    /// Of curves: what is read along the horizontal axis; absent: the runs' own axis.
+    pub x_metric: Option<Metric>,
     /// The runs it shows.
     #[serde(default)]
     pub runs: Vec<String>,

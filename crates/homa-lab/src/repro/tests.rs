@@ -162,8 +162,8 @@ fn computed_rows_are_judged_without_a_simulation() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, read as load
-/// or as application bytes.
+/// 60 % of the links is sustained and 130 % is not: anything up to what is carried then may be the
+/// limit, in all bytes or in those of applications.
 #[test]
 fn a_limit_lies_between_the_loads_that_were_tried() {
     let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-sim\"]\n\
@@ -172,7 +172,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
         stop = { messages = 20_000 }\n\
         [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = [0.6, 1.3]\n\
         [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
-        { metric = \"max_load\", published = 61, tolerance = \"3\" },\n\
+        { metric = \"max_utilisation\", published = 61, tolerance = \"3\" },\n\
         { metric = \"max_goodput\", published = 53, tolerance = \"3\" },\n]\n";
     let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-limit-{}", std::process::id()));
@@ -183,7 +183,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
     for check in &done[0].checks {
         let (measured, [low, high]) = (check.measured.unwrap(), check.interval);
         assert_eq!(low, Some(measured), "{}", check.metric);
-        assert!(high.unwrap() > 2.0 * measured, "{}: up to {high:?}", check.metric);
+        assert!(high.unwrap() > 1.4 * measured, "{}: up to {high:?}", check.metric);
         assert_eq!(check.pass, None, "{}: {measured} decides nothing", check.metric);
     }
     std::fs::remove_dir_all(&root).unwrap();
