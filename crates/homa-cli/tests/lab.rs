@@ -86,7 +86,7 @@ fn sim_gives_the_documented_shape() {
         "queues",
         "priority_share",
         "wasted_bandwidth",
-        "wasted_interval",
+        "wasted_ci",
         "utilisation",
         "goodput",
     ];

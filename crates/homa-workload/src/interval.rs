@@ -1,4 +1,5 @@
-//! 95 % confidence intervals of percentiles, free of any assumption about the distribution.
+//! 95 % confidence intervals: of percentiles, free of any assumption about the distribution, and of
+//! means.
 //!
 //! [`independent`] inverts the binomial law of how many values lie below the true percentile: its
 //! ends are order statistics, it is exact, and it holds only when values say nothing about each
@@ -12,7 +13,9 @@
 //! twentieth of the run, such as a start from empty queues or an overload, is not seen; only
 //! several seeds show that.
 //!
-//! [`mean_of_percentiles`] is another reading: each group's own percentile, averaged.
+//! [`mean_of_percentiles`] is another reading: each group's own percentile, averaged. It and
+//! [`mean`] have Student's interval, which takes groups for independent: what all of them share,
+//! such as the load that a seed drew or hosts that are slow to everybody, is not seen.
 //!
 //! An end that the sample is too small to bound is `None`: p99 has no upper end below 368 values.
 
@@ -81,6 +84,13 @@ pub struct GroupMean {
     pub half_width: Option<f64>,
     /// Groups that have values.
     pub groups: usize,
+}
+
+impl GroupMean {
+    /// The ends of its interval.
+    pub fn ends(&self) -> [Option<f64>; 2] {
+        [-1.0, 1.0].map(|side| self.half_width.map(|half| self.mean + side * half))
+    }
 }
 
 /// The mean of each group's own percentile; values come with the number of their group. `None`

@@ -355,9 +355,10 @@ fn ports(outcome: &Simulated) {
         line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
     }
     if let Some(wasted) = outcome.wasted_bandwidth {
-        let ends = outcome.wasted_interval.map_or(String::new(), |[low, high]| {
-            format!(" (95 %: {} to {})", percent(low.max(0.0)), percent(high))
-        });
+        let ends = match outcome.wasted_ci {
+            [Some(low), Some(high)] => format!(" (95 %: {} to {})", percent(low), percent(high)),
+            _ => String::new(),
+        };
         line(format!("wasted bandwidth: {}{ends}", percent(wasted)));
     }
 }

@@ -186,7 +186,10 @@ impl Metric {
             }),
             Self::Queue(tier, max, residual) => queue(outcome, &TIERS[tier], max, residual),
             Self::Priority(level) => outcome.priority_share.map(|shares| percent(shares[level])),
-            Self::Wasted => wasted(outcome),
+            Self::Wasted => outcome.wasted_bandwidth.map(|share| {
+                let ends = outcome.wasted_ci.map(|end| end.map(|share| share * 100.0));
+                Measured::between(share * 100.0, ends)
+            }),
             Self::Utilisation => Some(percent(outcome.utilisation)),
             Self::Goodput => Some(percent(outcome.goodput)),
             Self::PreemptionLag => {
@@ -203,28 +206,23 @@ impl Metric {
     }
 
     /// Reads it at the highest load below which nothing diverges; `None` when even the lowest
-    /// does. The interval reaches to what the lowest one that diverges carries.
+    /// does. The interval reaches to what is offered at the lowest load that diverges: what is
+    /// carried of that depends on how long it has piled up.
     pub fn read_limit(what: AtLimit, by_load: &[&Stored]) -> Option<Measured> {
         let mut sorted = by_load.to_vec();
         sorted.sort_by(|a, b| a.outcome.load.total_cmp(&b.outcome.load));
         let stable = sorted.iter().take_while(|stored| !stored.outcome.backlog.diverges).count();
         let last = sorted.get(stable.checked_sub(1)?)?;
-        let share = |stored: &Stored| match what {
-            AtLimit::Utilisation => stored.outcome.utilisation * 100.0,
-            AtLimit::Goodput => stored.outcome.goodput * 100.0,
+        let share = |outcome: &Outcome, all: f64| match what {
+            AtLimit::Utilisation => all * 100.0,
+            // As published: of messages that arrive in part, too.
+            AtLimit::Goodput => all * 100.0 * outcome.loads.payload / outcome.loads.paper,
         };
-        let reached = share(last);
-        let above = sorted.get(stable).map(|stored| share(stored));
-        Some(Measured::between(reached, [Some(reached), above]))
+        let carried = share(&last.outcome, last.outcome.utilisation);
+        let diverging = sorted.get(stable).map(|stored| &stored.outcome);
+        let above = diverging.map(|outcome| share(outcome, outcome.loads.paper));
+        Some(Measured::between(carried, [Some(carried), above]))
     }
-}
-
-/// In per cent.
-fn wasted(outcome: &Outcome) -> Option<Measured> {
-    let [low, high] = outcome.wasted_interval.map_or([None; 2], |ends| ends.map(Some));
-    let percent = |share: f64| share * 100.0;
-    let value = percent(outcome.wasted_bandwidth?);
-    Some(Measured::between(value, [low.map(percent), high.map(percent)]))
 }
 
 /// The bin that holds the message at `percent` of all, by size.

@@ -420,6 +420,9 @@ impl Figure {
             let message = "is allowed with kind `slowdown` and metric `p99`".to_owned();
             return Err(("by_receiver", message));
         }
+        if self.x_metric.is_some() && self.kind != FigureKind::Curve {
+            return Err(("x_metric", "is allowed with kind `curve`".to_owned()));
+        }
         Ok(())
     }
 }

@@ -128,7 +128,7 @@ fn mistakes_in_a_reproduction_name_line_key_and_allowed_values() {
 }
 
 #[test]
-fn a_slowdown_figure_reads_a_percentile_and_by_receiver_only_p99() {
+fn figures_read_what_their_kind_can_draw() {
     let head = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n[[figure]]\ntitle = \"t\"\n";
     let text = |kind: &str, rest: &str| format!("{head}kind = \"{kind}\"\n{rest}\n");
     let metric = fault(&text("slowdown", "metric = \"wasted\""));
@@ -140,6 +140,8 @@ fn a_slowdown_figure_reads_a_percentile_and_by_receiver_only_p99() {
         assert!(refused.starts_with("r.toml:8: `figure.0.by_receiver`"), "{refused}");
         assert!(refused.contains("kind `slowdown` and metric `p99`"), "{refused}");
     }
+    let refused = fault(&text("bars", "metric = \"p99\"\nx_metric = \"utilisation\""));
+    assert!(refused.starts_with("r.toml:8: `figure.0.x_metric`"), "{refused}");
     let by_receiver = "by_receiver = true";
     for rest in [by_receiver, &format!("metric = \"p99\"\n{by_receiver}"), "metric = \"p50\""] {
         let document = Document::new("r.toml", text("slowdown", rest));
@@ -162,8 +164,8 @@ fn computed_rows_are_judged_without_a_simulation() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// 60 % of the links is sustained and 130 % is not: anything up to what is carried then may be the
-/// limit, in all bytes or in those of applications.
+/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, in all bytes
+/// or in those of applications.
 #[test]
 fn a_limit_lies_between_the_loads_that_were_tried() {
     let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-sim\"]\n\
@@ -183,7 +185,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
     for check in &done[0].checks {
         let (measured, [low, high]) = (check.measured.unwrap(), check.interval);
         assert_eq!(low, Some(measured), "{}", check.metric);
-        assert!(high.unwrap() > 1.4 * measured, "{}: up to {high:?}", check.metric);
+        assert!(high.unwrap() > 2.0 * measured, "{}: up to {high:?}", check.metric);
         assert_eq!(check.pass, None, "{}: {measured} decides nothing", check.metric);
     }
     std::fs::remove_dir_all(&root).unwrap();

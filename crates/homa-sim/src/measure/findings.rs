@@ -1,5 +1,7 @@
 //! From journeys to two findings: what delays messages near p99 (Homa Figure 11), and the ledger.
 
+use std::ops::Range;
+
 use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, RanksDelay, TailDelay};
 
 use super::journey::{HOPS, Journey, Wait};
@@ -29,43 +31,34 @@ pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usi
         parts.flatten().copied().collect()
     };
     let near = between(NEAR);
-    let by_hop: Vec<HopDelay> = (0..HOPS.len()).map(|hop| of_hop(&near, hop)).collect();
     let around = AROUND.map(|ranks| {
         let messages = between(ranks);
-        let (preemption_lag_us, queueing_us) =
-            sum((0..HOPS.len()).map(|hop| of_hop(&messages, hop)));
+        let (preemption_lag_us, queueing_us) = mean_waits(&messages, 0..HOPS.len());
         let messages = messages.len() as u64;
         RanksDelay { from: ranks.0, to: ranks.1, messages, preemption_lag_us, queueing_us }
     });
-    let (preemption_lag_us, queueing_us) = sum(by_hop.iter().cloned());
+    let by_hop = (0..HOPS.len()).map(|hop| {
+        let (preemption_lag_us, queueing_us) = mean_waits(&near, hop..hop + 1);
+        HopDelay { hop: HOPS[hop].to_owned(), preemption_lag_us, queueing_us }
+    });
+    let (preemption_lag_us, queueing_us) = mean_waits(&near, 0..HOPS.len());
     TailDelay {
         max_bytes,
         messages: near.len() as u64,
         preemption_lag_us,
         queueing_us,
-        by_hop,
+        by_hop: by_hop.collect(),
         around: around.to_vec(),
     }
 }
 
-/// Mean waits at one place.
-fn of_hop(journeys: &[&Journey], hop: usize) -> HopDelay {
-    let count = journeys.len().max(1) as f64;
+/// Mean preemption lag and queueing at some places together, microseconds.
+fn mean_waits(journeys: &[&Journey], hops: Range<usize>) -> (f64, f64) {
     let mean = |of: fn(&Wait) -> u64| {
-        journeys.iter().map(|journey| of(&journey.waits[hop])).sum::<u64>() as f64 / count / 1e6
+        let waits = journeys.iter().flat_map(|journey| &journey.waits[hops.clone()]);
+        waits.map(of).sum::<u64>() as f64 / journeys.len().max(1) as f64 / 1e6
     };
-    HopDelay {
-        hop: HOPS[hop].to_owned(),
-        preemption_lag_us: mean(|wait| wait.lag),
-        queueing_us: mean(|wait| wait.queueing),
-    }
-}
-
-/// Preemption lag and queueing of all places.
-fn sum(hops: impl Iterator<Item = HopDelay>) -> (f64, f64) {
-    hops.fold((0.0, 0.0), |(lag, queueing), hop| {
-        (lag + hop.preemption_lag_us, queueing + hop.queueing_us)
-    })
+    (mean(|wait| wait.lag), mean(|wait| wait.queueing))
 }
 
 /// Means of the parts of the latency: of all messages, of the slowest 1 % of each bin, and by bin.

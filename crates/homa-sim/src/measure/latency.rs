@@ -132,9 +132,7 @@ fn by_receiver(samples: &[Sample], slowdowns: &[f64]) -> Option<ByReceiver> {
     let receivers = samples.iter().map(|sample| sample.receiver as usize);
     let values = receivers.zip(slowdowns.iter().copied());
     let own = interval::mean_of_percentiles(values, Percentile::P99)?;
-    let ends = own.half_width.map(|half| [Some(own.mean - half), Some(own.mean + half)]);
-    let p99_ci = ends.unwrap_or_default();
-    Some(ByReceiver { p99: own.mean, p99_ci, receivers: own.groups as u32 })
+    Some(ByReceiver { p99: own.mean, p99_ci: own.ends(), receivers: own.groups as u32 })
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ impl Wasted {
     }
 
     /// Share of the receivers' links that was wasted, of links of `bytes_per_second`: the mean over
-    /// receivers, each of which has its own messages. `None` when no time was measured.
+    /// receivers. Its interval takes them for independent, as each has its own messages, although
+    /// they share senders. `None` when no time was measured.
     pub fn share(&self, bytes_per_second: f64) -> Option<GroupMean> {
         let time = self.closed.since(self.open?).0 as f64 / 1e12;
         if time <= 0.0 {

@@ -97,8 +97,8 @@ impl Gated for Wasted {
     fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
         let wasted = self.share(moment.bench.network.link.0 as f64 / 8.0);
         outcome.wasted_bandwidth = wasted.map(|share| share.mean);
-        outcome.wasted_interval = wasted
-            .and_then(|share| share.half_width.map(|half| [share.mean - half, share.mean + half]));
+        let ends = wasted.map_or([None; 2], |share| share.ends());
+        outcome.wasted_ci = ends.map(|end| end.map(|share| share.max(0.0)));
     }
 }
 
@@ -140,7 +140,7 @@ where
         queues: None,
         priority_share: None,
         wasted_bandwidth: None,
-        wasted_interval: None,
+        wasted_ci: [None; 2],
         utilisation: received / moment.receiving_capacity(),
         goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
         loads,

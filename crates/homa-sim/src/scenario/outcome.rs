@@ -38,7 +38,7 @@ pub struct Outcome {
     pub wasted_bandwidth: Option<f64>,
     /// The ends of its 95 % interval, by how much receivers differ.
     #[serde(default)]
-    pub wasted_interval: Option<[f64; 2]>,
+    pub wasted_ci: [Option<f64>; 2],
     /// Share of the receivers' links that carried frames while traffic lasted.
     pub utilisation: f64,
     /// The same, application bytes of delivered messages only.
