@@ -5,6 +5,7 @@
 //! withholds grants; what its link could have carried in that time and did not is wasted.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use homa_proto::{Body, Packet, Receipt};
 use homa_workload::interval::{GroupMean, mean};
@@ -60,14 +61,15 @@ impl Wasted {
     }
 
     /// Share of the receivers' links that was wasted, of links of `bytes_per_second`: the mean over
-    /// receivers. Its interval takes them for independent, as each has its own messages, although
-    /// they share senders. `None` when no time was measured.
-    pub fn share(&self, bytes_per_second: f64) -> Option<GroupMean> {
+    /// `receivers`, by host. Its interval takes them for independent, as each has its own messages,
+    /// although they share senders. `None` when no time was measured.
+    pub fn share(&self, bytes_per_second: f64, receivers: &Range<u32>) -> Option<GroupMean> {
         let time = self.closed.since(self.open?).0 as f64 / 1e12;
         if time <= 0.0 {
             return None;
         }
-        mean(self.receivers.iter().map(|receiver| {
+        mean(receivers.clone().map(|host| {
+            let receiver = &self.receivers[host as usize];
             let withheld = receiver.withheld.0 as f64 / 1e12;
             (withheld - receiver.bytes as f64 / bytes_per_second).max(0.0) / time
         }))

@@ -6,10 +6,12 @@
 //! bytes x waiting time of all frames. Priority use (Homa Figure 14) counts the wire bytes that
 //! begin to leave towards receivers.
 
+use std::ops::Range;
+
 use crate::engine::{AtPort, Backlog, Probe};
 use crate::scenario::outcome::{QueueLength, Queues};
 use crate::time::SimTime;
-use crate::topology::Tier;
+use crate::topology::{PortId, Tier};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Watch {
     tiers: [Seen; Tier::ALL.len()],
     /// By slot: when the frame arrived at its port.
     arrived: Vec<SimTime>,
+    /// By number: the ports to receivers.
+    receivers: Range<u32>,
     level_bytes: [u64; 8],
 }
 
@@ -36,8 +40,9 @@ struct Seen {
 }
 
 impl Watch {
-    /// A closed probe; `queues`: look at queues, too.
-    pub fn new(queues: bool) -> Self {
+    /// A closed probe that counts by level what leaves at the ports to `receivers`; `queues`: look
+    /// at queues, too.
+    pub fn new(queues: bool, receivers: Range<PortId>) -> Self {
         Self {
             open: false,
             opened: SimTime::ZERO,
@@ -45,6 +50,7 @@ impl Watch {
             queues,
             tiers: [Seen::default(); Tier::ALL.len()],
             arrived: Vec::new(),
+            receivers: receivers.start.0..receivers.end.0,
             level_bytes: [0; 8],
         }
     }
@@ -124,7 +130,7 @@ impl<K> Probe<K> for Watch {
         if !self.open {
             return;
         }
-        if frame.tier == Tier::TorDown {
+        if self.receivers.contains(&frame.port.0) {
             self.level_bytes[usize::from(frame.priority & 7)] += u64::from(frame.wire_bytes);
         }
         if self.queues {
@@ -141,7 +147,6 @@ impl<K> Probe<K> for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::PortId;
 
     fn frame(slot: u32, priority: u8) -> AtPort {
         AtPort { port: PortId(7), tier: Tier::TorDown, slot, wire_bytes: 1000, priority }
@@ -155,7 +160,7 @@ mod tests {
 
     #[test]
     fn means_over_arrivals_and_over_time() {
-        let mut watch = Watch::new(true);
+        let mut watch = Watch::new(true, PortId(7)..PortId(8));
         watch.open(SimTime(0));
         enqueue(&mut watch, 0, 0, (0, 0));
         Probe::<()>::departed(&mut watch, SimTime(0), &frame(0, 3));

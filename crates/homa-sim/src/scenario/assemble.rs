@@ -8,7 +8,7 @@ use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
 use crate::measure::{cost, findings};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::PortId;
+use crate::topology::{HostId, PortId};
 use crate::transport::Homa;
 
 use super::outcome::{Drops, Loads};
@@ -95,7 +95,8 @@ impl Gated for Wasted {
     }
 
     fn report(&self, moment: &Moment<'_>, outcome: &mut Outcome) {
-        let wasted = self.share(moment.bench.network.link.0 as f64 / 8.0);
+        let Bench { network, demand, .. } = moment.bench;
+        let wasted = self.share(network.link.0 as f64 / 8.0, &demand.receivers);
         outcome.wasted_bandwidth = wasted.map(|share| share.mean);
         let ends = wasted.map_or([None; 2], |share| share.ends());
         outcome.wasted_ci = ends.map(|end| end.map(|share| share.max(0.0)));
@@ -117,8 +118,8 @@ where
     let tally = generator.tally;
     let counters = sim.counters();
     let ideal = idle_time(moment.bench, ideals);
-    let receivers = demand.receivers.iter();
-    let received: f64 = receivers.map(|&host| moment.sent(network.wiring.downlink(host))).sum();
+    let receivers = demand.receivers.clone().map(HostId);
+    let received: f64 = receivers.map(|host| moment.sent(network.wiring.downlink(host))).sum();
     let overflow =
         (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
     let drops = |host: &Homa| host.endpoint().counters().drops().map(|(_, n)| n).sum::<u64>();
@@ -166,14 +167,13 @@ where
 /// The load in other terms. Realised: from the empty start to the end of traffic.
 fn loads(moment: &Moment<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
     let Bench { scenario, network, demand, stack } = moment.bench;
-    let senders = match demand.exchange {
-        Exchange::OneWay => f64::from(demand.senders),
-        // Requests load the clients' links and responses the servers'.
-        Exchange::Echo => {
-            f64::from(demand.senders).max(1.0) * if demand.is_split() { 2.0 } else { 1.0 }
-        }
+    let links = match demand.is_split() {
+        // Requests load the clients' links and responses the servers': the load is that of the
+        // side with fewer.
+        true => 2 * demand.senders.min(demand.receivers.len() as u32),
+        false => demand.senders,
     };
-    let whole = network.link.0 as f64 / 8.0 * seconds(moment.closed) * senders;
+    let whole = network.link.0 as f64 / 8.0 * seconds(moment.closed) * f64::from(links);
     let realised = |bytes: u64| bytes as f64 / whole.max(1.0);
     let uplinks = (0..demand.senders).map(|host| moment.sent(PortId(host)));
     let (realised_paper, realised_payload) = (realised(paper_bytes), realised(payload_bytes));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Range;
 
 use crate::engine::{Fault, Halt, NoFaults, Probe, Simulation};
 use crate::measure::cost;
@@ -137,7 +138,10 @@ fn simulate(
     let stack = Stack::new(profile, &basis, &scenario.options)?;
     let bench = Bench { scenario, network, demand, stack: &stack };
     let measures = scenario.measures;
-    let watch = (measures.queues || measures.priorities).then(|| Watch::new(measures.queues));
+    let Range { start, end } = demand.receivers;
+    let downlink = |host| network.wiring.downlink(HostId(host));
+    let watch = || Watch::new(measures.queues, downlink(start)..downlink(end));
+    let watch = (measures.queues || measures.priorities).then(watch);
     let hosts = network.wiring.hosts();
 
     let begin = trace.map(|to| Capture::new(to.out, hosts, stack.framing, to.packets));

@@ -1,5 +1,7 @@
 //! From a description to the demand: traffic, limits, loads.
 
+use std::ops::Range;
+
 use homa_proto::Rate;
 use homa_workload::framing as priced;
 use homa_workload::sizes::{SizeDistribution, Workload};
@@ -7,7 +9,6 @@ use homa_workload::sizes::{SizeDistribution, Workload};
 use crate::framing::Framing;
 use crate::measure::latency::Latencies;
 use crate::time::{SimDuration, SimTime};
-use crate::topology::HostId;
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
 use crate::traffic::rate;
@@ -27,7 +28,7 @@ pub(crate) struct Demand {
     kind: Kind,
     /// Hosts that send messages, and that receive them.
     pub senders: u32,
-    pub receivers: Vec<HostId>,
+    pub receivers: Range<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +49,6 @@ impl Demand {
     }
 
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
-        let all = || (0..hosts).map(HostId).collect::<Vec<_>>();
         match &scenario.traffic {
             Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
                 workload: workload.clone(),
@@ -56,7 +56,7 @@ impl Demand {
                 exchange: *exchange,
                 kind: Kind::Open(Pairs::All(hosts)),
                 senders: hosts,
-                receivers: all(),
+                receivers: 0..hosts,
             }),
             Traffic::ClientsServers { workload, clients, servers, max_bytes } => {
                 let (clients, servers) = (*clients, *servers);
@@ -70,7 +70,7 @@ impl Demand {
                     exchange: Exchange::Echo,
                     kind: Kind::Open(Pairs::Split { clients, servers }),
                     senders: clients,
-                    receivers: (clients..clients + servers).map(HostId).collect(),
+                    receivers: clients..clients + servers,
                 })
             }
             Traffic::Incast { servers, concurrent, request_bytes, response_bytes } => {
@@ -87,7 +87,7 @@ impl Demand {
                     exchange: Exchange::Echo,
                     kind,
                     senders: 1,
-                    receivers: vec![HostId(0)],
+                    receivers: 0..1,
                 })
             }
             Traffic::Permutation { bytes } => {
@@ -117,7 +117,7 @@ impl Demand {
             exchange: Exchange::OneWay,
             kind: Kind::List(list),
             senders: hosts,
-            receivers: (0..hosts).map(HostId).collect(),
+            receivers: 0..hosts,
         })
     }
 

@@ -1,7 +1,10 @@
-//! Wasted bandwidth (Homa §5.2, Figure 13) where it can be worked out by hand.
+//! What receivers' links carry and waste (Homa §5.2, Figures 13 and 14), where it can be worked out
+//! by hand.
 
 use homa_sim::SimTime;
-use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, replay};
+use homa_sim::scenario::{
+    Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic, replay, run,
+};
 use homa_sim::traffic::open_loop::Arrival;
 
 const MEASURED_MS: u64 = 10;
@@ -57,4 +60,30 @@ fn a_receiver_that_grants_a_busy_sender_only_wastes_the_time_of_its_message() {
 #[test]
 fn who_grants_as_many_senders_as_want_grants_wastes_nothing() {
     assert_eq!(two_by_two(2).wasted_bandwidth, Some(0.0));
+}
+
+/// Requests go to two servers, responses to eight clients: what the servers' links carry is meant
+/// by every measure, the load included.
+#[test]
+fn levels_and_load_are_shares_of_the_links_of_receivers() {
+    let mut scenario = Scenario {
+        scheme: "homa".to_owned(),
+        traffic: Traffic::ClientsServers {
+            workload: "1000".to_owned(),
+            clients: 8,
+            servers: 2,
+            max_bytes: None,
+        },
+        fabric: Fabric { shape: Shape::SingleSwitch { hosts: 10 }, ..Fabric::default() },
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    };
+    scenario.load.fraction = 0.5;
+    scenario.stop.messages = Some(5_000);
+    let outcome = run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
+    let levels: f64 = outcome.priority_share.unwrap().iter().sum();
+    let asked = outcome.loads.realised_paper / outcome.loads.paper;
+    assert!((asked - 1.0).abs() < 0.1, "{:?}", outcome.loads);
+    assert!((outcome.utilisation - 0.5).abs() < 0.1, "{}", outcome.utilisation);
+    assert!((levels / outcome.utilisation - 1.0).abs() < 0.01, "{levels}, {}", outcome.utilisation);
 }
