@@ -175,7 +175,9 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
         [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = [0.6, 1.3]\n\
         [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
         { metric = \"max_utilisation\", published = 61, tolerance = \"3\" },\n\
-        { metric = \"max_goodput\", published = 53, tolerance = \"3\" },\n]\n";
+        { metric = \"max_goodput\", published = 53, tolerance = \"3\" },\n]\n\
+        [[figure]]\nkind = \"curve\"\ntitle = \"t\"\nmetric = \"goodput\"\n\
+        x_metric = \"utilisation\"\nruns = [\"r\"]\n";
     let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-limit-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
@@ -188,6 +190,10 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
         assert!(high.unwrap() > 2.0 * measured, "{}: up to {high:?}", check.metric);
         assert_eq!(check.pass, None, "{}: {measured} decides nothing", check.metric);
     }
+    // Drawn over what is carried, which is never more than a link has.
+    let drawn: Vec<f64> = done[0].charts[0].series[0].points.iter().map(|point| point.x).collect();
+    assert_eq!(Some(drawn[0]), done[0].checks[0].measured);
+    assert!(drawn[1] > 80.0 && drawn[1] <= 100.0, "{drawn:?}");
     std::fs::remove_dir_all(&root).unwrap();
 }
 

@@ -23,8 +23,8 @@ pub struct Watch {
     tiers: [Seen; Tier::ALL.len()],
     /// By slot: when the frame arrived at its port.
     arrived: Vec<SimTime>,
-    /// By number: the ports to receivers.
-    receivers: Range<u32>,
+    /// The ports to receivers.
+    receivers: Range<PortId>,
     level_bytes: [u64; 8],
 }
 
@@ -50,7 +50,7 @@ impl Watch {
             queues,
             tiers: [Seen::default(); Tier::ALL.len()],
             arrived: Vec::new(),
-            receivers: receivers.start.0..receivers.end.0,
+            receivers,
             level_bytes: [0; 8],
         }
     }
@@ -130,7 +130,7 @@ impl<K> Probe<K> for Watch {
         if !self.open {
             return;
         }
-        if self.receivers.contains(&frame.port.0) {
+        if self.receivers.contains(&frame.port) {
             self.level_bytes[usize::from(frame.priority & 7)] += u64::from(frame.wire_bytes);
         }
         if self.queues {

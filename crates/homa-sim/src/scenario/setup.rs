@@ -39,15 +39,6 @@ enum Kind {
 }
 
 impl Demand {
-    /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
-    /// packet.
-    pub fn short_messages(&self) -> u32 {
-        match self.sizes.min_bytes() {
-            one_packet if one_packet >= 1442 => one_packet,
-            _ => self.sizes.quantile(0.2),
-        }
-    }
-
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
         match &scenario.traffic {
             Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
@@ -226,6 +217,15 @@ impl Demand {
         let by_time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64);
         let expected = by_messages.min(by_time);
         SimDuration((expected / 100.0).clamp(1e6, 1e9) as u64)
+    }
+
+    /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
+    /// packet.
+    pub fn short_messages(&self) -> u32 {
+        match self.sizes.min_bytes() {
+            one_packet if one_packet >= 1442 => one_packet,
+            _ => self.sizes.quantile(0.2),
+        }
     }
 
     pub fn latencies(&self) -> Latencies {
