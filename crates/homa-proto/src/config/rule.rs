@@ -24,9 +24,10 @@ pub enum GrantWindow {
         /// Bytes granted and not received, over all messages.
         max_incoming: u32,
     },
-    /// RTTbytes, all together at most `max_incoming` bytes.
+    /// RTTbytes; and for a message, those before it and those that only wait for their last bytes
+    /// together at most the degree of overcommitment times RTTbytes, and `max_incoming` bytes.
     RttBytesShared {
-        /// Bytes granted and not received, over all messages.
+        /// Bytes granted and not received.
         max_incoming: u32,
     },
     /// A constant in bytes as on the wire, headers included (the authors' simulator: 10,000). A

@@ -13,6 +13,8 @@ pub struct Credit {
     pub unheard: u64,
     /// What of `expected` counts against the bound on all grants together.
     pub granted: u64,
+    /// What of `granted` belongs to messages that need no more grants.
+    pub finishing: u64,
     /// Bytes of incomplete messages that count against the memory budget.
     pub memory: u64,
     /// The same, added up over the peers.
@@ -33,6 +35,7 @@ impl Endpoint {
             expected: totals.expected,
             unheard: totals.unheard,
             granted: totals.granted,
+            finishing: totals.finishing,
             memory: totals.memory,
             memory_of_peers: self.peers.iter().flatten().map(|peer| peer.more.memory).sum(),
             scheduled: self.scheduler.by_age().count(),

@@ -2,9 +2,9 @@
 //!
 //! Grants keep a window of granted-but-not-received bytes per active message (`overcommitment.rs`
 //! chooses which are active). Invariants: grants only grow; where the profile bounds the bytes
-//! granted and not received over all messages, none is given beyond that but the oldest's share
-//! (`fifo.rs`), at most three of its increments a message, and a message's first may take it beyond
-//! by what its sender announced; memory for granted bytes is within the budget, but for one message
+//! granted and not received over messages (`window.rs`), none is given beyond that but the oldest's
+//! share (`fifo.rs`), at most three of its increments a message, and a message's first may take it
+//! beyond by what its sender announced; memory for granted bytes is within the budget, but for one message
 //! at a time; a grant withheld for want of either is given as soon as there is room.
 
 mod credit;
@@ -12,6 +12,7 @@ mod fifo;
 mod parked;
 mod per_sender;
 mod waiting;
+mod window;
 
 use crate::config::{Config, GrantWindow, Granting, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
@@ -49,6 +50,8 @@ pub(crate) struct IncomingTotals {
     /// What of `expected` belongs to messages that needed grants: what `max_incoming` bounds. In
     /// the user profile to those that were given one: an announcement is anybody's word.
     pub(crate) granted: u64,
+    /// What of `granted` belongs to messages that need no more grants.
+    pub(crate) finishing: u64,
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
     pub(crate) budget: u64,
@@ -217,9 +220,7 @@ impl Endpoint {
         }
         let arrived = u64::from(outstanding - inc.outstanding());
         self.incoming.expected -= arrived;
-        if inc.window_counted {
-            self.incoming.granted -= arrived;
-        }
+        self.incoming.uncount(inc, arrived);
         if end > inc.reserved {
             reserve(&mut self.incoming, &mut self.peers, rpc.peer, end - inc.reserved);
             inc.reserved = end;
@@ -234,16 +235,14 @@ impl Endpoint {
 
     /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
     pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: Box<Incoming>) {
-        if inc.scheduled {
-            let key = Self::key(self.config.profile, who, &inc);
-            self.scheduler.remove(key, Self::host_of(&self.peers, peer));
-        }
         if !inc.parked {
             let outstanding = u64::from(inc.outstanding());
             self.incoming.expected -= outstanding;
-            if inc.window_counted {
-                self.incoming.granted -= outstanding;
-            }
+            self.incoming.uncount(&inc, outstanding);
+        }
+        if inc.scheduled {
+            let key = Self::key(self.config.profile, who, &inc);
+            self.scheduler.remove(key, Self::host_of(&self.peers, peer));
         }
         release(&mut self.incoming, &mut self.peers, peer, inc.reserved);
         if self.incoming.beyond_budget == Some(who) {
@@ -321,7 +320,7 @@ impl Endpoint {
             return;
         }
         let level = self.scheduled_level(rank, left, payload);
-        let left = self.window_left(window.max(payload));
+        let left = self.window_left(rank, window.max(payload));
         // Less than a packet is not worth a GRANT while more is to come; the kernel gives it.
         let worth = if kernel { 1 } else { wanted.min(payload) };
         let extra = if left < u64::from(worth) { 0 } else { left };
@@ -334,27 +333,6 @@ impl Endpoint {
         }
         if !kernel {
             self.fifo_grant();
-        }
-    }
-
-    /// Bytes of one message that may be outstanding.
-    fn window(&self, peer: PeerId) -> u32 {
-        match self.config.window {
-            GrantWindow::Shared { max_incoming } => {
-                max_incoming / (self.scheduler.active_len() as u32 + 1)
-            }
-            GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
-                self.peer(peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes)
-            }
-            GrantWindow::WireBytes(bytes) => bytes,
-        }
-    }
-
-    /// How much of a window is free.
-    fn window_room(&self, inc: &Incoming, window: u32) -> u32 {
-        match self.config.window {
-            GrantWindow::WireBytes(_) => window.saturating_sub(inc.wire_outstanding),
-            _ => inc.bytes.received().saturating_add(window).saturating_sub(inc.granted),
         }
     }
 
@@ -375,22 +353,6 @@ impl Endpoint {
         if let Some(who) = self.incoming.beyond_budget {
             self.grant_message(who);
         }
-    }
-
-    /// Bytes that may be granted over all messages, each of which may have `window` outstanding: a
-    /// packet at least, or none would ever be worth a GRANT where packets are longer than RTTbytes.
-    /// The user profile takes the paper's bound on buffers at its word (Homa §3.5): the degree of
-    /// overcommitment times RTTbytes, whether those messages still need grants or only wait for
-    /// their last bytes. Else many messages no longer than RTTbytes are all granted at once.
-    fn window_left(&self, window: u32) -> u64 {
-        let most = match self.config.window {
-            GrantWindow::RttBytes | GrantWindow::WireBytes(_) => return u64::MAX,
-            GrantWindow::Shared { max_incoming } => u64::from(max_incoming),
-            GrantWindow::RttBytesShared { max_incoming } => {
-                u64::from(max_incoming).min(self.degree() as u64 * u64::from(window))
-            }
-        };
-        most.saturating_sub(self.incoming.granted)
     }
 
     /// Grants `extra` more bytes, or as many as memory allows, and yields their number. When there
@@ -443,6 +405,9 @@ impl Endpoint {
         let full = inc.granted == inc.bytes.length();
         let remaining = Self::remaining(profile, inc);
         inc.scheduled = !full;
+        if full {
+            self.incoming.finishing += u64::from(inc.outstanding());
+        }
         let host = Self::host_of(&self.peers, rpc.peer);
         if full {
             self.scheduler.remove(old, host);

@@ -14,9 +14,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
         self.incoming.expected -= u64::from(inc.outstanding());
-        if inc.window_counted {
-            self.incoming.granted -= u64::from(inc.outstanding());
-        }
+        self.incoming.uncount(inc, u64::from(inc.outstanding()));
         inc.parked = true;
         let unused = inc.reserved.saturating_sub(inc.bytes.end());
         inc.reserved -= unused;
@@ -37,11 +35,9 @@ impl Endpoint {
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
         inc.parked = false;
         self.incoming.expected += u64::from(inc.outstanding());
-        if inc.window_counted {
-            self.incoming.granted += u64::from(inc.outstanding());
-        }
-        if inc.granted < inc.bytes.length() {
-            inc.scheduled = true;
+        inc.scheduled = inc.granted < inc.bytes.length();
+        self.incoming.recount(inc);
+        if inc.scheduled {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
         }

@@ -1,0 +1,38 @@
+//! The bound on all grants (profile `default`, Homa §3.5) keeps no message from its grants for the
+//! sake of longer ones.
+
+use homa_sim::SimTime;
+use homa_sim::scenario::{Exchange, Fabric, Scenario, Shape, SlowdownBy, replay};
+use homa_sim::traffic::open_loop::Arrival;
+
+const MILLISECOND: u64 = 1_000_000_000;
+
+/// Eight senders are granted RTTbytes of a long message each, and then have three shorter ones for
+/// others: for milliseconds nothing comes of what was granted. A message of 60 kB, whose sender is
+/// idle, needs 59 us meanwhile, as on an idle network.
+#[test]
+fn what_busy_senders_were_granted_does_not_keep_a_short_message_waiting() {
+    let mut scenario = Scenario {
+        scheme: "homa".to_owned(),
+        fabric: Fabric { shape: Shape::SingleSwitch { hosts: 34 }, ..Fabric::default() },
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    };
+    scenario.stop.messages = None;
+    let message = |millis: u64, src, dst, bytes| Arrival {
+        at: SimTime(millis * MILLISECOND),
+        src,
+        dst,
+        bytes,
+    };
+    let long = (1..9).map(|src| message(0, src, 0, 20_000_000));
+    let shorter = (0..24).map(|n| message(1, 1 + n % 8, 9 + n, 5_000_000));
+    let short = message(2, 33, 0, 60_000);
+    let arrivals: Vec<Arrival> = long.chain(shorter).chain([short]).collect();
+    let count = arrivals.len() as u64;
+    let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
+    let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;
+    assert_eq!((outcome.messages, outcome.failed, outcome.undelivered), (count, 0, 0));
+    let shortest = outcome.slowdown.buckets.iter().filter_map(|bin| bin.p99_us).next();
+    assert!(shortest.is_some_and(|us| us < 80.0), "{shortest:?} us");
+}
