@@ -4,8 +4,8 @@
 //! chooses which are active). Invariants: grants only grow; where the profile bounds the bytes
 //! granted and not received over messages (`window.rs`), none is given beyond that but the oldest's
 //! share (`fifo.rs`), at most three of its increments a message, and a message's first may take it
-//! beyond by what its sender announced; memory for granted bytes is within the budget, but for one message
-//! at a time; a grant withheld for want of either is given as soon as there is room.
+//! beyond by what its sender announced; memory for granted bytes is within the budget, but for one
+//! message at a time; a grant withheld for want of either is given as soon as there is room.
 
 mod credit;
 mod fifo;
