@@ -42,7 +42,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let (stalled, failed, free_at) = (port.is_stalled(), port.failed, port.free_at);
         if let Some(at) = next {
             self.schedule(at, Happening::Arrival(port_index));
-        } else if stalled {
+        } else if stalled && !self.config.preemption {
             self.schedule(free_at, Happening::Arrival(port_index));
         }
         if failed {

@@ -125,6 +125,22 @@ fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
 }
 
 #[test]
+fn no_frame_is_there_before_its_last_bit_can_be() {
+    let sent = random(4, 8, 4_000, 400_000);
+    let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::micros(1)) }.wire();
+    for preemption in [false, true] {
+        let config = FabricConfig { preemption, ..FabricConfig::default() };
+        let simulation = run(planned(wiring.clone(), config, &sent, ()));
+        assert_eq!(simulation.application().arrived.len(), 4_000);
+        for &(index, at) in &simulation.application().arrived {
+            let frame = sent[index];
+            let way = wiring.ideal(HostId(frame.from), HostId(frame.to), &[frame.bytes]);
+            assert!(at.since(frame.at) >= way, "{preemption}: {frame:?} at {at:?}");
+        }
+    }
+}
+
+#[test]
 fn cut_through_waits_for_a_header_per_switch_and_for_the_whole_at_the_host() {
     let physics = slow(SimDuration::nanos(100));
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
