@@ -4,8 +4,9 @@
 //!
 //! Here a port does need an event for "transmission finished", since that time may move. An
 //! interrupted frame waits at the head of its level with the bytes it has left; its whole length is
-//! kept in `gap`, which means nothing outside of a pipe. Invariants: a frame enters the pipe when
-//! its last bit has left; of several events of one port the one at `free_at` counts.
+//! kept in `gap`, which means nothing outside of a pipe, with a bit that says whether it has been
+//! in service. Invariants: a frame enters the pipe when its last bit has left; of several events of
+//! one port the one at `free_at` counts.
 
 use crate::fabric::{Frame, NONE};
 use crate::transport::Transport;
@@ -15,6 +16,9 @@ use super::fault::Fault;
 use super::hop::at_port;
 use super::net::Net;
 use super::probe::{Backlog, LossCause, Probe};
+
+/// In `gap`, above the frame's length: it has been in service.
+const BEGUN: u32 = 1 << 16;
 
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// A packet is at an output port.
@@ -26,7 +30,9 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let in_service = (serving != NONE).then(|| self.flights.frame(serving));
         let backlog = Backlog {
             queued_bytes: u64::from(port.queued()),
-            residual_bytes: if serving == NONE { 0 } else { port.residual(self.now) },
+            // A link whose rate changed may seem to have more to go.
+            residual_bytes: in_service
+                .map_or(0, |frame| port.residual(self.now).min(u32::from(frame.bytes))),
             in_service_priority: in_service.map_or(0, Frame::priority),
         };
         self.probe.enqueued(self.now, &there, &backlog);
@@ -40,10 +46,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         match in_service {
             None => self.begin(port_index, slot),
             Some(frame) if frame.priority() < there.priority && backlog.residual_bytes > 0 => {
-                let port = &mut self.ports[port_index as usize];
-                let frames = &mut self.flights.frames;
-                frames[serving as usize].bytes = backlog.residual_bytes as u16;
-                port.wait_first(&mut self.levels[port_index as usize], frames, serving);
+                self.interrupt(port_index, serving, backlog.residual_bytes);
                 self.begin(port_index, slot);
             }
             Some(_) => {
@@ -54,13 +57,26 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
     }
 
+    /// The frame in service waits again, with `rest` bytes left to send.
+    fn interrupt(&mut self, port_index: u32, serving: u32, rest: u32) {
+        let port = &mut self.ports[port_index as usize];
+        let frames = &mut self.flights.frames;
+        frames[serving as usize].bytes = rest as u16;
+        port.sent_bytes -= u64::from(rest);
+        port.wait_first(&mut self.levels[port_index as usize], frames, serving);
+        self.probe.interrupted(self.now, &at_port(port, port_index, serving, frames));
+    }
+
     /// A frame, or the rest of one, enters service.
     fn begin(&mut self, port_index: u32, slot: u32) {
         let port = &mut self.ports[port_index as usize];
         let frame = self.flights.frame(slot);
-        if u32::from(frame.bytes) == frame.gap {
-            let there = at_port(port, port_index, slot, &self.flights.frames);
+        let there = at_port(port, port_index, slot, &self.flights.frames);
+        if frame.gap & BEGUN == 0 {
+            self.flights.frames[slot as usize].gap |= BEGUN;
             self.probe.departed(self.now, &there);
+        } else {
+            self.probe.resumed(self.now, &there);
         }
         self.in_service[port_index as usize] = slot;
         let free_at = port.occupy(self.now, frame.bytes);

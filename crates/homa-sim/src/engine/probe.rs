@@ -89,6 +89,14 @@ pub trait Probe<K> {
     #[inline]
     fn departed(&mut self, _at: SimTime, _frame: &AtPort) {}
 
+    /// A frame of higher priority interrupts one in service: `wire_bytes` of this one are left.
+    #[inline]
+    fn interrupted(&mut self, _now: SimTime, _frame: &AtPort) {}
+
+    /// The rest of an interrupted frame begins to leave.
+    #[inline]
+    fn resumed(&mut self, _now: SimTime, _frame: &AtPort) {}
+
     /// A packet was given to the transport of `host`.
     #[inline]
     fn received(
@@ -148,6 +156,8 @@ macro_rules! forwarded {
             transmitted(now: SimTime, host: HostId, slot: u32, packet: &K, label: &Label);
             enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
             departed(at: SimTime, frame: &AtPort);
+            interrupted(now: SimTime, frame: &AtPort);
+            resumed(now: SimTime, frame: &AtPort);
             received(
                 now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
             );

@@ -24,7 +24,7 @@ pub(crate) struct Port {
     /// When the last frame of the pipe arrives.
     last_at: SimTime,
     delay: SimDuration,
-    /// Wire bytes of all frames that entered service.
+    /// Wire bytes of all frames that entered service, without the rests of interrupted ones.
     pub sent_bytes: u64,
     /// Frames in service and on the way.
     pipe: List,

@@ -9,8 +9,9 @@
 //! latency exactly, in picoseconds; a message for which they do not is counted.
 //!
 //! Waits divide once more, as Homa Figure 11 does: while a frame of lower priority that was being
-//! sent has its rest to go, it is preemption lag; all other waiting is queueing. At the sender a
-//! packet of a message with more bytes left counts as lower.
+//! sent has its rest to go, it is preemption lag; all other waiting is queueing, that of a frame
+//! which was interrupted too. At the sender a packet of a message with more bytes left counts as
+//! lower.
 
 use homa_proto::{Body, Data, Event, MessageKind, Packet, Receipt, Submit, SubmitError, Submitted};
 
@@ -90,6 +91,7 @@ struct Flight {
     submitted: SimTime,
     sent: SimTime,
     measured: bool,
+    /// Since when it waits at a port.
     arrived: SimTime,
     /// Rest of the frame being sent at the port it waits at, when of lower priority, ps.
     residual: u64,
@@ -205,6 +207,20 @@ impl Journeys {
         }
     }
 
+    /// A frame that waited at a port goes on.
+    fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {
+        let flight = self.flight(frame.slot);
+        let wait = at.since(flight.arrived).0;
+        flight.journey.fabric_queue += wait;
+        let lag = wait.min(flight.residual);
+        // The NIC's wait is known since the packet left its transport.
+        if frame.tier != Tier::HostUp {
+            let at = &mut flight.journey.waits[hop(frame.tier)];
+            at.lag += lag;
+            at.queueing += wait - lag;
+        }
+    }
+
     /// The packet received last at `host` completed a message.
     fn on_delivered(&mut self, now: SimTime, host: HostId, (from, id): (u32, u32)) {
         self.outgoing[from as usize].take(id);
@@ -291,16 +307,17 @@ impl Probe<Packet> for Journeys {
     }
 
     fn departed(&mut self, at: SimTime, frame: &AtPort) {
+        self.on_wait_over(at, frame);
+    }
+
+    fn interrupted(&mut self, now: SimTime, frame: &AtPort) {
         let flight = self.flight(frame.slot);
-        let wait = at.since(flight.arrived).0;
-        flight.journey.fabric_queue += wait;
-        let lag = wait.min(flight.residual);
-        // The NIC's wait is known since the packet left its transport.
-        if frame.tier != Tier::HostUp {
-            let at = &mut flight.journey.waits[hop(frame.tier)];
-            at.lag += lag;
-            at.queueing += wait - lag;
-        }
+        flight.arrived = now;
+        flight.residual = 0;
+    }
+
+    fn resumed(&mut self, now: SimTime, frame: &AtPort) {
+        self.on_wait_over(now, frame);
     }
 
     fn received(

@@ -21,7 +21,7 @@ pub struct Watch {
     closed: SimTime,
     queues: bool,
     tiers: [Seen; Tier::ALL.len()],
-    /// By slot: when the frame arrived at its port.
+    /// By slot: since when the frame waits at its port.
     arrived: Vec<SimTime>,
     /// The ports to receivers.
     receivers: Range<PortId>,
@@ -103,6 +103,22 @@ impl Watch {
     }
 }
 
+impl Watch {
+    /// A frame, or the rest of one, that waited at a port goes on.
+    #[inline]
+    fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {
+        if !self.queues {
+            return;
+        }
+        let arrived = self.arrived.get(frame.slot as usize);
+        let waited = at.since(arrived.copied().unwrap_or(at).max(self.opened)).0;
+        if waited > 0 {
+            self.tiers[frame.tier as usize].area +=
+                u128::from(waited) * u128::from(frame.wire_bytes);
+        }
+    }
+}
+
 impl<K> Probe<K> for Watch {
     #[inline]
     fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
@@ -133,13 +149,20 @@ impl<K> Probe<K> for Watch {
         if self.receivers.contains(&frame.port) {
             self.level_bytes[usize::from(frame.priority & 7)] += u64::from(frame.wire_bytes);
         }
-        if self.queues {
-            let arrived = self.arrived.get(frame.slot as usize);
-            let waited = at.since(arrived.copied().unwrap_or(at).max(self.opened)).0;
-            if waited > 0 {
-                self.tiers[frame.tier as usize].area +=
-                    u128::from(waited) * u128::from(frame.wire_bytes);
-            }
+        self.on_wait_over(at, frame);
+    }
+
+    #[inline]
+    fn interrupted(&mut self, now: SimTime, frame: &AtPort) {
+        if let Some(arrived) = self.arrived.get_mut(frame.slot as usize) {
+            *arrived = now;
+        }
+    }
+
+    #[inline]
+    fn resumed(&mut self, now: SimTime, frame: &AtPort) {
+        if self.open {
+            self.on_wait_over(now, frame);
         }
     }
 }
