@@ -25,8 +25,10 @@ pub struct Formula {
     pub host: Rate,
     /// Rate between switches.
     pub fabric: Rate,
-    /// Both hosts' software and the sender's NIC, and every cable's propagation.
+    /// Both hosts' software and the sender's NIC.
     pub fixed: SimDuration,
+    /// Along each cable: one more than there are switches.
+    pub propagation: SimDuration,
     /// Inside each switch.
     pub switch: SimDuration,
     /// Count the switch within a rack, too.
@@ -47,7 +49,10 @@ impl Formula {
         let counted = if switches == 1 && !self.corrected { 0 } else { switches };
         let between = u64::from(switches.saturating_sub(1)) * fabric.serialisation(first).0;
         let down = host.serialisation(first).0;
-        SimDuration(serialised + self.fixed.0 + u64::from(counted) * self.switch.0 + between + down)
+        let delays = u64::from(counted) * self.switch.0
+            + u64::from(switches + 1) * self.propagation.0
+            + self.fixed.0;
+        SimDuration(serialised + delays + between + down)
     }
 }
 
@@ -60,6 +65,7 @@ mod tests {
             host: Rate::gbps(10),
             fabric: Rate::gbps(40),
             fixed: SimDuration::nanos(1500),
+            propagation: SimDuration::ZERO,
             switch: SimDuration::nanos(250),
             corrected,
         }

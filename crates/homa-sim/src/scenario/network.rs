@@ -81,7 +81,8 @@ impl Network {
             host: self.link,
             fabric: fabric.fabric_link.rate(),
             fixed: SimDuration(fixed),
-            switch: SimDuration(fabric.switch_delay.0 + fabric.propagation.0),
+            propagation: fabric.propagation.duration(),
+            switch: fabric.switch_delay.duration(),
             corrected,
         }
     }
@@ -176,6 +177,7 @@ fn rtt_bytes(wiring: &Wiring, ways: &Ways, link: Rate) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Span;
 
     #[test]
     fn the_default_network_has_the_papers_round_trip() {
@@ -184,5 +186,26 @@ mod tests {
         assert_eq!(network.rtt_bytes, 9680);
         assert_eq!(network.ways.number(0, 15), 1);
         assert_eq!(network.ways.number(0, 16), 3);
+    }
+
+    #[test]
+    fn the_corrected_formula_is_the_way_of_a_frame_through_the_network() {
+        let mut scenario = Scenario::default();
+        scenario.fabric.propagation = Span::nanos(1_000);
+        let shapes = [
+            Shape::SingleSwitch { hosts: 4 },
+            Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
+            Shape::FatTree { k: 4, oversubscription: 1 },
+        ];
+        for shape in shapes {
+            scenario.fabric.shape = shape;
+            let network = Network::new(&scenario).unwrap();
+            let formula = network.formula(&scenario, true);
+            for host in 1..network.wiring.hosts() {
+                let way = network.wiring.ideal(HostId(0), HostId(host), &[1_066]);
+                let switches = network.ways.number(0, host);
+                assert_eq!(formula.time(1_000, switches), way, "{switches} switches");
+            }
+        }
     }
 }
