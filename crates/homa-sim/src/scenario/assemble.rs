@@ -200,10 +200,17 @@ fn idle_time<'a>(
 ) -> Box<dyn Fn(u32, u32) -> SimDuration + 'a> {
     let by = bench.scenario.slowdown;
     if by == SlowdownBy::Idle {
-        let known = move |bytes, switches| ideals.get(&(bytes, switches)).copied();
-        return Box::new(move |bytes, switches| known(bytes, switches).unwrap_or(SimDuration(1)));
+        // Every message that was measured has one.
+        return Box::new(move |bytes, switches| ideals[&(bytes, switches)]);
     }
     let formula = bench.network.formula(bench.scenario, by == SlowdownBy::AuthorsCorrected);
-    let ways = if bench.demand.exchange == Exchange::Echo { 2 } else { 1 };
-    Box::new(move |bytes, switches| SimDuration(formula.time(bytes, switches).0 * ways))
+    let response_bytes = bench.demand.response_bytes();
+    match bench.demand.exchange {
+        Exchange::OneWay => Box::new(move |bytes, switches| formula.time(bytes, switches)),
+        // The request one way and the response the other.
+        Exchange::Echo => Box::new(move |bytes, switches| {
+            let back = response_bytes.unwrap_or(bytes);
+            formula.time(bytes, switches) + formula.time(back, switches)
+        }),
+    }
 }

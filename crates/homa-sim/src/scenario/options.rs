@@ -57,7 +57,8 @@ pub enum FramingName {
     Udp,
 }
 
-/// What a latency is divided by. Papers differ, so a plan names it.
+/// What a latency is divided by. Papers differ, so a plan names it. That of an RPC: by the times of
+/// the request one way and of the response the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowdownBy {

@@ -348,7 +348,8 @@ impl Bench<'_> {
             let (src, dst) = self.network.ways.example(switches, hosts);
             let arrival = Arrival { at, src, dst, bytes };
             // Three times its serialisation both ways, and a round trip or two: long gone.
-            let wire = u128::from(bytes) * 48_000_000_000_000 / u128::from(self.network.link.0);
+            let most = bytes.max(self.demand.response_bytes().unwrap_or(bytes));
+            let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
             at += SimDuration(wire as u64) + SimDuration::micros(200);
             arrival
         });
@@ -356,15 +357,21 @@ impl Bench<'_> {
         let mut scenario = self.scenario.clone();
         scenario.warm_up = super::Span(0);
         scenario.stop = super::Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
-        if let super::Traffic::Incast { .. } = scenario.traffic {
-            scenario.stop.messages = Some(1);
-        }
         let idle = Bench { scenario: &scenario, demand: &demand, ..self };
         let mut sim = idle.build(idle.generator()?, ((), NoFaults));
         advance(&mut sim, SimTime::MAX, &mut |_| ());
         advance(&mut sim, SimTime::MAX, &mut |_| ());
         let samples = sim.application().latencies.samples().iter().flatten();
-        Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
+        let ideals: Ideals = samples.map(|s| ((s.bytes, s.switches), s.latency)).collect();
+        match kinds.iter().find(|kind| !ideals.contains_key(kind)) {
+            Some((bytes, _)) => {
+                let must = format!(
+                    "not be \"idle\" here: {bytes} bytes do not arrive even alone in this network"
+                );
+                Err(ScenarioError::field("slowdown", must))
+            }
+            None => Ok(ideals),
+        }
     }
 }
 

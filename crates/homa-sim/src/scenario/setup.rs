@@ -34,7 +34,7 @@ pub(crate) struct Demand {
 #[derive(Clone, Debug)]
 enum Kind {
     Open(Pairs),
-    List(Vec<Arrival>),
+    List { arrivals: Vec<Arrival>, response_bytes: Option<u32> },
     Closed { servers: u32, concurrent: u32, request_bytes: u32, response_bytes: u32 },
 }
 
@@ -106,7 +106,7 @@ impl Demand {
             workload: name,
             sizes,
             exchange: Exchange::OneWay,
-            kind: Kind::List(list),
+            kind: Kind::List { arrivals: list, response_bytes: None },
             senders: hosts,
             receivers: 0..hosts,
         })
@@ -122,14 +122,18 @@ impl Demand {
     }
 
     /// A list that replaces the traffic: what an idle network is probed with.
-    pub fn replaced_by(&self, list: Vec<Arrival>) -> Self {
-        let kind = match self.kind {
-            Kind::Closed { servers, request_bytes, response_bytes, .. } => {
-                Kind::Closed { servers, concurrent: 1, request_bytes, response_bytes }
-            }
-            _ => Kind::List(list),
-        };
+    pub fn replaced_by(&self, arrivals: Vec<Arrival>) -> Self {
+        let kind = Kind::List { arrivals, response_bytes: self.response_bytes() };
         Self { kind, ..self.clone() }
+    }
+
+    /// Bytes of a response to an RPC; `None`: as many as its request has.
+    pub fn response_bytes(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Closed { response_bytes, .. } => Some(response_bytes),
+            Kind::List { response_bytes, .. } => response_bytes,
+            Kind::Open(_) => None,
+        }
     }
 
     /// Messages per second of one sender for the load asked for, and the mean bytes of a message.
@@ -181,7 +185,9 @@ impl Demand {
                 let arrivals = OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed);
                 Pattern::Open { arrivals, exchange: self.exchange }
             }
-            Kind::List(arrivals) => Pattern::List { arrivals, exchange: self.exchange },
+            Kind::List { arrivals, response_bytes } => {
+                Pattern::List { arrivals, exchange: self.exchange, response_bytes }
+            }
             Kind::Closed { servers, concurrent, request_bytes, response_bytes } => {
                 Pattern::Closed { servers, concurrent, request_bytes, response_bytes }
             }
@@ -190,7 +196,10 @@ impl Demand {
 
     pub fn limits(&self, scenario: &Scenario, network: &Network, own: Framing) -> Limits {
         let stop = scenario.stop;
-        let list = if let Kind::List(list) = &self.kind { list.len() as u64 } else { u64::MAX };
+        let list = match &self.kind {
+            Kind::List { arrivals, .. } => arrivals.len() as u64,
+            _ => u64::MAX,
+        };
         let messages = stop.messages.unwrap_or(u64::MAX).min(list);
         let time = stop.time.map_or(SimTime::MAX, |span| span.after_start());
         Limits {

@@ -34,6 +34,8 @@ pub enum Pattern {
         arrivals: Vec<Arrival>,
         /// What each starts.
         exchange: Exchange,
+        /// Bytes of a response; `None`: as many as its request has.
+        response_bytes: Option<u32>,
     },
     /// Host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn.
     Closed {
@@ -195,7 +197,7 @@ impl Generator {
 
     fn on_listed<C: Context>(&mut self, net: &mut C) {
         loop {
-            let Pattern::List { arrivals, exchange } = &self.pattern else { return };
+            let Pattern::List { arrivals, exchange, .. } = &self.pattern else { return };
             let exchange = *exchange;
             let Some(&arrival) = arrivals.get(self.next) else { return self.end_traffic(net) };
             if arrival.at > net.now() {
@@ -276,7 +278,7 @@ impl Generator {
         }
     }
 
-    /// Answers a request; echo: with as many bytes.
+    /// Answers a request; with as many bytes unless the pattern knows better.
     fn on_request<C: Context>(
         &mut self,
         net: &mut C,
@@ -285,7 +287,8 @@ impl Generator {
     ) {
         let length = match self.pattern {
             Pattern::Closed { response_bytes, .. } => response_bytes,
-            _ => request.length,
+            Pattern::List { response_bytes, .. } => response_bytes.unwrap_or(request.length),
+            Pattern::Open { .. } => request.length,
         };
         self.count_offered(length);
         self.count_delivered(net.now(), request.length);

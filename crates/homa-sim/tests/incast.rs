@@ -1,0 +1,45 @@
+//! Incast: what its RPCs are divided by.
+
+use homa_sim::scenario::{Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run};
+
+/// A client calls twelve servers, four of them in its own rack, one at a time.
+fn outcome(slowdown: SlowdownBy) -> Outcome {
+    let mut scenario = Scenario {
+        scheme: "homa".to_owned(),
+        fabric: Fabric {
+            shape: Shape::LeafSpine { racks: 3, hosts_per_rack: 5, spines: 2 },
+            ..Fabric::default()
+        },
+        traffic: Traffic::Incast {
+            servers: 12,
+            concurrent: 1,
+            request_bytes: 100,
+            response_bytes: 10_000,
+        },
+        slowdown,
+        ..Scenario::default()
+    };
+    scenario.stop.messages = Some(120);
+    let outcome = run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((outcome.messages, outcome.undelivered), (120, 0));
+    outcome
+}
+
+#[test]
+fn one_rpc_at_a_time_is_as_slow_as_an_idle_one_in_any_rack() {
+    let slowdown = outcome(SlowdownBy::Idle).slowdown;
+    let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
+    assert!((0.99..1.02).contains(&p50) && (0.99..1.02).contains(&p99), "{p50} {p99}");
+}
+
+#[test]
+fn the_authors_formula_counts_the_response_too() {
+    // Request and response across racks, by the table of the formula: 2.582 and 12.4652 us.
+    let slowdown = outcome(SlowdownBy::AuthorsCorrected).slowdown;
+    let bin = slowdown.buckets.iter().find(|bin| bin.count > 0).unwrap();
+    let alone = bin.p99_us.unwrap() / bin.p99.unwrap();
+    assert!((alone - (2.582 + 12.465_2)).abs() < 1e-3, "{alone} us");
+    // Real packets carry less than those of the formula.
+    let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
+    assert!((1.0..1.2).contains(&p50) && (1.0..1.2).contains(&p99), "{p50} {p99}");
+}
