@@ -178,7 +178,10 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let works = match change {
             LinkChange::Fail => false,
             LinkChange::Recover => true,
-            LinkChange::Rate(rate) => return self.ports[port.0 as usize].set_rate(rate),
+            LinkChange::Rate(rate) => {
+                self.ports[port.0 as usize].set_rate(rate);
+                return self.probe.rate_changed(self.now, port, rate);
+            }
         };
         if !works {
             self.lose_waiting(port.0);

@@ -5,7 +5,7 @@
 //! `departed` may come late, by at most the link's delay, because ports act when they are looked
 //! at: use the time given, not the order of calls.
 
-use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted};
+use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted};
 
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Tier};
@@ -114,6 +114,10 @@ pub trait Probe<K> {
     #[inline]
     fn lost(&mut self, _now: SimTime, _to: HostId, _slot: u32, _packet: &K, _cause: LossCause) {}
 
+    /// A link has another rate from the next frame on.
+    #[inline]
+    fn rate_changed(&mut self, _now: SimTime, _port: PortId, _rate: Rate) {}
+
     /// `host` stopped without a trace of its state.
     #[inline]
     fn crashed(&mut self, _now: SimTime, _host: HostId) {}
@@ -162,6 +166,7 @@ macro_rules! forwarded {
                 now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
             );
             lost(now: SimTime, to: HostId, slot: u32, packet: &K, cause: LossCause);
+            rate_changed(now: SimTime, port: PortId, rate: Rate);
             crashed(now: SimTime, host: HostId);
             restarted(now: SimTime, host: HostId);
         }

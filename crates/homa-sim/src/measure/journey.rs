@@ -13,11 +13,13 @@
 //! which was interrupted too. At the sender a packet of a message with more bytes left counts as
 //! lower.
 
-use homa_proto::{Body, Data, Event, MessageKind, Packet, Receipt, Submit, SubmitError, Submitted};
+use homa_proto::{
+    Body, Data, Event, MessageKind, Packet, Rate, Receipt, Submit, SubmitError, Submitted,
+};
 
 use crate::engine::{AtPort, Backlog, Probe};
 use crate::time::{LinkRate, SimTime};
-use crate::topology::{HostId, Tier};
+use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::{Numbered, number};
 use crate::transport::Label;
 
@@ -101,7 +103,7 @@ struct Flight {
 #[derive(Debug)]
 pub struct Journeys {
     open: bool,
-    link: LinkRate,
+    /// By port; those of hosts first.
     rates: Vec<LinkRate>,
     outgoing: Vec<Numbered<Outgoing>>,
     /// By host: the packet on its wire: when it ends, bytes its message has left.
@@ -118,12 +120,11 @@ pub struct Journeys {
 }
 
 impl Journeys {
-    /// A closed probe for hosts with links of one rate, which keeps the journeys of messages up to
-    /// `kept` bytes; `rates` of all ports.
-    pub fn new(hosts: u32, link: LinkRate, rates: Vec<LinkRate>, kept: u32) -> Self {
+    /// A closed probe which keeps the journeys of messages up to `kept` bytes; `rates` of all
+    /// ports, those of hosts first.
+    pub fn new(hosts: u32, rates: Vec<LinkRate>, kept: u32) -> Self {
         Self {
             open: false,
-            link,
             rates,
             outgoing: (0..hosts).map(|_| Numbered::default()).collect(),
             on_wire: vec![(SimTime::ZERO, 0); hosts as usize],
@@ -161,7 +162,7 @@ impl Journeys {
         label: &Label,
         id: u32,
     ) -> Flight {
-        let serialisation = self.link.serialisation(label.wire_bytes);
+        let serialisation = self.rates[host.0 as usize].serialisation(label.wire_bytes);
         let end = now + serialisation;
         self.on_wire[host.0 as usize] = (end, data.message_length - data.span.offset);
         let Some(message) = self.outgoing[host.0 as usize].get_mut(id) else {
@@ -290,7 +291,7 @@ impl Probe<Packet> for Journeys {
         let flight = if let Body::Data(data) = &packet.body {
             self.on_data(now, host, data, label, number(packet.id.client()))
         } else {
-            let end = now + self.link.serialisation(label.wire_bytes);
+            let end = now + self.rates[host.0 as usize].serialisation(label.wire_bytes);
             self.on_wire[host.0 as usize] = (end, 0);
             Flight::default()
         };
@@ -318,6 +319,10 @@ impl Probe<Packet> for Journeys {
 
     fn resumed(&mut self, now: SimTime, frame: &AtPort) {
         self.on_wait_over(now, frame);
+    }
+
+    fn rate_changed(&mut self, _: SimTime, port: PortId, rate: Rate) {
+        self.rates[port.0 as usize] = LinkRate::new(rate);
     }
 
     fn received(

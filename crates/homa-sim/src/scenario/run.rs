@@ -231,10 +231,9 @@ impl Bench<'_> {
         }
         let wiring = &self.network.wiring;
         let rates = wiring.ports().iter().map(|port| LinkRate::new(port.rate)).collect();
-        let link = LinkRate::new(self.network.link);
         // Ten million messages take more than a gigabyte: only the ledger is about all of them.
         let kept = if measures.ledger { u32::MAX } else { self.demand.short_messages() };
-        Ok(Some(Journeys::new(wiring.hosts(), link, rates, kept)))
+        Ok(Some(Journeys::new(wiring.hosts(), rates, kept)))
     }
 
     fn wasted(self) -> Result<Option<Wasted>, ScenarioError> {
