@@ -232,6 +232,10 @@ fn apply_levels(
     if untouched && cutoff_weight.is_none() {
         return Ok(());
     }
+    let no_weight = |must: &str| ScenarioError::field("options.cutoff_weight", must);
+    if cutoff_weight.is_some() && cutoffs.is_some() {
+        return Err(no_weight("stay out where `options.cutoffs` say where the cutoffs are"));
+    }
     let wrong = || {
         let must = "leave at least one unscheduled of 1 to 8 levels";
         ScenarioError::field("options.levels, scheduled_levels and cutoffs", must)
@@ -251,7 +255,11 @@ fn apply_levels(
         (Some(given), _) => given,
         (None, Some(_)) => by_scheduled.ok_or_else(wrong)?,
         // As many as before, if they fit.
-        (None, None) if config.priorities == PriorityAllocation::Measured => return Ok(()),
+        (None, None) if config.priorities == PriorityAllocation::Measured => {
+            let must = "stay out: this scheme measures its cutoffs unless \
+                        `options.scheduled_levels` are given";
+            return if cutoff_weight.is_some() { Err(no_weight(must)) } else { Ok(()) };
+        }
         (None, None) => (LEVELS - split(basis)).min(config.levels),
     };
     if unscheduled == 0 || (scheduled_levels.is_some() && by_scheduled != Some(unscheduled)) {

@@ -54,6 +54,26 @@ fn splits_that_leave_nothing_unscheduled_are_refused() {
 }
 
 #[test]
+fn a_weight_that_no_cutoff_would_follow_is_refused() {
+    let weighted = SchemeOptions { cutoff_weight: Some(2.0), ..SchemeOptions::default() };
+    assert_ne!(cutoffs("w3", &weighted), cutoffs("w3", &SchemeOptions::default()));
+    let given = SchemeOptions { cutoffs: Some(vec![100, 200]), ..weighted.clone() };
+    let split = SchemeOptions { scheduled_levels: Some(4), ..weighted.clone() };
+    let sizes = Workload::W3.sizes().unwrap();
+    let rtt_bytes = PAPER_RTT_BYTES;
+    let basis = Basis { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let refused = |build, options| match Stack::new(build, &basis, options) {
+        Err(error) => error.to_string().contains("options.cutoff_weight"),
+        Ok(_) => false,
+    };
+    assert!(refused(simulator, &given));
+    for measuring in [default as Build, paper, merged::<2>] {
+        assert!(refused(measuring, &weighted) && refused(measuring, &given));
+        assert!(Stack::new(measuring, &basis, &split).is_ok());
+    }
+}
+
+#[test]
 fn larger_frames_carry_the_same_messages_in_fewer_packets() {
     let hops = |mtu| {
         let scenario = crate::scenario::Scenario {
