@@ -110,6 +110,16 @@ impl Framing {
     }
 }
 
+/// Wire bytes of a message in the authors' framing whose first `limit` bytes are sent without a
+/// grant: those of its unscheduled packets and of grants, and those of its scheduled packets.
+pub fn paper_wire_bytes(message_bytes: u32, limit: u32) -> (u64, u64) {
+    let unscheduled = message_bytes.min(limit);
+    let scheduled = u64::from(message_bytes - unscheduled);
+    let grants = scheduled.div_ceil(Framing::PAPER_SCHEDULED.payload) * MIN_FRAME;
+    let first = Framing::Paper.first().wire_bytes(u64::from(unscheduled));
+    (first + grants, Framing::PAPER_SCHEDULED.wire_bytes(scheduled))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +142,9 @@ mod tests {
         assert_eq!(Framing::Paper.wire_bytes(9328), 10_000);
         // One byte more is a packet of its own, which an 84-byte grant has to ask for.
         assert_eq!(Framing::Paper.wire_bytes(9329), 10_000 + 84 + 84);
+        assert_eq!(paper_wire_bytes(9329, 9328), (10_000 + 84, 84));
+        // At ten times the rate twenty-one full packets go without a grant.
+        assert_eq!(paper_wire_bytes(30_282, 60_000), (21 * 1538, 0));
         assert_eq!(Framing::Udp.wire_bytes(100), 38 + 100 + 100);
         assert_eq!(Framing::Udp.wire_bytes(1401), 1538 + 139);
         assert_eq!(Framing::Ip146.wire_bytes(2848), 2 * 1538);

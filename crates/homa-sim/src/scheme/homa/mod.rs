@@ -5,7 +5,7 @@ use homa_proto::{
     UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
-use homa_workload::framing as priced;
+use homa_workload::framing::paper_wire_bytes;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
 use crate::framing::Framing;
@@ -41,14 +41,14 @@ pub struct Stack {
 pub type Build = fn(&Basis<'_>) -> (Config, Framing);
 
 /// The authors' simulator (Homa §5.2): RTTbytes of 10,000 wire bytes where the network is theirs,
-/// else of the network; their splits and cutoffs for their workloads, else by their rule.
+/// else of the network; there their splits and cutoffs for their workloads, else by their rule.
 pub fn simulator(basis: &Basis<'_>) -> (Config, Framing) {
     let rtt = if basis.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { basis.rtt_bytes };
     let config = Config::sigcomm18_sim(basis.link).with_rtt_wire_bytes(rtt);
     let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
     let cutoffs = match known {
         Some(split) if rtt == 10_000 => split.cutoffs.to_vec(),
-        _ => rule(&config, LEVELS - split(basis)).cutoffs(basis.sizes),
+        _ => rule(&config, LEVELS - split(&config, basis)).cutoffs(basis.sizes),
     };
     let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
     let config = Config { priorities: priorities.unwrap_or(config.priorities), ..config };
@@ -84,21 +84,21 @@ const LEVELS: u8 = 8;
 /// RTTbytes of the paper's network as computed from its delays: 7.744 us at 10 Gbit/s.
 const PAPER_RTT_BYTES: u32 = 9680;
 
-/// Scheduled levels: as the authors configured them for their workloads (W3's 4 of 8 is configured,
-/// the rule gives 5; W2's 3 is configured, Figure 4 of the paper shows 2), else by the share of the
-/// wire bytes that is unscheduled (Homa §3.4).
-fn split(basis: &Basis<'_>) -> u8 {
+/// Scheduled levels: on the authors' network as they configured them for their workloads (W3's 4 of
+/// 8 is configured, the rule gives 5; W2's 3 is configured, Figure 4 of the paper shows 2), else by
+/// the share of the wire bytes that `config` sends unscheduled (Homa §3.4).
+fn split(config: &Config, basis: &Basis<'_>) -> u8 {
     let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
-    if let Some(split) = known {
+    if let Some(split) = known.filter(|_| basis.rtt_bytes == PAPER_RTT_BYTES) {
         return split.scheduled_levels;
     }
-    let framing = priced::Framing::Paper;
-    let unscheduled = |bytes: u32| {
-        let first = framing.data_wire_bytes(bytes.min(priced::PAPER_UNSCHEDULED as u32));
-        (first + framing.grant_wire_bytes(bytes)) as f64
+    let limit = match config.unscheduled {
+        UnscheduledLimit::RttBytes => config.rtt_bytes,
+        UnscheduledLimit::Fixed(bytes) => bytes,
     };
-    let all = basis.sizes.mean_of(|bytes| framing.wire_bytes(bytes) as f64);
-    let share = basis.sizes.mean_of(unscheduled) / all;
+    let unscheduled = basis.sizes.mean_of(|bytes| paper_wire_bytes(bytes, limit).0 as f64);
+    let scheduled = basis.sizes.mean_of(|bytes| paper_wire_bytes(bytes, limit).1 as f64);
+    let share = unscheduled / (unscheduled + scheduled);
     LEVELS - (f64::from(LEVELS) * share).round().clamp(1.0, 7.0) as u8
 }
 
@@ -260,7 +260,7 @@ fn apply_levels(
                         `options.scheduled_levels` are given";
             return if cutoff_weight.is_some() { Err(no_weight(must)) } else { Ok(()) };
         }
-        (None, None) => (LEVELS - split(basis)).min(config.levels),
+        (None, None) => (LEVELS - split(config, basis)).min(config.levels),
     };
     if unscheduled == 0 || (scheduled_levels.is_some() && by_scheduled != Some(unscheduled)) {
         return Err(wrong());

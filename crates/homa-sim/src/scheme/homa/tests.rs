@@ -28,6 +28,26 @@ fn the_authors_splits_and_cutoffs() {
     assert_eq!(stack.config.unscheduled, UnscheduledLimit::Fixed(9328));
 }
 
+/// Levels for scheduled packets on the authors' network with links ten times as fast: a round trip
+/// of 4.82 us, in which 100 Gbit/s send 60 kB.
+fn scheduled_at_100g(workload: &str, options: &SchemeOptions) -> usize {
+    let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
+    let basis = Basis { link: Rate::gbps(100), rtt_bytes: 60_300, workload, sizes: &sizes };
+    Stack::new(simulator, &basis, options).unwrap().degree().unwrap()
+}
+
+#[test]
+fn faster_links_leave_fewer_bytes_and_levels_to_grants() {
+    let none = SchemeOptions::default();
+    // Of all bytes 0.87 lie within 60 kB of the start of their message for W2, 0.48 for W3.
+    assert_eq!(["w1", "w2", "w3", "w5"].map(|w| scheduled_at_100g(w, &none)), [1, 1, 4, 7]);
+    // 30 kB are unscheduled as a whole; at 10 Gbit/s two thirds of them are not.
+    assert_eq!(scheduled_at_100g("30000", &none), 1);
+    assert_eq!(stack("30000", &none).unwrap().degree(), Some(5));
+    let less = SchemeOptions { unscheduled_bytes: Some(15_000), levels: Some(8), ..none };
+    assert_eq!(scheduled_at_100g("30000", &less), 4);
+}
+
 #[test]
 fn a_split_of_the_users_moves_the_cutoffs() {
     let two = SchemeOptions { scheduled_levels: Some(2), ..SchemeOptions::default() };
