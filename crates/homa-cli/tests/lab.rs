@@ -125,6 +125,39 @@ fn mistakes_in_a_plan_exit_2_with_file_line_key_and_allowed_values() {
     assert!(stderr(&set).contains("--set: `load.fracton`"), "{}", stderr(&set));
 }
 
+/// A resolved plan has `seeds`, and here an axis of one value: the command line replaces both.
+#[test]
+fn seed_and_load_of_the_command_line_replace_those_of_a_plan() {
+    let folder = Folder::new("replaced");
+    let text = "seeds = [1]\n[scenario]\nstop = { messages = 200 }\n[scenario.fabric]\n\
+                shape = { kind = \"single-switch\", hosts = 4 }\n[axes]\n\
+                \"load.fraction\" = [0.5]\n";
+    let plan = folder.file("plan.toml", text);
+    let hash = |arguments: &[&str]| {
+        let output = homa(&[&["sim", &plan, "--format", "json"][..], arguments].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let outcome = document(&output);
+        let of = |key: &str| outcome[key].clone();
+        (of("seed"), of("load"), of("trace_hash"))
+    };
+    let (first, second) = (hash(&[]), hash(&["--seed", "2"]));
+    assert_eq!((&first.0, &second.0), (&1.into(), &2.into()));
+    assert_ne!(first.2, second.2, "another seed, other packets");
+    let half = hash(&["--load", "0.3"]);
+    assert_eq!((&first.1, &half.1), (&0.5.into(), &0.3.into()));
+    let out = folder.path("out");
+    let sets = ["--set", "seed=7", "--set", "load.fraction=0.4"];
+    let output = homa(&[&["sweep", &plan, "--out", &out][..], &sets].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let summary = std::fs::read_to_string(Path::new(&out).join("summary.csv")).expect("a table");
+    let rows: Vec<&str> = summary.lines().skip(1).collect();
+    assert!(rows.len() == 1 && rows[0].starts_with("0.4,7,"), "{summary}");
+    let output = homa(&["sweep", &plan, "--set", "load={fraction = 0.3}"]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(said.contains("--set: `load`: is decided by the axis `load.fraction`"), "{said}");
+}
+
 #[test]
 fn a_plan_with_several_simulations_is_for_sweep() {
     let folder = Folder::new("several");

@@ -25,10 +25,13 @@ use toml::{Table, Value};
 use crate::cell::Cell;
 use crate::document::Document;
 use crate::error::{LabError, PlanFault};
-use crate::settings::{Settings, label};
+use crate::settings::{Settings, label, related};
 
 /// Most simulations of one plan: more is a mistake in an axis.
 const MAX_CELLS: usize = 1_000_000;
+
+/// The key of the scenario that `seeds` varies.
+const SEED: &str = "seed";
 
 /// What a file says.
 #[derive(Debug, Deserialize)]
@@ -63,8 +66,8 @@ struct Resolved<'a> {
 }
 
 impl Plan {
-    /// Reads a plan; `changes` of the command line (`--set`) replace what the file says, before
-    /// axes.
+    /// Reads a plan; `changes` of the command line (`--set`) replace what the file says: the
+    /// seeds and the values of an axis too.
     pub fn read(path: &Path, changes: &[(String, Value)]) -> Result<Self, LabError> {
         Ok(Self::parse(&Document::read(path)?, changes)?)
     }
@@ -73,13 +76,14 @@ impl Plan {
     pub fn parse(document: &Document, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
         let file: File = document.parse()?;
         let base = changed(&file.scenario, changes)?;
-        let axes = axes(document, &file.axes)?;
+        let listed = replaced(&file.axes, document, changes)?;
+        let axes = axes(document, &listed)?;
         let seeds = match &file.seeds {
             Some(seeds) if seeds.is_empty() => {
                 return Err(document.fault(&["seeds"], "needs at least one seed"));
             }
-            Some(seeds) => seeds.clone(),
-            None => vec![base.scenario().map_err(|m| document.fault(&["scenario"], m))?.seed],
+            Some(seeds) if !changes.iter().any(|(key, _)| key == SEED) => seeds.clone(),
+            _ => vec![base.scenario().map_err(|m| document.fault(&["scenario"], m))?.seed],
         };
         let combinations: usize = axes.iter().map(|(_, values)| values.len()).product();
         if combinations.saturating_mul(seeds.len()) > MAX_CELLS {
@@ -96,12 +100,9 @@ impl Plan {
                 cells.push(Cell { axes: axes.clone(), scenario });
             }
         }
-        let resolved = Resolved {
-            title: &file.title,
-            seeds: &seeds,
-            scenario: base.table(),
-            axes: &file.axes,
-        };
+        let seeds = seeds.as_slice();
+        let resolved =
+            Resolved { title: &file.title, seeds, scenario: base.table(), axes: &listed };
         let resolved =
             toml::to_string(&resolved).map_err(|error| document.fault(&[], error.to_string()))?;
         Ok(Self { title: file.title, cells, resolved })
@@ -155,6 +156,27 @@ pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Setti
 }
 
 type Axis<'a> = (&'a str, &'a [Value]);
+
+/// The axes after the command line: a key that it gives has one value.
+fn replaced(
+    axes: &Table,
+    document: &Document,
+    changes: &[(String, Value)],
+) -> Result<Table, PlanFault> {
+    let mut axes = axes.clone();
+    for (key, value) in changes {
+        if let Some(values) = axes.get_mut(key) {
+            *values = Value::Array(vec![value.clone()]);
+        } else if let Some(axis) = axes.keys().find(|axis| related(axis, key)) {
+            let message = format!(
+                "is decided by the axis `{axis}` of {}: change it there, or give `{axis}`",
+                document.file()
+            );
+            return Err(PlanFault { file: "--set".into(), line: 0, key: key.clone(), message });
+        }
+    }
+    Ok(axes)
+}
 
 fn axes<'a>(document: &Document, table: &'a Table) -> Result<Vec<Axis<'a>>, PlanFault> {
     let axis = |(key, value): (&'a String, &'a Value)| match value {
@@ -274,6 +296,29 @@ mod tests {
         assert_fault("[axes]\n\"load.fraction\" = 0.5\n", 2, "axes.load.fraction", &["a list"]);
         let text = "[axes]\n\"load.basis\" = [\"wire\", \"bits\"]\n";
         assert_fault(text, 2, "axes.load.basis", &["unknown value `bits`"]);
+    }
+
+    #[test]
+    fn the_command_line_replaces_seeds_and_the_values_of_an_axis() {
+        let text = "seeds = [1, 2]\n[axes]\n\"load.fraction\" = [0.5, 0.8]\n\
+                    \"traffic.workload\" = [\"w1\", \"w2\"]\n";
+        let document = Document::new("plan.toml", text);
+        let set = |key: &str, value: Value| vec![(key.to_owned(), value)];
+        let seeds = Plan::parse(&document, &set("seed", Value::Integer(9))).unwrap();
+        assert_eq!(seeds.cells.len(), 4);
+        assert!(seeds.cells.iter().all(|cell| cell.scenario.seed == 9));
+        let load = Plan::parse(&document, &set("load.fraction", Value::Float(0.3))).unwrap();
+        assert_eq!(load.cells.len(), 4);
+        assert!(load.cells.iter().all(|cell| cell.scenario.load.fraction == 0.3));
+        assert_eq!(load.cells[0].label(), "load.fraction=0.3 traffic.workload=w1 seed=1");
+        assert_eq!(load, Plan::parse(&Document::new("again", &*load.resolved), &[]).unwrap());
+        let whole =
+            Value::Table([("fraction".to_owned(), Value::Float(0.3))].into_iter().collect());
+        let fault = Plan::parse(&document, &set("load", whole)).unwrap_err().to_string();
+        assert!(
+            fault.starts_with("--set: `load`: is decided by the axis `load.fraction`"),
+            "{fault}"
+        );
     }
 
     #[test]

@@ -71,6 +71,12 @@ impl Settings {
     }
 }
 
+/// Whether one path is the other, or leads to it.
+pub(crate) fn related(a: &str, b: &str) -> bool {
+    let leads = |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
+    a == b || leads(a, b) || leads(b, a)
+}
+
 fn decides_kind(path: &str) -> bool {
     path.rsplit('.').next().is_some_and(|last| KINDS.contains(&last))
 }
@@ -137,6 +143,13 @@ mod tests {
         let mut settings = settings();
         settings.set_all(changes.into_iter()).unwrap();
         assert_eq!(settings.scenario().unwrap().fabric.shape.hosts(), Some(16));
+    }
+
+    #[test]
+    fn paths_are_related_when_one_leads_to_the_other() {
+        assert!(related("load", "load") && related("load", "load.fraction"));
+        assert!(related("fabric.shape.hosts", "fabric.shape"));
+        assert!(!related("load", "loads.fraction") && !related("load.basis", "load.fraction"));
     }
 
     #[test]
