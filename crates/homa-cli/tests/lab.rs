@@ -159,6 +159,16 @@ fn seed_and_load_of_the_command_line_replace_those_of_a_plan() {
 }
 
 #[test]
+fn seeds_as_an_axis_are_refused() {
+    let folder = Folder::new("seed-axis");
+    let plan = folder.file("plan.toml", "[scenario]\n[axes]\nseed = [1, 2, 3]\n");
+    let output = homa(&["sweep", &plan]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(said.contains("plan.toml:3: `axes.seed`") && said.contains("use `seeds`"), "{said}");
+}
+
+#[test]
 fn a_plan_with_several_simulations_is_for_sweep() {
     let folder = Folder::new("several");
     let plan = folder.file("plan.toml", "seeds = [1, 2]\n");

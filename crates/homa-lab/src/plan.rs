@@ -180,6 +180,10 @@ fn replaced(
 
 fn axes<'a>(document: &Document, table: &'a Table) -> Result<Vec<Axis<'a>>, PlanFault> {
     let axis = |(key, value): (&'a String, &'a Value)| match value {
+        _ if key == SEED => {
+            let message = "seeds are no axis: use `seeds` at the top of the plan: [1, 2, 3]";
+            Err(document.fault(&["axes", key], message))
+        }
         Value::Array(values) if !values.is_empty() => Ok((key.as_str(), values.as_slice())),
         _ => Err(document.fault(&["axes", key], "an axis is a list of values: [0.5, 0.8]")),
     };
@@ -291,11 +295,17 @@ mod tests {
 
     #[test]
     fn mistakes_in_an_axis_name_the_axis() {
-        let text = "[axes]\nseed = [1]\n\"load.fracton\" = [0.5]\n";
+        let text = "[axes]\n\"load.basis\" = [\"wire\"]\n\"load.fracton\" = [0.5]\n";
         assert_fault(text, 3, "axes.load.fracton", &["unknown key", "`fraction`"]);
         assert_fault("[axes]\n\"load.fraction\" = 0.5\n", 2, "axes.load.fraction", &["a list"]);
         let text = "[axes]\n\"load.basis\" = [\"wire\", \"bits\"]\n";
         assert_fault(text, 2, "axes.load.basis", &["unknown value `bits`"]);
+    }
+
+    #[test]
+    fn seeds_are_no_axis() {
+        let text = "title = \"t\"\n[axes]\nseed = [1, 2, 3]\n";
+        assert_fault(text, 3, "axes.seed", &["use `seeds`"]);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn no_two_columns_have_one_name() {
     let folder = Folder::new("columns");
     let text = "[scenario]\nstop = { messages = 50 }\n[scenario.fabric]\nshape = { kind = \
                 \"single-switch\", hosts = 4 }\n[axes]\nscheme = [\"homa\", \"homa-sim\"]\n\
-                load = [{ fraction = 0.3 }]\nseed = [5]\n";
+                load = [{ fraction = 0.3 }]\n";
     let plan = Plan::parse(&Document::new("columns.toml", text), &[]).unwrap();
     let options =
         Options { threads: 1, shard: Shard::ALL, program: "test".into(), keep_going: false };
