@@ -169,6 +169,22 @@ fn seeds_as_an_axis_are_refused() {
 }
 
 #[test]
+fn a_sweep_with_a_bad_last_row_runs_nothing() {
+    let folder = Folder::new("bad-row");
+    let text = "[scenario]\nstop = { messages = 200 }\n[axes]\n\
+                \"traffic.workload\" = [\"w1\", \"w2\", \"w9\"]\n";
+    let plan = folder.file("plan.toml", text);
+    let output = homa(&["sweep", &plan]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(
+        said.contains("plan.toml:4: `axes.traffic.workload`: ") && said.contains("w9"),
+        "{said}"
+    );
+    assert!(!Path::new(&folder.path("plan")).exists(), "nothing ran");
+}
+
+#[test]
 fn a_plan_with_several_simulations_is_for_sweep() {
     let folder = Folder::new("several");
     let plan = folder.file("plan.toml", "seeds = [1, 2]\n");

@@ -52,6 +52,13 @@ impl Document {
         }
     }
 
+    /// True when the text has a key at that path.
+    pub fn has(&self, path: &[impl AsRef<str>]) -> bool {
+        let Ok(table) = toml::from_str::<toml::Table>(&self.text) else { return false };
+        let whole = toml::Value::Table(table);
+        path.iter().try_fold(&whole, |value, key| value.get(key.as_ref())).is_some()
+    }
+
     fn explain(&self, error: &toml::de::Error) -> PlanFault {
         let message = plain(error.message());
         let Some(span) = error.span() else {

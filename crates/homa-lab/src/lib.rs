@@ -19,6 +19,7 @@ pub mod chart;
 pub mod document;
 pub mod error;
 pub mod plan;
+mod refusal;
 pub mod report;
 pub mod repro;
 pub mod results;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Every combination of axis values runs once per seed: twelve simulations here. Keys that are not
-//! given keep the defaults of [`Scenario`].
+//! given keep the defaults of [`Scenario`]. All simulations are checked before any runs.
 
 use std::path::Path;
 
@@ -25,6 +25,7 @@ use toml::{Table, Value};
 use crate::cell::Cell;
 use crate::document::Document;
 use crate::error::{LabError, PlanFault};
+use crate::refusal::Origin;
 use crate::settings::{Settings, label, related};
 
 /// Most simulations of one plan: more is a mistake in an axis.
@@ -100,7 +101,8 @@ impl Plan {
                 cells.push(Cell { axes: axes.clone(), scenario });
             }
         }
-        let seeds = seeds.as_slice();
+        let (base, axes, seeds) = (&base, axes.as_slice(), seeds.as_slice());
+        Origin { document, changes, base, axes, seeds: seeds.len() }.check(&cells)?;
         let resolved =
             Resolved { title: &file.title, seeds, scenario: base.table(), axes: &listed };
         let resolved =
@@ -155,7 +157,8 @@ pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Setti
     Ok(settings)
 }
 
-type Axis<'a> = (&'a str, &'a [Value]);
+/// A key and its values.
+pub(crate) type Axis<'a> = (&'a str, &'a [Value]);
 
 /// The axes after the command line: a key that it gives has one value.
 fn replaced(
@@ -191,7 +194,7 @@ fn axes<'a>(document: &Document, table: &'a Table) -> Result<Vec<Axis<'a>>, Plan
 }
 
 /// The combination of number `index`: the last axis varies fastest.
-fn choose<'a>(axes: &[Axis<'a>], mut index: usize) -> Vec<(&'a str, &'a Value)> {
+pub(crate) fn choose<'a>(axes: &[Axis<'a>], mut index: usize) -> Vec<(&'a str, &'a Value)> {
     let mut chosen = Vec::new();
     for (axis, values) in axes.iter().rev() {
         chosen.push((*axis, &values[index % values.len()]));

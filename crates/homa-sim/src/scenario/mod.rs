@@ -30,7 +30,7 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
 pub use outcome::Outcome;
-pub use run::{Progress, Replay, Trace, replay, run, run_traced};
+pub use run::{Progress, Replay, Trace, replay, run, run_traced, validate};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_run_is_said_before_it_runs() {
-        let refused = |scenario: Scenario| run(&scenario, &mut |_| ()).unwrap_err().to_string();
+        let refused = |scenario: Scenario| {
+            let refused = run(&scenario, &mut |_| ()).unwrap_err();
+            assert_eq!(validate(&scenario), Err(refused.clone()));
+            refused.to_string()
+        };
         let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
         assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
         let idle = Load { fraction: 0.0, basis: Basis::Paper };

@@ -115,15 +115,24 @@ fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
     })
 }
 
-/// The samples of every bin of sizes, beside the outcome.
-type Finished = (Outcome, Vec<Vec<Sample>>);
+/// Whether [`run`] would refuse a scenario, and why: all is built as there, nothing runs.
+pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
+    check(scenario)?;
+    let row = find(scenario)?;
+    let network = Network::new(scenario)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let stack = stack(scenario, (row, &network, &demand))?;
+    let bench = Bench { scenario, network: &network, demand: &demand, stack: &stack };
+    bench.journeys()?;
+    bench.wasted()?;
+    demand.pattern(scenario, &network, stack.framing).map(|_| ())
+}
 
-fn simulate(
+/// What runs on the hosts.
+fn stack(
     scenario: &Scenario,
     (row, network, demand): (&Scheme, &Network, &Demand),
-    trace: Option<Trace<'_>>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Finished, ScenarioError> {
+) -> Result<Stack, ScenarioError> {
     if row.one_way_only && demand.exchange == Exchange::Echo {
         let what = format!("RPCs under {}, which knows one-way messages only", row.name);
         return Err(ScenarioError::Unsupported { what });
@@ -135,7 +144,19 @@ fn simulate(
         workload: &demand.workload,
         sizes: &demand.sizes,
     };
-    let stack = Stack::new(profile, &basis, &scenario.options)?;
+    Stack::new(profile, &basis, &scenario.options)
+}
+
+/// The samples of every bin of sizes, beside the outcome.
+type Finished = (Outcome, Vec<Vec<Sample>>);
+
+fn simulate(
+    scenario: &Scenario,
+    (row, network, demand): (&Scheme, &Network, &Demand),
+    trace: Option<Trace<'_>>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Finished, ScenarioError> {
+    let stack = stack(scenario, (row, network, demand))?;
     let bench = Bench { scenario, network, demand, stack: &stack };
     let measures = scenario.measures;
     let Range { start, end } = demand.receivers;
