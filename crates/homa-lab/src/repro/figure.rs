@@ -3,7 +3,7 @@
 use homa_sim::scenario::outcome::Bucket;
 
 use super::metric::{Metric, Rank, Reading};
-use super::plan::{Figure, FigureKind, ReproPlan, Run};
+use super::plan::{Figure, FigureKind, ReproPlan, Run, drawn};
 use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 use crate::store::Stored;
@@ -186,11 +186,7 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 }
 
 fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
-    let rows = figure.rows.iter().filter_map(|row| plan.checks.iter().find(|c| c.row == *row));
-    let shown: Vec<_> = rows
-        .flat_map(|row| row.points.iter().map(move |point| (row, point)))
-        .filter(|(_, point)| figure.metric.is_none_or(|metric| metric == point.metric))
-        .collect();
+    let shown: Vec<_> = drawn(&plan.checks, figure).collect();
     let labels = shown.iter().enumerate().map(|(place, (row, point))| {
         let text = point.label.clone().unwrap_or_else(|| match figure.metric {
             Some(_) => row.row.trim_start_matches(&plan.id).trim_start_matches('-').to_owned(),

@@ -285,7 +285,10 @@ impl ReproPlan {
             figure.runs.retain(|run| runs.contains(run));
             figure.rows.retain(|row| rows.contains(row));
         }
-        self.figures.retain(|figure| !(figure.runs.is_empty() && figure.rows.is_empty()));
+        self.figures.retain(|figure| match figure.kind {
+            FigureKind::Bars => drawn(&self.checks, figure).next().is_some(),
+            _ => !figure.runs.is_empty(),
+        });
     }
 
     /// All its simulations; an error names the place of its run.
@@ -397,10 +400,39 @@ impl ReproPlan {
                 let message = format!("unknown row `{row}`");
                 return Err(document.fault(&["figure", &at, "rows"], message));
             }
-            figure.check_reading().map_err(|(key, m)| document.fault(&["figure", &at, key], m))?;
+            let wrong = |(key, message)| document.fault(&["figure", &at, key], message);
+            figure.check_reading().map_err(wrong)?;
+            self.check_bars(figure).map_err(wrong)?;
         }
         Ok(())
     }
+
+    /// Bars have to show something; an error names the key.
+    fn check_bars(&self, figure: &Figure) -> Result<(), (&'static str, String)> {
+        if figure.kind != FigureKind::Bars || drawn(&self.checks, figure).next().is_some() {
+            return Ok(());
+        }
+        let rows = self.checks.iter().filter(|check| figure.rows.contains(&check.row));
+        let there = rows.flat_map(|row| &row.points).map(|point| format!("`{}`", point.metric));
+        let there: Vec<String> = there.collect::<BTreeSet<_>>().into_iter().collect();
+        match figure.metric.filter(|_| !there.is_empty()) {
+            Some(metric) => {
+                let there = there.join(", ");
+                Err(("metric", format!("no point of its rows is `{metric}`; allowed: {there}")))
+            }
+            None => Err(("rows", "have no point to be drawn".to_owned())),
+        }
+    }
+}
+
+/// The points that bars show: those of the figure's rows, in its order, that it reads.
+pub fn drawn<'a>(
+    checks: &'a [Check],
+    figure: &'a Figure,
+) -> impl Iterator<Item = (&'a Check, &'a Point)> {
+    let rows = figure.rows.iter().filter_map(|row| checks.iter().find(|c| c.row == *row));
+    rows.flat_map(|row| row.points.iter().map(move |point| (row, point)))
+        .filter(|(_, point)| figure.metric.is_none_or(|metric| metric == point.metric))
 }
 
 impl Figure {

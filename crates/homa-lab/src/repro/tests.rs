@@ -150,6 +150,26 @@ fn figures_read_what_their_kind_can_draw() {
 }
 
 #[test]
+fn bars_without_a_point_are_refused() {
+    let text = |metric: &str| {
+        format!(
+            "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n[[run]]\nname = \"r\"\n[[check]]\n\
+             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"p99@1\" }}]\n[[figure]]\n\
+             kind = \"bars\"\ntitle = \"t\"\nrows = [\"a-b-c\"]\nmetric = \"{metric}\"\n"
+        )
+    };
+    let empty = fault(&text("p99@5"));
+    assert!(empty.starts_with("r.toml:14: `figure.0.metric`: no point"), "{empty}");
+    assert!(empty.contains("allowed: `p99@1`"), "{empty}");
+    assert!(ReproPlan::parse(&Document::new("r.toml", text("p99@1"))).is_ok());
+    let rows = fault(
+        "id = \"a\"\ntitle = \"t\"\nsource = \"s\"\n[[figure]]\nkind = \"bars\"\n\
+                      title = \"t\"\nrows = []\n",
+    );
+    assert!(rows.starts_with("r.toml:7: `figure.0.rows`"), "{rows}");
+}
+
+#[test]
 fn computed_rows_are_judged_without_a_simulation() {
     let root = std::env::temp_dir().join(format!("homa-computed-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
