@@ -51,6 +51,8 @@ pub fn summary(results: &[Stored]) -> Table {
     table.integer("messages", out().map(|o| Some(o.messages)));
     table.integer("submitted", out().map(|o| Some(o.submitted)));
     table.integer("undelivered", out().map(|o| Some(o.undelivered)));
+    table.integer("failed", out().map(|o| Some(o.failed)));
+    table.integer("refused", out().map(|o| Some(o.refused)));
     table.integer("packet_hops", out().map(|o| Some(o.packet_hops)));
     table.real("slowdown_p50", out().map(|o| o.slowdown.p50));
     table.real("slowdown_p99", out().map(|o| o.slowdown.p99));

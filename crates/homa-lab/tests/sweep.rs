@@ -148,6 +148,9 @@ fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
             && page.contains(">W2, 99th percentile<")
             && page.contains("fraction 0.6")
     );
+    for lost in ["undelivered", "failed", "refused"] {
+        assert!(page.contains(&format!("<th>{lost}</th>")), "{lost}");
+    }
     for outside in ["<script", "src=", "url(", "@import", "<link"] {
         assert!(!page.contains(outside), "{outside}");
     }

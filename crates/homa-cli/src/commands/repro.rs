@@ -86,6 +86,11 @@ pub fn run(args: &Args) -> Outcome {
     for refused in done.iter().flat_map(|reproduction| &reproduction.refused) {
         eprintln!("not run: {refused}");
     }
+    for check in done.iter().flat_map(|reproduction| &reproduction.checks) {
+        if let Some(missing) = &check.missing {
+            eprintln!("decides nothing: {}: {missing}", check.metric);
+        }
+    }
     match args.format {
         Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,
         Format::Table => done.iter().for_each(print),

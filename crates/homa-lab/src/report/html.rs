@@ -207,7 +207,8 @@ fn row(check: &Check, first: &str, others: &[&str]) -> String {
     out += &cell(first, "", &optional(check.measured));
     out += &cell("95 % confidence", "soft", &interval);
     out += &cell("tolerance", "soft", &tolerance);
-    let _ = write!(out, "<td class=\"{class}\">{verdict}</td>");
+    let missing = check.missing.as_ref().map(|missing| format!(" ({})", escaped(missing)));
+    let _ = write!(out, "<td class=\"{class}\">{verdict}{}</td>", missing.unwrap_or_default());
     for name in others {
         let value = check.others.iter().find(|(other, _)| other == name).and_then(|(_, v)| *v);
         out += &cell(name, "", &optional(value));

@@ -86,8 +86,11 @@ fn many_seeds(results: &[(&Listed, Stored)]) -> bool {
 type Column = (&'static str, fn(&Stored) -> String);
 
 /// What every simulation has.
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 14] = [
     ("messages", |s| s.outcome.messages.to_string()),
+    ("undelivered", |s| s.outcome.undelivered.to_string()),
+    ("failed", |s| s.outcome.failed.to_string()),
+    ("refused", |s| s.outcome.refused.to_string()),
     ("slowdown p50", |s| optional(s.outcome.slowdown.p50)),
     ("slowdown p99", |s| optional(s.outcome.slowdown.p99)),
     ("load, wire", |s| percent(s.outcome.loads.realised_paper)),

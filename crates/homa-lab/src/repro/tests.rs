@@ -229,6 +229,7 @@ fn undecided_fails_only_at_full_size() {
         interval: [None; 2],
         tolerance: "10%".parse().ok(),
         pass: None,
+        missing: None,
         others: Vec::new(),
     };
     let reproduction = |quick, check: &Check| Reproduction {
@@ -260,4 +261,58 @@ fn metrics_of_an_axis_are_read_where_they_can_be() {
             }
         }
     }
+}
+
+/// The link of one host is down: of the messages to it no percentile knows, so the others', which
+/// lie within every limit, decide nothing. An open loop that is cut leaves some under way by design.
+#[test]
+fn a_number_without_the_failed_messages_decides_nothing() {
+    let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-paper\"]\n\
+        [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
+        traffic = { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }\n\
+        stop = { messages = 200 }\n\
+        [[run]]\nname = \"whole\"\n\
+        [[run]]\nname = \"down\"\nset = { \"fabric.impaired\" = [{ from = \"h3\", to = \"tor0\" }] }\n\
+        [[run]]\nname = \"late\"\nset = { \"stop.drain_limit\" = \"1us\" }\n\
+        [[run]]\nname = \"cut\"\nset = { \"stop.ending\" = \"cut\" }\n";
+    let check = |run: &str| {
+        format!(
+            "[[check]]\nrow = \"a-b-{run}\"\nrun = \"{run}\"\n\
+             points = [{{ metric = \"p50\", published = 2, tolerance = \"x9\" }}]\n"
+        )
+    };
+    let text = format!(
+        "{text}{}{}{}{}[[check]]\nrow = \"a-b-over\"\nrun = \"whole\"\nover = \"down\"\n\
+         points = [{{ metric = \"p50\", published = 1, tolerance = \"x9\" }}]\n",
+        check("whole"),
+        check("down"),
+        check("late"),
+        check("cut")
+    );
+    let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
+    let root = std::env::temp_dir().join(format!("homa-missing-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let done = run(&[plan], false, &store, &options, &mut |_| {}).unwrap();
+    let [whole, down, late, cut, over] = &done[0].checks[..] else { panic!("five rows") };
+    for there in [whole, cut] {
+        assert_eq!((there.pass, &there.missing), (Some(true), &None), "{}", there.row);
+    }
+    for (open, what) in [(down, " failed"), (late, " not delivered"), (over, " failed")] {
+        assert!(open.measured.is_some() && open.pass.is_none(), "{}", open.row);
+        let missing = open.missing.as_deref().unwrap();
+        assert!(missing.starts_with("messages: ") && missing.ends_with(what), "{missing}");
+    }
+    let page = crate::report::page(&root).unwrap();
+    assert!(page.contains("undecided (messages: "), "{page}");
+    let summary = std::fs::read_to_string(root.join("summary.csv")).unwrap();
+    let mut rows = summary.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = rows.next().unwrap();
+    let at = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let counts: Vec<[bool; 3]> =
+        rows.map(|row| ["failed", "refused", "undelivered"].map(|n| row[at(n)] != "0")).collect();
+    let [none, failed, late] = [[false; 3], [true, false, false], [false, false, true]];
+    assert_eq!(counts, [none, failed, late, late]);
+    std::fs::remove_dir_all(&root).unwrap();
 }

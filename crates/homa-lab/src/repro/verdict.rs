@@ -1,5 +1,6 @@
 //! The comparison of what was measured with what was published.
 
+use homa_sim::scenario::Ending;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
@@ -29,6 +30,9 @@ pub struct Check {
     pub tolerance: Option<Tolerance>,
     /// The verdict; absent without a published value, or when the sample cannot decide.
     pub pass: Option<bool>,
+    /// Messages that the number knows nothing of, in words: it decides nothing then.
+    #[serde(default)]
+    pub missing: Option<String>,
     /// What the other schemes gave.
     pub others: Vec<(String, Option<f64>)>,
 }
@@ -141,6 +145,45 @@ pub fn measure(
     }
 }
 
+/// Messages that a point's runs sent and no percentile knows of: those that failed or were refused,
+/// and those under way at the end of a run that was to deliver all. An open loop that is cut leaves
+/// some under way by design.
+fn missing(
+    plan: &ReproPlan,
+    results: &Results,
+    row: &plan::Check,
+    metric: Metric,
+    variant: &str,
+) -> Option<String> {
+    if metric.is_computed() {
+        return None;
+    }
+    let limit = matches!(metric, Metric::Limit(_));
+    let at = row.at.filter(|_| !limit);
+    let first = plan.variants.first().map_or("", String::as_str);
+    let mut counts = [0; 3];
+    for (name, variant) in [(&row.run, variant), (&row.over, first)] {
+        let place = name.as_deref().and_then(|name| plan.run(name));
+        let Some((place, _)) = place else { continue };
+        // Of a load that diverges only what was offered is read.
+        let read = |stored: &&Stored| !(limit && stored.outcome.backlog.diverges);
+        for stored in results.of(place, variant, at).filter(read) {
+            let outcome = &stored.outcome;
+            let cut = stored.cell.scenario.stop.ending == Ending::Cut;
+            let late = if cut { 0 } else { outcome.undelivered };
+            for (sum, count) in counts.iter_mut().zip([outcome.failed, outcome.refused, late]) {
+                *sum += count;
+            }
+        }
+    }
+    let said = counts.iter().zip(["failed", "refused", "not delivered"]);
+    let said: Vec<String> = said
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!said.is_empty()).then(|| format!("messages: {}", said.join(", ")))
+}
+
 fn check(
     plan: &ReproPlan,
     results: &Results,
@@ -153,8 +196,9 @@ fn check(
     if quick && point.grows {
         measured = measured.map(|measured| Measured { high: f64::INFINITY, ..measured });
     }
+    let missing = missing(plan, results, row, point.metric, compared);
     let pass = match (measured, point.published, point.tolerance) {
-        _ if quick && point.full_only => None,
+        _ if quick && point.full_only || missing.is_some() => None,
         (Some(measured), Some(published), Some(tolerance)) => judge(measured, published, tolerance),
         _ => None,
     };
@@ -172,6 +216,7 @@ fn check(
         interval: measured.map_or([None; 2], Measured::ends),
         tolerance: point.tolerance,
         pass,
+        missing,
         others: if point.metric.is_computed() { Vec::new() } else { others.collect() },
     }
 }
