@@ -276,6 +276,37 @@ fn repro_lists_and_gives_the_documented_shape() {
     assert!(stderr(&unknown).contains("homa-fig10"), "{}", stderr(&unknown));
 }
 
+/// A record of what ran, that nobody takes for a plan: as one, a comment is the default scenario.
+#[test]
+fn repro_records_its_command_and_every_scenario() {
+    let folder = Folder::new("record");
+    let out = folder.path("result");
+    let old = Path::new(&out).join("plan.toml");
+    std::fs::create_dir_all(&out).expect("a folder");
+    std::fs::write(&old, "# homa repro homa-fig8\n").expect("written");
+    let asked = ["repro", "homa-fig8-100b", "--quick", "--compared"];
+    let output = homa(&[&asked[..], &["--out", &out]].concat());
+    assert_ne!(code(&output), 2, "{}", stderr(&output));
+    assert!(!old.exists());
+    let record = Path::new(&out).join("repro.toml");
+    let text = std::fs::read_to_string(&record).expect("a record");
+    let read: toml::Table = toml::from_str(&text).expect("TOML");
+    let command = "homa repro homa-fig8-100b --quick --compared";
+    assert_eq!(read["command"].as_str(), Some(command));
+    let run = &read["run"][0];
+    assert_eq!(run["scheme"].as_str(), Some("homa-paper"));
+    let key = run["key"].as_str().expect("a key");
+    let cell = Path::new(&out).join("cells").join(format!("{key}.json"));
+    let stored = std::fs::read(cell).expect("the result");
+    let stored: serde_json::Value = serde_json::from_slice(&stored).expect("JSON");
+    let seed = run["scenario"]["seed"].as_integer();
+    assert_eq!(seed, stored["cell"]["scenario"]["seed"].as_i64());
+    assert!(run["scenario"]["fabric"]["switch_delay"].is_str(), "defaults are written out");
+    let output = homa(&["sweep", &record.display().to_string()]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("unknown key `command`"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_list_of_messages_is_simulated_as_it_stands() {
     let folder = Folder::new("flows");

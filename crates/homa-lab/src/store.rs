@@ -4,6 +4,7 @@
 //! | path | holds |
 //! |---|---|
 //! | `plan.toml` | the resolved plan: running it again gives the same results |
+//! | `repro.toml` | in its place, of a reproduction: the command, and what it simulated |
 //! | `manifest.json` | title, version, program, and each simulation's name, seed and key |
 //! | `cells/KEY.json` | the simulation and its outcome |
 //! | `summary.csv`, `slowdown.csv`, `.parquet` | all outcomes as tables, once all are there |
@@ -22,6 +23,12 @@ use crate::error::LabError;
 
 /// The version in results and reports.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The resolved plan in a folder of results.
+pub const PLAN_FILE: &str = "plan.toml";
+
+/// The record of a reproduction in its folder.
+pub const REPRO_FILE: &str = "repro.toml";
 
 /// A folder of results.
 #[derive(Clone, Debug)]
@@ -106,9 +113,10 @@ impl Store {
         read_json(&self.root.join("manifest.json"))
     }
 
-    /// Says what the folder is about.
-    pub fn describe(&self, manifest: &Manifest, plan: &str) -> Result<(), LabError> {
-        write_atomically(&self.root.join("plan.toml"), plan.as_bytes())?;
+    /// Says what the folder is about; `text` is of the file `name`, [`PLAN_FILE`] or
+    /// [`REPRO_FILE`].
+    pub fn describe(&self, manifest: &Manifest, name: &str, text: &str) -> Result<(), LabError> {
+        write_atomically(&self.root.join(name), text.as_bytes())?;
         write_json(&self.root.join("manifest.json"), manifest)
     }
 

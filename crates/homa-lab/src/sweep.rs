@@ -14,7 +14,7 @@ use crate::cell::Cell;
 use crate::error::LabError;
 use crate::plan::Plan;
 use crate::results;
-use crate::store::{Listed, Manifest, Store, Stored, VERSION};
+use crate::store::{Listed, Manifest, PLAN_FILE, Store, Stored, VERSION};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ pub fn run_plan(
     show: &mut dyn FnMut(&Progress),
 ) -> Result<bool, LabError> {
     let manifest = Manifest::new(&plan.title, &options.program, &plan.cells);
-    store.describe(&manifest, &plan.resolved)?;
+    store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
     run(&plan.cells, store, options, show)?;
     if !manifest.cells.iter().all(|cell| store.has(&cell.key)) {
         return Ok(false);

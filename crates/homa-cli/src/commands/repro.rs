@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use homa_lab::repro::{self, Reproduction, plan::ReproPlan};
+use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
 use homa_lab::store::{Store, program};
 use homa_lab::sweep::{Options, Shard};
 use serde::Serialize;
@@ -31,7 +31,8 @@ pub struct Args {
     /// Also write a page with the figures.
     #[arg(long)]
     report: bool,
-    /// Folder for the results, from which a killed run goes on.
+    /// Folder for the results, from which a killed run goes on: the command with every simulation
+    /// (repro.toml), tables (CSV, Parquet), verdicts.
     #[arg(long, value_name = "DIR", default_value = "homa-repro")]
     out: PathBuf,
     /// Simulations at a time; absent: one per core.
@@ -66,11 +67,12 @@ struct Check<'a> {
 /// Runs the command; a number outside its tolerance is a failed check, and so is one that a full
 /// run leaves undecided.
 pub fn run(args: &Args) -> Outcome {
-    let mut plans = repro::select(&args.ids).hint("`homa repro --list` shows all")?;
+    let how = How { ids: args.ids.clone(), quick: args.quick, compared: args.compared };
+    let mut plans = repro::select(&how.ids).hint("`homa repro --list` shows all")?;
     if args.list {
         return list(&plans, args.format);
     }
-    if args.compared {
+    if how.compared {
         plans.iter_mut().for_each(ReproPlan::keep_compared);
     }
     let store = Store::create(&args.out).hint("choose another --out")?;
@@ -78,7 +80,7 @@ pub fn run(args: &Args) -> Outcome {
     let threads = threads(args.threads);
     let options = Options { threads, shard: Shard::ALL, program, keep_going: true };
     let mut work = Work::new();
-    let done = repro::run(&plans, args.quick, &store, &options, &mut |progress| {
+    let done = repro::run(&plans, &how, &store, &options, &mut |progress| {
         show(&mut work, progress);
     });
     work.finish();

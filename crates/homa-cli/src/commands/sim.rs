@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use homa_lab::cell::Cell;
 use homa_lab::plan::{Plan, changed};
 use homa_lab::settings::assignment;
-use homa_lab::store::{Manifest, Store, Stored, VERSION, program};
+use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, program};
 use homa_lab::sweep::tabulate;
 use homa_sim::scenario::limit::{self, Range};
 use homa_sim::scenario::outcome::{Bucket, QueueLength};
@@ -278,7 +278,7 @@ fn save(
     let store = Store::create(folder)?;
     let program = program()?;
     let manifest = Manifest::new(&plan.title, &program, &plan.cells);
-    store.describe(&manifest, &plan.resolved)?;
+    store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
     let (version, outcome) = (VERSION.to_owned(), outcome.clone());
     let key = cell.key(&program);
     store.write(&key, &Stored { version, program, cell: cell.clone(), outcome })?;

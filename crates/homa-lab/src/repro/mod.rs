@@ -8,6 +8,7 @@
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`verdict`] | the comparison |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
+//! | `record` | what was simulated, as a file beside the results |
 //!
 //! The plans lie in `repro/` at the root of the repository and are built into the program.
 //! Simulations that several plans need (Figures 10, 11, 14 and Table 1 read the same ones) run
@@ -17,6 +18,7 @@ pub mod computed;
 pub mod figure;
 pub mod metric;
 pub mod plan;
+mod record;
 pub mod tolerance;
 pub mod verdict;
 
@@ -31,9 +33,9 @@ use crate::cell::Cell;
 use crate::chart::Chart;
 use crate::document::Document;
 use crate::error::{LabError, PlanFault};
-use crate::store::{Manifest, Store, write_json};
+use crate::store::{Manifest, REPRO_FILE, Store, write_json};
 use crate::sweep::{self, Options, Progress};
-use plan::ReproPlan;
+use plan::{Planned, ReproPlan};
 use verdict::{Check, Results};
 
 macro_rules! plan_files {
@@ -128,15 +130,37 @@ impl Reproduction {
     }
 }
 
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// Figures and rows as [`select`] was given them; none: all.
+    pub ids: Vec<String>,
+    /// Short runs.
+    pub quick: bool,
+    /// Without the schemes that are only shown beside the compared one.
+    pub compared: bool,
+}
+
+impl How {
+    /// The command that asks for the same.
+    pub fn command(&self) -> String {
+        let flags = [(self.quick, "--quick"), (self.compared, "--compared")];
+        let flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag);
+        let ids = self.ids.iter().map(String::as_str);
+        ["homa", "repro"].into_iter().chain(ids).chain(flags).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// Runs the plans' simulations, each once, and compares. Results go to `store`, and are found
-/// there.
+/// there. The plans are those that `how` names.
 pub fn run(
     plans: &[ReproPlan],
-    quick: bool,
+    how: &How,
     store: &Store,
     options: &Options,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<Reproduction>, LabError> {
+    let quick = how.quick;
     let mut planned = Vec::new();
     for plan in plans {
         let cells = plan
@@ -147,8 +171,9 @@ pub fn run(
     let cells: Vec<Cell> = planned.iter().flatten().map(|planned| planned.cell.clone()).collect();
     let title = if quick { "Reproductions, quick" } else { "Reproductions" };
     let manifest = Manifest::new(title, &options.program, &cells);
-    let listed: Vec<&str> = plans.iter().map(|plan| plan.id.as_str()).collect();
-    store.describe(&manifest, &format!("# homa repro {}\n", listed.join(" ")))?;
+    let every: Vec<&Planned> = planned.iter().flatten().collect();
+    store.describe(&manifest, REPRO_FILE, &record::record(&every, how, &options.program)?)?;
+    record::forget_old(store)?;
     let refused = sweep::run(&cells, store, options, show)?;
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let mut reproductions = Vec::new();

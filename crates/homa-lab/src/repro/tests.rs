@@ -176,7 +176,8 @@ fn computed_rows_are_judged_without_a_simulation() {
     let plans = select(&["x15".to_owned()]).unwrap();
     let options =
         Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
-    let done = run(&plans, true, &store, &options, &mut |_| {}).unwrap();
+    let done =
+        run(&plans, &How { quick: true, ..How::default() }, &store, &options, &mut |_| {}).unwrap();
     let check = &done[0].checks[0];
     assert_eq!(check.metric, "x15 computed.frame_us");
     assert_eq!((check.pass, check.published), (Some(true), Some(1.2304)));
@@ -203,7 +204,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
     let store = Store::create(&root).unwrap();
     let options =
         Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
-    let done = run(&[plan], false, &store, &options, &mut |_| {}).unwrap();
+    let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
     for check in &done[0].checks {
         let (measured, [low, high]) = (check.measured.unwrap(), check.interval);
         assert_eq!(low, Some(measured), "{}", check.metric);
@@ -294,7 +295,7 @@ fn a_number_without_the_failed_messages_decides_nothing() {
     let store = Store::create(&root).unwrap();
     let options =
         Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
-    let done = run(&[plan], false, &store, &options, &mut |_| {}).unwrap();
+    let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
     let [whole, down, late, cut, over] = &done[0].checks[..] else { panic!("five rows") };
     for there in [whole, cut] {
         assert_eq!((there.pass, &there.missing), (Some(true), &None), "{}", there.row);
