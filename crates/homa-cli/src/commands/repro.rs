@@ -168,7 +168,10 @@ fn print(reproduction: &Reproduction) {
             tolerance.unwrap_or_default(),
             verdict.to_owned(),
         ];
-        cells.extend(check.others.iter().map(|(_, value)| number(*value)));
+        cells.extend(others.iter().map(|name| {
+            let other = check.others.iter().find(|(scheme, _)| scheme == name);
+            number(other.and_then(|(_, value)| *value))
+        }));
         line(table.row(&cells));
     }
     line("");

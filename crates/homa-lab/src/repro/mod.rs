@@ -108,7 +108,7 @@ pub struct Reproduction {
     pub source: String,
     /// Choices, definitions, explanations.
     pub notes: Vec<String>,
-    /// The schemes; the first is compared.
+    /// The schemes that were run; the first is compared.
     pub variants: Vec<String>,
     /// Simulations that cannot be run, and why.
     pub refused: Vec<String>,
@@ -184,7 +184,7 @@ pub fn run(
             title: plan.title.clone(),
             source: plan.source.clone(),
             notes: plan.notes.clone(),
-            variants: plan.variants.clone(),
+            variants: plan.shown(),
             refused: refused.iter().filter(|text| text.contains(&plan.id)).cloned().collect(),
             quick,
             checks: verdict::checks(plan, &results, quick),

@@ -255,6 +255,18 @@ impl ReproPlan {
         Ok(plan)
     }
 
+    /// The schemes that some run has, in the plan's order; the first one, which is compared, always.
+    pub fn shown(&self) -> Vec<String> {
+        let has = |scheme: &String| {
+            self.runs
+                .iter()
+                .any(|run| run.variants.as_ref().unwrap_or(&self.variants).contains(scheme))
+        };
+        let schemes = self.variants.iter().enumerate();
+        let shown = schemes.filter(|(place, scheme)| *place == 0 || has(scheme));
+        shown.map(|(_, scheme)| scheme.clone()).collect()
+    }
+
     /// Leaves out the schemes that are only shown beside the one that is compared.
     pub fn keep_compared(&mut self) {
         self.variants.truncate(1);

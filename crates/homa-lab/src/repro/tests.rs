@@ -317,3 +317,33 @@ fn a_number_without_the_failed_messages_decides_nothing() {
     assert_eq!(counts, [none, failed, late, late]);
     std::fs::remove_dir_all(&root).unwrap();
 }
+
+#[test]
+fn a_scheme_that_no_run_has_is_no_column() {
+    let plan = |own: &str| {
+        let text = format!(
+            "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n\
+             variants = [\"homa-sim\", \"homa-paper\", \"homa\"]\n[scenario]\n\
+             fabric = {{ shape = {{ kind = \"single-switch\", hosts = 4 }} }}\n\
+             stop = {{ messages = 100 }}\n[[run]]\nname = \"r\"\nvariants = [{own}]\n[[check]]\n\
+             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"p50\" }}]\n"
+        );
+        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let root = std::env::temp_dir().join(format!("homa-columns-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    for (own, expected) in [("\"homa-sim\"", &[][..]), ("\"homa-sim\", \"homa\"", &["homa"])] {
+        let done = run(&[plan(own)], &How::default(), &store, &options, &mut |_| {}).unwrap();
+        let others: Vec<&str> =
+            done[0].checks[0].others.iter().map(|(scheme, _)| scheme.as_str()).collect();
+        assert_eq!(others, expected);
+        let page = crate::report::page(&root).unwrap();
+        assert!(!page.contains("homa-paper"), "neither a column nor explained");
+        assert_eq!(page.contains("<th>homa</th>"), !expected.is_empty());
+    }
+    let fig12 = select(&["homa-fig12".to_owned()]).unwrap();
+    assert_eq!(fig12[0].shown(), ["homa-sim"]);
+    std::fs::remove_dir_all(&root).unwrap();
+}

@@ -33,7 +33,7 @@ pub struct Check {
     /// Messages that the number knows nothing of, in words: it decides nothing then.
     #[serde(default)]
     pub missing: Option<String>,
-    /// What the other schemes gave.
+    /// What the other schemes of the plan's runs gave.
     pub others: Vec<(String, Option<f64>)>,
 }
 
@@ -202,9 +202,9 @@ fn check(
         (Some(measured), Some(published), Some(tolerance)) => judge(measured, published, tolerance),
         _ => None,
     };
-    let others = plan.variants.iter().filter(|variant| *variant != compared).map(|variant| {
-        let other = measure(plan, results, row, point.metric, variant);
-        (variant.clone(), other.map(|measured| measured.value))
+    let others = plan.shown().into_iter().filter(|variant| variant != compared).map(|variant| {
+        let other = measure(plan, results, row, point.metric, &variant);
+        (variant, other.map(|measured| measured.value))
     });
     Check {
         metric: format!("{} {}", row.row, point.metric),
