@@ -116,7 +116,8 @@ fn mistakes_in_a_plan_exit_2_with_file_line_key_and_allowed_values() {
         assert_eq!(code(&output), 2, "{text}");
         assert!(text.contains("plan.toml:4: `scenario.load.fracton`: unknown key"), "{text}");
         assert!(text.contains("allowed: `fraction`, `basis`"), "{text}");
-        assert!(text.trim_end().lines().last().unwrap_or("").starts_with("hint: "), "{text}");
+        let hint = text.trim_end().lines().last().unwrap_or("");
+        assert!(hint.starts_with("hint: docs/simulator.md"), "{text}");
     }
     let unknown = homa(&["sim", "--scheme", "carrier-pigeon"]);
     assert_eq!(code(&unknown), 2);

@@ -23,13 +23,19 @@ use crate::output::{Align, Format, Table, json, line};
 use crate::values;
 
 /// What to do about a plan that is not understood.
-pub const PLAN_HINT: &str = "`homa sim --help` shows a plan and its keys; a key is set on the \
-                             command line by --set, such as --set load.fraction=0.5";
+pub const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, `homa sim \
+                             --help` an example; a key is set on the command line by --set, such \
+                             as --set load.fraction=0.5";
+
+/// What to do about a scenario that cannot be run.
+const HINT: &str = "docs/simulator.md in the repository has every key with its unit and what is \
+                    allowed";
 
 /// Arguments of `homa sim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is TOML; every key has a default, and an unknown key is refused with the allowed ones:
+A plan is TOML; every key has a default, and an unknown key is refused with the allowed ones. All
+keys, columns and the JSON: docs/simulator.md in the repository. Most of the keys:
 
   [scenario]
   scheme = \"homa\"                                  # see `homa schemes`
@@ -211,7 +217,6 @@ fn simulate(
     scenario: &Scenario,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Simulated, Failure> {
-    const HINT: &str = "`homa sim --help` shows the keys and their units";
     let Some(path) = &args.trace else { return run_plain(scenario, progress).hint(HINT) };
     let named = |error| anyhow::anyhow!("{}: {error}", path.display());
     // A scenario that is refused leaves the file of an earlier one alone.
@@ -250,7 +255,7 @@ fn max_load(scenario: &Scenario, range: Range, format: Format, mut work: Work) -
         work.show(progress.done, &format!("load {load:.3}: {} messages", progress.delivered));
     });
     work.finish();
-    let found = found.hint("`homa sim --help` shows the keys and their units")?;
+    let found = found.hint(HINT)?;
     let sustained = found.sustained.as_ref().map(|outcome| outcome.load);
     match format {
         Format::Json => {

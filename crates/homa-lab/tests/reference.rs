@@ -1,0 +1,188 @@
+//! `docs/simulator.md` has every key of a plan, every column of the tables, every key of the JSON,
+//! and no key that there is not.
+
+use std::collections::BTreeSet;
+
+use homa_lab::results;
+use homa_sim::scenario::{
+    Bandwidth, Buffer, Exchange, Fabric, FramingName, Impaired, Measures, Scenario, SchemeOptions,
+    Shape, Span, Stop, Traffic, run,
+};
+use toml::{Table, Value};
+
+const PAGE: &str = include_str!("../../../docs/simulator.md");
+
+/// Tables of several kinds, which the page shows as a plan writes them.
+const INLINE: [&str; 3] = ["fabric.shape", "fabric.buffer", "fabric.impaired"];
+
+fn traffics() -> Vec<Traffic> {
+    let (workload, max_bytes, exchange) = ("w1".to_owned(), Some(1), Exchange::OneWay);
+    vec![
+        Traffic::AllToAll { workload: workload.clone(), exchange, max_bytes },
+        Traffic::ClientsServers { workload, clients: 1, servers: 1, max_bytes },
+        Traffic::Incast { servers: 1, concurrent: 1, request_bytes: 1, response_bytes: 1 },
+        Traffic::Permutation { bytes: 1 },
+        Traffic::Flows { file: String::new(), exchange },
+    ]
+}
+
+fn shapes() -> Vec<Shape> {
+    vec![
+        Shape::SingleSwitch { hosts: 2 },
+        Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
+        Shape::FatTree { k: 4, oversubscription: 1 },
+        Shape::Graph { file: String::new() },
+    ]
+}
+
+fn options() -> SchemeOptions {
+    SchemeOptions {
+        framing: Some(FramingName::Paper),
+        mtu: Some(1500),
+        rtt_bytes: Some(1),
+        unscheduled_bytes: Some(1),
+        levels: Some(1),
+        network_levels: Some(1),
+        scheduled_levels: Some(1),
+        overcommitment: Some(1),
+        cutoffs: Some(vec![1]),
+        cutoff_weight: Some(1.0),
+        tail_boost: Some(true),
+        incast_control: Some(true),
+    }
+}
+
+fn fabric(shape: Shape, buffer: Buffer) -> Fabric {
+    let impaired = Impaired {
+        from: "h0".to_owned(),
+        to: "tor0".to_owned(),
+        one_way: true,
+        at: Span(0),
+        until: Some(Span(1)),
+        rate: Some(Bandwidth::gbps(1)),
+        loss_ppm: Some(1),
+    };
+    Fabric { shape, buffer, impaired: vec![impaired], ..Fabric::default() }
+}
+
+/// Paths of all keys below a table; entries of a list have no number.
+fn collect(path: &str, value: &Value, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Table(table) => {
+            for (key, value) in table {
+                let whole = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                collect(&whole, value, keys);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            items.iter().for_each(|item| collect(path, item, keys));
+        }
+        _ => _ = keys.insert(path.to_owned()),
+    }
+}
+
+/// Every key that some scenario has.
+fn scenario_keys() -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut add = |scenario: Scenario| {
+        let table = Table::try_from(&scenario).expect("a scenario is a table");
+        collect("", &Value::Table(table), &mut keys);
+    };
+    let stop = Stop { messages: Some(1), time: Some(Span(1)), ..Stop::default() };
+    for traffic in traffics() {
+        add(Scenario { traffic, stop, options: options(), ..Scenario::default() });
+    }
+    let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
+    for shape in shapes() {
+        add(Scenario { fabric: fabric(shape, buffer), ..Scenario::default() });
+    }
+    keys
+}
+
+/// Whether a word of the page is this one.
+fn has_word(word: &str) -> bool {
+    PAGE.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|other| other == word)
+}
+
+/// All that the page writes as code within a line.
+fn codes() -> impl Iterator<Item = &'static str> {
+    codes_in(PAGE)
+}
+
+fn codes_in(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn every_key_of_a_scenario_is_in_the_reference_and_no_other() {
+    let keys = scenario_keys();
+    for key in &keys {
+        match INLINE.iter().find(|table| key.starts_with(&format!("{table}."))) {
+            Some(table) => {
+                assert!(codes().any(|code| code == *table), "`{table}` is missing");
+                let last = key.rsplit('.').next().unwrap_or_default();
+                assert!(has_word(last), "`{last}` of `{table}` is missing");
+            }
+            None => assert!(codes().any(|code| code == key), "`{key}` is missing"),
+        }
+    }
+    let tables: BTreeSet<&str> =
+        keys.iter().filter_map(|key| Some(key.split_once('.')?.0)).collect();
+    for code in codes() {
+        let known = |key: &String| key == code || key.starts_with(&format!("{code}."));
+        let path = code.split_once('.').is_some_and(|(table, _)| tables.contains(table));
+        assert!(!path || keys.iter().any(known), "there is no `{code}`");
+    }
+    for key in ["title", "seeds", "[scenario]", "[axes]"] {
+        assert!(codes().any(|code| code == key), "`{key}` is missing");
+    }
+}
+
+#[test]
+fn every_column_is_in_the_reference() {
+    let (_, tables) = PAGE.split_once("\nCSV and Parquet").expect("the part about tables");
+    let (before, slowdown) = tables.split_once("\n### slowdown").expect("its second half");
+    let (slowdown, _) = slowdown.split_once("\n## ").expect("its end");
+    for (table, text) in [(results::summary(&[]), before), (results::slowdown(&[]), slowdown)] {
+        for column in table.columns() {
+            if column.name == "seed" {
+                assert!(codes_in(before).any(|code| code == "seed"), "both tables begin with it");
+                continue;
+            }
+            // Of eight levels the first and the last stand for all.
+            let between = (1..7).any(|level| column.name == format!("priority_{level}_share"));
+            let there = between || codes_in(text).any(|code| code == column.name);
+            assert!(there, "`{}` is missing", column.name);
+        }
+    }
+}
+
+fn json_keys(value: &serde_json::Value, keys: &mut BTreeSet<String>) {
+    if let Some(object) = value.as_object() {
+        keys.extend(object.keys().cloned());
+        object.values().for_each(|value| json_keys(value, keys));
+    }
+    value.as_array().into_iter().flatten().for_each(|item| json_keys(item, keys));
+}
+
+#[test]
+fn every_key_of_the_json_is_in_the_reference() {
+    let mut scenario = Scenario::default();
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(2_000);
+    scenario.measures = Measures {
+        queues: true,
+        priorities: true,
+        wasted_bandwidth: true,
+        tail_delay: true,
+        ledger: true,
+    };
+    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
+    let mut keys = BTreeSet::new();
+    json_keys(&serde_json::to_value(&outcome).expect("JSON"), &mut keys);
+    keys.extend(["sustained", "diverging", "outcome"].map(str::to_owned));
+    for key in keys {
+        assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
+    }
+}
