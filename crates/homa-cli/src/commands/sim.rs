@@ -23,9 +23,9 @@ use crate::output::{Align, Format, Table, json, line};
 use crate::values;
 
 /// What to do about a plan that is not understood.
-pub const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, `homa sim \
-                             --help` an example; a key is set on the command line by --set, such \
-                             as --set load.fraction=0.5";
+pub const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, \
+                             `homa sim --help` an example; a key is set on the command line by \
+                             --set, such as --set load.fraction=0.5";
 
 /// What to do about a scenario that cannot be run.
 const HINT: &str = "docs/simulator.md in the repository has every key with its unit and what is \

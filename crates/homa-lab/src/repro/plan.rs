@@ -255,7 +255,7 @@ impl ReproPlan {
         Ok(plan)
     }
 
-    /// The schemes that some run has, in the plan's order; the first one, which is compared, always.
+    /// The schemes that some run has, in the plan's order; the first, which is compared, always.
     pub fn shown(&self) -> Vec<String> {
         let has = |scheme: &String| {
             self.runs

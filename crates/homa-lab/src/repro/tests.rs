@@ -265,7 +265,7 @@ fn metrics_of_an_axis_are_read_where_they_can_be() {
 }
 
 /// The link of one host is down: of the messages to it no percentile knows, so the others', which
-/// lie within every limit, decide nothing. An open loop that is cut leaves some under way by design.
+/// lie within every limit, decide nothing. An open loop that is cut leaves some by design.
 #[test]
 fn a_number_without_the_failed_messages_decides_nothing() {
     let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-paper\"]\n\
@@ -273,7 +273,8 @@ fn a_number_without_the_failed_messages_decides_nothing() {
         traffic = { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }\n\
         stop = { messages = 200 }\n\
         [[run]]\nname = \"whole\"\n\
-        [[run]]\nname = \"down\"\nset = { \"fabric.impaired\" = [{ from = \"h3\", to = \"tor0\" }] }\n\
+        [[run]]\nname = \"down\"\n\
+        set = { \"fabric.impaired\" = [{ from = \"h3\", to = \"tor0\" }] }\n\
         [[run]]\nname = \"late\"\nset = { \"stop.drain_limit\" = \"1us\" }\n\
         [[run]]\nname = \"cut\"\nset = { \"stop.ending\" = \"cut\" }\n";
     let check = |run: &str| {
