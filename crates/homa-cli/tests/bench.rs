@@ -140,6 +140,38 @@ fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
 }
 
 #[test]
+fn an_incast_prints_the_documented_shape() {
+    let _alone = alone();
+    let arguments = ["bench", "--incast", "20", "--transport", "homa", "--hosts", "3"];
+    let more = ["--link", "20Mbps", "--duration", "300ms", "--incast-control", "off"];
+    let output = homa(&[&arguments[..], &more[..], &["--format", "json"]].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    assert_eq!(code(&output), if report["valid"] == true { 0 } else { 1 });
+    assert_eq!(report["config"]["incast_control"], false);
+    let row = &report["transports"][0];
+    let expected = [
+        "completed",
+        "cpu_us_per_rpc",
+        "errors",
+        "executed",
+        "frames_dropped",
+        "goodput_mbps",
+        "name",
+        "offered",
+        "outstanding",
+        "p50_us",
+        "p99_us",
+        "started",
+    ];
+    assert_eq!(keys(row), expected);
+    assert_eq!((row["completed"] == row["offered"], &row["errors"]), (true, &Value::from(0)));
+}
+
+#[test]
 fn a_lossy_rack_shows_that_nothing_ran_twice_and_what_was_held_in_memory() {
     let _alone = alone();
     let fixed = ["bench", "--transport", "homa", "--hosts", "2", "--link", "50Mbps"];
@@ -239,6 +271,7 @@ fn without_namespaces_homa_runs_alone_and_says_so() {
     assert!(text.lines().any(|line| line.starts_with("homa ")), "{text}");
     assert!(!text.contains("tcp-pool  "), "{text}");
     assert!(text.contains("Repeat: homa bench --transport homa --hosts 2 "), "{text}");
+    assert_eq!(code(&output), 0, "Homa kept its promises: {}", stderr(&output));
 }
 
 #[test]

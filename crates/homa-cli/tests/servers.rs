@@ -54,9 +54,11 @@ fn a_call_brings_back_what_the_server_echoes() {
     let summary = document(&many);
     assert_eq!(summary["calls"], 20);
     assert_eq!((&summary["failed"], &summary["bytes"]), (&0.into(), &20_000.into()));
+    let one = document(&homa(&["call", &server.address, "--format", "json"]));
+    assert_eq!((&one["calls"], &one["bytes"]), (&1.into(), &5.into()), "{one}");
     let end = server.terminate();
     assert_eq!(code(&end), 0, "{}", stderr(&end));
-    assert!(stderr(&end).contains("answered 21 requests"), "{}", stderr(&end));
+    assert!(stderr(&end).contains("answered 22 requests"), "{}", stderr(&end));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Incast: what its RPCs are divided by.
+//! Incast: what its RPCs are divided by, and what control of it prevents (Homa §3.6).
 
-use homa_sim::scenario::{Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run};
+use homa_sim::scenario::{Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run};
 
 /// A client calls twelve servers, four of them in its own rack, one at a time.
 fn outcome(slowdown: SlowdownBy) -> Outcome {
@@ -42,4 +42,34 @@ fn the_authors_formula_counts_the_response_too() {
     // Real packets carry less than those of the formula.
     let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
     assert!((1.0..1.2).contains(&p50) && (1.0..1.2).contains(&p99), "{p50} {p99}");
+}
+
+/// 500 responses of 10 kB are forty times the buffer of a port.
+#[test]
+fn incast_control_keeps_responses_from_overrunning_the_port() {
+    let dropped = |control: bool| {
+        let mut scenario = Scenario {
+            scheme: "homa".to_owned(),
+            fabric: Fabric {
+                shape: Shape::SingleSwitch { hosts: 16 },
+                buffer: Buffer::PerPort { bytes: 131_072 },
+                ..Fabric::default()
+            },
+            traffic: Traffic::Incast {
+                servers: 15,
+                concurrent: 500,
+                request_bytes: 100,
+                response_bytes: 10_000,
+            },
+            slowdown: SlowdownBy::Idle,
+            ..Scenario::default()
+        };
+        scenario.options.incast_control = Some(control);
+        scenario.stop.messages = Some(3_000);
+        let outcome = run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((outcome.messages, outcome.failed, outcome.undelivered), (3_000, 0, 0));
+        outcome.drops.overflow
+    };
+    let (with, without) = (dropped(true), dropped(false));
+    assert!(without > 1_000 && with * 10 < without, "{with} with, {without} without");
 }

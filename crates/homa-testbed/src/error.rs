@@ -7,10 +7,7 @@ use std::io;
 #[non_exhaustive]
 pub enum TestbedError {
     /// The kernel refuses user or network namespaces.
-    #[error(
-        "this kernel refuses network namespaces ({source}); {setting}. Without them Homa can still \
-         be run alone over its in-memory network"
-    )]
+    #[error("this kernel refuses network namespaces ({source}); {setting}")]
     NamespacesRefused {
         /// The kernel's answer.
         source: io::Error,

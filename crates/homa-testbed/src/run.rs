@@ -117,10 +117,14 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// Bytes of the recorded messages per second, all hosts together.
+    /// Bytes of the recorded messages per second, all hosts together, from the first start to the
+    /// last end: what is waited for in vain after that carries nothing.
     pub fn goodput_bytes_per_s(&self) -> f64 {
         let bytes: u64 = self.records.iter().map(|record| u64::from(record.bytes)).sum();
-        bytes as f64 / self.elapsed_s.max(1e-9)
+        let first = self.records.iter().map(|record| record.due_ns).min().unwrap_or(0);
+        let last = self.records.iter().map(|record| record.due_ns + record.latency_ns).max();
+        let lasted_ns = last.unwrap_or(0).saturating_sub(first);
+        bytes as f64 / (lasted_ns as f64 / 1e9).max(1e-9)
     }
 }
 

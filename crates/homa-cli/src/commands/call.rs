@@ -36,7 +36,8 @@ pub struct Args {
     /// How long to wait for each answer.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
-    /// Form of the summary of several calls.
+    /// Form of the summary of several calls; of one there is a summary only as JSON, instead of the
+    /// answer.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -119,6 +120,7 @@ pub fn run(args: &Args) -> Outcome {
         (None, Some(bytes)) => vec![7; bytes as usize],
         (None, None) => b"hello".to_vec(),
     };
+    let bytes = request.len();
     let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
     if args.count == 1 {
@@ -126,14 +128,18 @@ pub fn run(args: &Args) -> Outcome {
         let response = client.call_with(args.server, request, &options);
         let response =
             response.map_err(|error| args.driver.failure(args.server, error, "--echo"))?;
-        eprintln!("{} B in {:.1} us", response.len(), start.elapsed().as_nanos() as f64 / 1e3);
+        let took = start.elapsed();
+        eprintln!("{} B in {:.1} us", response.len(), took.as_nanos() as f64 / 1e3);
+        if args.format == Format::Json {
+            return Summary::new(1, bytes, vec![took.as_nanos() as u64]).finish(args.format, "");
+        }
         if args.size.is_none() {
             // A closed stdout is no reason to fail: the call was made.
             let _ = std::io::stdout().write_all(&response);
         }
         return Ok(Verdict::Passed);
     }
-    let (bytes, mut answered, mut hint) = (request.len(), Vec::new(), String::new());
+    let (mut answered, mut hint) = (Vec::new(), String::new());
     for _ in 0..args.count {
         let start = Instant::now();
         match client.call_with(args.server, request.clone(), &options) {

@@ -20,6 +20,7 @@ const SHOWN: usize = 3;
 pub struct Args {
     /// Number of scenarios.
     #[arg(long, default_value_t = 1_000, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Seed of the first scenario; the next ones count up from it.
     #[arg(long, default_value_t = 1, value_name = "S")]

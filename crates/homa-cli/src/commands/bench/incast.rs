@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use homa_testbed::{Pattern, Rack, RunReport, Transport, check};
+use homa_testbed::{Pattern, Rack, RunReport, Transport};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::Args;
 use super::config::{Config, command_line};
-use super::rack::{measure, plan};
+use super::rack::{plan, probe, undisturbed};
 use super::report::{Report, broken, by_name, kept};
 use super::screen::{check_line, rack_lines, time};
 use crate::failure::{Outcome, Verdict};
@@ -90,13 +90,15 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
         ("frames dropped", Align::Right, 8),
         ("lost RPCs", Align::Right, 6),
     ]);
+    progress.step("checking the rack: wire timing and strict priority");
+    let (mut rows, mut verdict) = (Vec::new(), probe(rack)?.verdict);
     if args.format == Format::Table {
         progress.suspend(|| head(args, outstanding, rack, &table));
     }
-    let (mut rows, mut verdict) = (Vec::new(), check::Verdict::default());
     for &transport in &transports {
         progress.step(transport.name());
-        let run = measure(rack, &plan(args, transport, pattern(args, outstanding)))?;
+        let plan = plan(args, transport, pattern(args, outstanding));
+        let run = undisturbed(rack, &plan, &progress)?;
         let row = Row::of_run(&run, outstanding);
         progress.suspend(|| {
             eprintln!("{transport}: {}", run.verdict);

@@ -46,6 +46,10 @@ const PROBES: usize = 3;
 /// Builds the rack and runs every row on it.
 pub fn run(args: &Args) -> Outcome {
     args.check_congestion_control()?;
+    if args.twin && !args.transports().into_iter().any(Transport::is_homa) {
+        let error = anyhow::anyhow!("--twin forecasts Homa, and no row of --transport is Homa");
+        return Err(Failure::new(error, "add homa or homa-flat to --transport"));
+    }
     rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
     if args.incast.is_none() {
         offer(args)?;
@@ -167,7 +171,7 @@ fn loaded(args: &Args, rack: &Rack) -> Outcome {
 }
 
 /// Checks the rack, again while something else disturbs the machine.
-fn probe(rack: &Rack) -> Result<Probes, Failure> {
+pub fn probe(rack: &Rack) -> Result<Probes, Failure> {
     let mut probes = check::probe(rack);
     for _ in 1..PROBES {
         if probes.as_ref().is_ok_and(|probes| probes.verdict.valid()) {
@@ -180,7 +184,11 @@ fn probe(rack: &Rack) -> Result<Probes, Failure> {
 
 /// Makes a run, once more if the machine disturbed it: whether it counts is decided by the rack's
 /// checks, never by its result.
-fn undisturbed(rack: &Rack, plan: &RunPlan<'_>, progress: &Progress) -> Result<RunReport, Failure> {
+pub fn undisturbed(
+    rack: &Rack,
+    plan: &RunPlan<'_>,
+    progress: &Progress,
+) -> Result<RunReport, Failure> {
     let first = measure(rack, plan)?;
     if first.verdict.valid() {
         return Ok(first);

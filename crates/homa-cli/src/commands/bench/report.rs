@@ -39,7 +39,8 @@ pub struct TransportResult {
     pub completed: usize,
     /// RPCs that failed or never ended.
     pub errors: usize,
-    /// Processor time of client and server together.
+    /// Processor time of client and server together, without what the kernel does with arriving
+    /// frames: that is the switch's thread's.
     pub cpu_us_per_rpc: f64,
     /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent where
     /// servers are not ours to ask.

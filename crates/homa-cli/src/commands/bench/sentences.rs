@@ -28,7 +28,7 @@ pub fn about(args: &Args, rows: &[TransportResult]) -> Vec<String> {
     }
     sentences.push(format!(
         "Not shown: real switches and network cards, links above {}, more than one switch, \
-         encryption; all hosts share this machine's cores.",
+         encryption, what arriving frames cost a kernel; all hosts share this machine's cores.",
         show_rate(args.link())
     ));
     sentences
