@@ -16,6 +16,9 @@ pub struct EngineCounters {
     pub unknown_extensions: u64,
     /// Times the pacer held back packets because enough were queued below.
     pub pacer_waits: u64,
+    /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not believed:
+    /// who sees none of our packets can forge them.
+    pub reports_ignored: u64,
     /// Peers forgotten to make room.
     pub peers_evicted: u64,
     /// Peers known now (a gauge).
@@ -49,6 +52,7 @@ impl Metrics {
             ("engine_calls_refused", e.calls_refused),
             ("engine_unknown_extensions", e.unknown_extensions),
             ("engine_pacer_waits", e.pacer_waits),
+            ("engine_reports_ignored", e.reports_ignored),
             ("engine_peers_evicted", e.peers_evicted),
         ];
         protocol.chain(driver).chain(engine.map(|(name, n)| (name.to_string(), n)))

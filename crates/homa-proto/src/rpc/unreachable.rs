@@ -43,9 +43,10 @@ impl Rpc {
 
 impl Endpoint {
     /// Environment in: the network says that something of the peer cannot be reached (ICMP); RPCs
-    /// that need it fail. `quoted`: our packet that came back, if the report shows it.
-    /// Anybody can write reports, but not that of an RPC in progress with the peer; others are
-    /// ignored.
+    /// that need it fail. `quoted`: our packet that came back. Anybody can write reports, but not
+    /// that of an RPC in progress with the peer; others are ignored. `None`: the report does not
+    /// show it, and the environment vouches that it is genuine; where reports can be forged, it
+    /// must not pass on such a one.
     pub fn unreachable(
         &mut self,
         now: Time,

@@ -126,7 +126,7 @@ pub struct Unreachable {
     /// What of it.
     pub what: Missing,
     /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
-    /// not executed from others.
+    /// not executed from others. A report that shows none (old hosts quote 8 bytes) is ignored.
     pub quoted: Option<Quoted>,
 }
 

@@ -386,6 +386,10 @@ impl Core {
 
     fn report_unreachable(&mut self) {
         while let Some(report) = self.driver.unreachable() {
+            if report.quoted.is_none() {
+                self.state.counters.reports_ignored += 1;
+                continue;
+            }
             let now = self.tick();
             let what = match report.what {
                 Missing::Host => Unreachable::Host,
