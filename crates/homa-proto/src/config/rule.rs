@@ -9,7 +9,7 @@ use crate::units::Duration;
 pub enum UnscheduledLimit {
     /// RTTbytes of the peer (Homa §3.2).
     RttBytes,
-    /// A constant, bytes (Linux: 40,000; the authors' simulator: 9,328).
+    /// A constant, bytes, 1..2^31 (Linux: 40,000; the authors' simulator: 9,328).
     Fixed(u32),
 }
 
@@ -169,7 +169,7 @@ pub enum Completion {
 pub struct IncastConfig {
     /// RPCs outstanding above which new requests carry the flag.
     pub threshold: u32,
-    /// Most unscheduled bytes of a flagged RPC's response.
+    /// Most unscheduled bytes of a flagged RPC's response; at least 1.
     pub max_unscheduled: u16,
     /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided
     /// by the number outstanding.
@@ -181,7 +181,7 @@ pub struct IncastConfig {
 
 impl Config {
     /// What must hold: field, requirement, whether it does.
-    pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 15] {
+    pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 16] {
         let degree = match self.overcommitment {
             Overcommitment::Fixed(k) => (1..=8).contains(&k),
             Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
@@ -189,6 +189,11 @@ impl Config {
         let per_sender = self.granting == Granting::PerSender;
         let one_each =
             self.one_message_per_sender && self.overcommitment != Overcommitment::Unlimited;
+        let unscheduled = match self.unscheduled {
+            UnscheduledLimit::Fixed(bytes) => (1..1 << 31).contains(&bytes),
+            UnscheduledLimit::RttBytes => true,
+        };
+        let incast = self.incast.is_none_or(|incast| incast.max_unscheduled >= 1);
         [
             ("levels", "be between 1 and 8", (1..=8).contains(&self.levels)),
             ("network_levels", "be between 1 and 8", (1..=8).contains(&self.network_levels)),
@@ -197,12 +202,13 @@ impl Config {
             ("link_rate", "be at least 1 Mbit/s", self.link_rate.0 >= 1_000_000),
             ("rtt_bytes", "be at least 1", self.rtt_bytes >= 1),
             ("rtt_bytes_max", "be at least rtt_bytes", self.rtt_bytes_max >= self.rtt_bytes),
-            ("unscheduled", "be at least 1 byte", self.unscheduled != UnscheduledLimit::Fixed(0)),
+            ("unscheduled", "be between 1 and 2^31 - 1 bytes", unscheduled),
             ("window", "be at least 1 byte", self.window != GrantWindow::WireBytes(0)),
             ("granting", "go with one message per sender", one_each || !per_sender),
             ("fifo_permille", "be at most 1000", self.fifo_permille <= 1000),
             ("fifo_increment", "be at least 1", self.fifo_increment >= 1),
             ("overcommitment", "be between 1 and 8", degree),
+            ("incast.max_unscheduled", "be at least 1 byte", incast),
             ("scheduled_extra", "be at most 1000", self.scheduled_extra <= 1000),
             (
                 "loss.resend_after",
