@@ -424,6 +424,12 @@ impl Core {
         [send, state.endpoint.deadline()].into_iter().flatten().min()
     }
 
+    /// The next turn is due because the link will have room for a packet, not for a timer.
+    pub fn is_paced(&self) -> bool {
+        let wake = self.pacer.wake().filter(|_| self.state.endpoint.has_packet());
+        wake.is_some_and(|wake| self.state.endpoint.deadline().is_none_or(|at| wake <= at))
+    }
+
     /// How long a thread may sleep unless something arrives: zero when there is work now.
     pub fn idle(&mut self) -> Option<std::time::Duration> {
         let wake = self.wake_at()?;

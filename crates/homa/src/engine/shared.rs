@@ -11,7 +11,9 @@
 //! since its last look, or at once when tasks wait, which cannot lead. When a lead lasts, it stops
 //! looking until called.
 //!
-//! A leading thread spins before it sleeps while that pays (see [`Spinner`]).
+//! A leading thread spins before it sleeps while that pays (see [`Spinner`]). Whoever leads spins
+//! through the short waits between paced packets: a sleep ends some 50 us late, which is four
+//! packets of a link of 1 Gbit/s.
 //!
 //! Left out: fairness between callers beyond first-come leadership.
 
@@ -253,9 +255,15 @@ impl Access<'_> {
                 Lead::Helper => &shared.helper_waker,
                 _ => &shared.thread_waker,
             };
-            let spin = if me == Lead::Thread { state.spinner.next() } else { Duration::ZERO };
+            // The spinner learns how soon others answer; the pacer knows when there is room.
+            let (paced, room_in) = (state.core.is_paced(), timeout.unwrap_or(Duration::MAX));
+            let spin = match me {
+                _ if paced => state.spinner.until_room(room_in),
+                Lead::Thread => state.spinner.next(),
+                _ => Duration::ZERO,
+            };
             match self.unlocked(|| spin_then_wait(&handles, waker, spin, timeout)) {
-                Ok(found) if !spin.is_zero() => self.spinner.learn(found),
+                Ok(found) if !spin.is_zero() && !paced => self.spinner.learn(found),
                 Ok(_) => {}
                 // Only exhausted memory can be the reason: go on at a walking pace.
                 Err(_) => self.unlocked(|| thread::sleep(STANDBY)),

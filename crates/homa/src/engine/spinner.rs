@@ -20,6 +20,10 @@ impl Spinner {
     /// save.
     const PAUSE: u8 = 63;
 
+    /// The longest wait for room on the link that is spun through: from here on, the lateness of a
+    /// sleep is less than the packets that the pacer then keeps below.
+    const PACED_MAX: Duration = Duration::from_micros(100);
+
     /// Spins for `time` when it does.
     pub fn new(time: Duration) -> Self {
         Self { time, credit: Self::CREDIT_MAX, pause: 0 }
@@ -33,6 +37,13 @@ impl Spinner {
         }
         self.pause -= 1;
         Duration::ZERO
+    }
+
+    /// How long to spin where the link has room for a packet after `wait`: all of it if that is
+    /// short, else not at all. That nothing arrives meanwhile says nothing about later waits.
+    pub fn until_room(&self, wait: Duration) -> Duration {
+        let spins = !self.time.is_zero() && wait <= Self::PACED_MAX;
+        if spins { wait } else { Duration::ZERO }
     }
 
     /// Whether spinning was enough this time.
