@@ -5,7 +5,7 @@ use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
 use crate::downlink::Downlink;
-use crate::event::{DropReason, Event, Receipt, Submit, SubmitError, Submitted};
+use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
 use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
@@ -379,6 +379,13 @@ impl Endpoint {
     /// RPCs in progress as client and as server.
     pub fn rpcs(&self) -> (usize, usize) {
         (self.client_rpcs.len(), self.server_rpcs.len())
+    }
+
+    /// An RPC in progress at a local port: `known`, as long as it lasts, spares a search.
+    pub fn rpc_at(&self, port: u16, known: Option<RpcHandle>) -> Option<RpcHandle> {
+        let lasts = known.filter(|&rpc| self.rpcs.get(rpc.into()).is_some());
+        let search = || self.rpcs.iter().find(|(_, rpc)| rpc.local_port == port);
+        lasts.or_else(|| search().map(|(who, _)| who.into()))
     }
 
     /// RTTbytes of a peer as estimated now.

@@ -22,7 +22,8 @@ use crate::payload::Payload;
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Listening>);
 
-/// Closes the port when the last handle is gone.
+/// Closes the port when the last handle is gone, and the address unless it is the engine's first,
+/// as soon as the requests in progress there are answered.
 #[derive(Debug)]
 struct Listening {
     engine: Engine,
@@ -90,7 +91,9 @@ impl Drop for Listening {
         let state = &mut *access;
         state.core.unlisten(self.local.port());
         state.board.close_queue(self.local.port(), &mut state.core);
+        state.core.close(self.local);
         access.submitted();
+        access.closed();
     }
 }
 

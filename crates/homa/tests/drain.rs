@@ -94,6 +94,9 @@ impl Driver for Trap {
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
         self.driver.bind(at)
     }
+    fn unbind(&mut self, socket: usize) {
+        self.driver.unbind(socket);
+    }
     fn local(&self) -> &[SocketAddr] {
         self.driver.local()
     }

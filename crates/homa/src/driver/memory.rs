@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homa_proto::wire::datagram;
 
-use super::{Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, Unreachable, Waker};
+use super::{
+    Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, Unreachable, Waker,
+    first_free, put,
+};
 
 /// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
 const QUEUE_MAX: usize = 4096;
@@ -67,6 +70,7 @@ impl Network {
             network: self.clone(),
             waker: Arc::new(Waker::new()?),
             local: Vec::new(),
+            open: Vec::new(),
             inbox: Vec::new(),
             unreachable: VecDeque::new(),
             counters: DriverCounters::default(),
@@ -123,9 +127,18 @@ pub struct MemoryDriver {
     network: Network,
     waker: Arc<Waker>,
     local: Vec<SocketAddr>,
+    /// By number.
+    open: Vec<bool>,
     inbox: Vec<(usize, Datagram)>,
     unreachable: VecDeque<Unreachable>,
     counters: DriverCounters,
+}
+
+impl MemoryDriver {
+    /// Open local addresses and their numbers.
+    fn open(&self) -> impl Iterator<Item = (usize, &SocketAddr)> {
+        self.local.iter().enumerate().filter(|&(number, _)| self.open[number])
+    }
 }
 
 impl Driver for MemoryDriver {
@@ -143,8 +156,15 @@ impl Driver for MemoryDriver {
         }
         let waker = self.waker.clone();
         state.queues.insert(at, Queue { waiting: VecDeque::new(), waker, overflows: 0 });
-        self.local.push(at);
+        let number = first_free(self.open.iter().copied());
+        put(&mut self.local, number, at);
+        put(&mut self.open, number, true);
         Ok(at)
+    }
+
+    fn unbind(&mut self, socket: usize) {
+        self.open[socket] = false;
+        self.network.state().queues.remove(&self.local[socket]);
     }
 
     fn local(&self) -> &[SocketAddr] {
@@ -189,7 +209,7 @@ impl Driver for MemoryDriver {
         self.inbox.clear();
         let mut state = self.network.state();
         self.counters.receive_overflows = 0;
-        for (socket, local) in self.local.iter().enumerate() {
+        for (socket, local) in self.local.iter().enumerate().filter(|&(n, _)| self.open[n]) {
             let Some(queue) = state.queues.get_mut(local) else { continue };
             self.counters.receive_overflows += queue.overflows;
             let n = queue.waiting.len().min(BATCH);
@@ -197,7 +217,7 @@ impl Driver for MemoryDriver {
         }
         // Level triggered: the waker stays set while anything is left.
         let left =
-            self.local.iter().any(|l| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
+            self.open().any(|(_, l)| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
         if !left {
             self.waker.reset();
         }
@@ -249,7 +269,7 @@ impl Driver for MemoryDriver {
 impl Drop for MemoryDriver {
     fn drop(&mut self) {
         let mut state = self.network.state();
-        for local in &self.local {
+        for (_, local) in self.open() {
             state.queues.remove(local);
         }
     }

@@ -163,10 +163,14 @@ pub trait Driver: Send {
         Framing::Datagram
     }
 
-    /// Opens one more local address; sockets are numbered in the order of binding.
+    /// Opens one more local address. It gets the lowest number that no open one has: so no closed
+    /// one before it has its port.
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
 
-    /// Local addresses by socket number.
+    /// Closes a local address, but the first.
+    fn unbind(&mut self, socket: usize);
+
+    /// Local addresses by socket number; of closed ones, what they were.
     fn local(&self) -> &[SocketAddr];
 
     /// True when datagrams from `socket` can carry the destination's kind of address.
@@ -200,6 +204,20 @@ pub trait Driver: Send {
 
     /// What was counted.
     fn counters(&self) -> &DriverCounters;
+}
+
+/// The number for a new socket: the lowest that is free, so that no closed socket before an open
+/// one had its port.
+fn first_free(open: impl IntoIterator<Item = bool>) -> usize {
+    open.into_iter().take_while(|open| *open).count()
+}
+
+/// Puts something at its socket's number, [`first_free`].
+fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
+    match slots.get_mut(number) {
+        Some(slot) => *slot = what,
+        None => slots.push(what),
+    }
 }
 
 /// Monotonic counters of a driver.

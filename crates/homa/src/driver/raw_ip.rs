@@ -50,6 +50,7 @@ use super::udp::send::SendBatch;
 use super::udp::socket::{queued, receive_buffer};
 use super::{
     Driver, DriverCounters, Framing, Gather, Missing, Outbox, Received, Train, Unreachable,
+    first_free, put,
 };
 use crate::error::OpenError;
 use ports::Port;
@@ -67,7 +68,8 @@ pub struct RawIpDriver {
     local: Vec<SocketAddr>,
     /// By number: the sockets for IPv4 and IPv6 that carry it.
     carriers: Vec<[Option<usize>; 2]>,
-    claimed: Vec<Port>,
+    /// By number; `None`: closed.
+    claimed: Vec<Option<Port>>,
     receive_buffer: usize,
     send: SendBatch,
     receive: ReceiveBatch,
@@ -158,7 +160,7 @@ impl RawIpDriver {
     }
 
     fn ports(&self) -> Vec<u16> {
-        self.local.iter().map(SocketAddr::port).collect()
+        self.claimed.iter().flatten().map(|port| port.number).collect()
     }
 
     /// The socket that carries a train.
@@ -260,12 +262,21 @@ impl Driver for RawIpDriver {
         let mut local = at;
         local.set_ip(ip);
         local.set_port(port.number);
-        self.local.push(local);
-        self.carriers.push(carriers);
-        self.claimed.push(port);
+        let number = first_free(self.claimed.iter().map(Option::is_some));
+        put(&mut self.local, number, local);
+        put(&mut self.carriers, number, carriers);
+        put(&mut self.claimed, number, Some(port));
         let ports = self.ports();
         self.sockets.iter().for_each(|socket| socket.accept_only(&ports));
         Ok(local)
+    }
+
+    fn unbind(&mut self, socket: usize) {
+        // The sockets stay for others at their addresses.
+        self.carriers[socket] = [None; 2];
+        self.claimed[socket] = None;
+        let ports = self.ports();
+        self.sockets.iter().for_each(|socket| socket.accept_only(&ports));
     }
 
     fn local(&self) -> &[SocketAddr] {

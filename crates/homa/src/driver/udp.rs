@@ -20,14 +20,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use homa_proto::wire::datagram;
 
-use super::{Driver, DriverCounters, Gather, Missing, Outbox, Received, Train, Unreachable};
+use super::{
+    Driver, DriverCounters, Gather, Missing, Outbox, Received, Train, Unreachable, first_free, put,
+};
 use error_queue::{Report, Reports};
 use receive::ReceiveBatch;
 use send::{SendBatch, Uncut};
 
 /// Sockets of one engine.
 pub struct UdpDriver {
-    sockets: Vec<UdpSocket>,
+    /// By number; `None`: closed.
+    sockets: Vec<Option<UdpSocket>>,
     local: Vec<SocketAddr>,
     receive_buffer: usize,
     offload: bool,
@@ -68,6 +71,10 @@ impl UdpDriver {
     fn send_run(&mut self, outbox: &Outbox, first: usize, messages: &dyn Gather) -> usize {
         let socket = outbox.trains[first].socket;
         let same = outbox.trains[first..].iter().take_while(|t| t.socket == socket).count();
+        if self.sockets[socket].is_none() {
+            self.counters.trains_refused += same as u64;
+            return same;
+        }
         let run = if self.offload { same.min(send::TRAINS_MAX) } else { 1 };
         let trains = &outbox.trains[first..first + run];
         let Err(uncut) = self.send_trains(trains, outbox, messages, self.offload) else {
@@ -96,9 +103,14 @@ impl UdpDriver {
         offload: bool,
     ) -> Result<(), Uncut> {
         let Some(first) = trains.first() else { return Ok(()) };
-        let (fd, local) = (self.sockets[first.socket].as_raw_fd(), self.local[first.socket]);
+        let Some(socket) = &self.sockets[first.socket] else { return Ok(()) };
+        let (fd, local) = (socket.as_raw_fd(), self.local[first.socket]);
         self.send.fill(trains, outbox, messages, offload, local.is_ipv6());
         self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning)
+    }
+
+    fn open(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.sockets.iter().flatten()
     }
 
     fn count_sent(&mut self, trains: &[Train]) {
@@ -110,11 +122,13 @@ impl UdpDriver {
     }
 
     fn read_errors(&mut self, socket: usize) {
-        self.reports.drain(self.sockets[socket].as_raw_fd(), meaning);
+        if let Some(socket) = &self.sockets[socket] {
+            self.reports.drain(socket.as_raw_fd(), meaning);
+        }
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
-        let fd = self.sockets[socket].as_raw_fd();
+        let Some(fd) = self.sockets[socket].as_ref().map(AsRawFd::as_raw_fd) else { return 0 };
         self.counters.receive_calls += 1;
         let Ok(n) = self.receive.fetch(fd, socket, expected) else {
             self.read_errors(socket);
@@ -146,13 +160,20 @@ impl Driver for UdpDriver {
         }
         let socket = socket::open(at, self.receive_buffer)?;
         let local = socket.local_addr()?;
-        if self.local.iter().any(|other| other.port() == local.port()) {
+        let mut open = self.local.iter().zip(&self.sockets).filter(|(_, socket)| socket.is_some());
+        if open.any(|(other, _)| other.port() == local.port()) {
             // Homa ports repeat UDP ports: two sockets with one number could not be told apart.
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        self.sockets.push(socket);
-        self.local.push(local);
+        let number = first_free(self.sockets.iter().map(Option::is_some));
+        put(&mut self.sockets, number, Some(socket));
+        put(&mut self.local, number, local);
+        self.receive.opened(number);
         Ok(local)
+    }
+
+    fn unbind(&mut self, socket: usize) {
+        self.sockets[socket] = None;
     }
 
     fn local(&self) -> &[SocketAddr] {
@@ -199,21 +220,21 @@ impl Driver for UdpDriver {
     }
 
     fn queued(&self) -> Option<u32> {
-        let queued = self.sockets.iter().map(|s| socket::queued(s.as_raw_fd()));
+        let queued = self.open().map(|s| socket::queued(s.as_raw_fd()));
         queued.sum::<Option<u32>>()
     }
 
     fn receive_buffer(&self) -> u32 {
-        let granted = self.sockets.iter().filter_map(|s| socket::receive_buffer(s.as_raw_fd()));
+        let granted = self.open().filter_map(|s| socket::receive_buffer(s.as_raw_fd()));
         granted.min().unwrap_or(0)
     }
 
     fn handles(&self) -> Vec<RawFd> {
-        self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+        self.open().map(AsRawFd::as_raw_fd).collect()
     }
 
     fn first_handle(&self) -> BorrowedFd<'_> {
-        self.sockets[0].as_fd()
+        self.sockets[0].as_ref().expect("the first is never closed").as_fd()
     }
 
     fn counters(&self) -> &DriverCounters {

@@ -9,6 +9,7 @@
 //! application; message bytes live from submission to release.
 
 mod clock;
+mod closing;
 pub mod inline;
 pub mod mailbox;
 mod messages;
@@ -30,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::pacer::Pacer;
 use crate::payload::Payload;
 use clock::Clock;
+use closing::Closing;
 use pack::{Packer, Sources};
 pub use state::{Partial, Ready, canonical};
 use state::{State, is_one_server};
@@ -64,6 +66,7 @@ pub struct Core {
     /// Turns without arrivals since the last one with.
     idle_turns: u32,
     arrivals: Arrivals,
+    closing: Vec<Closing>,
 }
 
 /// The last word to servers is that their responses arrived: they would ask for it, a kernel module
@@ -104,21 +107,14 @@ impl Core {
         let state = State::new(endpoint, config, framing);
         let pacer = Pacer::new(state.config.link_rate);
         let clock = Clock::start();
-        let arrivals = Arrivals::default();
+        let (arrivals, closing) = (Arrivals::default(), Vec::new());
         let (now, fresh, idle_turns) = (Time::ZERO, false, 0);
-        Ok(Self { driver, state, packer, pacer, clock, now, fresh, idle_turns, arrivals })
+        Ok(Self { driver, state, packer, pacer, clock, now, fresh, idle_turns, arrivals, closing })
     }
 
     /// The driver below.
     pub fn driver(&self) -> &dyn Driver {
         &*self.driver
-    }
-
-    /// Opens one more local address.
-    pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
-        let bound = self.driver.bind(at).map_err(|source| OpenError::Bind { at, source })?;
-        self.packer.set_ports(self.driver.local().iter().map(SocketAddr::port).collect());
-        Ok(bound)
     }
 
     /// Accepts requests at a local port.

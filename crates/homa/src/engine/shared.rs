@@ -177,6 +177,22 @@ impl Access<'_> {
         self.kick(leader);
     }
 
+    /// To be called after closing an address. Whoever sleeps on it keeps it open, so the sleeper
+    /// does it.
+    pub fn closed(&mut self) {
+        let sleeper = if self.helper_polls { Lead::Helper } else { self.lead };
+        match sleeper {
+            Lead::Nobody => self.finish_closing(),
+            sleeper => self.kick(sleeper),
+        }
+    }
+
+    fn finish_closing(&mut self) {
+        if self.core.finish_closing() {
+            self.handles = self.core.driver().handles().into();
+        }
+    }
+
     /// A task waits: it cannot lead, so the helper must if nobody does.
     pub fn need_leader(&mut self) {
         if self.lead == Lead::Nobody {
@@ -284,6 +300,9 @@ impl Access<'_> {
             state.asleep_until = None;
             state.core.turn();
             state.board.dispatch(&mut state.core);
+        }
+        if !self.helper_polls && (self.lead == me || self.lead == Lead::Nobody) {
+            self.finish_closing();
         }
     }
 

@@ -121,6 +121,13 @@ impl ReceiveBatch {
         Ok(self.trains.len())
     }
 
+    /// A socket was opened that takes over the number of a closed one: it has lost nothing yet.
+    pub fn opened(&mut self, socket: usize) {
+        if let Some(overflows) = self.overflows.get_mut(socket) {
+            *overflows = 0;
+        }
+    }
+
     /// One system call; returns how many headers it filled.
     fn call(&mut self, fd: RawFd) -> io::Result<usize> {
         let got = match &mut self.headers[..self.appetite] {

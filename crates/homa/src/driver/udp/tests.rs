@@ -253,7 +253,7 @@ fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
     drop(b);
     let (outbox, message, _) = train(to, 0, 1, 10);
     a.send(&outbox, &message);
-    assert!(a.sockets[0].take_error().unwrap().is_some());
+    assert!(a.sockets[0].as_ref().unwrap().take_error().unwrap().is_some());
     assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
     a.receive(true);
     assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
