@@ -7,11 +7,13 @@
 //! Raw sockets take a privilege, which the test gives itself in a network namespace of its own.
 //! Where there is none it says so and passes.
 
+#[path = "common/alone.rs"]
+mod alone;
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::Command;
 
+use alone::is_alone;
 use common::message;
 use homa::inline::{Completion, Engine, Wait};
 use homa::proto::{
@@ -25,39 +27,11 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const SERVER_PORT: u16 = 4000;
 /// Addresses of ours and of another host, by family.
 const HOSTS: [[&str; 2]; 2] = [["127.0.0.1", "127.0.0.66"], ["::1", "fd00::66"]];
-/// Set where the test is in a network of its own.
-const ALONE: &str = "HOMA_TEST_ALONE";
 const MAX_RPCS: u32 = 200;
 /// Bytes of honest requests and responses.
 const LENGTH: usize = 60_000;
 const CALLS: u64 = 40;
 const LEVEL: u8 = 7;
-
-/// Runs the test again in a network of its own, where there is one to be had.
-fn in_a_network_of_its_own(test: &str) {
-    let tried = Command::new("unshare").args(["-Urn", "ip", "link"]).output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
-        return eprintln!("not run: needs user namespaces and ip (apt-get install iproute2)");
-    }
-    let link = "ip link set lo up && ip addr add fd00::66/64 dev lo nodad && exec \"$@\"";
-    let alone = ["-Urn", "sh", "-c", link, "sh"];
-    let mut again = Command::new("unshare");
-    again.args(alone).arg(std::env::current_exe().unwrap()).env(ALONE, "1");
-    let output = again.args(["--exact", test, "--nocapture"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "in a namespace: {}\n{text}", output.status);
-    let report = String::from_utf8_lossy(&output.stdout);
-    assert!(report.contains("1 passed"), "no test of this name: {report}");
-}
-
-/// True where the test is in a network of its own; else it was run again in one, if there is one.
-fn is_alone(test: &str) -> bool {
-    let alone = std::env::var_os(ALONE).is_some();
-    if !alone {
-        in_a_network_of_its_own(test);
-    }
-    alone
-}
 
 /// How the only call ends.
 fn end_of_call(client: &mut Engine) -> CallError {

@@ -252,6 +252,9 @@ pub struct DriverCounters {
     pub other_ports: u64,
     /// Sockets for packets in disguise that were refused: such packets go unseen.
     pub disguise_refused: u64,
+    /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of IPv4
+    /// servers are refused there.
+    pub ipv4_refused: u64,
 }
 
 impl DriverCounters {
@@ -272,6 +275,7 @@ impl DriverCounters {
             ("disguised_received", self.disguised_received),
             ("other_ports", self.other_ports),
             ("disguise_refused", self.disguise_refused),
+            ("ipv4_refused", self.ipv4_refused),
         ]
         .into_iter()
     }

@@ -32,6 +32,8 @@ pub struct UdpDriver {
     /// By number; `None`: closed.
     sockets: Vec<Option<UdpSocket>>,
     local: Vec<SocketAddr>,
+    /// IPv6 sockets that also speak IPv4, by number.
+    dual: Vec<bool>,
     receive_buffer: usize,
     offload: bool,
     send: SendBatch,
@@ -48,6 +50,7 @@ impl UdpDriver {
         let mut driver = Self {
             sockets: Vec::new(),
             local: Vec::new(),
+            dual: Vec::new(),
             receive_buffer,
             offload: true,
             send: SendBatch::default(),
@@ -165,9 +168,13 @@ impl Driver for UdpDriver {
             // Homa ports repeat UDP ports: two sockets with one number could not be told apart.
             return Err(io::ErrorKind::AddrInUse.into());
         }
+        let everywhere = local.is_ipv6() && local.ip().is_unspecified();
+        let dual = everywhere && socket::speaks_ipv4(socket.as_raw_fd());
+        self.counters.ipv4_refused += u64::from(everywhere && !dual);
         let number = first_free(self.sockets.iter().map(Option::is_some));
         put(&mut self.sockets, number, Some(socket));
         put(&mut self.local, number, local);
+        put(&mut self.dual, number, dual);
         self.receive.opened(number);
         Ok(local)
     }
@@ -183,8 +190,7 @@ impl Driver for UdpDriver {
     fn reaches(&self, socket: usize, to: IpAddr) -> bool {
         self.local.get(socket).is_some_and(|local| match local.ip() {
             IpAddr::V4(_) => to.is_ipv4(),
-            // An IPv6 socket bound to every address also speaks IPv4.
-            IpAddr::V6(ip) => to.is_ipv6() || ip.is_unspecified(),
+            IpAddr::V6(_) => to.is_ipv6() || self.dual[socket],
         })
     }
 

@@ -3,15 +3,42 @@
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::address::Name;
 
 /// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
 pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(at)?;
-    socket.set_nonblocking(true)?;
+    let socket = bind(at)?;
     prepare(socket.as_raw_fd(), at.ip(), receive_buffer)?;
     let _ = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(socket)
+}
+
+/// A non-blocking socket bound to `at`. One at every IPv6 address also speaks IPv4, whatever
+/// `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`].
+fn bind(at: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes no pointers; its result is checked before it is owned.
+    let fd = unsafe { libc::socket(family, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+    let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    if at.is_ipv6() && at.ip().is_unspecified() {
+        let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0);
+    }
+    let (name, length) = Name::new(at, at.is_ipv6());
+    // SAFETY: the pointer is to a socket address of the given length that outlives the call.
+    let bound = unsafe { libc::bind(fd, (&raw const name).cast(), length) };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
+/// True for a socket at every IPv6 address that may speak IPv4.
+pub fn speaks_ipv4(fd: RawFd) -> bool {
+    get(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(0)
 }
 
 /// Sets what sockets bound to `ip` have in common.
@@ -54,22 +81,20 @@ pub fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Reads an option that is a C int.
+fn get(fd: RawFd, level: i32, option: i32) -> Option<i32> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, and `len` is the size of the first.
+    let result =
+        unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
+    (result == 0).then_some(value)
+}
+
 /// Bytes of datagrams that the socket's receive queue holds: the kernel grants twice what is asked
 /// for and charges about twice what arrives.
 pub fn receive_buffer(fd: RawFd) -> Option<u32> {
-    let mut granted: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: both pointers are to live variables, and `len` is the size of the first.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUF,
-            (&raw mut granted).cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 { None } else { u32::try_from(granted / 2).ok() }
+    u32::try_from(get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2).ok()
 }
 
 /// Bytes sent on the socket that have not left the host (kernel accounting: buffers, not payload).
