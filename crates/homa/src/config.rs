@@ -22,7 +22,8 @@ pub struct Config {
     /// Rate of the link below, for the pacer and the protocol. `None` (default): ask the kernel
     /// what is still queued. Set it where the kernel cannot know, as on a tunnel or TAP device.
     pub link_rate: Option<Rate>,
-    /// Largest IP packet to send, bytes; at least 576. Default 1500.
+    /// Largest IP packet to send, bytes; at least 576. Default 1500. Less goes to peers whose route
+    /// had a smaller MTU when the first message to them was at hand.
     pub mtu: u16,
     /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
     /// `net.core.rmem_max`.

@@ -7,10 +7,12 @@ mod alone;
 mod common;
 
 use std::fs;
+use std::process::Command;
 
 use alone::is_alone;
 use common::{echo, engine, message};
-use homa::{Client, Config};
+use homa::inline::{Engine, Wait};
+use homa::{CallOptions, Client, Config};
 
 #[test]
 fn a_client_reaches_both_families_whatever_the_system_sets_for_new_sockets() {
@@ -29,4 +31,37 @@ fn a_client_reaches_both_families_whatever_the_system_sets_for_new_sockets() {
     }
     let driver = client.engine().metrics().driver;
     assert_eq!(driver.ipv4_refused, 0);
+}
+
+/// Fragments of IPv4 packets that this network's host made.
+fn fragments() -> u64 {
+    let snmp = fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut rows = snmp.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let (names, counts) = (rows.next().unwrap(), rows.next().unwrap());
+    let mut columns = names.split(' ').zip(counts.split(' '));
+    columns.find(|&(name, _)| name == "FragCreates").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn datagrams_fit_into_the_link_that_the_route_takes() {
+    if !is_alone("datagrams_fit_into_the_link_that_the_route_takes") {
+        return;
+    }
+    for step in [
+        "link add narrow mtu 1300 type veth peer name far",
+        "addr add 10.9.0.1/24 dev narrow",
+        "link set far up",
+        "link set narrow up",
+        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:01 dev narrow",
+    ] {
+        let done = Command::new("ip").args(step.split(' ')).status().unwrap();
+        assert!(done.success(), "ip {step}");
+    }
+    let mut client = Engine::bind("10.9.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    let to = "10.9.0.2:4000".parse().unwrap();
+    client.call(to, message(10_000, 1), 0, &CallOptions::default()).unwrap();
+    while client.metrics().driver.bytes_sent < 10_000 {
+        client.poll(Wait::No).unwrap();
+    }
+    assert_eq!(fragments(), 0);
 }

@@ -156,11 +156,20 @@ pub enum Framing {
 /// Trains that a driver of sockets fetches at a time: after so many there may be more.
 pub const FULL_BATCH: usize = 32;
 
+/// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
+/// without a route.
+pub type RouteMtu = fn(SocketAddr) -> Option<u16>;
+
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
     /// What the datagrams hold.
     fn framing(&self) -> Framing {
         Framing::Datagram
+    }
+
+    /// What tells the MTU of the route to an address; `None` where there are no routes.
+    fn routes(&self) -> Option<RouteMtu> {
+        None
     }
 
     /// Opens one more local address. It gets the lowest number that no open one has: so no closed

@@ -49,8 +49,8 @@ use super::udp::receive::ReceiveBatch;
 use super::udp::send::SendBatch;
 use super::udp::socket::{queued, receive_buffer};
 use super::{
-    Driver, DriverCounters, Framing, Gather, Missing, Outbox, Received, Train, Unreachable,
-    first_free, put,
+    Driver, DriverCounters, Framing, Gather, Missing, Outbox, Received, RouteMtu, Train,
+    Unreachable, first_free, put,
 };
 use crate::error::OpenError;
 use ports::Port;
@@ -248,6 +248,10 @@ impl RawIpDriver {
 impl Driver for RawIpDriver {
     fn framing(&self) -> Framing {
         Framing::Ip
+    }
+
+    fn routes(&self) -> Option<RouteMtu> {
+        Some(route_mtu)
     }
 
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {

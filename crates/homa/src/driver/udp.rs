@@ -5,7 +5,8 @@
 //! do so only at the first packet, with EIO), trains are sent as single datagrams from then on; a
 //! train that it refuses for itself (EINVAL: the path's MTU shrank, say) is the only one.
 //!
-//! Left out: pacing (the engine's), encryption, path MTU discovery (the MTU is configured).
+//! Left out: pacing (the engine's), encryption, path MTU discovery (the engine asks for the route's
+//! MTU once per peer; where a path is narrower than its first link, the kernel cuts datagrams).
 
 pub(super) mod address;
 pub(super) mod control;
@@ -20,8 +21,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use homa_proto::wire::datagram;
 
+use super::raw_ip::route_mtu;
 use super::{
-    Driver, DriverCounters, Gather, Missing, Outbox, Received, Train, Unreachable, first_free, put,
+    Driver, DriverCounters, Gather, Missing, Outbox, Received, RouteMtu, Train, Unreachable,
+    first_free, put,
 };
 use error_queue::{Report, Reports};
 use receive::ReceiveBatch;
@@ -156,6 +159,10 @@ fn meaning(report: &Report) -> Option<Unreachable> {
 }
 
 impl Driver for UdpDriver {
+    fn routes(&self) -> Option<RouteMtu> {
+        Some(route_mtu)
+    }
+
     fn bind(&mut self, mut at: SocketAddr) -> io::Result<SocketAddr> {
         // A mapped IPv4 address is bound as what it is: such a socket speaks nothing else.
         if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {

@@ -104,7 +104,7 @@ impl Core {
         let framing = driver.framing();
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let state = State::new(endpoint, config, framing);
+        let state = State::new(endpoint, config, framing, driver.routes());
         let pacer = Pacer::new(state.config.link_rate);
         let clock = Clock::start();
         let (arrivals, closing) = (Arrivals::default(), Vec::new());

@@ -351,7 +351,7 @@ mod tests {
     fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
         let mut endpoint =
             Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
-        let mut peers = Peers::new(10, 1500, Framing::Datagram);
+        let mut peers = Peers::new(10, 1500, Framing::Datagram, None);
         let mut messages = Messages::new(0);
         let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
         let [a, b] = servers

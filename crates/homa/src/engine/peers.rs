@@ -19,7 +19,7 @@ use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, PeerId, PeerInfo, Time};
 
-use crate::driver::{Framing, raw_ip};
+use crate::driver::{Framing, RouteMtu};
 
 /// IPv4 and IPv6 headers without options, bytes.
 const HEADER_V4: u16 = 20;
@@ -68,6 +68,7 @@ pub struct Peers {
     max: usize,
     mtu: u16,
     framing: Framing,
+    routes: Option<RouteMtu>,
     evicted: u64,
 }
 
@@ -79,7 +80,7 @@ struct Host {
 
 impl Peers {
     /// A table of at most `max` peers behind links of the given MTU.
-    pub fn new(max: u32, mtu: u16, framing: Framing) -> Self {
+    pub fn new(max: u32, mtu: u16, framing: Framing, routes: Option<RouteMtu>) -> Self {
         Self {
             by_address: HashMap::new(),
             hosts: HashMap::new(),
@@ -92,6 +93,7 @@ impl Peers {
             max: max.max(1) as usize,
             mtu,
             framing,
+            routes,
             evicted: 0,
         }
     }
@@ -156,9 +158,8 @@ impl Peers {
         };
         peer.measured = true;
         let address = peer.address;
-        let Some(route) = raw_ip::route_mtu(address).filter(|&route| route < self.mtu) else {
-            return;
-        };
+        let route = self.routes.and_then(|routes| routes(address));
+        let Some(route) = route.filter(|&route| route < self.mtu) else { return };
         let (datagram, overhead) = self.datagram_to(address, route.max(MTU_MIN));
         self.peers[id.0 as usize].datagram = datagram;
         endpoint.set_max_payload(id, (datagram - overhead) as u32);
@@ -191,7 +192,7 @@ impl Peers {
         }
         let (address, source) = key;
         let (datagram, overhead) = self.datagram_to(address, self.mtu);
-        let measured = self.framing == Framing::Datagram;
+        let measured = self.routes.is_none();
         let peer = Peer { address, source, datagram, measured, used: true, open: true };
         let index = match self.free.pop() {
             Some(index) => {
@@ -259,6 +260,7 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::raw_ip::route_mtu;
 
     fn address(n: u32) -> SocketAddr {
         SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1000))
@@ -268,7 +270,7 @@ mod tests {
     fn a_flood_of_addresses_stays_within_the_table() {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Datagram);
+        let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
         let mut served = 0;
         for n in 0..10_000 {
             served +=
@@ -286,7 +288,7 @@ mod tests {
         const MAX: u32 = 65_536;
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(MAX, 1500, Framing::Datagram);
+        let mut peers = Peers::new(MAX, 1500, Framing::Datagram, None);
         let mut find = |n| {
             let address = SocketAddr::from(([10, 0, (n >> 16) as u8, 1], n as u16));
             let found = peers.find(Time::ZERO, address, None, &mut endpoint);
@@ -304,7 +306,7 @@ mod tests {
     fn a_datagram_leaves_room_for_the_headers_of_its_family() {
         let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Datagram);
+        let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
         let v4 = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
         let v6 = peers
             .find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), None, &mut endpoint)
@@ -317,7 +319,7 @@ mod tests {
     fn over_ip_a_host_is_one_peer_with_the_payload_of_the_kernel_module() {
         let config = homa_proto::Config::linux();
         let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Ip);
+        let mut peers = Peers::new(100, 1500, Framing::Ip, Some(route_mtu));
         let mut find = |text: &str| {
             let address = text.parse().unwrap();
             peers.find(Time::ZERO, address, None, &mut endpoint).unwrap()

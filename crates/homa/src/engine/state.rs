@@ -13,7 +13,7 @@ use homa_proto::{
 use super::messages::Messages;
 use super::peers::Peers;
 use crate::config::Config;
-use crate::driver::{Framing, Received};
+use crate::driver::{Framing, Received, RouteMtu};
 use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::EngineCounters;
@@ -89,11 +89,16 @@ pub struct State {
 
 impl State {
     /// The state of an engine that has not received anything.
-    pub fn new(endpoint: Endpoint, config: Config, framing: Framing) -> Self {
+    pub fn new(
+        endpoint: Endpoint,
+        config: Config,
+        framing: Framing,
+        routes: Option<RouteMtu>,
+    ) -> Self {
         Self {
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
-            peers: Peers::new(config.max_peers, config.mtu, framing),
+            peers: Peers::new(config.max_peers, config.mtu, framing, routes),
             ready: VecDeque::new(),
             waiting: 0,
             limited_at: 0,
@@ -278,7 +283,7 @@ mod tests {
     fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
         let config = Config::default();
         let endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
-        let mut state = State::new(endpoint, config, Framing::Datagram);
+        let mut state = State::new(endpoint, config, Framing::Datagram, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];
         let train = Received { from, socket: 0, to: None, tos: 0, datagram: 100, bytes: &bytes };
