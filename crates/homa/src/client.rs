@@ -66,6 +66,13 @@ impl Client {
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
     /// executor will do. Dropping the future cancels the call, here and at the server.
+    ///
+    /// A response that is here counts no longer against
+    /// [`memory_budget`](homa_proto::Config::memory_budget), whether the future was polled or not:
+    /// one that is awaited could otherwise wait for memory that those behind it hold. So responses
+    /// nobody polls for take up to as many times
+    /// [`max_message`](homa_proto::Config::max_message) as there are calls: bound the calls in
+    /// progress.
     pub fn call_async(&self, to: SocketAddr, request: impl Into<Payload>) -> Call {
         self.call_async_with(to, request, &CallOptions::default())
     }

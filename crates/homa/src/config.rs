@@ -15,7 +15,9 @@ pub struct Config {
     /// [`homa_proto::Config::for_users`] at the rate of the fastest physical interface, with
     /// windows to match; at 100 Gbit/s where none tells its rate, as in many virtual machines
     /// (windows are measured and capped, so too high a rate does little harm, too low a one would
-    /// never fill the link: set [`Self::link_rate`] where you know it).
+    /// never fill the link: set [`Self::link_rate`] where you know it). `memory_budget` is for
+    /// messages on their way here and requests that nobody accepted; responses that are here and
+    /// that nobody took come on top, at most `max_message` for each call in progress.
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,

@@ -242,7 +242,8 @@ impl State {
         }
     }
 
-    /// Messages that the application has not taken yet count against the memory for incoming ones.
+    /// Messages that the application has not taken yet count against the memory for incoming ones;
+    /// responses to clients of a shared engine count as taken when they are on its board.
     pub fn limit_memory(&mut self, now: Time) {
         let budget = self.config.protocol.memory_budget;
         if self.waiting.abs_diff(self.limited_at) > budget / 16 {

@@ -310,6 +310,8 @@ impl Switchboard {
         while let Some(ready) = core.next() {
             match ready {
                 Ready::Response { cookie, result, .. } => {
+                    // Not when the caller takes it: calls may be awaited in any order, and the next
+                    // to be awaited must not wait for memory that the others hold.
                     core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
                     let Some(call) = self.call(cookie) else { continue };
                     call.result = Some(result);
