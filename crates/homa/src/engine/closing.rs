@@ -1,4 +1,5 @@
-//! Local addresses of servers that are gone: kept while RPCs of theirs are in progress, then closed.
+//! Local addresses of servers that are gone: kept while RPCs of theirs are in progress, then
+//! closed.
 
 use std::net::SocketAddr;
 

@@ -188,3 +188,21 @@ fn without_the_privilege_the_error_says_how_to_get_it() {
     let text = OpenError::NeedsNetRaw.to_string();
     assert!(text.contains("CAP_NET_RAW") && text.contains("setcap cap_net_raw+ep"), "{text}");
 }
+
+#[test]
+fn a_closed_port_is_free_for_others_and_hears_nothing() {
+    let (Some(mut a), Some(mut b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
+    let at = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let first = b.local()[0];
+    let (from, heir) = (a.local()[0].port(), |a: &mut RawIpDriver| a.bind(at));
+    assert!(heir(&mut a).is_err(), "taken");
+    b.unbind(1);
+    assert!(!b.reaches(1, at.ip()));
+    for to in [at, first] {
+        let (outbox, message) = outbox(from, to, 0, 1, 10);
+        a.send(&outbox, &message);
+    }
+    assert_eq!(collect(&mut b, 1).3, 0, "the one to the open port");
+    assert_eq!(heir(&mut a).unwrap(), at);
+    assert_eq!(b.bind("127.0.0.1:0".parse().unwrap()).unwrap(), b.local()[1]);
+}
