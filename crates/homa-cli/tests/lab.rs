@@ -306,6 +306,10 @@ fn repro_records_its_command_and_every_scenario() {
     let output = homa(&["sweep", &record.display().to_string()]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("unknown key `command`"), "{}", stderr(&output));
+    // Ended midway, there are no verdicts; what is there has its page.
+    std::fs::remove_file(Path::new(&out).join("checks.json")).expect("the verdicts");
+    let page = homa(&["report", &out]);
+    assert_eq!(code(&page), 0, "{}", stderr(&page));
 }
 
 #[test]

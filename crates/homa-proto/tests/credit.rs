@@ -175,7 +175,8 @@ fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
             assert!(counted(now) <= may, "{} of {most}", counted(now));
             let all = most + 20 * u64::from(unscheduled);
             assert!(counted(now) <= all && now.granted <= now.expected);
-            assert!(now.finishing <= now.granted);
+            let ending = |m: &Incoming| m.granted == m.length && m.length > m.unscheduled;
+            assert_eq!(now.finishing, receiver.outstanding(ending));
         }
         if fifo_grants(&receiver) == 0 && !matches!(config.window, GrantWindow::Shared { .. }) {
             let most = receiver.messages.iter().map(Incoming::outstanding).max();

@@ -55,12 +55,17 @@ fn datagrams_fit_into_the_link_that_the_route_takes() {
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:01 dev narrow",
     ] {
         let done = Command::new("ip").args(step.split(' ')).status().unwrap();
+        if !done.success() && step.starts_with("link add") {
+            eprintln!("not run: this kernel makes no veth pair");
+            return;
+        }
         assert!(done.success(), "ip {step}");
     }
     let mut client = Engine::bind("10.9.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let to = "10.9.0.2:4000".parse().unwrap();
     client.call(to, message(10_000, 1), 0, &CallOptions::default()).unwrap();
     while client.metrics().driver.bytes_sent < 10_000 {
+        assert_eq!(client.in_progress().0, 1, "the call ended before it was sent");
         client.poll(Wait::No).unwrap();
     }
     assert_eq!(fragments(), 0);

@@ -8,7 +8,7 @@ use crate::chart::{Chart, escaped};
 use crate::error::LabError;
 use crate::repro::figure::of_result;
 use crate::repro::metric::{Rank, Reading};
-use crate::store::{Listed, Manifest, PLAN_FILE, Store, Stored};
+use crate::store::{Listed, Manifest, PLAN_FILE, REPRO_FILE, Store, Stored};
 
 /// Curves in one figure: more cannot be told apart.
 const CURVES: usize = 7;
@@ -131,8 +131,10 @@ fn table(results: &[(&Listed, Stored)]) -> String {
     out + "</table></div>\n"
 }
 
+/// What was asked for. A reproduction that was ended midway has its record instead of a plan.
 fn plan(store: &Store) -> Result<String, LabError> {
-    let path = store.root().join(PLAN_FILE);
+    let record = store.root().join(REPRO_FILE);
+    let path = if record.exists() { record } else { store.root().join(PLAN_FILE) };
     let text = std::fs::read_to_string(&path).map_err(|error| LabError::file(&path, error))?;
     Ok(format!("<details><summary>The plan</summary><pre>{}</pre></details>\n", escaped(&text)))
 }

@@ -33,7 +33,8 @@ impl Moment<'_> {
     }
 
     fn sent(&self, port: PortId) -> f64 {
-        (self.end[port.0 as usize] - self.start[port.0 as usize]) as f64
+        // Less at the end if all that was in service at the start is an interrupted frame.
+        self.end[port.0 as usize] as f64 - self.start[port.0 as usize] as f64
     }
 
     /// What the links to all receivers can carry.

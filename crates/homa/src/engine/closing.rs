@@ -37,6 +37,11 @@ impl Core {
         self.closing.extend(socket.filter(|&socket| socket > 0).map(closing));
     }
 
+    /// True while an address is to be closed.
+    pub fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
     /// Closes what may be closed by now; true when there was something. Nobody must be polling.
     pub fn finish_closing(&mut self) -> bool {
         // What has arrived and was not looked at tells its port by the socket's number.

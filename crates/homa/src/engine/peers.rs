@@ -156,10 +156,11 @@ impl Peers {
         let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|peer| !peer.measured) else {
             return;
         };
-        peer.measured = true;
         let address = peer.address;
-        let route = self.routes.and_then(|routes| routes(address));
-        let Some(route) = route.filter(|&route| route < self.mtu) else { return };
+        let route = self.routes.map(|routes| routes(address));
+        // Where there is no route yet, it is asked for again before the next message.
+        peer.measured = route != Some(None);
+        let Some(route) = route.flatten().filter(|&route| route < self.mtu) else { return };
         let (datagram, overhead) = self.datagram_to(address, route.max(MTU_MIN));
         self.peers[id.0 as usize].datagram = datagram;
         endpoint.set_max_payload(id, (datagram - overhead) as u32);

@@ -168,6 +168,10 @@ impl Access<'_> {
             let leader = self.lead;
             self.kick(leader);
         }
+        if self.core.is_closing() {
+            // What ended just now may have been the last that needed the address.
+            self.closed();
+        }
     }
 
     /// To be called after binding another address: the sleeper must watch it, too.
@@ -303,6 +307,9 @@ impl Access<'_> {
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Nobody) {
             self.finish_closing();
+        } else if self.core.is_closing() && me == Lead::Helper {
+            // The thread that leads could not, or was not told, while this one still polled.
+            self.kick(Lead::Thread);
         }
     }
 
