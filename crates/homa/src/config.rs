@@ -35,8 +35,8 @@ pub struct Config {
     pub send_memory: u64,
     /// How long a thread that blocks for a response or request looks for it before it sleeps, as
     /// long as that succeeds often enough to pay: falling asleep and waking up take longer. Default
-    /// 50 µs; zero never spins. Unless it is zero, threads of shared engines also spin through waits
-    /// of up to 100 µs for room on the link: a sleep ends some 50 µs late (the system's timer
+    /// 50 µs; zero never spins. Unless it is zero, threads of shared engines also spin through
+    /// waits of up to 100 µs for room on the link: a sleep ends some 50 µs late (the system's timer
     /// slack), four packets of a link of 1 Gbit/s. Callers of inline engines choose how they wait.
     pub spin: Duration,
     /// Most peers remembered at a time; idle ones make room. With them it is forgotten which of
