@@ -120,12 +120,16 @@ impl RunReport {
     /// Bytes of the recorded messages per second, all hosts together, from the first start to the
     /// last end: what is waited for in vain after that carries nothing.
     pub fn goodput_bytes_per_s(&self) -> f64 {
-        let bytes: u64 = self.records.iter().map(|record| u64::from(record.bytes)).sum();
-        let first = self.records.iter().map(|record| record.due_ns).min().unwrap_or(0);
-        let last = self.records.iter().map(|record| record.due_ns + record.latency_ns).max();
-        let lasted_ns = last.unwrap_or(0).saturating_sub(first);
-        bytes as f64 / (lasted_ns as f64 / 1e9).max(1e-9)
+        goodput(&self.records)
     }
+}
+
+fn goodput(records: &[Record]) -> f64 {
+    let bytes: u64 = records.iter().map(|record| u64::from(record.bytes)).sum();
+    let first = records.iter().map(|record| record.due_ns).min().unwrap_or(0);
+    let last = records.iter().map(|record| record.due_ns + record.latency_ns).max();
+    let lasted_ns = last.unwrap_or(0).saturating_sub(first);
+    bytes as f64 / (lasted_ns as f64 / 1e9).max(1e-9)
 }
 
 /// What the hosts of one thread bring home.
@@ -341,4 +345,17 @@ fn assemble<'a>(
         clients.push(Client::new(rack.host(host), transport));
     }
     Ok(Group::new(clients, stages, rack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_lasts_from_the_first_start_to_the_last_end() {
+        let record = |due_ns, latency_ns| Record { bytes: 1_000, due_ns, latency_ns };
+        let two = [record(7_000_000_000, 250_000_000), record(7_100_000_000, 400_000_000)];
+        assert_eq!(goodput(&two), 4_000.0);
+        assert_eq!(goodput(&[]), 0.0);
+    }
 }

@@ -71,9 +71,8 @@ impl Framing {
         let bytes = u64::from(message_bytes);
         match self {
             Self::Paper => {
-                let unscheduled = bytes.min(PAPER_UNSCHEDULED);
-                let scheduled = bytes - unscheduled;
-                self.first().wire_bytes(unscheduled) + Self::PAPER_SCHEDULED.wire_bytes(scheduled)
+                let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
+                wire.unscheduled + wire.scheduled
             }
             Self::Udp | Self::Ip146 | Self::Tcp => self.first().wire_bytes(bytes),
         }
@@ -83,10 +82,7 @@ impl Framing {
     /// the receiver's choice.
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
-            Self::Paper => {
-                let scheduled = u64::from(message_bytes).saturating_sub(PAPER_UNSCHEDULED);
-                scheduled.div_ceil(Self::PAPER_SCHEDULED.payload) * MIN_FRAME
-            }
+            Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
             Self::Udp | Self::Ip146 | Self::Tcp => 0,
         }
     }
@@ -110,14 +106,28 @@ impl Framing {
     }
 }
 
-/// Wire bytes of a message in the authors' framing whose first `limit` bytes are sent without a
-/// grant: those of its unscheduled packets and of grants, and those of its scheduled packets.
-pub fn paper_wire_bytes(message_bytes: u32, limit: u32) -> (u64, u64) {
-    let unscheduled = message_bytes.min(limit);
-    let scheduled = u64::from(message_bytes - unscheduled);
-    let grants = scheduled.div_ceil(Framing::PAPER_SCHEDULED.payload) * MIN_FRAME;
-    let first = Framing::Paper.first().wire_bytes(u64::from(unscheduled));
-    (first + grants, Framing::PAPER_SCHEDULED.wire_bytes(scheduled))
+/// Wire bytes of a message in the authors' framing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaperWire {
+    /// Packets sent without a grant.
+    pub unscheduled: u64,
+    /// Packets that are granted.
+    pub scheduled: u64,
+    /// Grants, one for each of those, the other way.
+    pub grants: u64,
+}
+
+impl PaperWire {
+    /// Of a message whose first `limit` bytes are sent without a grant.
+    pub fn new(message_bytes: u32, limit: u32) -> Self {
+        let unscheduled = message_bytes.min(limit);
+        let scheduled = u64::from(message_bytes - unscheduled);
+        Self {
+            unscheduled: Framing::Paper.first().wire_bytes(unscheduled.into()),
+            scheduled: Framing::PAPER_SCHEDULED.wire_bytes(scheduled),
+            grants: scheduled.div_ceil(Framing::PAPER_SCHEDULED.payload) * MIN_FRAME,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -142,9 +152,9 @@ mod tests {
         assert_eq!(Framing::Paper.wire_bytes(9328), 10_000);
         // One byte more is a packet of its own, which an 84-byte grant has to ask for.
         assert_eq!(Framing::Paper.wire_bytes(9329), 10_000 + 84 + 84);
-        assert_eq!(paper_wire_bytes(9329, 9328), (10_000 + 84, 84));
         // At ten times the rate twenty-one full packets go without a grant.
-        assert_eq!(paper_wire_bytes(30_282, 60_000), (21 * 1538, 0));
+        let fast = PaperWire::new(30_282, 60_000);
+        assert_eq!(fast, PaperWire { unscheduled: 21 * 1538, scheduled: 0, grants: 0 });
         assert_eq!(Framing::Udp.wire_bytes(100), 38 + 100 + 100);
         assert_eq!(Framing::Udp.wire_bytes(1401), 1538 + 139);
         assert_eq!(Framing::Ip146.wire_bytes(2848), 2 * 1538);

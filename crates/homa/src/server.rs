@@ -93,7 +93,6 @@ impl Drop for Listening {
         state.board.close_queue(self.local.port(), &mut state.core);
         state.core.close(self.local);
         access.submitted();
-        access.closed();
     }
 }
 

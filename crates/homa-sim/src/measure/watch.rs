@@ -101,9 +101,7 @@ impl Watch {
             fabric: of(Tier::Fabric),
         })
     }
-}
 
-impl Watch {
     /// A frame, or the rest of one, that waited at a port goes on.
     #[inline]
     fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {

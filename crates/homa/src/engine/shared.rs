@@ -169,7 +169,7 @@ impl Access<'_> {
             self.kick(leader);
         }
         if self.core.is_closing() {
-            // What ended just now may have been the last that needed the address.
+            // Just now it began, or what ended was the last that needed the address.
             self.closed();
         }
     }
@@ -181,9 +181,8 @@ impl Access<'_> {
         self.kick(leader);
     }
 
-    /// To be called after closing an address. Whoever sleeps on it keeps it open, so the sleeper
-    /// does it.
-    pub fn closed(&mut self) {
+    /// An address is to be closed. Whoever sleeps on it keeps it open, so the sleeper does it.
+    fn closed(&mut self) {
         let sleeper = if self.helper_polls { Lead::Helper } else { self.lead };
         match sleeper {
             Lead::Nobody => self.finish_closing(),

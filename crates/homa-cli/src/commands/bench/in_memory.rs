@@ -146,3 +146,19 @@ fn engines(args: &Args) -> Result<(Vec<Engine>, Vec<SocketAddr>), Failure> {
     let addresses = engines.iter().map(Engine::local_addr).collect();
     Ok((engines, addresses))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::asked;
+    use super::*;
+
+    #[test]
+    fn every_host_has_an_address_of_its_own() {
+        let (_engines, addresses) = engines(&asked(&["--hosts", "3"])).unwrap_or_else(|error| {
+            panic!("{error:?}");
+        });
+        let mut ips: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
+        ips.dedup();
+        assert_eq!(ips.len(), 3, "{addresses:?}");
+    }
+}

@@ -5,7 +5,7 @@ use homa_proto::{
     UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
-use homa_workload::framing::paper_wire_bytes;
+use homa_workload::framing::PaperWire;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
 use crate::framing::Framing;
@@ -96,9 +96,12 @@ fn split(config: &Config, basis: &Basis<'_>) -> u8 {
         UnscheduledLimit::RttBytes => config.rtt_bytes,
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
-    let unscheduled = basis.sizes.mean_of(|bytes| paper_wire_bytes(bytes, limit).0 as f64);
-    let scheduled = basis.sizes.mean_of(|bytes| paper_wire_bytes(bytes, limit).1 as f64);
-    let share = unscheduled / (unscheduled + scheduled);
+    // Control packets travel with the unscheduled ones.
+    let unscheduled = |wire: PaperWire| wire.unscheduled + wire.grants;
+    let part = |of: &dyn Fn(PaperWire) -> u64| {
+        basis.sizes.mean_of(|bytes| of(PaperWire::new(bytes, limit)) as f64)
+    };
+    let share = part(&unscheduled) / part(&|wire| unscheduled(wire) + wire.scheduled);
     LEVELS - (f64::from(LEVELS) * share).round().clamp(1.0, 7.0) as u8
 }
 
