@@ -49,6 +49,7 @@ fn options() -> SchemeOptions {
         cutoff_weight: Some(1.0),
         tail_boost: Some(true),
         incast_control: Some(true),
+        resend_after: Some(Span(1)),
     }
 }
 

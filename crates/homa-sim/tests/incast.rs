@@ -1,6 +1,8 @@
 //! Incast: what its RPCs are divided by, and what control of it prevents (Homa §3.6).
 
-use homa_sim::scenario::{Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run};
+use homa_sim::scenario::{
+    Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic, run,
+};
 
 /// A client calls twelve servers, four of them in its own rack, one at a time.
 fn outcome(slowdown: SlowdownBy) -> Outcome {
@@ -72,4 +74,32 @@ fn incast_control_keeps_responses_from_overrunning_the_port() {
     };
     let (with, without) = (dropped(true), dropped(false));
     assert!(without > 1_000 && with * 10 < without, "{with} with, {without} without");
+}
+
+/// 300 responses of 10 kB take 2.6 ms to arrive: a receiver that asks for them again after 2 ms gets
+/// them twice, one that waits for 6 ms does not.
+#[test]
+fn a_longer_resend_timer_asks_for_nothing_that_is_under_way() {
+    let twice = |resend_after: Option<Span>| {
+        let mut scenario = Scenario {
+            scheme: "homa-paper".to_owned(),
+            slowdown: SlowdownBy::Idle,
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 16 }, ..Fabric::default() },
+            traffic: Traffic::Incast {
+                servers: 15,
+                concurrent: 300,
+                request_bytes: 100,
+                response_bytes: 10_000,
+            },
+            ..Scenario::default()
+        };
+        scenario.options.incast_control = Some(false);
+        scenario.options.resend_after = resend_after;
+        scenario.stop.messages = Some(1_000);
+        let outcome = run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(outcome.messages, 1_000);
+        outcome.drops.refused
+    };
+    assert!(twice(None) > 0);
+    assert_eq!(twice(Some(Span::millis(6))), 0);
 }

@@ -18,6 +18,7 @@
 //! | `response_wire_gbps` | the same with headers, in the authors' framing | Gbit/s |
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
+//! | `max_concurrent@9` | most RPCs outstanding with a `response_wire_gbps` of 9 or more | RPCs |
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +29,7 @@ use homa_workload::framing::Framing;
 use serde::{Deserialize, Serialize};
 
 use super::computed::Computed;
+use super::limit::AtLimit;
 use super::tolerance::Measured;
 use crate::results::{TIERS, Tier};
 use crate::store::Stored;
@@ -125,19 +127,10 @@ pub enum Metric {
     ResponseRate,
     /// The same with headers.
     ResponseWireRate,
-    /// The highest load that does not diverge, or what holds there.
+    /// What holds at the highest value of the run's axis that passes, no lower one failing.
     Limit(AtLimit),
     /// Follows from rules.
     Computed(Computed),
-}
-
-/// What is read at the highest load that does not diverge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtLimit {
-    /// What the receivers' links carry.
-    Utilisation,
-    /// The same in application bytes.
-    Goodput,
 }
 
 const KIB: f64 = 1024.0;
@@ -204,25 +197,6 @@ impl Metric {
             Self::Limit(_) => None,
         }
     }
-
-    /// Reads it at the highest load below which nothing diverges; `None` when even the lowest
-    /// does. The interval reaches to what is offered at the lowest load that diverges: what is
-    /// carried of that depends on how long it has piled up.
-    pub fn read_limit(what: AtLimit, by_load: &[&Stored]) -> Option<Measured> {
-        let mut sorted = by_load.to_vec();
-        sorted.sort_by(|a, b| a.outcome.load.total_cmp(&b.outcome.load));
-        let stable = sorted.iter().take_while(|stored| !stored.outcome.backlog.diverges).count();
-        let last = sorted.get(stable.checked_sub(1)?)?;
-        let share = |outcome: &Outcome, all: f64| match what {
-            AtLimit::Utilisation => all * 100.0,
-            // As published: of messages that arrive in part, too.
-            AtLimit::Goodput => all * 100.0 * outcome.loads.payload / outcome.loads.paper,
-        };
-        let carried = share(&last.outcome, last.outcome.utilisation);
-        let diverging = sorted.get(stable).map(|stored| &stored.outcome);
-        let above = diverging.map(|outcome| share(outcome, outcome.loads.paper));
-        Some(Measured::between(carried, [Some(carried), above]))
-    }
 }
 
 /// The bin that holds the message at `percent` of all, by size.
@@ -277,7 +251,7 @@ fn of_tail(tail: &TailDelay, us: f64) -> Measured {
 }
 
 /// Responses delivered, counted in `bytes` of each.
-fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
+pub(super) fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
     let Traffic::Incast { response_bytes, .. } = stored.cell.scenario.traffic else {
         return None;
     };
@@ -287,7 +261,7 @@ fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
 
 /// Wire bytes of a message in full packets and one that holds the rest: what a transport sends that
 /// does not, as the authors' simulator, begin a new packet where scheduled bytes begin.
-fn with_headers(bytes: u32) -> f64 {
+pub(super) fn with_headers(bytes: u32) -> f64 {
     let full = Framing::Paper.max_payload();
     let rest = match bytes % full {
         0 => 0,
@@ -313,7 +287,7 @@ impl FromStr for Metric {
             format!(
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
                  `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, `p99_max@50`, \
-                 `tor_up.mean`, `tor_up.max`, `priority.0`, \
+                 `max_concurrent@9`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
                  `computed.frame_us`, {}",
                 names.join(", ")
             )
@@ -333,6 +307,7 @@ fn at_percent(name: &str, at: &str) -> Option<Metric> {
         "p50_us" => Metric::Latency(Rank::P50, at),
         "p99_us" => Metric::Latency(Rank::P99, at),
         "p99_max" => Metric::Largest(at),
+        "max_concurrent" => Metric::Limit(AtLimit::Concurrent(at)),
         _ => return None,
     })
 }
@@ -375,6 +350,7 @@ impl fmt::Display for Metric {
             Self::Latency(rank, at) => write!(f, "{}_us@{at}", Reading::All(*rank).name()),
             Self::Step(reading, at) => write!(f, "{}_to@{at}", reading.name()),
             Self::Largest(to) => write!(f, "p99_max@{to}"),
+            Self::Limit(AtLimit::Concurrent(least)) => write!(f, "max_concurrent@{least}"),
             Self::Queue(tier, max, residual) => {
                 let what = if *max { "max" } else { "mean" };
                 let rest = if *residual { "_residual" } else { "" };
@@ -460,6 +436,7 @@ mod tests {
             "response_wire_gbps",
             "max_utilisation",
             "max_goodput",
+            "max_concurrent@9",
             "computed.frame_us",
             "computed.w2.top",
         ];

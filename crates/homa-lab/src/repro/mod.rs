@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`plan`] | a figure's plan: runs, published values, tolerances, how the paper draws it |
 //! | [`metric`] | which number is read from an outcome |
+//! | [`limit`] | which value of an axis is the last that passes |
 //! | [`computed`] | numbers that follow from rules without a simulation |
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`verdict`] | the comparison |
@@ -16,6 +17,7 @@
 
 pub mod computed;
 pub mod figure;
+pub mod limit;
 pub mod metric;
 pub mod plan;
 mod record;

@@ -218,6 +218,37 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
+/// Two hundred responses wait for less than the RESEND timer, three hundred for longer: the knee lies
+/// between, and a fourth value that fails changes nothing.
+#[test]
+fn a_knee_is_the_last_value_that_fills_the_link() {
+    let plan = |tolerance: &str| {
+        let text = format!(
+            "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-paper\"]\n\
+             [scenario]\nslowdown = \"idle\"\n\
+             fabric = {{ shape = {{ kind = \"single-switch\", hosts = 16 }} }}\n\
+             options = {{ incast_control = false }}\nstop = {{ messages = 4_000, ending = \"cut\" }}\n\
+             [scenario.traffic]\npattern = \"incast\"\nservers = 15\nconcurrent = 1\n\
+             response_bytes = 10_000\n[[run]]\nname = \"r\"\n[run.axis]\n\
+             key = \"traffic.concurrent\"\nvalues = [100, 200, 300, 400]\n[[check]]\n\
+             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"max_concurrent@9\", \
+             published = 300, tolerance = \"{tolerance}\" }}]\n"
+        );
+        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let root = std::env::temp_dir().join(format!("homa-knee-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    for (tolerance, pass) in [("250..400", None), ("310..400", Some(false)), ("x2", Some(true))] {
+        let done = run(&[plan(tolerance)], &How::default(), &store, &options, &mut |_| {}).unwrap();
+        let check = &done[0].checks[0];
+        assert_eq!((check.measured, check.interval), (Some(200.0), [Some(200.0), Some(300.0)]));
+        assert_eq!(check.pass, pass, "{tolerance}");
+    }
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
 #[test]
 fn undecided_fails_only_at_full_size() {
     let check = Check {

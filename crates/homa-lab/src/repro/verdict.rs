@@ -108,7 +108,7 @@ impl Results {
     ) -> Option<Measured> {
         if let Metric::Limit(what) = metric {
             let all: Vec<&Stored> = self.of(run, variant, None).collect();
-            return Metric::read_limit(what, &all);
+            return what.of(&all);
         }
         let seeds: Option<Vec<Measured>> =
             self.of(run, variant, at).map(|stored| metric.read(stored)).collect();
@@ -158,15 +158,18 @@ fn missing(
     if metric.is_computed() {
         return None;
     }
-    let limit = matches!(metric, Metric::Limit(_));
-    let at = row.at.filter(|_| !limit);
+    let limit = match metric {
+        Metric::Limit(what) => Some(what),
+        _ => None,
+    };
+    let at = row.at.filter(|_| limit.is_none());
     let first = plan.variants.first().map_or("", String::as_str);
     let mut counts = [0; 3];
     for (name, variant) in [(&row.run, variant), (&row.over, first)] {
         let place = name.as_deref().and_then(|name| plan.run(name));
         let Some((place, _)) = place else { continue };
-        // Of a load that diverges only what was offered is read.
-        let read = |stored: &&Stored| !(limit && stored.outcome.backlog.diverges);
+        // Of what does not pass only where it lies is read.
+        let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
             let outcome = &stored.outcome;
             let cut = stored.cell.scenario.stop.ending == Ending::Cut;

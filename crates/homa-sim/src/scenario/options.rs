@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::units::Span;
+
 /// Parameters that differ from the scheme's defaults; absent: the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -43,6 +45,9 @@ pub struct SchemeOptions {
     /// Incast control (Homa §3.6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incast_control: Option<bool>,
+    /// Silence after which a RESEND is sent, and then again (Homa §3.7); at least 1 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resend_after: Option<Span>,
 }
 
 /// Headers around packets.

@@ -1,7 +1,7 @@
 //! Homa as a host transport of the simulator: which profile, which sizes, which levels.
 
 use homa_proto::{
-    Config, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile, Rate,
+    Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile, Rate,
     UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
@@ -216,6 +216,13 @@ fn apply(
     }
     if options.incast_control == Some(false) {
         config.incast = None;
+    }
+    if let Some(silence) = options.resend_after {
+        if config.loss.resend_after == Duration::MAX {
+            let must = "stay out: this scheme asks for nothing again";
+            return Err(ScenarioError::field("options.resend_after", must));
+        }
+        config.loss.resend_after = Duration(silence.0 / 1_000);
     }
     apply_levels(config, options, basis)?;
     if let Some(degree) = options.overcommitment {

@@ -116,3 +116,21 @@ fn larger_frames_carry_the_same_messages_in_fewer_packets() {
     assert!(jumbo.unwrap() * 2 < usual.unwrap());
     assert!(hops(Some(1400)).unwrap_err().contains("options.mtu"));
 }
+
+#[test]
+fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
+    let options = |ms| SchemeOptions {
+        resend_after: Some(crate::scenario::Span::millis(ms)),
+        ..SchemeOptions::default()
+    };
+    let sizes = Workload::W3.sizes().unwrap();
+    let rtt_bytes = PAPER_RTT_BYTES;
+    let basis = Basis { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let refused = |build, ms| Stack::new(build, &basis, &options(ms)).unwrap_err().to_string();
+    assert!(refused(simulator, 6).contains("options.resend_after"), "{}", refused(simulator, 6));
+    for build in [default as Build, paper, basic] {
+        let stack = Stack::new(build, &basis, &options(6)).unwrap();
+        assert_eq!(stack.config.loss.resend_after, Duration::millis(6));
+        assert!(refused(build, 0).contains("at least 1 ms"), "{}", refused(build, 0));
+    }
+}

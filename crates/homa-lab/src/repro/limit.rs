@@ -1,0 +1,63 @@
+//! The last value of a run's axis that passes: the highest load that is sustained, the most RPCs
+//! outstanding that still fill a link.
+
+use homa_sim::scenario::Traffic;
+
+use super::metric::{response_rate, with_headers};
+use super::tolerance::Measured;
+use crate::store::Stored;
+
+/// What passes, and what is read of the last that does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AtLimit {
+    /// Loads that do not diverge: what the receivers' links carry.
+    Utilisation,
+    /// The same in application bytes.
+    Goodput,
+    /// Closed loops whose responses take so many Gbit/s with headers, or more: RPCs outstanding.
+    Concurrent(f64),
+}
+
+impl AtLimit {
+    /// True when an outcome is below the limit.
+    pub fn passes(self, stored: &Stored) -> bool {
+        match self {
+            Self::Utilisation | Self::Goodput => !stored.outcome.backlog.diverges,
+            Self::Concurrent(least) => {
+                response_rate(stored, with_headers).is_some_and(|measured| measured.value >= least)
+            }
+        }
+    }
+
+    /// Where an outcome lies along the axis.
+    fn place(self, stored: &Stored) -> f64 {
+        match (self, &stored.cell.scenario.traffic) {
+            (Self::Concurrent(_), Traffic::Incast { concurrent, .. }) => f64::from(*concurrent),
+            _ => stored.outcome.load,
+        }
+    }
+
+    /// What is read of an outcome below the limit, and of the first above it.
+    fn read(self, stored: &Stored) -> [f64; 2] {
+        let outcome = &stored.outcome;
+        match self {
+            Self::Utilisation => [outcome.utilisation, outcome.loads.paper].map(|all| all * 100.0),
+            // As published: of messages that arrive in part, too.
+            Self::Goodput => [outcome.utilisation, outcome.loads.paper]
+                .map(|all| all * 100.0 * outcome.loads.payload / outcome.loads.paper),
+            Self::Concurrent(_) => [self.place(stored); 2],
+        }
+    }
+
+    /// Reads it at the last value of the axis that passes; `None` when even the first does not. The
+    /// interval reaches to the first that fails: of loads to what is offered there, since what is
+    /// carried of it depends on how long it has piled up.
+    pub fn of(self, along: &[&Stored]) -> Option<Measured> {
+        let mut sorted = along.to_vec();
+        sorted.sort_by(|a, b| self.place(a).total_cmp(&self.place(b)));
+        let passing = sorted.iter().take_while(|stored| self.passes(stored)).count();
+        let last = self.read(sorted.get(passing.checked_sub(1)?)?)[0];
+        let above = sorted.get(passing).map(|stored| self.read(stored)[1]);
+        Some(Measured::between(last, [Some(last), above]))
+    }
+}
