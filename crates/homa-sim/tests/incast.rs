@@ -76,8 +76,8 @@ fn incast_control_keeps_responses_from_overrunning_the_port() {
     assert!(without > 1_000 && with * 10 < without, "{with} with, {without} without");
 }
 
-/// 300 responses of 10 kB take 2.6 ms to arrive: a receiver that asks for them again after 2 ms gets
-/// them twice, one that waits for 6 ms does not.
+/// 300 responses of 10 kB take 2.6 ms to arrive: a receiver that asks for them again after 2 ms
+/// gets them twice, one that waits for 6 ms does not.
 #[test]
 fn a_longer_resend_timer_asks_for_nothing_that_is_under_way() {
     let twice = |resend_after: Option<Span>| {

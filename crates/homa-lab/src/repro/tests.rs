@@ -218,8 +218,8 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// Two hundred responses wait for less than the RESEND timer, three hundred for longer: the knee lies
-/// between, and a fourth value that fails changes nothing.
+/// Two hundred responses wait for less than the RESEND timer, three hundred for longer: the knee
+/// lies between, and a fourth value that fails changes nothing.
 #[test]
 fn a_knee_is_the_last_value_that_fills_the_link() {
     let plan = |tolerance: &str| {
@@ -227,7 +227,8 @@ fn a_knee_is_the_last_value_that_fills_the_link() {
             "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-paper\"]\n\
              [scenario]\nslowdown = \"idle\"\n\
              fabric = {{ shape = {{ kind = \"single-switch\", hosts = 16 }} }}\n\
-             options = {{ incast_control = false }}\nstop = {{ messages = 4_000, ending = \"cut\" }}\n\
+             options = {{ incast_control = false }}\n\
+             stop = {{ messages = 4_000, ending = \"cut\" }}\n\
              [scenario.traffic]\npattern = \"incast\"\nservers = 15\nconcurrent = 1\n\
              response_bytes = 10_000\n[[run]]\nname = \"r\"\n[run.axis]\n\
              key = \"traffic.concurrent\"\nvalues = [100, 200, 300, 400]\n[[check]]\n\
