@@ -1,6 +1,8 @@
 //! `homa bench` run for real, so briefly that only shapes and promises mean something, not numbers.
 
 mod common;
+#[path = "common/refused.rs"]
+mod refused;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{code, document, homa, keys, program, stderr};
+use refused::without_namespaces;
 use serde_json::Value;
 
 const TRANSPORT_KEYS: [&str; 10] = [
@@ -246,18 +249,6 @@ fn a_bench_that_is_ended_midway_leaves_nothing_behind() {
         assert!(!bench.wait().expect("it ended").success(), "{signal}");
         assert_eq!(traces(Some(group)), before, "{signal}");
     }
-}
-
-/// Runs a bench where namespaces are refused: a user namespace may forbid its own children, which
-/// is how a kernel that refuses looks from inside.
-fn without_namespaces(arguments: &[&str]) -> Option<std::process::Output> {
-    let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
-                  /proc/sys/user/max_user_namespaces && exec \"$0\" bench \"$@\"";
-    let mut inside = Command::new("unshare");
-    inside.args(["-Ur", "sh", "-c", forbid]).arg(program().get_program()).args(arguments);
-    // Where even this is refused, the ordinary tests above already take the other way.
-    let output = inside.output().ok()?;
-    (!output.stdout.is_empty() || stderr(&output).contains("hint: ")).then_some(output)
 }
 
 #[test]

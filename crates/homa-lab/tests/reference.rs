@@ -1,6 +1,9 @@
 //! `docs/simulator.md` has every key of a plan, every column of the tables, every key of the JSON,
 //! and no key that there is not.
 
+#[path = "common/page.rs"]
+mod page;
+
 use std::collections::BTreeSet;
 
 use homa_lab::results;
@@ -107,11 +110,7 @@ fn has_word(word: &str) -> bool {
 
 /// All that the page writes as code within a line.
 fn codes() -> impl Iterator<Item = &'static str> {
-    codes_in(PAGE)
-}
-
-fn codes_in(text: &'static str) -> impl Iterator<Item = &'static str> {
-    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+    page::codes(PAGE)
 }
 
 #[test]
@@ -147,23 +146,18 @@ fn every_column_is_in_the_reference() {
     for (table, text) in [(results::summary(&[]), before), (results::slowdown(&[]), slowdown)] {
         for column in table.columns() {
             if column.name == "seed" {
-                assert!(codes_in(before).any(|code| code == "seed"), "both tables begin with it");
+                assert!(
+                    page::codes(before).any(|code| code == "seed"),
+                    "both tables begin with it"
+                );
                 continue;
             }
             // Of eight levels the first and the last stand for all.
             let between = (1..7).any(|level| column.name == format!("priority_{level}_share"));
-            let there = between || codes_in(text).any(|code| code == column.name);
+            let there = between || page::codes(text).any(|code| code == column.name);
             assert!(there, "`{}` is missing", column.name);
         }
     }
-}
-
-fn json_keys(value: &serde_json::Value, keys: &mut BTreeSet<String>) {
-    if let Some(object) = value.as_object() {
-        keys.extend(object.keys().cloned());
-        object.values().for_each(|value| json_keys(value, keys));
-    }
-    value.as_array().into_iter().flatten().for_each(|item| json_keys(item, keys));
 }
 
 #[test]
@@ -180,10 +174,9 @@ fn every_key_of_the_json_is_in_the_reference() {
     };
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");
     assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
-    let mut keys = BTreeSet::new();
-    json_keys(&serde_json::to_value(&outcome).expect("JSON"), &mut keys);
-    keys.extend(["sustained", "diverging", "outcome"].map(str::to_owned));
-    for key in keys {
+    let paths = page::paths(&serde_json::to_value(&outcome).expect("JSON"));
+    let keys = paths.iter().filter_map(|path| path.rsplit('.').next());
+    for key in keys.chain(["sustained", "diverging", "outcome"]) {
         assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
     }
 }

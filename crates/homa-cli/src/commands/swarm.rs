@@ -175,3 +175,23 @@ fn print_cells(cells: &[Cell]) {
         line(table.row(&texts));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No command shows these keys as long as every promise is kept.
+    #[test]
+    fn the_keys_of_a_failure_are_in_the_reference_and_no_other() {
+        let page = include_str!("../../../../docs/json.md");
+        let named =
+            page.lines().filter_map(|line| line.strip_prefix("| `failures[].")?.split_once('`'));
+        let mut named: Vec<&str> = named.map(|(key, _)| key).collect();
+        named.sort_unstable();
+        let failing = Failing { seed: 1, replay: String::new(), violations: Vec::new() };
+        let failing = serde_json::to_value(failing).expect("plain data");
+        let mut keys: Vec<&String> = failing.as_object().expect("an object").keys().collect();
+        keys.sort_unstable();
+        assert_eq!(keys, named);
+    }
+}
