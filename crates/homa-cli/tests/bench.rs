@@ -194,6 +194,8 @@ fn a_lossy_rack_shows_that_nothing_ran_twice_and_what_was_held_in_memory() {
     // Some kernels do not tell.
     assert!(held("start_bytes") <= held("peak_bytes"), "{row}");
     assert_ne!(held("start_bytes"), Some(0));
+    let trend = ["early_bytes", "late_bytes", "allowed_bytes"].map(|key| held(key).is_some());
+    assert!(trend == [row["memory"]["flat"].is_boolean(); 3], "{row}");
 }
 
 /// What a rack could leave at a host: interfaces, mounts, and processes of the run's group.

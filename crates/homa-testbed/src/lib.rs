@@ -29,7 +29,7 @@ mod transport;
 
 pub use error::TestbedError;
 pub use link::VethPair;
-pub use memory::Memory;
+pub use memory::{Memory, Trend, UNNOTICED_GROWTH};
 pub use namespace::{Isolation, Namespace, isolate};
 pub use pauses::Pauses;
 pub use rack::{Host, Rack, RackConfig};

@@ -1,9 +1,20 @@
 //! What the process holds in memory while a load runs: does it grow?
 //!
 //! The kernel's own books (`/proc/self/status`): all hosts, the switch and what the load generator
-//! notes down, since they share one process. Left out: socket buffers, which are the kernel's.
+//! notes down, since they share one process. Latencies have their memory before the load begins; of
+//! what is noted down later, pauses of the machine take 16 B each. Left out: socket buffers, which
+//! are the kernel's.
 
 use std::fs;
+use std::time::Duration;
+
+/// Growth that is none, whatever the share: the kernel's books, the allocator's arenas and the
+/// load's own ups and downs move by as much. Bytes.
+pub const UNNOTICED_GROWTH: u64 = 4_000_000;
+/// Growth that is none, as a share of what is held: one in so many.
+const SHARE: u64 = 10;
+/// Samples in each quarter of a load.
+const SAMPLES: u32 = 16;
 
 /// Resident memory of this process under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,20 +23,93 @@ pub struct Memory {
     pub start_bytes: u64,
     /// The most since then, bytes.
     pub peak_bytes: u64,
+    /// Early and late in the load; `None` where it ended before there was a sample of both.
+    pub trend: Option<Trend>,
+}
+
+/// Resident memory early and late in the time in which RPCs arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trend {
+    /// Mean over the second quarter, bytes: what fills up once is full by then.
+    pub early_bytes: u64,
+    /// Mean over the last quarter, bytes.
+    pub late_bytes: u64,
+}
+
+impl Trend {
+    /// What it may grow by and still count as flat: a tenth of what is held early, or 4 MB,
+    /// whichever is more. Bytes.
+    pub fn allowed_bytes(&self) -> u64 {
+        (self.early_bytes / SHARE).max(UNNOTICED_GROWTH)
+    }
+
+    /// True when it did not grow by more than that.
+    pub fn flat(&self) -> bool {
+        self.late_bytes <= self.early_bytes + self.allowed_bytes()
+    }
 }
 
 impl Memory {
-    /// Starts to watch. `None` where the kernel does not let us forget earlier peaks.
-    pub(crate) fn watch() -> Option<Self> {
+    /// What several threads of this process saw: the most, and the trend of one that saw it.
+    pub(crate) fn merged(seen: impl Iterator<Item = Self>) -> Option<Self> {
+        seen.reduce(|one, other| {
+            let most = if other.peak_bytes > one.peak_bytes { other } else { one };
+            Self { trend: one.trend.or(other.trend), ..most }
+        })
+    }
+}
+
+/// Looks at memory now and then.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    start_bytes: u64,
+    /// Since when RPCs arrive, and the time between samples, nanoseconds.
+    start_ns: u64,
+    step_ns: u64,
+    next_ns: u64,
+    /// Sum and number of the samples, by quarter.
+    quarters: [(u64, u64); 4],
+}
+
+impl Watch {
+    /// Starts to watch a load: RPCs arrive for `duration` from `start_ns` on. `None` where the
+    /// kernel does not let us forget earlier peaks.
+    pub(crate) fn begin(start_ns: u64, duration: Duration) -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
+        let step_ns = ((duration / (4 * SAMPLES)).as_nanos() as u64).max(1);
         let start_bytes = read("VmRSS:")?;
-        Some(Self { start_bytes, peak_bytes: start_bytes })
+        Some(Self { start_bytes, start_ns, step_ns, next_ns: start_ns, quarters: [(0, 0); 4] })
     }
 
-    /// With the peak until now.
-    pub(crate) fn until_now(self) -> Option<Self> {
-        // The kernel's two counters are not taken at the same instant.
-        Some(Self { peak_bytes: read("VmHWM:")?.max(self.start_bytes), ..self })
+    /// Takes a sample if one is due.
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        if now_ns < self.next_ns {
+            return;
+        }
+        let step = (now_ns - self.start_ns) / self.step_ns;
+        self.next_ns = self.start_ns + (step + 1) * self.step_ns;
+        let quarter = self.quarters.get_mut((step / u64::from(SAMPLES)) as usize);
+        if let Some((sum, count)) = quarter
+            && let Some(bytes) = read("VmRSS:")
+        {
+            *sum += bytes;
+            *count += 1;
+        }
+    }
+
+    /// What was seen.
+    pub(crate) fn end(self) -> Option<Memory> {
+        let mean = |quarter: usize| {
+            let (sum, count) = self.quarters[quarter];
+            sum.checked_div(count)
+        };
+        let trend = mean(1).zip(mean(3));
+        Some(Memory {
+            start_bytes: self.start_bytes,
+            // The kernel's two counters are not taken at the same instant.
+            peak_bytes: read("VmHWM:")?.max(self.start_bytes),
+            trend: trend.map(|(early_bytes, late_bytes)| Trend { early_bytes, late_bytes }),
+        })
     }
 }
 
@@ -43,6 +127,8 @@ fn parse(status: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     #[test]
     fn memory_is_read_in_bytes_under_its_own_name() {
         let status = "Name:\thoma\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
@@ -52,14 +138,48 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_that_is_over_still_counts_and_an_earlier_one_does_not() {
+    fn growth_is_a_tenth_or_four_megabytes() {
+        let trend = |early_bytes, late_bytes| Trend { early_bytes, late_bytes };
+        assert!(trend(10_000_000, 14_000_000).flat() && !trend(10_000_000, 14_000_001).flat());
+        assert!(trend(90_000_000, 99_000_000).flat() && !trend(90_000_000, 99_000_001).flat());
+        assert!(trend(90_000_000, 10_000_000).flat());
+    }
+
+    #[test]
+    fn threads_that_saw_less_add_nothing_and_one_with_a_trend_has_it() {
+        let seen = |peak_bytes, trend| Memory { start_bytes: 1, peak_bytes, trend };
+        let trend = Some(Trend { early_bytes: 2, late_bytes: 3 });
+        let both = Memory::merged([seen(9, None), seen(5, trend)].into_iter());
+        assert_eq!(both, Some(seen(9, trend)));
+        assert_eq!(Memory::merged([].into_iter()), None);
+    }
+
+    /// One test: the peak is the process's.
+    #[test]
+    fn a_peak_that_is_over_counts_and_an_earlier_one_does_not_and_what_stays_is_growth() {
         const BIG: usize = 64 << 20;
         drop(std::hint::black_box(vec![1u8; BIG]));
-        let Some(memory) = Memory::watch() else { return };
-        let before = memory.until_now().expect("the kernel told us before");
+        let hour = Duration::from_secs(3_600);
+        let Some(mut watch) = Watch::begin(0, hour) else { return };
+        let before = Watch::begin(0, hour).and_then(Watch::end).expect("the kernel told us before");
         assert!(before.peak_bytes < before.start_bytes + BIG as u64 / 2, "{before:?}");
+        assert_eq!(before.trend, None, "no sample");
+        watch.look(1_000 * SECOND);
         drop(std::hint::black_box(vec![1u8; BIG]));
-        let after = memory.until_now().expect("the kernel told us before");
+        watch.look(3_000 * SECOND);
+        // Too early for another sample, and after the load.
+        let held = std::hint::black_box(vec![1u8; BIG]);
+        watch.look(3_001 * SECOND);
+        watch.look(3_600 * SECOND);
+        let after = watch.end().expect("the kernel told us before");
         assert!(after.peak_bytes > after.start_bytes + BIG as u64 / 2, "{after:?}");
+        assert!(after.trend.is_some_and(|trend| trend.flat()), "{after:?}");
+        let mut watch = Watch::begin(0, hour).expect("the kernel told us before");
+        watch.look(1_000 * SECOND);
+        let more = std::hint::black_box(vec![1u8; BIG]);
+        watch.look(2_701 * SECOND);
+        let grown = watch.end().and_then(|memory| memory.trend).expect("two samples");
+        assert!(!grown.flat(), "{grown:?}");
+        drop((held, more));
     }
 }

@@ -213,8 +213,7 @@ fn report(
     let pauses = Pauses::merged(hosts.chain([std::mem::take(&mut switch.pauses)]));
     let cpu: Duration = groups.iter().map(|group| group.cpu).sum();
     let elapsed_s = groups.iter().map(|group| group.elapsed_s).fold(0.0, f64::max);
-    // One process: the group that saw most of it speaks for all.
-    let memory = groups.iter().filter_map(|group| group.memory).max_by_key(|m| m.peak_bytes);
+    let memory = Memory::merged(groups.iter().filter_map(|group| group.memory));
     let started = groups.iter().map(|group| group.started_and_served.0).sum();
     let executed = groups.iter().map(|group| group.started_and_served.1).sum();
     let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
@@ -273,7 +272,7 @@ fn run_group(
 
     let meter = Meter::start(&mut group);
     let loads = match plan.pattern {
-        Pattern::Open { arrivals, duration } => group.open_loop(arrivals, duration + plan.grace),
+        Pattern::Open { arrivals, duration } => group.open_loop(arrivals, duration, plan.grace),
         Pattern::Incast { outstanding, request_bytes, response_bytes, duration } => {
             let load = ClosedLoop { outstanding, request_bytes, response_bytes, duration };
             group.closed_loop(&load, plan.grace)

@@ -7,7 +7,7 @@ use homa_workload::arrivals::Arrival;
 
 use super::Record;
 use super::group::{Client, Group, LOOK_NS};
-use crate::Memory;
+use crate::memory::Watch;
 use crate::sys;
 use crate::transport::Rpc;
 
@@ -32,19 +32,20 @@ struct Progress<'a> {
 }
 
 impl Group<'_> {
-    /// Starts every arrival (one list per host of the rack) at its time and serves meanwhile; ends
-    /// when all of this group's have ended, or `limit` after the start.
+    /// Starts every arrival (one list per host of the rack, within `duration`) at its time and
+    /// serves meanwhile; ends when all of this group's have ended, or `grace` after `duration`.
     pub(crate) fn open_loop(
         &mut self,
         arrivals: &[Vec<Arrival>],
-        limit: Duration,
+        duration: Duration,
+        grace: Duration,
     ) -> io::Result<Vec<Load>> {
         let start = self.stages.start_ns();
-        let give_up = start + limit.as_nanos() as u64;
+        let give_up = start + (duration + grace).as_nanos() as u64;
         let begin = |client: &mut Client<'_>| Progress::new(&arrivals[client.host.index], client);
         let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
         // What is noted down about RPCs has its memory by now.
-        self.memory = Memory::watch();
+        let mut watch = Watch::begin(start, duration);
         loop {
             let now = sys::monotonic_ns();
             let mut next = give_up;
@@ -52,8 +53,11 @@ impl Group<'_> {
                 next = next.min(own.start_due(client, start, now)?.unwrap_or(give_up));
             }
             if now >= give_up || progress.iter().all(|own| own.ended == own.arrivals.len()) {
-                self.memory = self.memory.and_then(Memory::until_now);
+                self.memory = watch.and_then(Watch::end);
                 return Ok(progress.into_iter().map(|own| own.into_load(start)).collect());
+            }
+            if let Some(watch) = &mut watch {
+                watch.look(now);
             }
             self.poll(next.min(now + LOOK_NS))?;
             self.stages.check()?;

@@ -3,7 +3,7 @@
 //! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
 
 use homa_testbed::check::SHORT_BYTES;
-use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport};
+use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport, UNNOTICED_GROWTH};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -70,6 +70,51 @@ pub struct Memory {
     pub start_bytes: u64,
     /// The most until it ended, bytes.
     pub peak_bytes: u64,
+    /// Mean over the second quarter of the time in which RPCs arrive, bytes; absent, as what
+    /// follows, where the load was too short for samples.
+    pub early_bytes: Option<u64>,
+    /// The same over the last quarter.
+    pub late_bytes: Option<u64>,
+    /// What it may grow by from the one to the other, bytes.
+    pub allowed_bytes: Option<u64>,
+    /// Whether it did not grow by more.
+    pub flat: Option<bool>,
+    /// Frames were lost or doubled on purpose, to see that it does not grow.
+    #[serde(skip)]
+    pub judged: bool,
+}
+
+impl Memory {
+    fn of_run(held: homa_testbed::Memory, rack: &RackConfig) -> Self {
+        Self {
+            start_bytes: held.start_bytes,
+            peak_bytes: held.peak_bytes,
+            early_bytes: held.trend.map(|trend| trend.early_bytes),
+            late_bytes: held.trend.map(|trend| trend.late_bytes),
+            allowed_bytes: held.trend.map(|trend| trend.allowed_bytes()),
+            flat: held.trend.map(|trend| trend.flat()),
+            judged: rack.faults.loss + rack.faults.duplication > 0.0,
+        }
+    }
+
+    /// For people: whether it grew, and which bound decided; absent without samples.
+    pub fn trend(&self) -> Option<String> {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let (early, allowed) = (mb(self.early_bytes?), self.allowed_bytes?);
+        let grown = mb(self.late_bytes?) - early;
+        let found = match self.flat? {
+            true => String::from("flat ok"),
+            false => format!("GREW {grown:.1} MB"),
+        };
+        let bound = match allowed > UNNOTICED_GROWTH {
+            true => format!("10 %: {:.1} MB", mb(allowed)),
+            false => format!("{:.1} MB", mb(allowed)),
+        };
+        Some(format!(
+            "{found} (from {early:.1} MB in the second quarter of the load to the last {grown:+.1} \
+             MB; decided by {bound})"
+        ))
+    }
 }
 
 /// Figures of the short RPCs.
@@ -150,17 +195,20 @@ impl TransportResult {
         );
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
-        result.memory = run
-            .memory
-            .filter(|_| run.transport.is_homa())
-            .map(|held| Memory { start_bytes: held.start_bytes, peak_bytes: held.peak_bytes });
+        result.memory =
+            run.memory.filter(|_| run.transport.is_homa()).map(|held| Memory::of_run(held, rack));
         result
     }
 
     /// What Homa promises and this row did not keep.
     pub fn broken(&self) -> Vec<String> {
         let ran = self.started.zip(self.executed);
-        broken(self.transport, (self.offered, self.errors), ran)
+        let mut broken = broken(self.transport, (self.offered, self.errors), ran);
+        let grew = |held: &&Memory| held.judged && held.flat == Some(false);
+        if let Some(found) = self.memory.as_ref().filter(grew).and_then(Memory::trend) {
+            broken.push(format!("FAILED: under {}, memory {found}.", self.transport));
+        }
+        broken
     }
 
     /// Reduces records in the order of their time. `counts`: offered, errors.
@@ -327,6 +375,32 @@ mod tests {
         let twice = broken(Transport::HomaFlat, (10, 0), Some((12, 13)));
         assert!(twice[0].contains("executed 13 requests for 12 RPCs"), "{twice:?}");
         assert!(broken(Transport::Tcp, (10, 3), Some((12, 9))).is_empty());
+    }
+
+    #[test]
+    fn memory_that_grows_on_a_bad_network_is_homas_failure_and_the_bound_is_named() {
+        let rack = |loss| {
+            let faults = homa_testbed::Faults { loss, ..Default::default() };
+            RackConfig { faults, ..RackConfig::default() }
+        };
+        let held = |early_bytes, late_bytes, loss| {
+            let trend = Some(homa_testbed::Trend { early_bytes, late_bytes });
+            let held = homa_testbed::Memory { start_bytes: 1, peak_bytes: 2, trend };
+            TransportResult { memory: Some(Memory::of_run(held, &rack(loss))), ..result(&[]) }
+        };
+        let said = |row: &TransportResult| row.memory.as_ref().and_then(Memory::trend);
+        let flat = held(90_000_000, 98_000_000, 0.01);
+        let text = "flat ok (from 90.0 MB in the second quarter of the load to the last +8.0 MB; \
+                    decided by 10 %: 9.0 MB)";
+        assert_eq!(said(&flat).as_deref(), Some(text));
+        let lost = flat.broken();
+        let grew = held(20_000_000, 25_000_000, 0.01);
+        let text = "GREW 5.0 MB (from 20.0 MB in the second quarter of the load to the last +5.0 \
+                    MB; decided by 4.0 MB)";
+        assert_eq!(said(&grew).as_deref(), Some(text));
+        assert_eq!(grew.broken()[lost.len()..], [format!("FAILED: under homa, memory {text}.")]);
+        let calm = held(20_000_000, 25_000_000, 0.0);
+        assert_eq!((calm.broken(), calm.memory.map(|held| held.flat)), (lost, Some(Some(false))));
     }
 
     #[test]

@@ -104,6 +104,9 @@ impl<'a> Screen<'a> {
                 mb(peak),
                 mb(peak - start)
             ));
+            if let Some(found) = held.trend() {
+                line(format!("    memory {found}"));
+            }
         }
         for text in row.twin.iter().flat_map(|twin| twin.lines()) {
             line(text);
