@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use std::thread;
 
 use homa_proto::RpcHandle;
+use tracing::Span;
+use tracing::field::Empty;
 
 use crate::config::Config;
 use crate::engine::switchboard::{Arrived, Waiting};
@@ -80,8 +82,11 @@ impl Server {
 
     fn request(&self, arrived: Arrived) -> Request {
         let Arrived { rpc, from, bytes } = arrived;
-        tracing::trace!(%from, bytes = bytes.len(), "request");
-        Request { engine: self.0.engine.clone(), rpc: Some(rpc), from, bytes }
+        // Where nobody listens this is one look at an atomic number.
+        let size = bytes.len();
+        let span =
+            tracing::debug_span!("homa_request", peer = %from, bytes = size, outcome = Empty);
+        Request { engine: self.0.engine.clone(), rpc: Some(rpc), from, bytes, span }
     }
 }
 
@@ -153,12 +158,32 @@ pub struct Request {
     rpc: Option<RpcHandle>,
     from: SocketAddr,
     bytes: Message,
+    span: Span,
 }
 
 impl Request {
     /// Who asks.
     pub fn from(&self) -> SocketAddr {
         self.from
+    }
+
+    /// The `tracing` span `homa_request` (level debug), open from the accept until the request is
+    /// answered or dropped. Its fields are `peer`, `bytes` (of the request) and, at the end,
+    /// `outcome`: `replied`, `dropped`, or `gone` where the client had given up before the reply.
+    /// Enter it to have what is done for the request in it; whoever is still in it at the end keeps
+    /// it open.
+    ///
+    /// ```
+    /// # use homa::{Client, Server};
+    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
+    /// # let call = Client::new()?.call_async(server.local_addr(), "world");
+    /// let request = server.accept().unwrap();
+    /// let reply = request.span().in_scope(|| format!("hello, {} bytes", request.len()));
+    /// request.reply(reply)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn span(&self) -> Span {
+        self.span.clone()
     }
 
     /// True when the client gave up: there is no use in going on.
@@ -204,6 +229,8 @@ impl Request {
                     access.submitted();
                     drop(access);
                     self.rpc = None;
+                    let outcome = if result.is_ok() { "replied" } else { "gone" };
+                    self.span.record("outcome", outcome);
                 }
                 result
             }
@@ -241,6 +268,8 @@ impl Drop for Request {
             access.board.answered(rpc);
             access.core.cancel(rpc);
             access.submitted();
+            drop(access);
+            self.span.record("outcome", "dropped");
         }
     }
 }

@@ -1,0 +1,145 @@
+//! What a subscriber of `tracing` sees of a request: a span from the accept to its end. In a
+//! process of its own, since the subscriber is the process's.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use homa::{CallError, Client, ReplyError, Request, Server};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// A span of a request.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    fields: BTreeMap<&'static str, String>,
+    handles: usize,
+    entered: usize,
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+static REQUESTS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
+
+/// Keeps the spans of requests.
+struct Keeper(AtomicU64);
+
+fn change(id: &Id, change: impl FnOnce(&mut Seen)) {
+    let mut requests = REQUESTS.lock().expect("no panic");
+    if let Some(seen) = requests.get_mut(&id.into_u64()) {
+        change(seen);
+    }
+}
+
+impl Subscriber for Keeper {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let id = self.0.fetch_add(1, Ordering::SeqCst);
+        if span.metadata().name() == "homa_request" {
+            let mut seen = Seen { handles: 1, ..Seen::default() };
+            span.record(&mut seen);
+            REQUESTS.lock().expect("no panic").insert(id, seen);
+        }
+        Id::from_u64(id)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        change(id, |seen| values.record(seen));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, id: &Id) {
+        change(id, |seen| seen.entered += 1);
+    }
+
+    fn exit(&self, id: &Id) {
+        change(id, |seen| seen.entered -= 1);
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        change(id, |seen| seen.handles += 1);
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        change(&id, |seen| seen.handles -= 1);
+        true
+    }
+}
+
+/// The latest request's span.
+fn latest() -> Seen {
+    let requests = REQUESTS.lock().expect("no panic");
+    requests.values().next_back().expect("a request").clone()
+}
+
+/// Asserts that the latest request's span is over, and how it ended.
+fn assert_over(outcome: &str) {
+    let seen = latest();
+    let said = seen.fields.get("outcome").map(String::as_str);
+    assert_eq!((seen.handles, said), (0, Some(&*format!("{outcome:?}"))), "{seen:?}");
+}
+
+fn accept(server: &Server, bytes: usize) -> Request {
+    let request = server.accept().expect("it serves");
+    let seen = latest();
+    assert_eq!(seen.fields["peer"], request.from().to_string());
+    assert_eq!(seen.fields["bytes"], bytes.to_string());
+    assert_eq!((seen.handles, seen.fields.get("outcome")), (1, None), "open: {seen:?}");
+    request
+}
+
+#[test]
+fn a_request_has_a_span_from_its_accept_to_its_end() {
+    tracing::subscriber::set_global_default(Keeper(AtomicU64::new(1))).expect("the first one");
+    let server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a server");
+    let client = Client::new().expect("a client");
+    let wait = |call| tokio::runtime::Runtime::new().expect("a runtime").block_on(call);
+
+    // Answered, after a reply that was refused.
+    let call = client.call_async(server.local_addr(), "four");
+    let request = accept(&server, 4);
+    request.span().in_scope(|| assert_eq!(latest().entered, 1));
+    assert_eq!(latest().entered, 0);
+    let refused = request.reply(vec![1; 64 << 20]).expect_err("too long");
+    assert!(matches!(refused.error, ReplyError::MessageTooLong { .. }), "{refused}");
+    assert_eq!((latest().handles, latest().fields.get("outcome")), (1, None));
+    refused.request.reply("short").expect("a reply");
+    assert_over("replied");
+    assert_eq!(&*wait(call).expect("a response"), b"short");
+
+    // Dropped, while the application is in the span.
+    let call = client.call_async(server.local_addr(), "dropped");
+    let request = accept(&server, 7);
+    let entered = request.span().entered();
+    drop(request);
+    assert_eq!((latest().handles, latest().entered), (1, 1));
+    drop(entered);
+    assert_over("dropped");
+    assert!(matches!(wait(call), Err(CallError::Indeterminate)));
+
+    // Given up by its client.
+    let call = client.call_async(server.local_addr(), "never mind");
+    let request = accept(&server, 10);
+    drop(call);
+    while !request.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let gone = request.reply("too late").expect_err("nobody waits");
+    assert!(matches!(gone.error, ReplyError::Gone), "{gone}");
+    drop(gone);
+    assert_over("gone");
+}
