@@ -4,7 +4,12 @@ mod common;
 #[path = "common/server.rs"]
 mod server;
 
-use common::{code, document, homa, keys, stderr};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{code, document, homa, keys, program, stderr};
 use server::Server;
 
 #[test]
@@ -77,4 +82,131 @@ fn bench_peer_prints_a_line_that_repeats_it_and_no_time_of_a_rack() {
     assert!(second.contains(repeat.expect("the line")), "{second}");
     assert!(first.contains("idle, ") && !first.contains("the wire"), "{first}");
     server.terminate();
+}
+
+/// A running server and where its counters are.
+struct Counted {
+    process: Child,
+    address: String,
+    metrics: String,
+}
+
+impl Counted {
+    fn start() -> Self {
+        let arguments = ["serve", "--bind", "127.0.0.1:0", "--echo", "--metrics", "127.0.0.1:0"];
+        let mut process = program()
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let mut after = |start: &str| {
+            let line = lines.next().expect("a line").expect("text");
+            line.strip_prefix(start).unwrap_or_else(|| panic!("{line}")).to_owned()
+        };
+        let address = after("listening on ");
+        let url = after("metrics at http://");
+        let metrics = url.strip_suffix("/metrics").expect("the path").to_owned();
+        Self { process, address, metrics }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.metrics).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        stream
+    }
+
+    /// What is answered to these bytes.
+    fn say(&self, request: &[u8]) -> String {
+        let mut stream = self.connect();
+        // The server may have had enough before the end.
+        let _ = stream.write_all(request);
+        read(stream)
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.say(format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn read(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer to its end");
+    answer
+}
+
+/// The value of a counter.
+fn value(answer: &str, name: &str) -> u64 {
+    let line = answer.lines().find_map(|line| line.strip_prefix(name)).expect("the counter");
+    line.trim().parse().expect("a number")
+}
+
+#[test]
+fn the_counters_of_the_running_server_are_read_over_http() {
+    let server = Counted::start();
+    let before = server.get("/metrics");
+    let (head, body) = before.split_once("\r\n\r\n").expect("head and body");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(head.lines().any(|line| line == format!("Content-Type: {kind}")), "{head}");
+    assert!(head.lines().any(|line| line == format!("Content-Length: {}", body.len())), "{head}");
+    assert!(body.ends_with("# EOF\n"), "{body}");
+    let received = "homa_driver_datagrams_received_total";
+    let call = homa(&["call", &server.address, "--count", "3"]);
+    assert_eq!(code(&call), 0, "{}", stderr(&call));
+    let after = server.get("/metrics?since=ever");
+    assert!(value(&after, received) >= value(&before, received) + 3, "{after}");
+    for (request, status) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi", "405"),
+        (b"HEAD /metrics HTTP/1.0\r\n\r\n", "405"),
+        (b"GET /metrics HTTP/1.0\n\n", "200"),
+    ] {
+        let answer = server.say(request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
+
+#[test]
+fn silence_and_garbage_are_ended_and_hold_up_nobody_for_long() {
+    let server = Counted::start();
+    let (silent, mut slow) = (server.connect(), server.connect());
+    slow.write_all(b"GET /met").expect("written");
+    let gone = server.connect();
+    gone.shutdown(Shutdown::Both).expect("it was open");
+    let asked = Instant::now();
+    assert!(server.get("/metrics").starts_with("HTTP/1.1 200 "));
+    // Two of them, 2 s each; a server that waits for them never answers.
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
+    for held_up in [silent, slow] {
+        assert!(read(held_up).starts_with("HTTP/1.1 408 "));
+    }
+    for (garbage, status) in [
+        (&b"\0\xff\xfe\r\n\r\n"[..], "400"),
+        (b"GET /metrics SPDY/9\r\n\r\n", "400"),
+        (&[b'x'; 100_000], "431"),
+    ] {
+        let answer = server.say(garbage);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert!(server.get("/metrics").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused_with_what_to_do() {
+    let server = Counted::start();
+    let output = homa(&["serve", "--bind", "127.0.0.1:0", "--metrics", &server.metrics]);
+    assert_eq!(code(&output), 2);
+    assert!(output.stdout.is_empty(), "it is no server");
+    let said = stderr(&output);
+    assert!(said.contains(&format!("no metrics at {}", server.metrics)), "{said}");
+    assert!(said.contains("hint: choose a free TCP address"), "{said}");
 }

@@ -8,10 +8,9 @@ use std::time::Duration;
 use homa::Server;
 
 use super::driver::Driver;
-use crate::cp_node;
 use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::line;
-use crate::values;
+use crate::{cp_node, metrics_http, values};
 
 /// How long requests in progress may take to finish after Ctrl-C.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -37,13 +36,15 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     ports: u8,
-    /// At the end, print what was counted as OpenMetrics text.
-    #[arg(long)]
-    metrics: bool,
+    /// Answer HTTP GET /metrics at this TCP address (port 0: any, which is then printed) with what
+    /// was counted, as OpenMetrics text. Without an address: print it at the end.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = values::address)]
+    metrics: Option<Option<SocketAddr>>,
 }
 
 /// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
 pub fn run(args: &Args) -> Outcome {
+    let metrics = args.metrics.flatten().map(metrics_http::listen).transpose()?;
     let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
     let engine = args.driver.engine(args.bind, hint)?;
     let mut servers = vec![engine.serve().hint("choose another port")?];
@@ -53,6 +54,12 @@ pub fn run(args: &Args) -> Outcome {
         servers.push(engine.serve_at(at).hint("choose other ports")?);
     }
     servers.iter().for_each(|server| line(format!("listening on {}", server.local_addr())));
+    if let Some((listener, at)) = metrics {
+        line(format!("metrics at http://{at}/metrics"));
+        let engine = engine.clone();
+        // It ends with the process: requests that finish at the end are counted, too.
+        thread::spawn(move || metrics_http::answer(&listener, &engine));
+    }
     let make = match args {
         Args { cp_node: true, .. } => cp_node::respond,
         Args { echo: true, .. } => |bytes| bytes,
@@ -68,7 +75,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let answered: u64 = serving.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
     eprintln!("answered {answered} requests");
-    if args.metrics {
+    if args.metrics == Some(None) {
         line(engine.metrics().to_openmetrics().trim_end());
     }
     Ok(Verdict::Passed)
