@@ -79,13 +79,17 @@ pub struct Memory {
     pub allowed_bytes: Option<u64>,
     /// Whether it did not grow by more.
     pub flat: Option<bool>,
-    /// Frames were lost or doubled on purpose, to see that it does not grow.
+    /// Frames were lost or doubled on purpose, for long enough, to see that it does not grow.
     #[serde(skip)]
     pub judged: bool,
 }
 
+/// Shorter loads fail nobody by memory: what queues up at high load grows and shrinks in seconds.
+const JUDGED_S: f64 = 50.0;
+
 impl Memory {
-    fn of_run(held: homa_testbed::Memory, rack: &RackConfig) -> Self {
+    /// Of a load that lasted `elapsed_s` seconds.
+    fn of_run(held: homa_testbed::Memory, elapsed_s: f64, rack: &RackConfig) -> Self {
         Self {
             start_bytes: held.start_bytes,
             peak_bytes: held.peak_bytes,
@@ -93,7 +97,7 @@ impl Memory {
             late_bytes: held.trend.map(|trend| trend.late_bytes),
             allowed_bytes: held.trend.map(|trend| trend.allowed_bytes()),
             flat: held.trend.map(|trend| trend.flat()),
-            judged: rack.faults.loss + rack.faults.duplication > 0.0,
+            judged: rack.faults.loss + rack.faults.duplication > 0.0 && elapsed_s > JUDGED_S,
         }
     }
 
@@ -195,8 +199,8 @@ impl TransportResult {
         );
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
-        result.memory =
-            run.memory.filter(|_| run.transport.is_homa()).map(|held| Memory::of_run(held, rack));
+        let held = run.memory.filter(|_| run.transport.is_homa());
+        result.memory = held.map(|held| Memory::of_run(held, run.elapsed_s, rack));
         result
     }
 
@@ -383,24 +387,28 @@ mod tests {
             let faults = homa_testbed::Faults { loss, ..Default::default() };
             RackConfig { faults, ..RackConfig::default() }
         };
-        let held = |early_bytes, late_bytes, loss| {
+        let held = |early_bytes, late_bytes, (loss, elapsed_s)| {
             let trend = Some(homa_testbed::Trend { early_bytes, late_bytes });
             let held = homa_testbed::Memory { start_bytes: 1, peak_bytes: 2, trend };
-            TransportResult { memory: Some(Memory::of_run(held, &rack(loss))), ..result(&[]) }
+            let memory = Some(Memory::of_run(held, elapsed_s, &rack(loss)));
+            TransportResult { memory, ..result(&[]) }
         };
         let said = |row: &TransportResult| row.memory.as_ref().and_then(Memory::trend);
-        let flat = held(90_000_000, 98_000_000, 0.01);
+        let flat = held(90_000_000, 98_000_000, (0.01, 60.0));
         let text = "flat ok (from 90.0 MB in the second quarter of the load to the last +8.0 MB; \
                     decided by 10 %: 9.0 MB)";
         assert_eq!(said(&flat).as_deref(), Some(text));
         let lost = flat.broken();
-        let grew = held(20_000_000, 25_000_000, 0.01);
+        let grew = held(20_000_000, 25_000_000, (0.01, 60.0));
         let text = "GREW 5.0 MB (from 20.0 MB in the second quarter of the load to the last +5.0 \
                     MB; decided by 4.0 MB)";
         assert_eq!(said(&grew).as_deref(), Some(text));
         assert_eq!(grew.broken()[lost.len()..], [format!("FAILED: under homa, memory {text}.")]);
-        let calm = held(20_000_000, 25_000_000, 0.0);
-        assert_eq!((calm.broken(), calm.memory.map(|held| held.flat)), (lost, Some(Some(false))));
+        for calm in [(0.0, 60.0), (0.01, 8.0)] {
+            let calm = held(20_000_000, 25_000_000, calm);
+            assert_eq!(calm.broken(), lost);
+            assert_eq!(calm.memory.map(|held| held.flat), Some(Some(false)));
+        }
     }
 
     #[test]
