@@ -217,6 +217,50 @@ fn out_holds_plan_tables_and_page_and_report_draws_it_again() {
     assert!(summary.contains(&hash), "{summary}");
 }
 
+/// A table's rows, each value under its column's name.
+fn rows(csv: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
+    let mut lines = csv.lines().map(|line| line.split(','));
+    let head: Vec<&str> = lines.next().expect("a head").collect();
+    lines.map(|row| head.iter().copied().zip(row).collect()).collect()
+}
+
+#[test]
+fn out_holds_the_ledger_of_every_bin_and_of_all_messages() {
+    let folder = Folder::new("ledger");
+    let out = folder.path("result");
+    let path = |name: &str| Path::new(&out).join(name);
+    let mut arguments = vec!["sim", "--workload", "w1", "--load", "0.5", "--out", &out];
+    arguments.extend(SMALL);
+    let measured =
+        [&arguments[..], &["--set", "measures.ledger=true", "--format", "json"]].concat();
+    let output = homa(&measured);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let document = document(&output);
+    let text = std::fs::read_to_string(path("ledger.csv")).expect("a table");
+    assert!(path("ledger.parquet").is_file());
+    let mut bins = rows(&text);
+    let all = bins.pop().expect("the row of all messages");
+    assert_eq!(bins.len(), document["slowdown"]["buckets"].as_array().expect("bins").len());
+    let number = |row: &std::collections::BTreeMap<&str, &str>, column: &str| {
+        row[column].parse::<f64>().unwrap_or_else(|_| panic!("{column} in {row:?}"))
+    };
+    assert_eq!((all["cum_share"], all["max_bytes"]), ("", ""));
+    assert_eq!(number(&all, "messages"), document["messages"].as_f64().expect("a count"));
+    for part in ["sender_queue_us", "grant_wait_us", "wire_us", "fabric_queue_us", "recovery_us"] {
+        let (mean, tail) = (format!("mean_{part}"), format!("tail_{part}"));
+        assert_eq!(number(&all, &mean), document["ledger"]["mean"][part]);
+        assert_eq!(number(&all, &tail), document["ledger"]["tail"][part]);
+        let filled = bins.iter().filter(|bin| bin["messages"] != "0");
+        let sum: f64 = filled.map(|bin| number(bin, &mean) * number(bin, "messages")).sum();
+        let mean = number(&all, &mean);
+        assert!((sum / number(&all, "messages") - mean).abs() < 1e-6, "{part}: {sum} {mean}");
+        assert!(bins.iter().filter(|b| b["messages"] == "0").all(|b| b[tail.as_str()].is_empty()));
+    }
+    // A run without a ledger does not leave that of another beside its own tables.
+    assert_eq!(code(&homa(&arguments)), 0);
+    assert!(!path("ledger.csv").exists() && !path("ledger.parquet").exists());
+}
+
 #[test]
 fn a_killed_sweep_goes_on_and_ends_like_one_that_was_not() {
     let folder = Folder::new("killed");

@@ -1,8 +1,9 @@
-//! Outcomes as tables: one row per simulation, and one row per simulation and size bin.
+//! Outcomes as tables: one row per simulation, one row per simulation and size bin, and where the
+//! messages' time went.
 //!
 //! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
 
-use homa_sim::scenario::outcome::{Bucket, QueueLength, Queues};
+use homa_sim::scenario::outcome::{Bucket, Ledger, LedgerParts, QueueLength, Queues};
 
 use crate::store::Stored;
 use crate::table::Table;
@@ -131,4 +132,62 @@ pub fn slowdown(results: &[Stored]) -> Table {
     real("latency_p50_us", |bin| bin.p50_us);
     real("latency_p99_us", |bin| bin.p99_us);
     table
+}
+
+/// A row of [`ledger`]: its simulation, bin, and parts (means, means of the slowest 1 %).
+struct LedgerRow<'a> {
+    stored: &'a Stored,
+    /// Absent: all messages.
+    bin: Option<&'a Bucket>,
+    messages: u64,
+    parts: [&'a LedgerParts; 2],
+}
+
+fn ledger_rows<'a>(stored: &'a Stored, ledger: &'a Ledger) -> impl Iterator<Item = LedgerRow<'a>> {
+    let bins = stored.outcome.slowdown.buckets.iter();
+    let parts = ledger.buckets.iter().zip(&ledger.tail_buckets);
+    let rows = bins.zip(parts).map(move |(bin, (mean, tail))| {
+        let messages = bin.count;
+        LedgerRow { stored, bin: Some(bin), messages, parts: [mean, tail] }
+    });
+    let messages = stored.outcome.messages;
+    let parts = [&ledger.mean, &ledger.tail];
+    rows.chain(std::iter::once(LedgerRow { stored, bin: None, messages, parts }))
+}
+
+/// One row per simulation whose ledger was kept and size bin, and one for all its messages, in
+/// which what tells bins apart is absent; `None` when no ledger was kept.
+pub fn ledger(results: &[Stored]) -> Option<Table> {
+    type Part = (&'static str, fn(&LedgerParts) -> f64);
+    const PARTS: [Part; 5] = [
+        ("sender_queue_us", |parts| parts.sender_queue_us),
+        ("grant_wait_us", |parts| parts.grant_wait_us),
+        ("wire_us", |parts| parts.wire_us),
+        ("fabric_queue_us", |parts| parts.fabric_queue_us),
+        ("recovery_us", |parts| parts.recovery_us),
+    ];
+    let kept = results.iter().filter_map(|s| Some((s, s.outcome.ledger.as_ref()?)));
+    let rows: Vec<LedgerRow<'_>> =
+        kept.flat_map(|(stored, ledger)| ledger_rows(stored, ledger)).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = Table::default();
+    add_place(&mut table, &axes(results), rows.iter().map(|row| row.stored));
+    let out = || rows.iter().map(|row| &row.stored.outcome);
+    table.text("scheme", out().map(|o| o.scheme.clone()));
+    table.text("workload", out().map(|o| o.workload.clone()));
+    table.real("load", out().map(|o| Some(o.load)));
+    let bins = || rows.iter().map(|row| row.bin);
+    table.real("cum_share", bins().map(|bin| Some(bin?.cum_share)));
+    table.integer("min_bytes", bins().map(|bin| Some(u64::from(bin?.min_bytes))));
+    table.integer("max_bytes", bins().map(|bin| Some(u64::from(bin?.max_bytes))));
+    table.integer("messages", rows.iter().map(|row| Some(row.messages)));
+    for (of, prefix) in ["mean", "tail"].into_iter().enumerate() {
+        for (name, part) in PARTS {
+            let value = |row: &LedgerRow<'_>| (row.messages > 0).then(|| part(row.parts[of]));
+            table.real(&format!("{prefix}_{name}"), rows.iter().map(value));
+        }
+    }
+    Some(table)
 }

@@ -8,6 +8,7 @@
 //! | `manifest.json` | title, version, program, and each simulation's name, seed and key |
 //! | `cells/KEY.json` | the simulation and its outcome |
 //! | `summary.csv`, `slowdown.csv`, `.parquet` | all outcomes as tables, once all are there |
+//! | `ledger.csv`, `.parquet` | where messages' time went, of those with `measures.ledger` |
 //! | `checks.json` | the verdicts of a reproduction |
 //!
 //! A file is complete or absent: it is written beside its place and renamed. So a run may be

@@ -15,6 +15,7 @@ use crate::error::LabError;
 use crate::plan::Plan;
 use crate::results;
 use crate::store::{Listed, Manifest, PLAN_FILE, Store, Stored, VERSION};
+use crate::table::Table;
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -186,7 +187,11 @@ pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
     };
     let stored = there.map(read).collect::<Result<Vec<Stored>, LabError>>()?;
     results::summary(&stored).save(store.root(), "summary")?;
-    results::slowdown(&stored).save(store.root(), "slowdown")
+    results::slowdown(&stored).save(store.root(), "slowdown")?;
+    match results::ledger(&stored) {
+        Some(table) => table.save(store.root(), "ledger"),
+        None => Table::remove(store.root(), "ledger"),
+    }
 }
 
 fn work(

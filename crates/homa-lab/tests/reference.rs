@@ -6,7 +6,9 @@ mod page;
 
 use std::collections::BTreeSet;
 
+use homa_lab::cell::Cell;
 use homa_lab::results;
+use homa_lab::store::Stored;
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, FramingName, Impaired, Measures, Scenario, SchemeOptions,
     Shape, Span, Stop, Traffic, run,
@@ -138,18 +140,36 @@ fn every_key_of_a_scenario_is_in_the_reference_and_no_other() {
     }
 }
 
+/// A small simulation that measures all there is.
+fn with_ledger() -> Stored {
+    let mut scenario = Scenario::default();
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(2_000);
+    scenario.measures = Measures {
+        queues: true,
+        priorities: true,
+        wasted_bandwidth: true,
+        tail_delay: true,
+        ledger: true,
+    };
+    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    let cell = Cell { axes: Vec::new(), scenario };
+    Stored { version: String::new(), program: String::new(), cell, outcome }
+}
+
 #[test]
 fn every_column_is_in_the_reference() {
     let (_, tables) = PAGE.split_once("\nCSV and Parquet").expect("the part about tables");
     let (before, slowdown) = tables.split_once("\n### slowdown").expect("its second half");
-    let (slowdown, _) = slowdown.split_once("\n## ").expect("its end");
-    for (table, text) in [(results::summary(&[]), before), (results::slowdown(&[]), slowdown)] {
+    let (slowdown, ledger) = slowdown.split_once("\n### ledger").expect("the third table");
+    let (ledger, _) = ledger.split_once("\n## ").expect("its end");
+    let kept = results::ledger(&[with_ledger()]).expect("a ledger was kept");
+    let tables =
+        [(results::summary(&[]), before), (results::slowdown(&[]), slowdown), (kept, ledger)];
+    for (table, text) in tables {
         for column in table.columns() {
             if column.name == "seed" {
-                assert!(
-                    page::codes(before).any(|code| code == "seed"),
-                    "both tables begin with it"
-                );
+                assert!(page::codes(before).any(|code| code == "seed"), "all tables begin with it");
                 continue;
             }
             // Of eight levels the first and the last stand for all.
@@ -162,17 +182,7 @@ fn every_column_is_in_the_reference() {
 
 #[test]
 fn every_key_of_the_json_is_in_the_reference() {
-    let mut scenario = Scenario::default();
-    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
-    scenario.stop.messages = Some(2_000);
-    scenario.measures = Measures {
-        queues: true,
-        priorities: true,
-        wasted_bandwidth: true,
-        tail_delay: true,
-        ledger: true,
-    };
-    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    let outcome = with_ledger().outcome;
     assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
     let paths = page::paths(&serde_json::to_value(&outcome).expect("JSON"));
     let keys = paths.iter().filter_map(|path| path.rsplit('.').next());

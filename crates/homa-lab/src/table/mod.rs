@@ -5,6 +5,7 @@
 mod csv;
 mod parquet;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::LabError;
@@ -99,5 +100,19 @@ impl Table {
     pub fn save(&self, folder: &Path, name: &str) -> Result<(), LabError> {
         write_atomically(&folder.join(format!("{name}.csv")), self.csv().as_bytes())?;
         write_atomically(&folder.join(format!("{name}.parquet")), &self.parquet())
+    }
+
+    /// Removes what [`save`](Self::save) wrote for an earlier plan, if it did.
+    pub fn remove(folder: &Path, name: &str) -> Result<(), LabError> {
+        for form in ["csv", "parquet"] {
+            let path = folder.join(format!("{name}.{form}"));
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(LabError::file(&path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
