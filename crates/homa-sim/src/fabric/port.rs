@@ -240,11 +240,15 @@ impl Port {
     }
 
     /// The first frame of the pipe arrives now; when will the next one? Let waiting frames enter
-    /// service before.
+    /// service before. `None` when the pipe is empty or its only frame, on which the port was woken
+    /// to begin, is still on its way.
     #[inline]
     pub fn arrive(&mut self, frames: &[Frame], now: SimTime) -> Option<(u32, Option<SimTime>)> {
         let slot = self.pipe.head;
         let next = frames.get(slot as usize)?.next;
+        if (slot == self.pipe.tail) & (self.last_at != now) {
+            return None;
+        }
         self.pipe.head = next;
         let gap = frames.get(next as usize).map(|frame| u64::from(frame.gap));
         Some((slot, gap.map(|gap| SimTime(now.0 + gap))))
