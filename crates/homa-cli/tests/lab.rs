@@ -64,6 +64,22 @@ fn a_scenario_that_is_refused_leaves_an_earlier_trace_alone() {
 }
 
 #[test]
+fn sim_says_what_of_physics_was_checked() {
+    let verified = [&["sim", "--verify", "--scheme", "homa"][..], &SMALL].concat();
+    let output = homa(&verified);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = text.lines().last().unwrap_or_default();
+    assert!(said.starts_with("physics holds: ") && said.contains(" 0 B lost"), "{text}");
+    // The same packets as without, and a document is nothing but the document.
+    let json = homa(&[&verified[..], &["--format", "json"]].concat());
+    assert!(stderr(&json).contains(said), "{}", stderr(&json));
+    let plain = homa(&[&["sim", "--scheme", "homa", "--format", "json"][..], &SMALL].concat());
+    assert_eq!(document(&json)["trace_hash"], document(&plain)["trace_hash"]);
+    assert!(!stderr(&plain).contains("physics"));
+}
+
+#[test]
 fn sim_gives_the_documented_shape() {
     let mut arguments = vec!["sim", "--scheme", "homa-sim", "--workload", "w2", "--load", "0.5"];
     arguments.extend(SMALL);

@@ -2,7 +2,8 @@
 //! repeat exactly, and drain to nothing.
 
 use homa_sim::scenario::{
-    Buffer, Ending, Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Traffic, run,
+    Bandwidth, Buffer, Ending, Exchange, Eyes, Fabric, Impaired, Outcome, Scenario, Shape,
+    SlowdownBy, Span, Traffic, run, run_watched,
 };
 use homa_sim::scheme::{SCHEMES, Scheme};
 
@@ -94,6 +95,75 @@ fn what_overflows_is_sent_again() {
         assert!(outcome.drops.overflow > 0, "{}: nothing to recover from", scheme.name);
         assert_eq!((outcome.messages, outcome.undelivered), (300, 0), "{}", scheme.name);
     }
+}
+
+/// Networks in which a verifier of physics has something to see, by name.
+fn networks() -> Vec<(&'static str, Fabric)> {
+    let shape = |shape| Fabric { shape, ..Fabric::default() };
+    let racks = || shape(Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 });
+    let equal = Fabric { fabric_link: Bandwidth::gbps(10), cut_through: true, ..racks() };
+    let slow = Impaired {
+        from: "tor0".to_owned(),
+        to: "spine1".to_owned(),
+        one_way: false,
+        at: Span::nanos(20_000),
+        until: Some(Span::nanos(200_000)),
+        rate: Some(Bandwidth::gbps(1)),
+        loss_ppm: None,
+    };
+    let down =
+        Impaired { from: "h3".to_owned(), to: "tor0".to_owned(), rate: None, ..slow.clone() };
+    let small = Buffer::PerPort { bytes: 3_100 };
+    vec![
+        ("one switch", shape(Shape::SingleSwitch { hosts: 8 })),
+        ("leaf and spine", racks()),
+        ("fat tree", shape(Shape::FatTree { k: 4, oversubscription: 1 })),
+        ("preemption", Fabric { preemption: true, ..racks() }),
+        ("cut-through", equal),
+        ("loss", Fabric { loss_ppm: 2_000, duplicate_ppm: 2_000, ..racks() }),
+        ("loss under preemption", Fabric { loss_ppm: 2_000, preemption: true, ..racks() }),
+        ("a slow link", Fabric { impaired: vec![slow.clone()], ..racks() }),
+        ("a slow link under preemption", {
+            Fabric { impaired: vec![slow], preemption: true, ..racks() }
+        }),
+        ("a dead link", Fabric { impaired: vec![down], ..racks() }),
+        ("small buffers", Fabric { buffer: small, ..racks() }),
+    ]
+}
+
+#[test]
+fn physics_holds_in_every_network() {
+    for scheme in SCHEMES {
+        for (name, fabric) in networks() {
+            let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+            scenario.fabric = fabric;
+            scenario.stop.messages = Some(500);
+            // `homa-sim` has no timers: what it lost never arrives.
+            scenario.stop.drain_limit = Span::nanos(20_000_000);
+            let eyes = Eyes { trace: None, verify: true };
+            let (outcome, physics) = run_watched(&scenario, eyes, &mut |_| ()).unwrap();
+            let what = format!("{} with {name}", scheme.name);
+            let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
+            assert_eq!(checked.under_way.frames, outcome.in_flight, "{what}");
+            assert_eq!(checked.lost.frames, outcome.drops.overflow + outcome.drops.fault, "{what}");
+            assert!(checked.received.bytes > outcome.delivered_bytes, "{what}");
+            let ends_badly =
+                name.contains("loss") || name == "small buffers" || name == "a dead link";
+            assert_eq!(checked.lost.frames > 0, ends_badly, "{what}: {checked:?}");
+            assert_eq!(checked.copied.frames > 0, name == "loss", "{what}: {checked:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
+    let mut scenario = scenario(&SCHEMES[0], "w4", Exchange::OneWay);
+    scenario.stop.ending = Ending::Cut;
+    let eyes = Eyes { trace: None, verify: true };
+    let (outcome, physics) = run_watched(&scenario, eyes, &mut |_| ()).unwrap();
+    let checked = physics.unwrap().unwrap();
+    assert!(outcome.in_flight > 0);
+    assert_eq!(checked.under_way.frames, outcome.in_flight);
 }
 
 #[test]

@@ -12,8 +12,9 @@ use homa_lab::sweep::tabulate;
 use homa_sim::scenario::limit::{self, Range};
 use homa_sim::scenario::outcome::{Bucket, QueueLength};
 use homa_sim::scenario::{
-    Outcome as Simulated, Progress, Scenario, Trace, run as run_plain, run_traced,
+    Eyes, Outcome as Simulated, Physics, Progress, Scenario, Trace, run_watched,
 };
+use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
 
@@ -75,7 +76,7 @@ pub struct Args {
     /// between two loads and to within 1 %. The plan's stop rule should last several times as long
     /// as the largest messages.
     #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
-    #[arg(conflicts_with_all = ["out", "trace", "load", "flows"])]
+    #[arg(conflicts_with_all = ["out", "trace", "verify", "load", "flows"])]
     max_load: Option<Range>,
     /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
     #[arg(long, value_name = "DIR")]
@@ -87,6 +88,13 @@ pub struct Args {
     /// Packets after which the trace ends; the simulation goes on.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace")]
     trace_packets: u64,
+    /// Check that every event of every packet obeys physics (no byte from nowhere, a link's rate
+    /// and delay, the order within and between priorities) and say what was checked; a violation
+    /// ends with exit code 1. Events are checked as they happen: memory grows by some 100 bytes for
+    /// each packet in the network and each port, not with the length of the run, which takes two to
+    /// three times as long. With JSON the line goes to stderr.
+    #[arg(long)]
+    verify: bool,
     /// Form of the results on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -199,7 +207,7 @@ pub fn run(args: &Args) -> Outcome {
         work.show(progress.done, &format!("{} messages", progress.delivered));
     });
     work.finish();
-    let outcome = outcome?;
+    let (outcome, physics) = outcome?;
     if let Some(folder) = &args.out {
         save(folder, &plan, cell, &outcome).hint("choose another --out")?;
         write_page(folder)?;
@@ -208,23 +216,53 @@ pub fn run(args: &Args) -> Outcome {
         Format::Json => json(&outcome)?,
         Format::Table => print(&outcome),
     }
-    Ok(Verdict::Passed)
+    Ok(physics.map_or(Verdict::Passed, |physics| judged(&physics, args.format)))
 }
 
-/// Runs the scenario, with its trace if one is wanted.
+/// Says whether physics held; stdout has nothing but the document where that is JSON.
+fn judged(physics: &Physics, format: Format) -> Verdict {
+    let say = |text: String| match format {
+        Format::Json => eprintln!("{text}"),
+        Format::Table => line(text),
+    };
+    match physics {
+        Ok(Checked { events, sent, copied, received, lost, under_way }) => {
+            say(format!(
+                "physics holds: {events} events of {} frames, {} B sent, {} B duplicated, {} B \
+                 received, {} B lost, {} B under way",
+                sent.frames + copied.frames,
+                sent.bytes,
+                copied.bytes,
+                received.bytes,
+                lost.bytes,
+                under_way.bytes
+            ));
+            Verdict::Passed
+        }
+        Err(violations) => {
+            violations.iter().for_each(|violation| say(format!("physics is broken: {violation}")));
+            Verdict::CheckFailed
+        }
+    }
+}
+
+/// Runs the scenario, with its trace and a verdict on its physics if they are wanted.
 fn simulate(
     args: &Args,
     scenario: &Scenario,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Simulated, Failure> {
-    let Some(path) = &args.trace else { return run_plain(scenario, progress).hint(HINT) };
+) -> Result<(Simulated, Option<Physics>), Failure> {
+    let verify = args.verify;
+    let Some(path) = &args.trace else {
+        return run_watched(scenario, Eyes { trace: None, verify }, progress).hint(HINT);
+    };
     let named = |error| anyhow::anyhow!("{}: {error}", path.display());
     // A scenario that is refused leaves the file of an earlier one alone.
     let mut out = LateFile { path, file: None };
-    let trace = Trace { out: &mut out, packets: args.trace_packets };
-    let outcome = run_traced(scenario, trace, progress).hint(HINT)?;
+    let trace = Some(Trace { out: &mut out, packets: args.trace_packets });
+    let watched = run_watched(scenario, Eyes { trace, verify }, progress).hint(HINT)?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
-    Ok(outcome)
+    Ok(watched)
 }
 
 /// What `--max-load --format json` prints.

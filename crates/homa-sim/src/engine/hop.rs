@@ -99,6 +99,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             }
             Verdict::Duplicate(extra) => {
                 let copy = self.flights.copy(slot);
+                self.probe.copied(self.now, slot, copy);
                 self.defer(copy, to, self.now + extra);
                 true
             }
@@ -108,6 +109,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// A frame is held up on its way into `node`.
     pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
         self.flights.frames[slot as usize].next = node.0;
+        self.probe.deferred(self.now, slot, until);
         self.schedule(until, Happening::Deferred(slot));
     }
 

@@ -33,7 +33,8 @@ pub struct AtPort {
     pub port: PortId,
     /// Its place in the hierarchy.
     pub tier: Tier,
-    /// Names the packet from `transmitted` to `received` or `lost`; then the number is reused.
+    /// Names the packet from `transmitted` or `copied` to `received` or `lost`; then the number is
+    /// reused.
     pub slot: u32,
     /// Bytes on the wire.
     pub wire_bytes: u32,
@@ -96,6 +97,14 @@ pub trait Probe<K> {
     /// The rest of an interrupted frame begins to leave.
     #[inline]
     fn resumed(&mut self, _now: SimTime, _frame: &AtPort) {}
+
+    /// A link duplicated a packet: there are two now, which take effect one by one.
+    #[inline]
+    fn copied(&mut self, _now: SimTime, _slot: u32, _copy: u32) {}
+
+    /// A packet at the end of a link takes effect only later.
+    #[inline]
+    fn deferred(&mut self, _now: SimTime, _slot: u32, _until: SimTime) {}
 
     /// A packet was given to the transport of `host`.
     #[inline]
@@ -162,6 +171,8 @@ macro_rules! forwarded {
             departed(at: SimTime, frame: &AtPort);
             interrupted(now: SimTime, frame: &AtPort);
             resumed(now: SimTime, frame: &AtPort);
+            copied(now: SimTime, slot: u32, copy: u32);
+            deferred(now: SimTime, slot: u32, until: SimTime);
             received(
                 now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
             );

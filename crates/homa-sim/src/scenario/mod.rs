@@ -30,7 +30,7 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
 pub use outcome::Outcome;
-pub use run::{Progress, Replay, Trace, replay, run, run_traced, validate};
+pub use run::{Eyes, Physics, Progress, Replay, Trace, replay, run, run_watched, validate};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ use crate::scheme::homa::{Basis as HomaBasis, Stack};
 use crate::scheme::{self, Hosts, SCHEMES, Scheme};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
-use crate::trace::Capture;
+use crate::trace::{Capture, Checked, Listener, Recorder, Verifier, Violation};
 use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
 use crate::transport::Homa;
@@ -49,7 +49,7 @@ pub fn run(
     scenario: &Scenario,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, ScenarioError> {
-    observed(scenario, None, progress)
+    run_watched(scenario, Eyes::default(), progress).map(|(outcome, _)| outcome)
 }
 
 /// Where a run's packets are written.
@@ -61,25 +61,33 @@ pub struct Trace<'a> {
     pub packets: u64,
 }
 
-/// As [`run`], with the packets written as hosts send them ([`Capture`]).
-pub fn run_traced(
-    scenario: &Scenario,
-    trace: Trace<'_>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome, ScenarioError> {
-    observed(scenario, Some(trace), progress)
+/// What watches a run beside its measures.
+#[derive(Default)]
+pub struct Eyes<'a> {
+    /// The packets are written as hosts send them ([`Capture`]).
+    pub trace: Option<Trace<'a>>,
+    /// Every event of every packet is checked ([`Verifier`]).
+    pub verify: bool,
 }
 
-fn observed(
+/// Whether a run obeyed physics: what was checked, or the first violations.
+pub type Physics = Result<Checked, Vec<Violation>>;
+
+/// As [`run`], watched; with the verdict on its physics if one is wanted.
+pub fn run_watched(
     scenario: &Scenario,
-    trace: Option<Trace<'_>>,
+    eyes: Eyes<'_>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome, ScenarioError> {
+) -> Result<(Outcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
     let row = find(scenario)?;
     let network = Network::new(scenario)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
-    simulate(scenario, (row, &network, &demand), trace, progress).map(|(outcome, _)| outcome)
+    let mut verifier = eyes.verify.then(|| Verifier::new(&network.wiring, &network.config));
+    let watched = (eyes.trace, verifier.as_mut());
+    let (outcome, _) = simulate(scenario, (row, &network, &demand), watched, progress)?;
+    let physics = verifier.map(|verifier| verifier.finish(outcome.in_flight));
+    Ok((outcome, physics))
 }
 
 /// What came of a list of messages.
@@ -104,7 +112,7 @@ pub fn replay(
     let row = find(scenario)?;
     let network = Network::new(scenario)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
-    let (outcome, samples) = simulate(scenario, (row, &network, &demand), None, progress)?;
+    let (outcome, samples) = simulate(scenario, (row, &network, &demand), (None, None), progress)?;
     Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
 }
 
@@ -153,7 +161,7 @@ type Finished = (Outcome, Vec<Vec<Sample>>);
 fn simulate(
     scenario: &Scenario,
     (row, network, demand): (&Scheme, &Network, &Demand),
-    trace: Option<Trace<'_>>,
+    (trace, verifier): (Option<Trace<'_>>, Option<&mut Verifier>),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, ScenarioError> {
     let stack = stack(scenario, (row, network, demand))?;
@@ -170,9 +178,11 @@ fn simulate(
         path: "the trace".to_owned(),
         reason: error.to_string(),
     })?;
-    if measures.tail_delay || measures.ledger || measures.wasted_bandwidth || capture.is_some() {
-        let probes = (watch, (bench.journeys()?, (bench.wasted()?, capture)));
-        return bench.lossy(probes, progress);
+    let judge = verifier.map(Recorder);
+    let watched = capture.is_some() || judge.is_some();
+    if measures.tail_delay || measures.ledger || measures.wasted_bandwidth || watched {
+        let probes = (bench.journeys()?, (bench.wasted()?, (capture, judge)));
+        return bench.lossy((watch, probes), progress);
     }
     match watch {
         Some(watch) => bench.lossy(watch, progress),
@@ -193,6 +203,8 @@ pub(super) trait Gated {
 impl Gated for () {}
 
 impl<W: Write> Gated for Capture<W> {}
+
+impl<L: Listener> Gated for Recorder<L> {}
 
 impl<A: Gated, B: Gated> Gated for (A, B) {
     fn open(&mut self, now: SimTime) {

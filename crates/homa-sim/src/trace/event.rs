@@ -3,12 +3,12 @@
 //! Events of one port and of one packet come in the order of time; between ports a departure may be
 //! reported late, with its own time.
 
-use homa_proto::Receipt;
+use homa_proto::{Rate, Receipt};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{AtPort, Backlog, LossCause, Probe};
 use crate::time::SimTime;
-use crate::topology::HostId;
+use crate::topology::{HostId, PortId};
 use crate::transport::Label;
 
 /// Something that happened to a packet. `slot` names it until it is received or lost; times are
@@ -51,6 +51,44 @@ pub enum TraceEvent {
         /// The port.
         port: u32,
     },
+    /// A frame of higher priority interrupted it.
+    Interrupted {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// The port.
+        port: u32,
+        /// Bytes on the wire that have not left.
+        left_bytes: u32,
+    },
+    /// Its rest began to leave.
+    Resumed {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// The port.
+        port: u32,
+    },
+    /// A link duplicated it.
+    Copied {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// The second one.
+        copy: u32,
+    },
+    /// It was held up where a link ends.
+    Deferred {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// When it goes on.
+        until_ps: u64,
+    },
     /// It was given to a transport.
     Received {
         /// When.
@@ -71,32 +109,43 @@ pub enum TraceEvent {
         /// It found a full buffer (otherwise: a fault or a dead host).
         overflow: bool,
     },
+    /// A link has another rate from the next frame on.
+    RateChanged {
+        /// When.
+        at_ps: u64,
+        /// The port that sends over it.
+        port: u32,
+        /// The new rate, bits per second.
+        bits_per_second: u64,
+    },
 }
 
-/// Keeps the first events of a run.
+/// Who is told of events.
+pub trait Listener {
+    /// The next event.
+    fn hear(&mut self, event: &TraceEvent);
+}
+
+/// Keeps all events of a run.
+impl Listener for Vec<TraceEvent> {
+    fn hear(&mut self, event: &TraceEvent) {
+        self.push(*event);
+    }
+}
+
+impl<L: Listener> Listener for &mut L {
+    fn hear(&mut self, event: &TraceEvent) {
+        (**self).hear(event);
+    }
+}
+
+/// Tells a listener what happens to packets.
 #[derive(Clone, Debug)]
-pub struct Recorder {
-    /// The events.
-    pub events: Vec<TraceEvent>,
-    limit: usize,
-}
+pub struct Recorder<L>(pub L);
 
-impl Recorder {
-    /// A recorder of at most `limit` events.
-    pub fn new(limit: usize) -> Self {
-        Self { events: Vec::new(), limit }
-    }
-
-    fn keep(&mut self, event: TraceEvent) {
-        if self.events.len() < self.limit {
-            self.events.push(event);
-        }
-    }
-}
-
-impl<K> Probe<K> for Recorder {
+impl<K, L: Listener> Probe<K> for Recorder<L> {
     fn transmitted(&mut self, now: SimTime, host: HostId, slot: u32, _: &K, label: &Label) {
-        self.keep(TraceEvent::Transmitted {
+        self.0.hear(&TraceEvent::Transmitted {
             at_ps: now.0,
             slot,
             host: host.0,
@@ -107,7 +156,7 @@ impl<K> Probe<K> for Recorder {
     }
 
     fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
-        self.keep(TraceEvent::Enqueued {
+        self.0.hear(&TraceEvent::Enqueued {
             at_ps: now.0,
             slot: frame.slot,
             port: frame.port.0,
@@ -117,7 +166,29 @@ impl<K> Probe<K> for Recorder {
 
     fn departed(&mut self, at: SimTime, frame: &AtPort) {
         let port = frame.port.0;
-        self.keep(TraceEvent::Departed { at_ps: at.0, slot: frame.slot, port });
+        self.0.hear(&TraceEvent::Departed { at_ps: at.0, slot: frame.slot, port });
+    }
+
+    fn interrupted(&mut self, now: SimTime, frame: &AtPort) {
+        self.0.hear(&TraceEvent::Interrupted {
+            at_ps: now.0,
+            slot: frame.slot,
+            port: frame.port.0,
+            left_bytes: frame.wire_bytes,
+        });
+    }
+
+    fn resumed(&mut self, now: SimTime, frame: &AtPort) {
+        let port = frame.port.0;
+        self.0.hear(&TraceEvent::Resumed { at_ps: now.0, slot: frame.slot, port });
+    }
+
+    fn copied(&mut self, now: SimTime, slot: u32, copy: u32) {
+        self.0.hear(&TraceEvent::Copied { at_ps: now.0, slot, copy });
+    }
+
+    fn deferred(&mut self, now: SimTime, slot: u32, until: SimTime) {
+        self.0.hear(&TraceEvent::Deferred { at_ps: now.0, slot, until_ps: until.0 });
     }
 
     fn received(
@@ -130,11 +201,16 @@ impl<K> Probe<K> for Recorder {
         _: &Receipt,
     ) {
         let (host, from) = (host.0, from.0);
-        self.keep(TraceEvent::Received { at_ps: now.0, slot, host, from });
+        self.0.hear(&TraceEvent::Received { at_ps: now.0, slot, host, from });
     }
 
     fn lost(&mut self, now: SimTime, _: HostId, slot: u32, _: &K, cause: LossCause) {
         let overflow = cause == LossCause::Overflow;
-        self.keep(TraceEvent::Lost { at_ps: now.0, slot, overflow });
+        self.0.hear(&TraceEvent::Lost { at_ps: now.0, slot, overflow });
+    }
+
+    fn rate_changed(&mut self, now: SimTime, port: PortId, rate: Rate) {
+        let (port, bits_per_second) = (port.0, rate.0);
+        self.0.hear(&TraceEvent::RateChanged { at_ps: now.0, port, bits_per_second });
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`event`] | typed events and the probe that keeps them |
+//! | [`event`] | typed events and the probe that tells of them |
 //! | [`pcapng`] | the packets as a capture file with real Homa headers |
-//! | [`verify`] | replays events and checks that physics holds |
+//! | [`verify`] | hears events and checks that physics holds |
 //!
-//! A trace holds every packet of a run: record small ones.
+//! Kept in memory, a trace holds every packet of a run: keep small ones.
 
 pub mod event;
 pub mod pcapng;
 pub mod verify;
 
-pub use event::{Recorder, TraceEvent};
+pub use event::{Listener, Recorder, TraceEvent};
 pub use pcapng::Capture;
-pub use verify::{Verifier, Violation};
+pub use verify::{Checked, Count, Verifier, Violation};

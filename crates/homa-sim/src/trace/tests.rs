@@ -8,7 +8,7 @@ use crate::scenario::{Ending, Exchange};
 use crate::scheme::homa::{self, Basis, Stack};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{LeafSpine, Physics, Wiring};
-use crate::trace::{Recorder, TraceEvent, Verifier};
+use crate::trace::{Checked, Count, Listener, Recorder, TraceEvent, Verifier, Violation};
 use crate::traffic::open_loop::{OpenLoop, Pairs};
 use crate::traffic::{Distance, Generator, Limits, Pattern};
 use homa_proto::{Body, PeerId, Rate};
@@ -35,7 +35,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let distance = Distance { rack: 4, pod: 8 };
     let generator = Generator::new(8, pattern, limits, (distance, Latencies::new(&sizes)));
     let capture = Capture::new(Vec::new(), 8, Framing::Ip146, u64::MAX).unwrap();
-    let probes = (Recorder::new(usize::MAX), Some(capture));
+    let probes = (Recorder(Vec::new()), Some(capture));
     let make = Box::new(move |host, life| stack.host(host, life, 5));
     let parts = (generator, probes, NoFaults);
     let mut sim = Simulation::new(wiring.clone(), FabricConfig::default(), make, parts);
@@ -46,14 +46,22 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     assert_eq!(sim.application().tally.delivered, 500);
     let (recorder, capture) = sim.probe_mut();
     let bytes = capture.take().unwrap().finish().unwrap();
-    (wiring, std::mem::take(&mut recorder.events), bytes)
+    (wiring, std::mem::take(&mut recorder.0), bytes)
+}
+
+/// The verdict on the trace of a run after which the network is empty.
+fn judge(wiring: &Wiring, events: &[TraceEvent]) -> Result<Checked, Vec<Violation>> {
+    let mut verifier = Verifier::new(wiring, &FabricConfig::default());
+    events.iter().for_each(|event| verifier.hear(event));
+    verifier.finish(0)
 }
 
 #[test]
 fn a_run_obeys_physics_and_its_capture_reads_back() {
     let (wiring, events, bytes) = run();
-    let [sent, received, lost] = Verifier::new(&wiring).judge(&events).unwrap();
-    assert_eq!((sent, lost), (received, 0));
+    let checked = judge(&wiring, &events).unwrap();
+    let sent = checked.sent.bytes;
+    assert_eq!((checked.received, checked.lost), (checked.sent, Count::default()));
     let transmitted = events.iter().filter(|e| matches!(e, TraceEvent::Transmitted { .. }));
     let (mut packets, mut original) = (0, 0);
     let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
@@ -93,6 +101,6 @@ fn a_forged_trace_is_found_out() {
     let mut cut = events;
     cut.pop();
     for forged in [early, missing, twice, cut] {
-        assert!(Verifier::new(&wiring).judge(&forged).is_err());
+        assert!(judge(&wiring, &forged).is_err());
     }
 }
