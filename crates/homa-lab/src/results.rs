@@ -53,7 +53,9 @@ pub fn summary(results: &[Stored]) -> Table {
     table.integer("submitted", out().map(|o| Some(o.submitted)));
     table.integer("undelivered", out().map(|o| Some(o.undelivered)));
     table.integer("failed", out().map(|o| Some(o.failed)));
+    table.integer("measured_failed", out().map(|o| Some(o.measured_failed)));
     table.integer("refused", out().map(|o| Some(o.refused)));
+    table.integer("measured_refused", out().map(|o| Some(o.measured_refused)));
     table.integer("packet_hops", out().map(|o| Some(o.packet_hops)));
     table.real("slowdown_p50", out().map(|o| o.slowdown.p50));
     table.real("slowdown_p99", out().map(|o| o.slowdown.p99));

@@ -92,6 +92,9 @@ pub fn run(args: &Args) -> Outcome {
         if let Some(missing) = &check.missing {
             eprintln!("decides nothing: {}: {missing}", check.metric);
         }
+        if let Some(aside) = &check.aside {
+            eprintln!("stands: {}: messages {aside}", check.metric);
+        }
     }
     match args.format {
         Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,

@@ -207,8 +207,9 @@ fn row(check: &Check, first: &str, others: &[&str]) -> String {
     out += &cell(first, "", &optional(check.measured));
     out += &cell("95 % confidence", "soft", &interval);
     out += &cell("tolerance", "soft", &tolerance);
-    let missing = check.missing.as_ref().map(|missing| format!(" ({})", escaped(missing)));
-    let _ = write!(out, "<td class=\"{class}\">{verdict}{}</td>", missing.unwrap_or_default());
+    let unknown = check.missing.iter().chain(&check.aside);
+    let unknown: String = unknown.map(|text| format!(" ({})", escaped(text))).collect();
+    let _ = write!(out, "<td class=\"{class}\">{verdict}{unknown}</td>");
     for name in others {
         let value = check.others.iter().find(|(other, _)| other == name).and_then(|(_, v)| *v);
         out += &cell(name, "", &optional(value));

@@ -263,6 +263,7 @@ fn undecided_fails_only_at_full_size() {
         tolerance: "10%".parse().ok(),
         pass: None,
         missing: None,
+        aside: None,
         others: Vec::new(),
     };
     let reproduction = |quick, check: &Check| Reproduction {
@@ -348,6 +349,32 @@ fn a_number_without_the_failed_messages_decides_nothing() {
         rows.map(|row| ["failed", "refused", "undelivered"].map(|n| row[at(n)] != "0")).collect();
     let [none, failed, late] = [[false; 3], [true, false, false], [false, false, true]];
     assert_eq!(counts, [none, failed, late, late]);
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+/// The link of one host is down during the warm-up, in which messages to it fail: they are told of,
+/// and the numbers of those that are measured stand.
+#[test]
+fn what_failed_before_the_measured_window_takes_no_verdict_away() {
+    let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-paper\"]\n\
+        [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
+        traffic = { pattern = \"all-to-all\", workload = \"w1\", exchange = \"echo\" }\n\
+        load = { fraction = 0.001 }\nstop = { messages = 200 }\n\
+        [[run]]\nname = \"early\"\nset = { warm_up = \"50ms\", \"fabric.impaired\" = \
+        [{ from = \"h3\", to = \"tor0\", until = \"40ms\" }] }\n\
+        [[check]]\nrow = \"a-b-early\"\nrun = \"early\"\n\
+        points = [{ metric = \"p50\", published = 2, tolerance = \"x9\" }]\n";
+    let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
+    let root = std::env::temp_dir().join(format!("homa-early-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
+    let check = &done[0].checks[0];
+    assert_eq!((check.pass, &check.missing), (Some(true), &None), "{check:?}");
+    let aside = check.aside.as_deref().unwrap();
+    assert!(aside.starts_with("not measured: ") && aside.ends_with(" failed"), "{aside}");
+    assert!(crate::report::page(&root).unwrap().contains(aside));
     std::fs::remove_dir_all(&root).unwrap();
 }
 

@@ -30,9 +30,13 @@ pub struct Check {
     pub tolerance: Option<Tolerance>,
     /// The verdict; absent without a published value, or when the sample cannot decide.
     pub pass: Option<bool>,
-    /// Messages that the number knows nothing of, in words: it decides nothing then.
+    /// Measured messages that the number knows nothing of, in words: it decides nothing then.
     #[serde(default)]
     pub missing: Option<String>,
+    /// Messages that failed or were refused and were not to be measured, those of the warm-up for
+    /// example, in words: the number stands.
+    #[serde(default)]
+    pub aside: Option<String>,
     /// What the other schemes of the plan's runs gave.
     pub others: Vec<(String, Option<f64>)>,
 }
@@ -145,18 +149,25 @@ pub fn measure(
     }
 }
 
-/// Messages that a point's runs sent and no percentile knows of: those that failed or were refused,
-/// and those under way at the end of a run that was to deliver all. An open loop that is cut leaves
-/// some under way by design.
-fn missing(
+/// Messages that a point's runs sent and no percentile knows of, in words.
+#[derive(Debug, Default)]
+struct Unknown {
+    /// Measured: those that failed or were refused, and those under way at the end of a run that
+    /// was to deliver all. An open loop that is cut leaves some under way by design.
+    missing: Option<String>,
+    /// Not measured: those that failed or were refused.
+    aside: Option<String>,
+}
+
+fn unknown(
     plan: &ReproPlan,
     results: &Results,
     row: &plan::Check,
     metric: Metric,
     variant: &str,
-) -> Option<String> {
+) -> Unknown {
     if metric.is_computed() {
-        return None;
+        return Unknown::default();
     }
     let limit = match metric {
         Metric::Limit(what) => Some(what),
@@ -164,7 +175,7 @@ fn missing(
     };
     let at = row.at.filter(|_| limit.is_none());
     let first = plan.variants.first().map_or("", String::as_str);
-    let mut counts = [0; 3];
+    let (mut counts, mut others) = ([0; 3], [0; 2]);
     for (name, variant) in [(&row.run, variant), (&row.over, first)] {
         let place = name.as_deref().and_then(|name| plan.run(name));
         let Some((place, _)) = place else { continue };
@@ -174,17 +185,26 @@ fn missing(
             let outcome = &stored.outcome;
             let cut = stored.cell.scenario.stop.ending == Ending::Cut;
             let late = if cut { 0 } else { outcome.undelivered };
-            for (sum, count) in counts.iter_mut().zip([outcome.failed, outcome.refused, late]) {
+            let measured = [outcome.measured_failed, outcome.measured_refused];
+            for (sum, count) in counts.iter_mut().zip([measured[0], measured[1], late]) {
                 *sum += count;
+            }
+            for (place, all) in [outcome.failed, outcome.refused].into_iter().enumerate() {
+                others[place] += all - measured[place];
             }
         }
     }
-    let said = counts.iter().zip(["failed", "refused", "not delivered"]);
-    let said: Vec<String> = said
+    Unknown { missing: said("messages", &counts), aside: said("not measured", &others) }
+}
+
+/// Counts of messages in words; `None` when all are 0.
+fn said(of: &str, counts: &[u64]) -> Option<String> {
+    let named = counts.iter().zip(["failed", "refused", "not delivered"]);
+    let named: Vec<String> = named
         .filter(|(count, _)| **count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!said.is_empty()).then(|| format!("messages: {}", said.join(", ")))
+    (!named.is_empty()).then(|| format!("{of}: {}", named.join(", ")))
 }
 
 fn check(
@@ -199,7 +219,7 @@ fn check(
     if quick && point.grows {
         measured = measured.map(|measured| Measured { high: f64::INFINITY, ..measured });
     }
-    let missing = missing(plan, results, row, point.metric, compared);
+    let Unknown { missing, aside } = unknown(plan, results, row, point.metric, compared);
     let pass = match (measured, point.published, point.tolerance) {
         _ if quick && point.full_only || missing.is_some() => None,
         (Some(measured), Some(published), Some(tolerance)) => judge(measured, published, tolerance),
@@ -220,6 +240,7 @@ fn check(
         tolerance: point.tolerance,
         pass,
         missing,
+        aside,
         others: if point.metric.is_computed() { Vec::new() } else { others.collect() },
     }
 }

@@ -66,9 +66,15 @@ pub struct Outcome {
     /// Messages that their senders gave up, measured or not: no percentile knows of them.
     #[serde(default)]
     pub failed: u64,
-    /// Messages that a transport did not take.
+    /// Those of them that were to be measured.
+    #[serde(default)]
+    pub measured_failed: u64,
+    /// Messages that a transport did not take, measured or not.
     #[serde(default)]
     pub refused: u64,
+    /// Those of them that were to be measured.
+    #[serde(default)]
+    pub measured_refused: u64,
     /// Packets in the fabric when the run ended.
     pub in_flight: u64,
     /// Message bytes submitted, responses included.

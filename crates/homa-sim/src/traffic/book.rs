@@ -60,6 +60,12 @@ impl Book {
         Some(ended)
     }
 
+    /// Whether a message is under way and measured.
+    pub fn is_measured(&mut self, src: u32, number: u32) -> bool {
+        let sender = self.senders.get_mut(src as usize);
+        sender.and_then(|sender| sender.get_mut(number)).is_some_and(|message| message.measured)
+    }
+
     /// Messages under way.
     pub fn len(&self) -> u64 {
         self.len
@@ -93,6 +99,7 @@ mod tests {
         let numbers: Vec<u32> = (1..=3).map(|n| book.begin(0, at(n))).collect();
         assert_eq!(numbers, [1, 2, 3]);
         assert_eq!((book.len(), book.bytes(), book.measured()), (3, 60, 2));
+        assert!(book.is_measured(0, 1) && !book.is_measured(0, 2) && !book.is_measured(0, 9));
         assert_eq!(book.end(0, 2).map(|m| m.bytes), Some(20));
         assert_eq!(book.end(0, 2), None);
         assert_eq!(book.end(0, 1).map(|m| m.bytes), Some(10));

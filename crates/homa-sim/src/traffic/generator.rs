@@ -80,6 +80,8 @@ pub struct Tally {
     pub measured_failed: u64,
     /// Submissions that a transport refused.
     pub refused: u64,
+    /// Those of them that would count, and the responses among them of RPCs that count.
+    pub measured_refused: u64,
     /// Message bytes submitted before the end of traffic, responses included.
     pub offered_bytes: u64,
     /// The same in the wire bytes of the authors' framing.
@@ -244,6 +246,7 @@ impl Generator {
         self.count_offered(bytes);
         if net.submit(HostId(src), what).is_err() {
             self.tally.refused += 1;
+            self.tally.measured_refused += u64::from(measured);
             return;
         }
         self.book.begin(src, Message::new(now, dst, bytes, measured));
@@ -294,6 +297,9 @@ impl Generator {
         self.count_delivered(net.now(), request.length);
         if net.submit(host, Submit::Response { rpc: request.rpc, length }).is_err() {
             self.tally.refused += 1;
+            let (client, number) = (request.peer.0, number(request.id.client()));
+            let measured = self.book.is_measured(client, number);
+            self.tally.measured_refused += u64::from(measured);
         }
     }
 
