@@ -17,6 +17,11 @@
 //! [`mean`] have Student's interval, which takes groups for independent: what all of them share,
 //! such as the load that a seed drew or hosts that are slow to everybody, is not seen.
 //!
+//! [`batch_means`] is for rates: what a counter gains in a step of time, by how much batches of
+//! consecutive steps differ. [`jackknife`] is for what no formula has an error for, such as a mean
+//! over the slowest: by how much it changes when a batch is left out (J. Tukey 1958, in groups).
+//! Both have the caveat of [`correlated`].
+//!
 //! An end that the sample is too small to bound is `None`: p99 has no upper end below 368 values.
 
 use std::collections::BTreeMap;
@@ -110,6 +115,31 @@ pub fn mean_of_percentiles(
 /// The mean of values that are taken as independent; `None` without any.
 pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<GroupMean> {
     weighted_mean(&values.into_iter().map(|value| (1, value)).collect::<Vec<_>>())
+}
+
+/// What a counter gains per step, from its values at equal steps of time: the mean over
+/// [`BATCHES`] batches of consecutive steps, of fewer steps over these; the steps at the start
+/// that are too few for a batch are left out. `None` without a step.
+pub fn batch_means(counter: &[f64]) -> Option<GroupMean> {
+    let steps = counter.len().checked_sub(1).filter(|steps| *steps > 0)?;
+    let batches = steps.min(BATCHES);
+    let long = steps / batches;
+    let first = steps - batches * long;
+    let at = |batch: usize| counter[first + batch * long];
+    mean((0..batches).map(|batch| (at(batch + 1) - at(batch)) / long as f64))
+}
+
+/// The interval of an estimate from what it is without each of several groups of equal size, which
+/// are taken as independent; no ends with fewer than two groups.
+pub fn jackknife(value: f64, without: &[f64]) -> [Option<f64>; 2] {
+    let groups = without.len() as f64;
+    if without.len() < 2 {
+        return [None; 2];
+    }
+    let mean = without.iter().sum::<f64>() / groups;
+    let squares: f64 = without.iter().map(|other| (other - mean).powi(2)).sum();
+    let half = student_t(without.len() - 1) * (squares * (groups - 1.0) / groups).sqrt();
+    [Some(value - half), Some(value + half)]
 }
 
 /// The mean of values that count as often as the number beside them.
@@ -280,6 +310,58 @@ mod tests {
         }
         // 95 % of 400 is 380; five standard deviations are 22.
         assert!(exact >= 358 && batched >= exact, "{exact} {batched}");
+    }
+
+    /// Values that resemble their neighbours, of mean 1.
+    fn wandering(n: usize, rng: &mut Rng) -> Vec<f64> {
+        let mut value = 1.0;
+        let mut next = || {
+            value = 0.9 * value + 0.1 * rng.exponential(1.0);
+            value
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_rate_lies_in_the_interval_of_its_batches() {
+        let mut rng = Rng::stream(13, "coverage");
+        let (mut batched, mut naive) = (0, 0);
+        for _ in 0..200 {
+            let gains = wandering(4000, &mut rng);
+            let mut counter = vec![0.0];
+            counter.extend(gains.iter().scan(0.0, |sum, gain| {
+                *sum += gain;
+                Some(*sum)
+            }));
+            let holds = |mean: GroupMean| (mean.mean - 1.0).abs() <= mean.half_width.unwrap();
+            batched += u32::from(holds(batch_means(&counter).unwrap()));
+            naive += u32::from(holds(mean(gains).unwrap()));
+        }
+        assert!(batched >= 180 && naive < 120, "covered {batched} and {naive} of 200");
+    }
+
+    #[test]
+    fn steps_too_few_for_a_batch_are_left_out_at_the_start() {
+        // 41 steps: the first one, of 1000, is too much for 20 batches of two.
+        let counter: Vec<f64> = (0..=41).map(|n| if n == 0 { -999.0 } else { n as f64 }).collect();
+        let steady = batch_means(&counter).unwrap();
+        assert_eq!((steady.mean, steady.half_width, steady.groups), (1.0, Some(0.0), BATCHES));
+        let three = batch_means(&[0.0, 1.0, 3.0, 6.0]).unwrap();
+        assert_eq!((three.mean, three.groups), (2.0, 3));
+        assert_eq!(batch_means(&[5.0, 6.0]).map(|one| one.half_width), Some(None));
+        assert_eq!((batch_means(&[5.0]), batch_means(&[])), (None, None));
+    }
+
+    #[test]
+    fn of_a_mean_the_jackknife_is_students_interval() {
+        let values = [1.0, 4.0, 2.0, 8.0, 5.0];
+        let known = mean(values).unwrap();
+        let sum: f64 = values.iter().sum();
+        let without: Vec<f64> = values.iter().map(|value| (sum - value) / 4.0).collect();
+        let [low, high] = jackknife(known.mean, &without).map(Option::unwrap);
+        let [least, most] = known.ends().map(Option::unwrap);
+        assert!((low - least).abs() < 1e-9 && (high - most).abs() < 1e-9, "{low} {high}");
+        assert_eq!(jackknife(1.0, &[1.0]), [None; 2]);
     }
 
     #[test]

@@ -19,6 +19,9 @@
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
 //! | `max_concurrent@9` | most RPCs outstanding with a `response_wire_gbps` of 9 or more | RPCs |
+//!
+//! Slowdowns and latencies of bins, wasted bandwidth, utilisation, delays near p99 and rates of
+//! responses lie in an interval; the others are taken as they were counted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -183,13 +186,20 @@ impl Metric {
                 let ends = outcome.wasted_ci.map(|end| end.map(|share| share * 100.0));
                 Measured::between(share * 100.0, ends)
             }),
-            Self::Utilisation => Some(percent(outcome.utilisation)),
+            Self::Utilisation => {
+                let ends = outcome.utilisation_ci.map(|end| end.map(|share| share * 100.0));
+                Some(Measured::between(outcome.utilisation * 100.0, ends))
+            }
             Self::Goodput => Some(percent(outcome.goodput)),
             Self::PreemptionLag => {
-                outcome.tail_delay.as_ref().map(|tail| of_tail(tail, tail.preemption_lag_us))
+                let of = |tail: &TailDelay| {
+                    of_tail(tail, tail.preemption_lag_us, tail.preemption_lag_ci)
+                };
+                outcome.tail_delay.as_ref().map(of)
             }
             Self::Queueing => {
-                outcome.tail_delay.as_ref().map(|tail| of_tail(tail, tail.queueing_us))
+                let of = |tail: &TailDelay| of_tail(tail, tail.queueing_us, tail.queueing_ci);
+                outcome.tail_delay.as_ref().map(of)
             }
             Self::ResponseRate => response_rate(stored, f64::from),
             Self::ResponseWireRate => response_rate(stored, with_headers),
@@ -245,9 +255,9 @@ fn queue(outcome: &Outcome, tier: &Tier, max: bool, residual: bool) -> Option<Me
 }
 
 /// A mean over the messages near p99; of few of them it decides nothing.
-fn of_tail(tail: &TailDelay, us: f64) -> Measured {
+fn of_tail(tail: &TailDelay, us: f64, ends: [Option<f64>; 2]) -> Measured {
     const ENOUGH: u64 = 400;
-    if tail.messages < ENOUGH { Measured::between(us, [None; 2]) } else { Measured::exact(us) }
+    Measured::between(us, if tail.messages < ENOUGH { [None; 2] } else { ends })
 }
 
 /// Responses delivered, counted in `bytes` of each.
@@ -255,8 +265,10 @@ pub(super) fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Me
     let Traffic::Incast { response_bytes, .. } = stored.cell.scenario.traffic else {
         return None;
     };
-    let bits = stored.outcome.messages as f64 * bytes(response_bytes) * 8.0;
-    Some(Measured::exact(bits / stored.outcome.traffic_seconds / 1e9))
+    let Outcome { messages, traffic_seconds, messages_per_second_ci, .. } = stored.outcome;
+    let gbits = bytes(response_bytes) * 8.0 / 1e9;
+    let ends = messages_per_second_ci.map(|end| end.map(|rate| rate * gbits));
+    Some(Measured::between(messages as f64 * gbits / traffic_seconds, ends))
 }
 
 /// Wire bytes of a message in full packets and one that holds the rest: what a transport sends that

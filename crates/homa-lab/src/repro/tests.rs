@@ -191,7 +191,7 @@ fn computed_rows_are_judged_without_a_simulation() {
 fn a_limit_lies_between_the_loads_that_were_tried() {
     let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nvariants = [\"homa-sim\"]\n\
         [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 6 } }\n\
-        traffic = { pattern = \"all-to-all\", workload = \"1000\" }\n\
+        traffic = { pattern = \"all-to-all\", workload = \"w1\" }\n\
         stop = { messages = 20_000 }\n\
         [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = [0.6, 1.3]\n\
         [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
@@ -375,6 +375,62 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
     let aside = check.aside.as_deref().unwrap();
     assert!(aside.starts_with("not measured: ") && aside.ends_with(" failed"), "{aside}");
     assert!(crate::report::page(&root).unwrap().contains(aside));
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+/// Rates, utilisation and delays near p99 are samples: where a limit lies within their interval
+/// they decide nothing.
+#[test]
+fn sampled_rates_and_tails_decide_only_beyond_their_intervals() {
+    let plan = |tolerances: &[(f64, String)]| {
+        let mut text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n\
+            variants = [\"homa-paper\"]\n[scenario]\n\
+            fabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
+            measures = { tail_delay = true }\nstop = { messages = 300000 }\n\
+            traffic = { pattern = \"all-to-all\", workload = \"w1\" }\n\
+            [[run]]\nname = \"open\"\n[[run]]\nname = \"closed\"\nset = { slowdown = \"idle\", \
+            \"measures.tail_delay\" = false, \"stop.messages\" = 2000, traffic = { pattern = \
+            \"incast\", servers = 3, concurrent = 8, response_bytes = 10000 } }\n"
+            .to_owned();
+        let metrics = [
+            ("open", "utilisation"),
+            ("open", "tail.preemption_lag"),
+            ("open", "tail.queueing"),
+            ("closed", "response_gbps"),
+            ("closed", "response_wire_gbps"),
+        ];
+        for (place, (run, metric)) in metrics.into_iter().enumerate() {
+            let judged = tolerances.get(place).map(|(published, tolerance)| {
+                format!(", published = {published}, tolerance = \"{tolerance}\"")
+            });
+            text += &format!(
+                "[[check]]\nrow = \"a-b-{place}\"\nrun = \"{run}\"\n\
+                 points = [{{ metric = \"{metric}\"{} }}]\n",
+                judged.unwrap_or_default()
+            );
+        }
+        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let root = std::env::temp_dir().join(format!("homa-sampled-{}", std::process::id()));
+    let store = Store::create(&root).unwrap();
+    let options =
+        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let checks = |tolerances: &[(f64, String)]| {
+        let how = How::default();
+        run(&[plan(tolerances)], &how, &store, &options, &mut |_| {}).unwrap().remove(0).checks
+    };
+    let (mut within, mut beyond) = (Vec::new(), Vec::new());
+    for check in checks(&[]) {
+        let [low, high] = check.interval.map(Option::unwrap);
+        let measured = check.measured.unwrap();
+        assert!(low < high && low <= measured && measured <= high, "{check:?}");
+        assert!(high - low < measured, "{check:?} says nothing");
+        let middle = low.midpoint(high);
+        within.push((middle, format!(">={middle}")));
+        beyond.push((low, format!(">={}", low * 0.99)));
+    }
+    assert!(checks(&within).iter().all(|check| check.pass.is_none()));
+    assert!(checks(&beyond).iter().all(|check| check.pass == Some(true)));
     std::fs::remove_dir_all(&root).unwrap();
 }
 

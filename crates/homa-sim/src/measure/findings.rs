@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use homa_workload::interval::{BATCHES, jackknife};
+
 use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, RanksDelay, TailDelay};
 
 use super::journey::{HOPS, Journey, Wait};
@@ -14,22 +16,21 @@ const AROUND: [(f64, f64); 3] = [(0.98, 1.0), (0.99, 0.999), (0.99, 1.0)];
 /// What delays the messages near p99 of their bin, over the bins of sizes up to `max_bytes`. `bin`
 /// numbers the sizes' bins.
 pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usize) -> TailDelay {
-    let mut bins: Vec<Vec<&Journey>> = Vec::new();
-    for journey in journeys.iter().filter(|journey| journey.bytes <= max_bytes) {
+    let short = || journeys.iter().filter(|journey| journey.bytes <= max_bytes);
+    let count = short().count();
+    // By bin, with the batch of consecutive deliveries.
+    let mut bins: Vec<Vec<(usize, &Journey)>> = Vec::new();
+    for (place, journey) in short().enumerate() {
         let index = bin(journey.bytes);
         if bins.len() <= index {
             bins.resize_with(index + 1, Vec::new);
         }
-        bins[index].push(journey);
+        bins[index].push((place * BATCHES / count, journey));
     }
     for bin in &mut bins {
-        bin.sort_by_key(|journey| journey.latency);
+        bin.sort_by_key(|(_, journey)| journey.latency);
     }
-    let between = |(from, to): (f64, f64)| -> Vec<&Journey> {
-        let rank = |bin: &[_], share: f64| (bin.len() as f64 * share) as usize;
-        let parts = bins.iter().map(|bin| &bin[rank(bin, from)..rank(bin, to)]);
-        parts.flatten().copied().collect()
-    };
+    let between = |ranks| between(&bins, ranks, None);
     let near = between(NEAR);
     let around = AROUND.map(|ranks| {
         let messages = between(ranks);
@@ -42,14 +43,37 @@ pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usi
         HopDelay { hop: HOPS[hop].to_owned(), preemption_lag_us, queueing_us }
     });
     let (preemption_lag_us, queueing_us) = mean_waits(&near, 0..HOPS.len());
+    let without = |batch| mean_waits(&self::between(&bins, NEAR, Some(batch)), 0..HOPS.len());
+    let batches = if count < BATCHES { 0 } else { BATCHES };
+    let (lags, queueings): (Vec<f64>, Vec<f64>) = (0..batches).map(without).unzip();
+    let ends = |us, without: &[f64]| jackknife(us, without).map(|end| end.map(|us| us.max(0.0)));
     TailDelay {
         max_bytes,
         messages: near.len() as u64,
         preemption_lag_us,
         queueing_us,
+        preemption_lag_ci: ends(preemption_lag_us, &lags),
+        queueing_ci: ends(queueing_us, &queueings),
         by_hop: by_hop.collect(),
         around: around.to_vec(),
     }
+}
+
+/// Of each bin, sorted by latency, the messages of these ranks; without those of a batch, if one is
+/// given, whose messages then have no rank either.
+fn between<'a>(
+    bins: &[Vec<(usize, &'a Journey)>],
+    (from, to): (f64, f64),
+    without: Option<usize>,
+) -> Vec<&'a Journey> {
+    let counts = |batch: usize| without != Some(batch);
+    let of_bin = |bin: &Vec<(usize, &'a Journey)>| {
+        let len = bin.iter().filter(|(batch, _)| counts(*batch)).count();
+        let rank = |share: f64| (len as f64 * share) as usize;
+        let others = bin.iter().filter(|(batch, _)| counts(*batch)).map(|(_, journey)| *journey);
+        others.skip(rank(from)).take(rank(to) - rank(from)).collect::<Vec<_>>()
+    };
+    bins.iter().flat_map(of_bin).collect()
 }
 
 /// Mean preemption lag and queueing at some places together, microseconds.
@@ -122,6 +146,13 @@ mod tests {
         let tail = tail_delay(&journeys, 10, &|_| 0);
         assert_eq!((tail.messages, tail.preemption_lag_us, tail.queueing_us), (10, 2.0, 0.0));
         assert_eq!(tail.by_hop[3].preemption_lag_us, 2.0);
+        // They are of one batch: without it there are none, which says how little is known.
+        let [low, high] = tail.preemption_lag_ci.map(Option::unwrap);
+        assert!(low < 2.0 && high > 2.0 && tail.queueing_ci == [Some(0.0); 2], "{low} {high}");
+        let steady: Vec<Journey> = (0..1000).map(|n| journey(n, 2_000_000)).collect();
+        let steady = tail_delay(&steady, 10, &|_| 0);
+        assert_eq!(steady.preemption_lag_ci, [Some(2.0); 2]);
+        assert_eq!(tail_delay(&journeys[..19], 10, &|_| 0).preemption_lag_ci, [None; 2]);
         let waited = |ranks: &RanksDelay| {
             let all = ranks.preemption_lag_us * ranks.messages as f64;
             (ranks.messages, all.round())

@@ -18,5 +18,6 @@ pub mod findings;
 pub mod ideal;
 pub mod journey;
 pub mod latency;
+pub mod pace;
 pub mod wasted;
 pub mod watch;

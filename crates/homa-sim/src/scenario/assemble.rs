@@ -4,6 +4,7 @@ use homa_proto::Packet;
 
 use crate::engine::{Fault, Probe};
 use crate::measure::journey::Journeys;
+use crate::measure::pace::Pace;
 use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
 use crate::measure::{cost, findings};
@@ -23,6 +24,7 @@ pub(super) struct Moment<'a> {
     pub start: Vec<u64>,
     pub end: Vec<u64>,
     pub cpu_seconds: f64,
+    pub pace: Pace,
 }
 
 impl Moment<'_> {
@@ -35,6 +37,14 @@ impl Moment<'_> {
     fn sent(&self, port: PortId) -> f64 {
         // Less at the end if all that was in service at the start is an interrupted frame.
         self.end[port.0 as usize] as f64 - self.start[port.0 as usize] as f64
+    }
+
+    /// The ends of the interval around a utilisation.
+    fn utilisation_ci(&self, utilisation: f64) -> [Option<f64>; 2] {
+        let links = self.bench.demand.receivers.len() as f64;
+        let per_second = self.bench.network.link.0 as f64 / 8.0 * links;
+        let half = self.pace.received().and_then(|rate| Some(rate.half_width? / per_second));
+        [-1.0, 1.0].map(|side| half.map(|half| (utilisation + side * half).max(0.0)))
     }
 
     /// What the links to all receivers can carry.
@@ -125,6 +135,8 @@ where
         (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
     let drops = |host: &Homa| host.endpoint().counters().drops().map(|(_, n)| n).sum::<u64>();
     let refused = sim.transports().map(drops).sum();
+    let utilisation = received / moment.receiving_capacity();
+    let arrivals = moment.pace.delivered().map_or([None; 2], |rate| rate.ends());
     let loads = loads(moment, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, stack.framing);
     let mut outcome = Outcome {
@@ -143,7 +155,9 @@ where
         priority_share: None,
         wasted_bandwidth: None,
         wasted_ci: [None; 2],
-        utilisation: received / moment.receiving_capacity(),
+        utilisation,
+        utilisation_ci: moment.utilisation_ci(utilisation),
+        messages_per_second_ci: arrivals.map(|end| end.map(|rate| rate.max(0.0))),
         goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
         loads,
         backlog: backlog.judge(limits.sample_every, tally.offered_bytes),

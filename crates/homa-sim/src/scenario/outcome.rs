@@ -41,6 +41,13 @@ pub struct Outcome {
     pub wasted_ci: [Option<f64>; 2],
     /// Share of the receivers' links that carried frames while traffic lasted.
     pub utilisation: f64,
+    /// The ends of its 95 % interval, by how much batches of consecutive steps of time differ.
+    #[serde(default)]
+    pub utilisation_ci: [Option<f64>; 2],
+    /// The ends of the 95 % interval of how many measured messages (RPCs) arrive per second while
+    /// traffic lasts, found alike.
+    #[serde(default)]
+    pub messages_per_second_ci: [Option<f64>; 2],
     /// The same, application bytes of delivered messages only.
     pub goodput: f64,
     /// The load in other terms.
@@ -233,6 +240,13 @@ pub struct TailDelay {
     pub preemption_lag_us: f64,
     /// Waiting for frames of the same or higher priority.
     pub queueing_us: f64,
+    /// The ends of the preemption lag's 95 % interval, by how much it changes when a twentieth of
+    /// the messages, in the order of delivery, is left out.
+    #[serde(default)]
+    pub preemption_lag_ci: [Option<f64>; 2],
+    /// Those of queueing.
+    #[serde(default)]
+    pub queueing_ci: [Option<f64>; 2],
     /// By place: at the sender's NIC, TOR up, core down, TOR down.
     pub by_hop: Vec<HopDelay>,
     /// The same of other ranks: how much depends on what is taken for near.

@@ -8,6 +8,7 @@ use crate::engine::{Fault, Halt, NoFaults, Probe, Simulation};
 use crate::measure::cost;
 use crate::measure::journey::Journeys;
 use crate::measure::latency::Sample;
+use crate::measure::pace::{Counted, Pace};
 use crate::measure::wasted::Wasted;
 use crate::measure::watch::Watch;
 use crate::scheme::homa::{Basis as HomaBasis, Stack};
@@ -345,7 +346,15 @@ impl Bench<'_> {
         let start = sent_bytes(&sim);
         let opened = sim.now();
         sim.probe_mut().open(opened);
-        advance(&mut sim, SimTime::MAX, &mut report);
+        let mut pace = Pace::new(opened, limits.sample_every, self.counted(&sim));
+        loop {
+            let ended = sim.application().ended.is_some();
+            let until = if ended { SimTime::MAX } else { pace.next() };
+            if advance(&mut sim, until, &mut report) != Halt::Time {
+                break;
+            }
+            pace.record(self.counted(&sim));
+        }
         let closed = sim.now();
         sim.probe_mut().close(closed);
         let end = sent_bytes(&sim);
@@ -355,10 +364,22 @@ impl Bench<'_> {
         }
         report(&sim);
         let cpu_seconds = cost::cpu_seconds() - before;
-        let moment = Moment { bench: self, opened, closed, start, end, cpu_seconds };
+        let moment = Moment { bench: self, opened, closed, start, end, cpu_seconds, pace };
         let ideals = self.ideals(&sim)?;
         let outcome = assemble(&moment, &mut sim, &ideals)?;
         Ok((outcome, sim.application_mut().latencies.take_samples()))
+    }
+
+    /// What receivers' links carried so far, and the measured messages that arrived.
+    fn counted<P, F>(self, sim: &Sim<P, F>) -> Counted
+    where
+        P: Probe<homa_proto::Packet>,
+        F: Fault<homa_proto::Packet>,
+    {
+        let downlinks = self.demand.receivers.clone().map(HostId);
+        let downlinks = downlinks.map(|host| self.network.wiring.downlink(host));
+        let received = downlinks.map(|port| sim.sent_bytes(port) as f64).sum();
+        (received, sim.application().tally.delivered)
     }
 
     /// Idle times by (bytes, switches), when latencies are divided by measured ones.
@@ -414,14 +435,18 @@ pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
 pub(super) type Sim<P, F> = Simulation<Homa, Generator, P, F>;
 
 /// Runs to `until`, to the application's stop, or until nothing is pending.
-fn advance<P, F>(sim: &mut Sim<P, F>, until: SimTime, report: &mut dyn FnMut(&Sim<P, F>))
+fn advance<P, F>(sim: &mut Sim<P, F>, until: SimTime, report: &mut dyn FnMut(&Sim<P, F>)) -> Halt
 where
     P: Probe<homa_proto::Packet>,
     F: Fault<homa_proto::Packet>,
 {
-    while sim.now() < until && sim.run_until(until, STRIDE) == Halt::Events {
-        report(sim);
+    while sim.now() < until {
+        match sim.run_until(until, STRIDE) {
+            Halt::Events => report(sim),
+            halt => return halt,
+        }
     }
+    Halt::Time
 }
 
 pub(super) fn seconds(time: SimTime) -> f64 {
