@@ -23,9 +23,9 @@ pub const FULL_FRAME: u32 = 1538;
 /// A named set of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// The paper's text (Homa §3.8): at least once, no acks. Packets do not say which execution they
-    /// answer: where a server that lost its state executes a request again and answers otherwise
-    /// at the same length, the response may hold bytes of both.
+    /// The paper's text (Homa §3.8): at least once, no acks. Packets do not say which execution
+    /// they answer: where a server that lost its state executes a request again and answers
+    /// otherwise at the same length, the response may hold bytes of both.
     Sigcomm18,
     /// The simulator behind the paper's §5.2, which deviates from its text: one-way messages
     /// between hosts that lose nothing.
