@@ -1,11 +1,12 @@
 //! `homa serve --metrics ADDR`: what was counted, as OpenMetrics text over HTTP, for Prometheus.
 //!
-//! One thread answers one request at a time. Whoever sends nothing, or slowly, is dropped after
-//! [`PATIENCE`], so nobody waits longer for each of those before. Left out: TLS, compression,
-//! connections that are kept.
+//! A short thread per request, at most [`MOST`] at a time: connections beyond that are closed.
+//! Whoever sends nothing, or slowly, is dropped after [`PATIENCE`]. Left out: TLS, authentication,
+//! compression, connections that are kept.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::failure::{Failure, Hint};
 
 /// How long a client may take for its request, and again for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Requests at a time.
+const MOST: usize = 16;
 /// Longest head of a request, bytes.
 const LONGEST: usize = 8 * 1024;
 /// How long to wait after the system gave no connection, as when there are no descriptors left.
@@ -29,7 +32,7 @@ type Answer = (&'static str, &'static str, String);
 
 /// Takes a TCP address, which is refused where another program has it.
 pub fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9100, \
+    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
                 or port 0 for any";
     let listener = TcpListener::bind(at);
     let listener = listener.with_context(|| format!("no metrics at {at}")).hint(hint)?;
@@ -39,30 +42,44 @@ pub fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
 
 /// Answers with the counters of `engine` until the process ends.
 pub fn answer(listener: &TcpListener, engine: &Engine) {
+    // One more reference per request in progress.
+    let places = Arc::new(());
     loop {
-        match listener.accept() {
-            // A client that went away is its own affair.
-            Ok((stream, _)) => _ = exchange(stream, engine),
-            Err(_) => thread::sleep(REST),
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(REST);
+            continue;
+        };
+        if Arc::strong_count(&places) > MOST {
+            continue;
         }
+        let (engine, place) = (engine.clone(), Arc::clone(&places));
+        // Without a thread, as without a place, the connection is closed. A client that went away
+        // is its own affair.
+        let _ = thread::Builder::new().spawn(move || {
+            let _ = exchange(stream, &engine);
+            drop(place);
+        });
     }
 }
 
 /// One request and its answer.
 fn exchange(mut stream: TcpStream, engine: &Engine) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
-    let (status, kind, text) = match head(&mut stream, until) {
+    let head = head(&mut stream, until);
+    let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
+    let (status, kind, text) = match head {
         Ok(head) => respond(&head, || engine.metrics().to_openmetrics()),
         Err(error) => refused(error)?,
     };
     let length = text.len();
-    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}\
          Connection: close\r\n\r\n"
     );
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all((head + &text).as_bytes())?;
+    let text = if head_only { "" } else { &text };
+    stream.write_all((head + text).as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     // What a client still sends would make the system take the answer back.
     while read_until(&mut stream, &mut [0; 1024], until)? > 0 {}
@@ -71,26 +88,33 @@ fn exchange(mut stream: TcpStream, engine: &Engine) -> io::Result<()> {
 
 /// Reads some bytes; fails once it is later than `until`.
 fn read_until(stream: &mut TcpStream, into: &mut [u8], until: Instant) -> io::Result<usize> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(into) {
+            // A signal, as when the server is asked to end.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
-    stream.set_read_timeout(Some(left))?;
-    stream.read(into)
 }
 
 /// A request's head, to its empty line.
 fn head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut buffer, mut length) = (vec![0; LONGEST], 0);
     while length < LONGEST {
+        // The end of the head may have begun before.
+        let from = length.saturating_sub(2);
         match read_until(stream, &mut buffer[length..], until)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             more => length += more,
         }
-        let seen = &buffer[..length];
-        if seen.windows(4).any(|end| end == b"\r\n\r\n")
-            || seen.windows(2).any(|end| end == b"\n\n")
-        {
+        let fresh = &buffer[from..length];
+        let empty_line = |end: &[u8]| fresh.windows(end.len()).any(|seen| seen == end);
+        if empty_line(b"\n\r\n") || empty_line(b"\n\n") {
             buffer.truncate(length);
             return Ok(buffer);
         }
@@ -124,11 +148,17 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> String) -> Answer {
     if !version.starts_with("HTTP/1.") {
         return ("400 Bad Request", PLAIN, "only HTTP/1.0 and HTTP/1.1\n".into());
     }
-    if target.split('?').next() != Some("/metrics") {
+    // Whoever asks as one asks a proxy names the host, too.
+    let path = match target.strip_prefix("http://").map(|rest| rest.find('/').map(|at| &rest[at..]))
+    {
+        Some(path) => path.unwrap_or("/"),
+        None => target,
+    };
+    if path.split('?').next() != Some("/metrics") {
         return ("404 Not Found", PLAIN, "the counters are at /metrics\n".into());
     }
     match method {
-        "GET" => ("200 OK", OPEN_METRICS, metrics()),
-        _ => ("405 Method Not Allowed", PLAIN, "only GET\n".into()),
+        "GET" | "HEAD" => ("200 OK", OPEN_METRICS, metrics()),
+        _ => ("405 Method Not Allowed", PLAIN, "only GET and HEAD\n".into()),
     }
 }

@@ -166,7 +166,13 @@ fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
     match (&rack, &incast) {
         (Some(_), Some(incast)) => {
             check("### config", &configs);
-            check("### A row", &rows);
+            // Some kernels do not tell what is held in memory.
+            let told = rows.iter().any(|row| row["memory"].is_object());
+            if told {
+                check("### A row", &rows)
+            } else {
+                check_printed("### A row", &rows);
+            }
             check("### A row of --incast", &entries(&incast["transports"]));
         }
         _ => {

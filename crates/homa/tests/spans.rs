@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homa::{CallError, Client, ReplyError, Request, Server};
 use tracing::field::{Field, Visit};
@@ -135,7 +135,8 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     let call = client.call_async(server.local_addr(), "never mind");
     let request = accept(&server, 10);
     drop(call);
-    while !request.is_cancelled() {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !request.is_cancelled() && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(1));
     }
     let gone = request.reply("too late").expect_err("nobody waits");

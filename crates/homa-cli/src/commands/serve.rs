@@ -37,7 +37,8 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     ports: u8,
     /// Answer HTTP GET /metrics at this TCP address (port 0: any, which is then printed) with what
-    /// was counted, as OpenMetrics text. Without an address: print it at the end.
+    /// was counted, as OpenMetrics text, to whoever asks: choose loopback or a network of your own.
+    /// Without an address: print it at the end.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = values::address)]
     metrics: Option<Option<SocketAddr>>,
 }

@@ -27,9 +27,12 @@ struct Progress<'a> {
     started: usize,
     ended: usize,
     failed: usize,
-    /// Latency by arrival, nanoseconds.
-    latency: Vec<Option<u64>>,
+    /// Latency by arrival, nanoseconds; [`NEVER`] until it ends.
+    latency: Vec<u64>,
 }
+
+/// Not zero, so that a table of it is written, and resident, when it is made.
+const NEVER: u64 = u64::MAX;
 
 impl Group<'_> {
     /// Starts every arrival (one list per host of the rack, within `duration`) at its time and
@@ -76,7 +79,7 @@ impl<'a> Progress<'a> {
             started: 0,
             ended: 0,
             failed: 0,
-            latency: vec![None; arrivals.len()],
+            latency: vec![NEVER; arrivals.len()],
         }
     }
 
@@ -110,7 +113,7 @@ impl<'a> Progress<'a> {
             self.ended += 1;
             if done.completed {
                 let due = start + self.arrivals[index].at_ns;
-                self.latency[index] = Some(done.at_ns.saturating_sub(due));
+                self.latency[index] = done.at_ns.saturating_sub(due);
             } else {
                 self.failed += 1;
             }
@@ -118,10 +121,12 @@ impl<'a> Progress<'a> {
     }
 
     fn into_load(self, start: u64) -> Load {
-        let records = self.arrivals.iter().zip(&self.latency);
-        let records = records
-            .filter_map(|(&Arrival { bytes, at_ns, .. }, ns)| {
-                Some(Record { bytes, due_ns: start + at_ns, latency_ns: (*ns)? })
+        let ended = self.arrivals.iter().zip(&self.latency).filter(|(_, ns)| **ns != NEVER);
+        let records = ended
+            .map(|(&Arrival { bytes, at_ns, .. }, &latency_ns)| Record {
+                bytes,
+                due_ns: start + at_ns,
+                latency_ns,
             })
             .collect();
         let offered = self.arrivals.len();

@@ -157,8 +157,7 @@ mod tests {
         let (_engines, addresses) = engines(&asked(&["--hosts", "3"])).unwrap_or_else(|error| {
             panic!("{error:?}");
         });
-        let mut ips: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
-        ips.dedup();
+        let ips: std::collections::BTreeSet<_> = addresses.iter().map(SocketAddr::ip).collect();
         assert_eq!(ips.len(), 3, "{addresses:?}");
     }
 }

@@ -102,10 +102,10 @@ pub struct Args {
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     cc: String,
     /// Probability that the switch loses a frame. A Homa RPC that is lost for good or runs twice
-    /// makes the command fail.
+    /// makes the command fail, as does memory that grows in 50 s or more.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     loss: f64,
-    /// Probability that the switch delivers a frame twice.
+    /// Probability that the switch delivers a frame twice. Fails as with --loss.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     duplicate: f64,
     /// One client calls all others, 10 kB responses, this many RPCs in progress (at most 100000),

@@ -70,7 +70,7 @@ pub struct Memory {
     pub start_bytes: u64,
     /// The most until it ended, bytes.
     pub peak_bytes: u64,
-    /// Mean over the second quarter of the time in which RPCs arrive, bytes; absent, as what
+    /// Mean over the second quarter of the time in which RPCs arrive, bytes; `None`, as what
     /// follows, where the load was too short for samples.
     pub early_bytes: Option<u64>,
     /// The same over the last quarter.
@@ -79,17 +79,13 @@ pub struct Memory {
     pub allowed_bytes: Option<u64>,
     /// Whether it did not grow by more.
     pub flat: Option<bool>,
-    /// Frames were lost or doubled on purpose, for long enough, to see that it does not grow.
-    #[serde(skip)]
+    /// Frames were lost or doubled on purpose, for long enough to see that it does not grow.
     pub judged: bool,
 }
 
-/// Shorter loads fail nobody by memory: what queues up at high load grows and shrinks in seconds.
-const JUDGED_S: f64 = 50.0;
-
 impl Memory {
-    /// Of a load that lasted `elapsed_s` seconds.
-    fn of_run(held: homa_testbed::Memory, elapsed_s: f64, rack: &RackConfig) -> Self {
+    fn of_run(held: homa_testbed::Memory, rack: &RackConfig) -> Self {
+        let faulty = rack.faults.loss + rack.faults.duplication > 0.0;
         Self {
             start_bytes: held.start_bytes,
             peak_bytes: held.peak_bytes,
@@ -97,7 +93,7 @@ impl Memory {
             late_bytes: held.trend.map(|trend| trend.late_bytes),
             allowed_bytes: held.trend.map(|trend| trend.allowed_bytes()),
             flat: held.trend.map(|trend| trend.flat()),
-            judged: rack.faults.loss + rack.faults.duplication > 0.0 && elapsed_s > JUDGED_S,
+            judged: faulty && held.trend.is_some_and(|trend| trend.is_long()),
         }
     }
 
@@ -116,7 +112,8 @@ impl Memory {
         };
         Some(format!(
             "{found} (from {early:.1} MB in the second quarter of the load to the last {grown:+.1} \
-             MB; decided by {bound})"
+             MB; decided by {bound}{})",
+            if self.judged { "" } else { "; too short to count" }
         ))
     }
 }
@@ -200,7 +197,7 @@ impl TransportResult {
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
         let held = run.memory.filter(|_| run.transport.is_homa());
-        result.memory = held.map(|held| Memory::of_run(held, run.elapsed_s, rack));
+        result.memory = held.map(|held| Memory::of_run(held, rack));
         result
     }
 
@@ -344,6 +341,8 @@ fn hundredth(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use homa_workload::sizes::SizeDistribution;
 
@@ -387,24 +386,27 @@ mod tests {
             let faults = homa_testbed::Faults { loss, ..Default::default() };
             RackConfig { faults, ..RackConfig::default() }
         };
-        let held = |early_bytes, late_bytes, (loss, elapsed_s)| {
-            let trend = Some(homa_testbed::Trend { early_bytes, late_bytes });
+        let held = |early_bytes, late_bytes, (loss, seconds)| {
+            let lasted = Duration::from_secs(seconds);
+            let trend = Some(homa_testbed::Trend { early_bytes, late_bytes, lasted });
             let held = homa_testbed::Memory { start_bytes: 1, peak_bytes: 2, trend };
-            let memory = Some(Memory::of_run(held, elapsed_s, &rack(loss)));
+            let memory = Some(Memory::of_run(held, &rack(loss)));
             TransportResult { memory, ..result(&[]) }
         };
         let said = |row: &TransportResult| row.memory.as_ref().and_then(Memory::trend);
-        let flat = held(90_000_000, 98_000_000, (0.01, 60.0));
+        let flat = held(90_000_000, 98_000_000, (0.01, 60));
         let text = "flat ok (from 90.0 MB in the second quarter of the load to the last +8.0 MB; \
                     decided by 10 %: 9.0 MB)";
         assert_eq!(said(&flat).as_deref(), Some(text));
         let lost = flat.broken();
-        let grew = held(20_000_000, 25_000_000, (0.01, 60.0));
+        let grew = held(20_000_000, 25_000_000, (0.01, 60));
         let text = "GREW 5.0 MB (from 20.0 MB in the second quarter of the load to the last +5.0 \
                     MB; decided by 4.0 MB)";
         assert_eq!(said(&grew).as_deref(), Some(text));
         assert_eq!(grew.broken()[lost.len()..], [format!("FAILED: under homa, memory {text}.")]);
-        for calm in [(0.0, 60.0), (0.01, 8.0)] {
+        let short = held(20_000_000, 25_000_000, (0.01, 20));
+        assert!(said(&short).is_some_and(|text| text.ends_with("; too short to count)")));
+        for calm in [(0.0, 60), (0.01, 20)] {
             let calm = held(20_000_000, 25_000_000, calm);
             assert_eq!(calm.broken(), lost);
             assert_eq!(calm.memory.map(|held| held.flat), Some(Some(false)));
