@@ -22,8 +22,18 @@ fn rivals() -> Wiring {
 
 /// `k³/4` hosts in three tiers, 100 Gbit/s, 1 us per link.
 fn fat_tree(k: u32) -> Wiring {
-    let physics = Physics::uniform(Rate::gbps(100), Rate::gbps(100), SimDuration::micros(1));
+    fat_tree_of(k, Rate::gbps(100))
+}
+
+fn fat_tree_of(k: u32, rate: Rate) -> Wiring {
+    let physics = Physics::uniform(rate, rate, SimDuration::micros(1));
     FatTree { k, oversubscription: 1, physics }.wire()
+}
+
+/// The same 200 kB from every host at 10 Gbit/s: only the number of hosts differs.
+fn growth(name: &str, k: u32) {
+    let (wiring, make) = (fat_tree_of(k, Rate::gbps(10)), homa(Rate::gbps(10), 28_000, 1_500));
+    measure(name, wiring, permutation(k.pow(3) / 4, 200_000), make);
 }
 
 fn measure<T: Transport>(name: &str, wiring: Wiring, flows: Vec<Flow>, make: MakeTransport<T>) {
@@ -72,6 +82,10 @@ fn run(name: &str) {
         "engine-brief8192" => measure(name, fat_tree(32), permutation(8_192, 200_000), windows()),
         "brief8192" => measure(name, fat_tree(32), permutation(8_192, 200_000), fast()),
         "brief1024" => measure(name, fat_tree(16), permutation(1_024, 200_000), fast()),
+        "brief128" => measure(name, fat_tree(8), permutation(128, 200_000), fast()),
+        "growth128" => growth(name, 8),
+        "growth1024" => growth(name, 16),
+        "growth8192" => growth(name, 32),
         "short1024" => measure(
             name,
             fat_tree(16),

@@ -12,6 +12,7 @@ mod application;
 mod chronicle;
 mod event_queue;
 mod fault;
+mod fetch;
 mod hop;
 mod host;
 mod net;

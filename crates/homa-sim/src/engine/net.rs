@@ -10,9 +10,9 @@ use crate::transport::Transport;
 use super::agenda::{Happening, Ticket};
 use super::application::Context;
 use super::fault::{Fault, LinkChange};
+use super::fetch::Ahead;
 use super::host::Host;
 use super::probe::Probe;
-use super::wheel::MANY;
 use super::{Counters, Wheel};
 
 /// See the module's description.
@@ -44,6 +44,8 @@ pub(super) struct Net<T: Transport, P, F> {
     pub stopped: bool,
     /// Keeps the compiler from leaving out reads that are made for their side effect.
     pub fetched: u32,
+    /// Memory of [`Net::fetch`].
+    pub ahead: Vec<Ahead>,
     /// Hosts that got input from an application.
     pub dirty: Vec<u32>,
     wakes: Vec<Wake>,
@@ -121,6 +123,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             trace: TraceHash::default(),
             stopped: false,
             fetched: 0,
+            ahead: Vec::new(),
             dirty: Vec::new(),
             wakes: Vec::new(),
             free_wakes: Vec::new(),
@@ -131,40 +134,6 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     #[inline]
     pub fn schedule(&mut self, at: SimTime, happening: Happening) {
         self.events.push(at, Ticket::new(happening));
-    }
-
-    /// Reads what the next events will need. The results are of no use, but the reads do not wait
-    /// for each other, as they would when every event made its own. Small networks stay in the
-    /// cache anyway.
-    #[inline]
-    pub fn fetch(&mut self) {
-        if self.events.len() < MANY {
-            return;
-        }
-        let (ports, frames) = (&self.ports, &self.flights.frames);
-        let arrivals = || {
-            self.events.batch().filter_map(|ticket| match ticket.happening() {
-                Happening::Arrival(port) => Some(&ports[port as usize]),
-                _ => None,
-            })
-        };
-        let frame = |port: &Port| frames.get(port.first() as usize);
-        let mut sum = arrivals().fold(0, |sum, port| sum ^ port.first());
-        sum ^= arrivals().filter_map(frame).fold(0, |sum, frame| sum ^ frame.next);
-        for port in arrivals() {
-            let Some(frame) = frame(port) else { continue };
-            sum ^= match port.to.0.checked_sub(self.wiring.hosts()) {
-                Some(switch) => {
-                    let next = self.wiring.routes().choices(switch, frame.to()).first;
-                    ports.get(next as usize).map_or(0, Port::first)
-                }
-                None => {
-                    let transport = &self.transports[port.to.0 as usize];
-                    self.flights.parcel(port.first()).from ^ u32::from(transport.has_packet())
-                }
-            };
-        }
-        self.fetched = sum;
     }
 
     pub fn plan(&mut self, at: SimTime, incident: Incident) {

@@ -57,6 +57,9 @@ pub struct Wheel<E> {
     far_pushed: u64,
     len: usize,
     peak: usize,
+    /// A node of the bucket that comes next: every pop reads one, so that they are in the cache
+    /// when the bucket is emptied.
+    scout: u32,
     /// Since the last review.
     seen: Density,
 }
@@ -135,6 +138,7 @@ impl<E: Copy> Wheel<E> {
             far_pushed: 0,
             len: 0,
             peak: 0,
+            scout: NONE,
             seen: Density::default(),
         }
     }
@@ -165,6 +169,9 @@ impl<E: Copy> Wheel<E> {
         self.taken += 1;
         self.len -= 1;
         self.seen.pops += 1;
+        if let Some(node) = self.nodes.get(self.scout as usize) {
+            self.scout = node.next;
+        }
         Some((at, event))
     }
 
@@ -273,7 +280,17 @@ impl<E: Copy> Wheel<E> {
         }
         self.load();
         self.seen.buckets += 1;
+        if self.len >= MANY {
+            self.look_ahead();
+        }
         true
+    }
+
+    /// Lets the pops to come read the next bucket.
+    fn look_ahead(&mut self) {
+        let next = self.distance().map(|ahead| self.cursor + ahead);
+        let place = |number: u64| number as usize & (self.slots.len() - 1);
+        self.scout = next.map_or(NONE, |number| self.slots[place(number)]);
     }
 
     /// Moves into the calendar what it now reaches.

@@ -111,6 +111,15 @@ impl Port {
         self.pipe.head
     }
 
+    /// The waiting frame that enters service next, or [`NONE`].
+    #[inline]
+    pub fn first_waiting(&self, levels: &Levels) -> u32 {
+        match self.occupied.checked_ilog2() {
+            Some(level) => levels.0[level as usize & 7].head,
+            None => NONE,
+        }
+    }
+
     /// Wire bytes waiting.
     #[inline]
     pub fn queued(&self) -> u32 {
