@@ -145,10 +145,12 @@ fn print(reproduction: &Reproduction) {
         .map(|check| check.others.iter().map(|(name, _)| name.as_str()).collect())
         .unwrap_or_default();
     let first = reproduction.variants.first().map_or("ours", String::as_str);
+    let longest = reproduction.checks.iter().map(|check| check.metric.len()).max();
     let mut columns = vec![
-        ("number", Align::Left, 40),
+        ("number", Align::Left, longest.unwrap_or(0)),
         right("published", 9),
         right(first, 9),
+        right("95 %", 16),
         right("tolerance", 9),
         ("verdict", Align::Left, 9),
     ];
@@ -168,6 +170,7 @@ fn print(reproduction: &Reproduction) {
             check.metric.clone(),
             number(check.published),
             number(check.measured),
+            interval(check),
             tolerance.unwrap_or_default(),
             verdict.to_owned(),
         ];
@@ -178,4 +181,14 @@ fn print(reproduction: &Reproduction) {
         line(table.row(&cells));
     }
     line("");
+}
+
+/// The ends of a number's interval, for people; empty for what is exact.
+fn interval(check: &repro::verdict::Check) -> String {
+    let [low, high] = check.interval;
+    if check.measured.is_none() || low.is_some() && low == high {
+        return String::new();
+    }
+    let end = |end: Option<f64>| end.map_or_else(|| "?".into(), |end| format!("{end:.3}"));
+    format!("{} to {}", end(low), end(high))
 }
