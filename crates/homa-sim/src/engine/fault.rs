@@ -24,8 +24,8 @@ pub enum Link {
 /// What becomes of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It carries nothing any more: what waits for it or arrives by it is lost. All routes avoid it
-    /// from now on.
+    /// It carries nothing any more: what waits for it, and what arrives by it until it works again,
+    /// is lost. All routes avoid it from now on.
     Fail,
     /// It works again.
     Recover,

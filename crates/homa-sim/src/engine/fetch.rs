@@ -1,5 +1,5 @@
-//! Reads ahead: in a large network nearly everything an event touches is out of the cache, and reads
-//! that do not wait for each other are far faster than those of one event after the other.
+//! Reads ahead: in a large network nearly everything an event touches is out of the cache, and
+//! reads that do not wait for each other are far faster than those of one event after the other.
 //!
 //! Invariant: nothing here changes what happens; a wrong guess costs a useless read.
 

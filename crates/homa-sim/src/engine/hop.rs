@@ -7,7 +7,7 @@ use crate::transport::{Arrival, Label, Transport};
 
 use super::agenda::{Happening, Ticket};
 use super::fault::{Fault, Link, Verdict};
-use super::net::Net;
+use super::net::{Net, Service};
 use super::probe::{AtPort, Backlog, LossCause, Probe};
 
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
@@ -67,7 +67,11 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let frames = &mut self.flights.frames;
         while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
             let Started { slot, at, arrival } = port.serve(levels, frames);
-            self.probe.departed(at, &at_port(port, port_index, slot, frames));
+            let there = at_port(port, port_index, slot, frames);
+            self.probe.departed(at, &there);
+            if self.config.cut_through {
+                self.services[port_index as usize] = Service::of(port, slot, &there);
+            }
             if let Some(arrival) = arrival {
                 self.events.push(arrival, Ticket::new(Happening::Arrival(port_index)));
             }
@@ -152,23 +156,23 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         if !port.is_busy(self.now) {
             self.probe.enqueued(self.now, &there, &Backlog::default());
             self.probe.departed(self.now, &there);
+            if self.config.cut_through {
+                self.services[port_index as usize] = Service::of(port, slot, &there);
+            }
             if let Some(at) = port.start(frames, slot, self.now) {
                 self.schedule(at, Happening::Arrival(port_index));
             }
             return;
         }
-        let backlog = Backlog {
-            queued_bytes: u64::from(port.queued()),
-            residual_bytes: port.residual(self.now),
-            in_service_priority: port.in_service(frames, self.now).map_or(0, Frame::priority),
-        };
+        let backlog = self.backlog(port_index);
         self.probe.enqueued(self.now, &there, &backlog);
         let bytes = there.wire_bytes;
         if self.port_has_room(port_index, bytes) && self.pool_has_room(switch, port_index, bytes) {
             let port = &mut self.ports[port_index as usize];
             let frames = &mut self.flights.frames;
+            let first = port.queued() == 0;
             port.wait(&mut self.levels[port_index as usize], frames, slot);
-            if port.is_stalled() {
+            if first && port.is_stalled() {
                 self.schedule(
                     self.ports[port_index as usize].free_at,
                     Happening::Arrival(port_index),
@@ -208,13 +212,41 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
 
     /// Wire bytes in a port's memory.
     fn held(&self, port_index: u32) -> u64 {
+        let in_service = self.in_service(port_index).map_or(0, |service| service.bytes);
+        u64::from(self.ports[port_index as usize].queued()) + u64::from(in_service)
+    }
+
+    /// What a switch's port serves. A frame that was cut through is in service until its last bit
+    /// has left, although it may have been taken out of the pipe.
+    fn in_service(&self, port_index: u32) -> Option<Service> {
         let port = &self.ports[port_index as usize];
-        let in_service = match self.in_service.get(port_index as usize) {
-            Some(&NONE) => None,
-            Some(&slot) => Some(self.flights.frame(slot)),
-            None => port.in_service(&self.flights.frames, self.now),
-        };
-        u64::from(port.queued()) + u64::from(in_service.map_or(0, |frame| frame.bytes))
+        match self.services.get(port_index as usize) {
+            Some(_) if port.free_at <= self.now => None,
+            Some(service) if self.config.preemption => (service.slot != NONE).then(|| {
+                let bytes = self.flights.frame(service.slot).bytes;
+                Service { bytes, ..*service }
+            }),
+            Some(service) => Some(*service),
+            None => {
+                let frame = port.in_service(&self.flights.frames, self.now)?;
+                let (bytes, priority) = (frame.bytes, frame.priority());
+                Some(Service { slot: NONE, mbps: port.mbps, bytes, priority })
+            }
+        }
+    }
+
+    /// What a frame finds at a switch's port.
+    pub fn backlog(&self, port_index: u32) -> Backlog {
+        let port = &self.ports[port_index as usize];
+        let in_service = self.in_service(port_index);
+        // A link whose rate changed may seem to have more to go.
+        let residual =
+            |service: Service| port.residual(self.now, service.mbps).min(u32::from(service.bytes));
+        Backlog {
+            queued_bytes: u64::from(port.queued()),
+            residual_bytes: in_service.map_or(0, residual),
+            in_service_priority: in_service.map_or(0, |service| service.priority),
+        }
     }
 
     /// A packet is at its host, which is up and not paused.

@@ -1,10 +1,10 @@
 //! The network without its applications: its state. How packets move through it: `hop.rs`.
 
-use homa_proto::{Rate, Submit, SubmitError, Submitted};
+use homa_proto::{Submit, SubmitError, Submitted};
 
 use crate::fabric::{Buffers, Chooser, FabricConfig, Flights, Levels, NONE, Port};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{HostId, PortId, PortSpec, Tier, Wiring};
+use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::Transport;
 
 use super::agenda::{Happening, Ticket};
@@ -12,7 +12,7 @@ use super::application::Context;
 use super::fault::{Fault, LinkChange};
 use super::fetch::Ahead;
 use super::host::Host;
-use super::probe::Probe;
+use super::probe::{AtPort, Probe};
 use super::{Counters, Wheel};
 
 /// See the module's description.
@@ -25,8 +25,8 @@ pub(super) struct Net<T: Transport, P, F> {
     /// By port: frames dropped for want of buffer.
     pub drops: Vec<u64>,
     pub flights: Flights<T::Packet>,
-    /// By port, if frames are interrupted: the frame in service.
-    pub in_service: Vec<u32>,
+    /// By port, if frames are interrupted or cut through: what it serves.
+    pub services: Vec<Service>,
     /// By switch, if its ports share memory: its ports.
     pub siblings: Vec<Vec<u32>>,
     /// By port: its link works.
@@ -51,6 +51,27 @@ pub(super) struct Net<T: Transport, P, F> {
     wakes: Vec<Wake>,
     free_wakes: Vec<u32>,
     incidents: Vec<Incident>,
+}
+
+/// What a port serves: of the last frame that entered service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    /// If frames are interrupted: the frame; `NONE`: none is in service.
+    pub slot: u32,
+    /// The rate at which it leaves.
+    pub mbps: u32,
+    pub bytes: u16,
+    pub priority: u8,
+}
+
+impl Service {
+    const NONE: Self = Self { slot: NONE, mbps: 1, bytes: 0, priority: 0 };
+
+    /// A frame that enters service at a port now.
+    pub fn of(port: &Port, slot: u32, there: &AtPort) -> Self {
+        let AtPort { wire_bytes, priority, .. } = *there;
+        Self { slot, mbps: port.mbps, bytes: wire_bytes as u16, priority }
+    }
 }
 
 /// A call-back of an application.
@@ -87,26 +108,20 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             }
             _ => u32::MAX,
         };
-        let fastest = fastest(&wiring);
-        let port = |spec: &PortSpec| {
-            // A switch may pass on what is still arriving only at that pace.
-            let switch = spec.to.0.checked_sub(wiring.hosts());
-            let cuts = switch.is_some_and(|switch| spec.rate >= fastest[switch as usize]);
-            Port::new(spec, limit(spec), config.cut_through && !config.preemption && cuts)
-        };
+        let port = |spec: &PortSpec| Port::new(spec, limit(spec));
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
             events.push(SimTime::ZERO, Ticket::new(Happening::Timer(host)));
         }
-        Self {
+        let mut net = Self {
             now: SimTime::ZERO,
             events,
             ports: wiring.ports().iter().map(port).collect(),
             levels: vec![Levels::EMPTY; wiring.ports().len()],
             drops: vec![0; wiring.ports().len()],
             flights: Flights::new(),
-            in_service: if config.preemption {
-                vec![NONE; wiring.ports().len()]
+            services: if config.preemption || config.cut_through {
+                vec![Service::NONE; wiring.ports().len()]
             } else {
                 Vec::new()
             },
@@ -128,6 +143,26 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             wakes: Vec::new(),
             free_wakes: Vec::new(),
             incidents: Vec::new(),
+        };
+        net.choose_cut_through();
+        net
+    }
+
+    /// Which links a switch cuts through: it may pass on what is still arriving only if none of its
+    /// ports is faster.
+    fn choose_cut_through(&mut self) {
+        if !self.config.cut_through || self.config.preemption {
+            return;
+        }
+        let specs = self.wiring.ports();
+        let switch = |node: NodeId| node.0.checked_sub(self.wiring.hosts());
+        let mut fastest = vec![0; self.wiring.switches() as usize];
+        for (spec, port) in specs.iter().zip(&self.ports) {
+            let Some(from) = switch(spec.from) else { continue };
+            fastest[from as usize] = port.mbps.max(fastest[from as usize]);
+        }
+        for (spec, port) in specs.iter().zip(&mut self.ports) {
+            port.cut_through = switch(spec.to).is_some_and(|to| port.mbps >= fastest[to as usize]);
         }
     }
 
@@ -149,6 +184,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             LinkChange::Recover => true,
             LinkChange::Rate(rate) => {
                 self.ports[port.0 as usize].set_rate(rate);
+                self.choose_cut_through();
                 return self.probe.rate_changed(self.now, port, rate);
             }
         };
@@ -218,16 +254,6 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Context for Net<T, 
     fn stop(&mut self) {
         self.stopped = true;
     }
-}
-
-/// By switch: the fastest of its ports.
-fn fastest(wiring: &Wiring) -> Vec<Rate> {
-    let mut fastest = vec![Rate(0); wiring.switches() as usize];
-    for port in wiring.ports().iter().filter(|port| port.from.0 >= wiring.hosts()) {
-        let at = &mut fastest[(port.from.0 - wiring.hosts()) as usize];
-        *at = port.rate.max(*at);
-    }
-    fastest
 }
 
 fn siblings(wiring: &Wiring, buffers: Buffers) -> Vec<Vec<u32>> {

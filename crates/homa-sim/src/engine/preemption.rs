@@ -8,14 +8,14 @@
 //! in service. Invariants: a frame enters the pipe when its last bit has left; of several events of
 //! one port the one at `free_at` counts.
 
-use crate::fabric::{Frame, NONE};
+use crate::fabric::NONE;
 use crate::transport::Transport;
 
 use super::agenda::Happening;
 use super::fault::Fault;
 use super::hop::at_port;
-use super::net::Net;
-use super::probe::{Backlog, LossCause, Probe};
+use super::net::{Net, Service};
+use super::probe::{LossCause, Probe};
 
 /// In `gap`, above the frame's length: it has been in service.
 const BEGUN: u32 = 1 << 16;
@@ -26,15 +26,8 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     pub fn enqueue_preempting(&mut self, switch: u32, port_index: u32, slot: u32) {
         let port = &self.ports[port_index as usize];
         let there = at_port(port, port_index, slot, &self.flights.frames);
-        let serving = self.in_service[port_index as usize];
-        let in_service = (serving != NONE).then(|| self.flights.frame(serving));
-        let backlog = Backlog {
-            queued_bytes: u64::from(port.queued()),
-            // A link whose rate changed may seem to have more to go.
-            residual_bytes: in_service
-                .map_or(0, |frame| port.residual(self.now).min(u32::from(frame.bytes))),
-            in_service_priority: in_service.map_or(0, Frame::priority),
-        };
+        let serving = self.services[port_index as usize].slot;
+        let backlog = self.backlog(port_index);
         self.probe.enqueued(self.now, &there, &backlog);
         let bytes = there.wire_bytes;
         if !self.port_has_room(port_index, bytes) || !self.pool_has_room(switch, port_index, bytes)
@@ -43,13 +36,14 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             return self.lose(slot, LossCause::Overflow);
         }
         self.flights.frames[slot as usize].gap = there.wire_bytes;
-        match in_service {
-            None => self.begin(port_index, slot),
-            Some(frame) if frame.priority() < there.priority && backlog.residual_bytes > 0 => {
+        let lower = backlog.in_service_priority < there.priority;
+        match serving {
+            NONE => self.begin(port_index, slot),
+            serving if lower && backlog.residual_bytes > 0 => {
                 self.interrupt(port_index, serving, backlog.residual_bytes);
                 self.begin(port_index, slot);
             }
-            Some(_) => {
+            _ => {
                 let port = &mut self.ports[port_index as usize];
                 let frames = &mut self.flights.frames;
                 port.wait(&mut self.levels[port_index as usize], frames, slot);
@@ -78,7 +72,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         } else {
             self.probe.resumed(self.now, &there);
         }
-        self.in_service[port_index as usize] = slot;
+        self.services[port_index as usize] = Service::of(port, slot, &there);
         let free_at = port.occupy(self.now, frame.bytes);
         self.schedule(free_at, Happening::Served(port_index));
     }
@@ -86,11 +80,11 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// The last bit of the frame in service may have left.
     pub fn on_served(&mut self, port_index: u32) {
         let port = &mut self.ports[port_index as usize];
-        let slot = self.in_service[port_index as usize];
+        let slot = self.services[port_index as usize].slot;
         if slot == NONE || port.free_at != self.now {
             return;
         }
-        self.in_service[port_index as usize] = NONE;
+        self.services[port_index as usize].slot = NONE;
         let frames = &mut self.flights.frames;
         let frame = &mut frames[slot as usize];
         frame.bytes = frame.gap as u16;

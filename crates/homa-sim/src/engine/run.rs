@@ -59,7 +59,7 @@ where
     pub fn step(&mut self) -> bool {
         let net = &mut self.net;
         let Some((at, ticket)) = net.events.pop() else { return false };
-        debug_assert!(at >= net.now);
+        assert!(at >= net.now, "time runs backwards");
         net.now = at;
         net.counters.events += 1;
         match ticket.happening() {

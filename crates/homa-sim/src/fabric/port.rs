@@ -30,8 +30,8 @@ pub(crate) struct Port {
     pipe: List,
     /// Picoseconds per byte; 0 when that is not a whole number.
     per_byte: u32,
-    /// Rate in Mbit/s, for when it is not.
-    mbps: u32,
+    /// Rate in Mbit/s.
+    pub mbps: u32,
     pub to: NodeId,
     /// Wire bytes waiting, the frame in service not included.
     queued: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Port {
     occupied: u8,
     pub tier: Tier,
     /// The far end may act when it has a header.
-    cut_through: bool,
+    pub cut_through: bool,
     /// The link is down: what arrives is lost.
     pub failed: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Started {
 const HEADER: u32 = 64;
 
 impl Port {
-    pub fn new(spec: &PortSpec, limit: u32, cut_through: bool) -> Self {
+    pub fn new(spec: &PortSpec, limit: u32) -> Self {
         let mut port = Self {
             free_at: SimTime::ZERO,
             last_at: SimTime::ZERO,
@@ -82,7 +82,7 @@ impl Port {
             limit,
             occupied: 0,
             tier: spec.tier,
-            cut_through,
+            cut_through: false,
             failed: false,
         };
         port.set_rate(spec.rate);
@@ -144,15 +144,10 @@ impl Port {
         (self.free_at > now && !self.pipe.is_empty()).then(|| frames[self.pipe.tail as usize])
     }
 
-    /// Wire bytes of the frame in service that have not left yet.
+    /// Wire bytes of the frame in service that have not left yet, if it leaves at `mbps` Mbit/s.
     #[inline]
-    pub fn residual(&self, now: SimTime) -> u32 {
-        let left = self.free_at.since(now).0;
-        match (left, self.per_byte) {
-            (0, _) => 0,
-            (left, 0) => (left * u64::from(self.mbps)).div_ceil(8_000_000) as u32,
-            (left, per_byte) => left.div_ceil(u64::from(per_byte)) as u32,
-        }
+    pub fn residual(&self, now: SimTime, mbps: u32) -> u32 {
+        (self.free_at.since(now).0 * u64::from(mbps)).div_ceil(8_000_000) as u32
     }
 
     /// True when a frame waits and no arrival will bring the port back to mind: the frame in

@@ -120,6 +120,24 @@ pub enum TraceEvent {
     },
 }
 
+impl TraceEvent {
+    /// When it happened.
+    pub const fn at_ps(&self) -> u64 {
+        match *self {
+            Self::Transmitted { at_ps, .. }
+            | Self::Enqueued { at_ps, .. }
+            | Self::Departed { at_ps, .. }
+            | Self::Interrupted { at_ps, .. }
+            | Self::Resumed { at_ps, .. }
+            | Self::Copied { at_ps, .. }
+            | Self::Deferred { at_ps, .. }
+            | Self::Received { at_ps, .. }
+            | Self::Lost { at_ps, .. }
+            | Self::RateChanged { at_ps, .. } => at_ps,
+        }
+    }
+}
+
 /// Who is told of events.
 pub trait Listener {
     /// The next event.

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | [`event`] | typed events and the probe that tells of them |
 //! | [`pcapng`] | the packets as a capture file with real Homa headers |
+//! | [`checked`] | what was checked, and what is wrong |
 //! | [`verify`] | hears events and checks that physics holds |
 //!
 //! Kept in memory, a trace holds every packet of a run: keep small ones.
 
+pub mod checked;
 pub mod event;
 pub mod pcapng;
 pub mod verify;
 
+pub use checked::{Checked, Count, Violation};
 pub use event::{Listener, Recorder, TraceEvent};
 pub use pcapng::Capture;
-pub use verify::{Checked, Count, Verifier, Violation};
+pub use verify::Verifier;

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::engine::{NoFaults, Simulation};
-use crate::fabric::FabricConfig;
+use crate::fabric::{Buffers, FabricConfig};
 use crate::measure::latency::Latencies;
 use crate::scenario::{Ending, Exchange};
 use crate::scheme::homa::{self, Basis, Stack};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{LeafSpine, Physics, Wiring};
+use crate::topology::{LeafSpine, Physics, SingleSwitch, Wiring};
 use crate::trace::{Checked, Count, Listener, Recorder, TraceEvent, Verifier, Violation};
 use crate::traffic::open_loop::{OpenLoop, Pairs};
 use crate::traffic::{Distance, Generator, Limits, Pattern};
@@ -84,23 +84,119 @@ fn a_run_obeys_physics_and_its_capture_reads_back() {
     assert_eq!(original, sent, "lengths are the simulated ones");
 }
 
+/// What the judge says first.
+fn blame(wiring: &Wiring, config: &FabricConfig, events: &[TraceEvent]) -> String {
+    let mut verifier = Verifier::new(wiring, config);
+    events.iter().for_each(|event| verifier.hear(event));
+    let violations = verifier.finish(0).unwrap_err();
+    violations[0].what.clone()
+}
+
+/// Two hosts, numbers 0 and 1, at switch 2; the first two ports are theirs. 10 Gbit/s, 250 ns.
+fn pair() -> Wiring {
+    let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::nanos(250));
+    SingleSwitch { hosts: 2, physics }.wire()
+}
+
+/// A frame of 1000 B from host 0 to the switch, where it is at 1050 ns, and on to host 1.
+fn passage(slot: u32, at_ps: u64, priority: u8) -> [TraceEvent; 4] {
+    let there = at_ps + 1_050_000;
+    [
+        TraceEvent::Transmitted { at_ps, slot, host: 0, to: 1, wire_bytes: 1000, priority },
+        TraceEvent::Enqueued { at_ps: there, slot, port: 3, queued_bytes: 0 },
+        TraceEvent::Departed { at_ps: there, slot, port: 3 },
+        TraceEvent::Received { at_ps: there + 1_050_000, slot, host: 1, from: 0 },
+    ]
+}
+
 #[test]
-fn a_forged_trace_is_found_out() {
-    let (wiring, events, _) = run();
-    let departed = |event: &TraceEvent| matches!(event, TraceEvent::Departed { .. });
-    let at = events.iter().position(departed).unwrap();
-    let mut early = events.clone();
-    if let TraceEvent::Departed { at_ps, .. } = &mut early[at] {
-        *at_ps -= 1;
+fn every_law_that_a_trace_breaks_is_named() {
+    let wiring = pair();
+    let plain = FabricConfig::default();
+    let whole = passage(0, 0, 3);
+    assert!(judge(&wiring, &whole).is_ok());
+    let change = |place: usize, event: TraceEvent| {
+        let mut events = whole.to_vec();
+        events[place] = event;
+        events
+    };
+    let enqueued =
+        |at_ps, port, queued_bytes| TraceEvent::Enqueued { at_ps, slot: 0, port, queued_bytes };
+    let departed = |at_ps| TraceEvent::Departed { at_ps, slot: 0, port: 3 };
+    let received = |at_ps, host| TraceEvent::Received { at_ps, slot: 0, host, from: 0 };
+    let lost = |overflow| TraceEvent::Lost { at_ps: 1_050_000, slot: 0, overflow };
+    let second = passage(1, 0, 3);
+    for (events, what) in [
+        (whole[1..].to_vec(), "comes from nowhere"),
+        (whole[..3].to_vec(), "did not end"),
+        ([&whole[..], &whole[3..]].concat(), "comes from nowhere"),
+        ([&whole[..1], &second[..1]].concat(), "while it sends another"),
+        ([&whole[..1], &whole[..]].concat(), "begins while it is under way"),
+        (change(1, enqueued(1_049_999, 3, 0)), "due at 1050000"),
+        (change(1, enqueued(1_050_000, 0, 0)), "jumps from port 0"),
+        (change(1, enqueued(1_050_000, 3, 7)), "7 B are said to wait"),
+        (change(2, departed(1_050_001)), "idles while"),
+        (change(2, departed(1_049_999)), "out of order"),
+        (change(3, received(2_100_000, 0)), "was sent otherwise"),
+        (change(3, received(2_099_999, 1)), "due at 2100000"),
+        (change(2, lost(true)), "has room"),
+        (change(0, passage(0, 1, 3)[0]), "due at 1050001"),
+        ([&second[..], &whole[..1]].concat(), "is told at"),
+    ] {
+        let said = blame(&wiring, &plain, &events);
+        assert!(said.contains(what), "{what}: {said}");
     }
-    let mut missing = events.clone();
-    missing.remove(0);
-    let mut twice = events.clone();
-    let end = events.iter().rposition(|e| matches!(e, TraceEvent::Received { .. })).unwrap();
-    twice.insert(end, events[end]);
-    let mut cut = events;
-    cut.pop();
-    for forged in [early, missing, twice, cut] {
-        assert!(judge(&wiring, &forged).is_err());
+}
+
+#[test]
+fn order_buffers_and_interruptions_are_judged() {
+    let wiring = pair();
+    let frame = |slot, host, at_ps, priority| TraceEvent::Transmitted {
+        at_ps,
+        slot,
+        host,
+        to: 1,
+        wire_bytes: 1000,
+        priority,
+    };
+    let at =
+        |slot, at_ps, queued_bytes| TraceEvent::Enqueued { at_ps, slot, port: 3, queued_bytes };
+    let leaves = |slot, at_ps| TraceEvent::Departed { at_ps, slot, port: 3 };
+    // Host 1 sends to itself: two frames meet at the switch.
+    let meet = [
+        frame(0, 0, 0, 3),
+        frame(1, 1, 400_000, 5),
+        at(0, 1_050_000, 0),
+        leaves(0, 1_050_000),
+        at(1, 1_450_000, 0),
+    ];
+    let plain = FabricConfig::default();
+    let small = FabricConfig { buffers: Buffers::PerPort(1_500), ..plain };
+    let preempts = FabricConfig { preemption: true, ..plain };
+    let interrupted =
+        |at_ps, left_bytes| TraceEvent::Interrupted { at_ps, slot: 0, port: 3, left_bytes };
+    let told = |more: &[TraceEvent]| [&meet[..], more].concat();
+    let late = [frame(2, 0, 9_000_000, 3)];
+    for (config, events, what) in [
+        (&small, told(&[leaves(1, 1_850_000)]), "more than port 3 can hold"),
+        (&plain, told(&[TraceEvent::Lost { at_ps: 1_450_000, slot: 1, overflow: true }]), "room"),
+        (&plain, told(&[interrupted(1_450_000, 500)]), "must not interrupt"),
+        (&preempts, told(&[leaves(1, 1_850_000)]), "does not interrupt"),
+        (&preempts, told(&[interrupted(1_450_000, 499)]), "500 B to go, not 499"),
+        (&plain, meet[..1].iter().chain(&late).copied().collect(), "does not come"),
+        (&plain, vec![meet[0], meet[2], late[0]], "idles for ever"),
+    ] {
+        let said = blame(&wiring, config, &events);
+        assert!(said.contains(what), "{what}: {said}");
+    }
+}
+
+#[test]
+fn a_run_with_a_missing_event_is_found_out() {
+    let (wiring, events, _) = run();
+    for missing in [0, events.len() / 2, events.len() - 1] {
+        let mut forged = events.clone();
+        forged.remove(missing);
+        assert!(judge(&wiring, &forged).is_err(), "{:?}", events[missing]);
     }
 }

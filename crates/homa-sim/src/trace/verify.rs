@@ -1,75 +1,34 @@
 //! Checks that the events of a run obey physics, knowing nothing but the wiring and what switches
-//! may do (cut through, interrupt).
+//! may do (cut through, interrupt, hold in their buffers).
 //!
+//! * Time: what happens is told in its order; only a departure may be told late.
 //! * Conservation: a packet is sent once and ends once, at the host it was sent to, or is lost, or
 //!   is under way at the end; no byte comes from nowhere.
 //! * Causality and rate: it is at the next port, or host, exactly its serialisation and the link's
-//!   delay after it left the last, and leaves through neighbouring links only.
+//!   delay after it left the last, leaves through neighbouring links only, and its last bit leaves
+//!   no earlier than it came. It passes no more switches than there are, and gets stuck at none.
 //! * Capacity: a link carries one frame at a time, and does not idle while a frame waits for it.
 //! * Order: a port sends first in, first out within a priority level, and never a frame while one
 //!   of a higher level waits.
-//! * Queues: what an arriving frame finds waiting is the sum of the frames that wait.
+//!   With preemption one of a higher level does not wait for it either.
+//! * Queues: what an arriving frame finds waiting is the sum of the frames that wait; where ports
+//!   have buffers of their own, it is dropped when it does not fit, and only then.
+//!
+//! Not judged: which of several ways a packet takes, frames that cross a link that is down, losses
+//! for other reasons than a full buffer, and buffers that ports share.
 //!
 //! Events are judged as they come: only packets under way are in memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use homa_proto::Rate;
 
-use crate::fabric::FabricConfig;
+use crate::fabric::{Buffers, FabricConfig};
 use crate::time::LinkRate;
 use crate::topology::{HostId, NodeId, Wiring};
 
+use super::checked::{Checked, Violation};
 use super::event::{Listener, TraceEvent};
-
-/// A law of physics that a trace breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The event, counted from 0.
-    pub event: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event {}: {}", self.event, self.what)
-    }
-}
-
-/// Frames and their bytes on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Frames.
-    pub frames: u64,
-    /// Wire bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    fn add(&mut self, bytes: u32) {
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-    }
-}
-
-/// What was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Events.
-    pub events: u64,
-    /// Sent by hosts.
-    pub sent: Count,
-    /// Made by links that duplicate.
-    pub copied: Count,
-    /// Given to receivers.
-    pub received: Count,
-    /// Lost.
-    pub lost: Count,
-    /// Neither, at the end of the run.
-    pub under_way: Count,
-}
 
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +41,10 @@ struct Packet {
     /// at the other end.
     left: u32,
     arrives: u64,
+    /// When its last bit is there.
+    whole_at: u64,
+    /// Switches it passed.
+    hops: u32,
     /// The port it waits at.
     waits_at: Option<u32>,
     /// Since when.
@@ -90,6 +53,17 @@ struct Packet {
     rest: u32,
     /// Its first bit has left its port.
     begun: bool,
+}
+
+/// What must follow the arrival of a frame at a port.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    slot: u32,
+    port: u32,
+    /// It is dropped, or not; `None`: that is not known.
+    drop: Option<bool>,
+    /// It interrupts the frame in service.
+    interrupts: bool,
 }
 
 /// Violations that are kept.
@@ -102,10 +76,19 @@ const HEADER: u32 = 64;
 pub struct Verifier {
     wiring: Wiring,
     interrupts: bool,
+    cut_through: bool,
     /// By port: its far end sends on what is still arriving.
     cuts: Vec<bool>,
     rates: Vec<LinkRate>,
     busy_until: Vec<u64>,
+    /// By port: level, bytes and rate of the frame that left last, or leaves.
+    serving: Vec<(u8, u32, u64)>,
+    /// Wire bytes a port may hold, the frame that leaves included.
+    limit: Option<u64>,
+    /// The latest event.
+    now: u64,
+    /// What the next event but for departures must be.
+    owed: Option<Owed>,
     /// By port: wire bytes that wait.
     queued: Vec<u64>,
     /// By port and level: packets that wait.
@@ -131,33 +114,51 @@ impl Verifier {
     /// A judge for one network.
     pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
         let ports = wiring.ports();
-        // By node: its fastest port.
-        let mut fastest: BTreeMap<NodeId, Rate> = BTreeMap::new();
-        for port in ports {
-            let rate = fastest.entry(port.from).or_insert(port.rate);
-            *rate = port.rate.max(*rate);
-        }
-        let cuts = ports.iter().map(|port| {
-            let passes_on = port.to.0 >= wiring.hosts() && config.cut_through && !config.preemption;
-            passes_on && fastest.get(&port.to).is_none_or(|rate| *rate <= port.rate)
-        });
-        Self {
+        let mut verifier = Self {
             interrupts: config.preemption,
-            cuts: cuts.collect(),
+            cut_through: config.cut_through && !config.preemption,
+            cuts: vec![false; ports.len()],
             rates: ports.iter().map(|port| link_rate(port.rate)).collect(),
             busy_until: vec![0; ports.len()],
+            serving: vec![(0, 0, 0); ports.len()],
+            limit: match config.buffers {
+                Buffers::PerPort(bytes) => Some(bytes),
+                Buffers::Unlimited => Some(u64::MAX),
+                Buffers::Shared { .. } => None,
+            },
+            now: 0,
+            owed: None,
             queued: vec![0; ports.len()],
             queues: BTreeMap::new(),
             wiring: wiring.clone(),
             packets: Vec::new(),
             checked: Checked::default(),
             violations: Vec::new(),
+        };
+        verifier.choose_cuts();
+        verifier
+    }
+
+    /// A switch sends on what is still arriving from links as fast as its fastest port.
+    fn choose_cuts(&mut self) {
+        let ports = self.wiring.ports();
+        let mut fastest: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (port, rate) in ports.iter().zip(&self.rates) {
+            let known = fastest.entry(port.from).or_default();
+            *known = rate.rate().0.max(*known);
         }
+        let hosts = self.wiring.hosts();
+        let cuts = ports.iter().zip(&self.rates).map(|(port, rate)| {
+            self.cut_through && port.to.0 >= hosts && rate.rate().0 >= fastest[&port.to]
+        });
+        self.cuts = cuts.collect();
     }
 
     /// The verdict at the end of a run that leaves `in_flight` packets in the network; of the
     /// violations the first ones.
     pub fn finish(mut self, in_flight: u64) -> Result<Checked, Vec<Violation>> {
+        self.settle(None);
+        self.blame_stuck();
         for packet in self.packets.iter().flatten() {
             self.checked.under_way.add(packet.wire_bytes);
         }
@@ -178,25 +179,78 @@ impl Verifier {
         }
     }
 
+    /// What is later at its port, or on its link, than it can be.
+    fn blame_stuck(&mut self) {
+        let late = |packet: &Packet| packet.waits_at.is_none() && packet.arrives < self.now;
+        let stuck = self.packets.iter().flatten().find(|packet| late(packet));
+        if let Some(Packet { from, to, arrives, .. }) = stuck.copied() {
+            self.blame(format!("a packet from {from} to {to}, due at {arrives} ps, does not come"));
+        }
+        // Whoever waits leaves at the latest when the frame before is at the other end.
+        let idle = |port: u32| {
+            let delay = self.wiring.ports()[port as usize].delay.0;
+            self.busy_until[port as usize] + delay < self.now
+        };
+        let port = self.queues.keys().map(|(port, _)| *port).find(|port| idle(*port));
+        if let Some(port) = port {
+            self.blame(format!("port {port} idles for ever while a packet waits"));
+        }
+    }
+
+    /// What had to follow the last arrival at a port has, or has not.
+    fn settle(&mut self, event: Option<&TraceEvent>) {
+        let Some(Owed { slot, port, drop, interrupts }) = self.owed.take() else { return };
+        let dropped = matches!(event,
+            Some(TraceEvent::Lost { slot: lost, overflow: true, .. }) if *lost == slot);
+        let interrupted =
+            matches!(event, Some(TraceEvent::Interrupted { port: at, .. }) if *at == port);
+        match drop {
+            Some(true) if !dropped => {
+                self.blame(format!("packet {slot} is more than port {port} can hold"));
+            }
+            Some(false) if dropped => {
+                self.blame(format!("packet {slot} is dropped, port {port} has room"));
+            }
+            _ => {}
+        }
+        if interrupts != interrupted && !dropped {
+            let what = if interrupts { "does not interrupt" } else { "must not interrupt" };
+            self.blame(format!("packet {slot} {what} the frame in service at port {port}"));
+        }
+    }
+
+    /// Time goes on, but for departures, which may be told late.
+    fn tick(&mut self, event: &TraceEvent) {
+        let (at, before) = (event.at_ps(), self.now);
+        self.now = at.max(before);
+        let departure = matches!(event, TraceEvent::Departed { .. });
+        if !departure {
+            self.settle(Some(event));
+        }
+        if at < before && !departure {
+            self.blame(format!("an event of {at} ps is told at {before} ps"));
+        }
+    }
+
     fn check(&mut self, event: &TraceEvent) {
+        self.tick(event);
         match *event {
             TraceEvent::Transmitted { at_ps, slot, host, to, wire_bytes, priority } => {
-                self.put(slot, {
-                    let (left, arrives, since) = (host, at_ps, at_ps);
-                    let (from, waits_at, rest, begun) = (host, None, wire_bytes, false);
-                    Packet {
-                        from,
-                        to,
-                        wire_bytes,
-                        priority,
-                        left,
-                        arrives,
-                        waits_at,
-                        since,
-                        rest,
-                        begun,
-                    }
-                });
+                let packet = Packet {
+                    from: host,
+                    to,
+                    wire_bytes,
+                    priority,
+                    left: host,
+                    arrives: at_ps,
+                    whole_at: at_ps,
+                    hops: 0,
+                    waits_at: None,
+                    since: at_ps,
+                    rest: wire_bytes,
+                    begun: false,
+                };
+                self.put(slot, packet);
                 self.checked.sent.add(wire_bytes);
                 self.serve(at_ps, slot, host);
             }
@@ -230,6 +284,7 @@ impl Verifier {
             TraceEvent::Lost { at_ps, slot, .. } => self.on_lost(at_ps, slot),
             TraceEvent::RateChanged { port, bits_per_second, .. } => {
                 self.rates[port as usize] = link_rate(Rate(bits_per_second));
+                self.choose_cuts();
             }
         }
     }
@@ -254,10 +309,13 @@ impl Verifier {
 
     /// The packet, which something happens to where its link ends.
     fn due(&mut self, at: u64, slot: u32, what: &str) -> Option<Packet> {
-        let packet = self.packet(slot)?;
+        let mut packet = self.packet(slot)?;
         if packet.waits_at.is_some() || packet.arrives != at {
             let due = packet.arrives;
             self.blame(format!("packet {slot} {what} at {at} ps, due at {due}"));
+            self.unqueue(slot, packet);
+            packet.waits_at = None;
+            self.packets[slot as usize] = Some(packet);
         }
         Some(packet)
     }
@@ -272,10 +330,28 @@ impl Verifier {
         if waiting != queued_bytes {
             self.blame(format!("{queued_bytes} B are said to wait at port {port}, not {waiting}"));
         }
+        self.owed = Some(self.owed(at, slot, (port, &packet)));
+        let hops = packet.hops + 1;
+        if hops > self.wiring.switches() {
+            self.blame(format!("packet {slot} goes round in circles"));
+        }
         let (waits_at, since, rest, begun) = (Some(port), at, packet.wire_bytes, false);
-        self.packets[slot as usize] = Some(Packet { waits_at, since, rest, begun, ..packet });
+        self.packets[slot as usize] = Some(Packet { hops, waits_at, since, rest, begun, ..packet });
         self.queues.entry((port, packet.priority)).or_default().push_back(slot);
         self.queued[port as usize] += u64::from(rest);
+    }
+
+    /// What must follow the arrival of a packet at a port.
+    fn owed(&self, at: u64, slot: u32, (port, packet): (u32, &Packet)) -> Owed {
+        let waiting = self.queued[port as usize];
+        let busy = self.busy_until[port as usize] > at;
+        let (level, leaving, _) = self.serving[port as usize];
+        let held = waiting + if busy { u64::from(leaving) } else { 0 };
+        // A frame that need not wait may be longer than the buffer.
+        let waits = busy || waiting > 0;
+        let full = |limit: u64| held + u64::from(packet.wire_bytes) > limit;
+        let drop = self.limit.map(full).filter(|full| waits || !full);
+        Owed { slot, port, drop, interrupts: self.interrupts && busy && level < packet.priority }
     }
 
     fn on_interrupted(&mut self, at: u64, slot: u32, (port, left_bytes): (u32, u32)) {
@@ -286,14 +362,14 @@ impl Verifier {
         if !self.interrupts || !in_service || free_at <= at {
             self.blame(format!("packet {slot} is interrupted, not in service at port {port}"));
         }
-        let rate = u128::from(self.rates[port as usize].rate().0);
-        let to_go = u128::from(free_at.saturating_sub(at)) * rate;
+        let (.., rate) = self.serving[port as usize];
+        let to_go = u128::from(free_at.saturating_sub(at)) * u128::from(rate);
         let left = to_go.div_ceil(8_000_000_000_000).min(u128::from(packet.rest));
         if u128::from(left_bytes) != left {
             self.blame(format!("packet {slot} has {left} B to go, not {left_bytes}"));
         }
-        let (waits_at, rest) = (Some(port), left_bytes);
-        self.packets[slot as usize] = Some(Packet { waits_at, rest, ..packet });
+        let (waits_at, rest, whole_at) = (Some(port), left_bytes, packet.since);
+        self.packets[slot as usize] = Some(Packet { waits_at, rest, whole_at, ..packet });
         self.queues.entry((port, packet.priority)).or_default().push_front(slot);
         self.queued[port as usize] += u64::from(rest);
         self.busy_until[port as usize] = at;
@@ -337,7 +413,8 @@ impl Verifier {
                 self.queues.remove(&key);
             }
         }
-        self.queued[port as usize] -= u64::from(packet.rest);
+        let queued = &mut self.queued[port as usize];
+        *queued = queued.saturating_sub(u64::from(packet.rest));
     }
 
     fn on_lost(&mut self, at: u64, slot: u32) {
@@ -361,11 +438,17 @@ impl Verifier {
         let Some(Some(packet)) = self.packets.get_mut(slot as usize) else { return };
         let time = |bytes: u32| rate.serialisation(bytes).0;
         let end = at + time(packet.rest);
+        let early = end < packet.whole_at;
         self.busy_until[port as usize] = end;
+        self.serving[port as usize] = (packet.priority, packet.rest, rate.rate().0);
         let seen = if self.cuts[port as usize] { packet.rest.min(HEADER) } else { packet.rest };
         packet.left = port;
         packet.arrives = at + time(seen) + delay;
+        packet.whole_at = end + delay;
         packet.waits_at = None;
         packet.begun = true;
+        if early {
+            self.blame(format!("packet {slot} has left port {port} before it was there"));
+        }
     }
 }

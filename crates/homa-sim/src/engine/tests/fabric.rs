@@ -103,6 +103,34 @@ fn a_frame_of_higher_priority_interrupts_only_with_preemption() {
 }
 
 #[test]
+fn an_interrupted_frame_has_left_at_the_rate_at_which_it_began() {
+    let sent = [frame(0, 0, 2, (1_500, 0)), frame(1_500, 1, 2, (100, 7))];
+    let wiring = SingleSwitch { hosts: 3, physics: slow(SimDuration::ZERO) }.wire();
+    let config = FabricConfig { preemption: true, ..FabricConfig::default() };
+    let mut simulation = planned(wiring, config, &sent, ());
+    simulation.change_link(PortId(5), SimTime(1_300_000), LinkChange::Rate(Rate::gbps(1)));
+    // From 1200 to 1580 ns 475 B have left; 100 and 1025 B follow at 8 ns a byte.
+    let arrived = run(simulation).application().arrived.clone();
+    assert_eq!(arrived, [(1, SimTime(2_380_000)), (0, SimTime(10_580_000))]);
+}
+
+#[test]
+fn a_slowed_link_is_not_cut_through() {
+    let wiring = SingleSwitch { hosts: 2, physics: slow(SimDuration::ZERO) }.wire();
+    let config = FabricConfig { cut_through: true, ..FabricConfig::default() };
+    let arrived = |mbps: Option<u64>| {
+        let mut simulation = planned(wiring.clone(), config, &[frame(10, 0, 1, (1_000, 0))], ());
+        if let Some(mbps) = mbps {
+            simulation.change_link(PortId(0), SimTime(0), LinkChange::Rate(Rate::mbps(mbps)));
+        }
+        run(simulation).application().arrived[0].1
+    };
+    // 64 B of it are 51.2 ns; at 1 Gbit/s it is there as a whole after 8 us.
+    assert_eq!(arrived(None), SimTime(10_000 + 51_200 + 800_000));
+    assert_eq!(arrived(Some(1_000)), SimTime(10_000 + 8_000_000 + 800_000));
+}
+
+#[test]
 fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
     let sent = random(3, 8, 4_000, 400_000);
     let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::nanos(100)) }.wire();
