@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ahead;
 mod completion;
 mod config;
 mod counters;

@@ -40,6 +40,11 @@ impl Presence {
         }
     }
 
+    /// For [`Endpoint::read_ahead`].
+    pub(crate) const fn read_ahead(&self) -> u64 {
+        self.period
+    }
+
     fn count(&self) -> u32 {
         self.peers[0].max(self.peers[1]).max(1)
     }

@@ -321,6 +321,11 @@ impl Sender {
         self.shortest(rpcs)
     }
 
+    /// The message that is likely to send next.
+    pub(crate) fn first(&self) -> Option<Ref> {
+        self.srpt.peek().map(|entry| entry.who)
+    }
+
     /// The message with the fewest bytes left of those that may send.
     pub(crate) fn shortest(&mut self, rpcs: &Table<Rpc>) -> Option<Ref> {
         loop {

@@ -43,6 +43,11 @@ impl ClientRpcs {
         if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
     }
 
+    /// What stands in an id's place, the RPC of this id or not.
+    pub(crate) fn guess(&self, id: RpcId) -> Ref {
+        self.ring[Self::place(id, self.ring.len())]
+    }
+
     pub(crate) fn insert(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
         self.len += 1;
         self.place_at(rpcs, id, who);

@@ -3,7 +3,8 @@
 //!
 //! Invariant: nothing here changes what happens; a wrong guess costs a useless read.
 
-use crate::fabric::Forwarding;
+use crate::fabric::{Forwarding, NONE, Parcel};
+use crate::topology::HostId;
 use crate::transport::Transport;
 
 use super::agenda::Happening;
@@ -12,17 +13,24 @@ use super::net::Net;
 use super::probe::Probe;
 use super::wheel::MANY;
 
-/// A frame about to arrive.
+/// A frame about to arrive, or a host about to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     port: u32,
+    /// The frame; `NONE`: a host sends.
     slot: u32,
     /// The frame behind it in the pipe.
     behind: u32,
+    /// The last one there.
+    last: u32,
     /// The first frame that waits at the port.
     waiting: u32,
-    /// The port where it goes next.
+    /// The port where it goes next; the host's own.
     onward: u32,
+    /// The host that receives it, or sends; `NONE`: a switch.
+    host: u32,
+    /// Of the frame.
+    priority: u8,
 }
 
 impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
@@ -36,15 +44,24 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
         ahead.extend(self.events.batch().filter_map(|ticket| match ticket.happening() {
-            Happening::Arrival(port) => {
-                let slot = self.ports[port as usize].first();
-                Some(Ahead { port, slot, behind: slot, waiting: slot, onward: port })
+            Happening::Arrival(port) => Some(self.arrives(port)),
+            Happening::WireFree(host) => {
+                let (port, slot) = (host, NONE);
+                Some(Ahead { host, port, slot, onward: host, ..self.arrives(port) })
             }
             _ => None,
         }));
         self.fetch_frames(&mut ahead);
         self.fetched ^= self.fetch_onward(&mut ahead) ^ self.fetch_queues(&mut ahead);
+        self.fetched ^= self.fetch_hosts(&ahead);
         self.ahead = ahead;
+    }
+
+    fn arrives(&self, port: u32) -> Ahead {
+        let at = &self.ports[port as usize];
+        let (slot, last) = at.first_and_last();
+        let host = if at.to.0 < self.wiring.hosts() { at.to.0 } else { NONE };
+        Ahead { port, slot, behind: NONE, last, waiting: NONE, onward: port, host, priority: 0 }
     }
 
     /// The frames that arrive, and those that will enter service when they do.
@@ -57,21 +74,23 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
     }
 
-    /// Where they go, and the frames behind them.
+    /// Where they go, and the frames about them.
     fn fetch_onward(&self, ahead: &mut [Ahead]) -> u32 {
         let frames = &self.flights.frames;
         let mut chooser = self.chooser.clone();
         let mut sum = 0;
         for next in ahead.iter_mut() {
             let gap = |slot: u32| frames.get(slot as usize).map_or(0, |frame| frame.gap);
-            sum ^= gap(next.behind) ^ gap(next.waiting);
+            sum ^= gap(next.behind) ^ gap(next.waiting) ^ gap(next.last);
             let Some(frame) = frames.get(next.slot as usize) else { continue };
-            let to = self.ports[next.port as usize].to.0;
-            let Some(switch) = to.checked_sub(self.wiring.hosts()) else {
-                let transport = &self.transports[to as usize];
-                sum ^= self.flights.parcel(next.slot).from ^ u32::from(transport.has_packet());
+            next.priority = frame.priority();
+            if next.host != NONE {
+                next.onward = next.host;
+                sum ^= self.flights.parcel(next.slot).from;
+                sum ^= u32::from(self.hosts[next.host as usize].up);
                 continue;
-            };
+            }
+            let switch = self.ports[next.port as usize].to.0 - self.wiring.hosts();
             let choices = self.wiring.routes().choices(switch, frame.to());
             let chosen = match (choices.count, self.config.forwarding) {
                 (0, _) => continue,
@@ -79,19 +98,37 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
                 (n, Forwarding::Spray) => chooser.below(n),
             };
             next.onward = self.wiring.routes().port(choices, chosen);
-            sum ^= self.ports[next.onward as usize].first();
+            sum ^= self.ports[next.onward as usize].first_and_last().0;
         }
         sum
     }
 
-    /// What waits where they go.
+    /// What waits where they go, and what they follow.
     fn fetch_queues(&self, ahead: &mut [Ahead]) -> u32 {
         for next in ahead.iter_mut() {
             let port = &self.ports[next.onward as usize];
-            next.waiting = port.first_waiting(&self.levels[next.onward as usize]);
+            let levels = &self.levels[next.onward as usize];
+            next.last = port.first_and_last().1;
+            (next.waiting, next.behind) = port.waiting(levels, next.priority);
         }
         let frames = &self.flights.frames;
-        let gap = |next: &Ahead| frames.get(next.waiting as usize).map_or(0, |frame| frame.gap);
-        ahead.iter().fold(0, |sum, next| sum ^ gap(next))
+        let gap = |slot: u32| frames.get(slot as usize).map_or(0, |frame| frame.gap);
+        let gaps = |next: &Ahead| gap(next.waiting) ^ gap(next.behind) ^ gap(next.last);
+        ahead.iter().fold(0, |sum, next| sum ^ gaps(next))
+    }
+
+    /// What the hosts will look at.
+    fn fetch_hosts(&self, ahead: &[Ahead]) -> u32 {
+        let mut sum = 0;
+        for step in 0..T::READ_AHEAD_STEPS {
+            for next in ahead.iter().filter(|next| next.host != NONE) {
+                let packet = (next.slot != NONE).then(|| {
+                    let Parcel { packet, from } = self.flights.parcel(next.slot);
+                    (packet, HostId(*from))
+                });
+                sum ^= self.transports[next.host as usize].read_ahead(step, packet);
+            }
+        }
+        sum as u32
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A calendar of buckets, each `1 << shift` picoseconds wide, with a bitmap of those that hold
 //! something. The bucket being emptied is sorted and stands aside (`active`); what is further ahead
-//! than the calendar reaches waits in a heap. Events of a bucket are linked through a slab, so that
-//! nothing is allocated once it has grown. Width and number of buckets follow the density of
-//! events: a calendar that is too coarse sorts, one that is too short falls back on the heap.
+//! than the calendar reaches waits in a heap. The events of a bucket are linked through a slab,
+//! seven to a line of the cache, so that nothing is allocated once it has grown. Width and number
+//! of buckets follow the density of events: a calendar that is too coarse sorts, one that is too
+//! short falls back on the heap.
 //!
 //! Invariants: `active` holds everything up to the bucket `cursor` in order; a bucket's list is in
 //! the order of pushing, because what the heap held for it moves in before anything newer can; the
@@ -22,18 +23,23 @@ const MAX_SLOTS: usize = 1 << 20;
 /// Widths of buckets: 16 ps to 1 ms.
 const FINEST: u32 = 4;
 const COARSEST: u32 = 30;
-/// Pending events from which on what they need is not in the cache, and buckets hold several, to
-/// fetch it together.
+/// Pending events from which on what they need is not in the cache, and buckets hold more, to fetch
+/// it together.
 pub(super) const MANY: usize = 2_000;
+/// Events that a bucket should hold: a node's worth, or as many as are worth fetching together.
+const FEW_TO_SORT: u32 = 7;
+const MANY_TO_FETCH: u32 = 64;
+/// Events of a node, which is a line of the cache.
+const ROOM: usize = 7;
 /// Pops between two looks at the density.
 const REVIEW: u32 = 16_384;
 
 /// Adds a free node.
 #[cold]
 #[inline(never)]
-fn grow<E>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
+fn grow<E: Copy>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
     *free = nodes.len() as u32;
-    nodes.push(Node { at: SimTime::ZERO, next: NONE, event });
+    nodes.push(Node { next: NONE, count: 0, after: [0; ROOM], events: [event; ROOM] });
 }
 
 /// See the module's description.
@@ -71,10 +77,14 @@ struct Due<E> {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 struct Node<E> {
-    at: SimTime,
+    /// The node filled before it, or the next free one.
     next: u32,
-    event: E,
+    count: u32,
+    /// Picoseconds from the beginning of the bucket.
+    after: [u32; ROOM],
+    events: [E; ROOM],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -221,13 +231,23 @@ impl<E: Copy> Wheel<E> {
     fn link(&mut self, number: u64, at: SimTime, event: E) {
         let place = number as usize & (self.slots.len() - 1);
         let head = &mut self.slots[place];
+        let after = (at.0 & ((1 << self.shift) - 1)) as u32;
+        if let Some(node) = self.nodes.get_mut(*head as usize)
+            && (node.count as usize) < ROOM
+        {
+            node.after[node.count as usize] = after;
+            node.events[node.count as usize] = event;
+            node.count += 1;
+            return;
+        }
         if self.free == NONE {
             grow(&mut self.nodes, &mut self.free, event);
         }
         let index = self.free;
         let node = &mut self.nodes[index as usize];
         self.free = node.next;
-        *node = Node { at, next: *head, event };
+        (node.next, node.count) = (*head, 1);
+        (node.after[0], node.events[0]) = (after, event);
         *head = index;
         self.bits[place / 64] |= 1 << (place % 64);
     }
@@ -316,13 +336,16 @@ impl<E: Copy> Wheel<E> {
         let place = self.cursor as usize & (self.slots.len() - 1);
         let mut index = std::mem::replace(&mut self.slots[place], NONE);
         self.bits[place / 64] &= !(1 << (place % 64));
+        let begin = self.cursor << self.shift;
         while index != NONE {
             let node = &mut self.nodes[index as usize];
-            let (at, event) = (node.at, node.event);
+            for i in (0..(node.count as usize).min(ROOM)).rev() {
+                let at = SimTime(begin + u64::from(node.after[i]));
+                self.active.push(Due { at, event: node.events[i] });
+            }
             let next = std::mem::replace(&mut node.next, self.free);
             self.free = index;
             index = next;
-            self.active.push(Due { at, event });
         }
         if self.active.len() > 1 {
             // The list begins with what was pushed last.
@@ -339,7 +362,7 @@ impl<E: Copy> Wheel<E> {
     fn review(&mut self) {
         let Density { pops, sorted, far, buckets } = std::mem::take(&mut self.seen);
         let slots = self.slots.len();
-        let aim = if self.len < MANY { 1 } else { 16 };
+        let aim = if self.len < MANY { FEW_TO_SORT } else { MANY_TO_FETCH };
         if pops > 2 * aim * buckets && sorted > pops / 4 && self.shift > FINEST {
             // The same reach with finer buckets, as long as the calendar may grow.
             let more = self.len > slots / 8 && slots < MAX_SLOTS;

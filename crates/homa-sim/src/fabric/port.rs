@@ -105,10 +105,10 @@ impl Port {
         (8_000_000 * u64::from(bytes)).div_ceil(u64::from(self.mbps))
     }
 
-    /// The first frame of the pipe.
+    /// The first frame of the pipe, and the last, if the pipe is not empty.
     #[inline]
-    pub fn first(&self) -> u32 {
-        self.pipe.head
+    pub fn first_and_last(&self) -> (u32, u32) {
+        (self.pipe.head, self.pipe.tail)
     }
 
     /// The waiting frame that enters service next, or [`NONE`].
@@ -118,6 +118,15 @@ impl Port {
             Some(level) => levels.0[level as usize & 7].head,
             None => NONE,
         }
+    }
+
+    /// The same, and the last waiting frame of a level, if the level is not empty.
+    #[inline]
+    pub fn waiting(&self, levels: &Levels, level: u8) -> (u32, u32) {
+        if self.occupied == 0 {
+            return (NONE, NONE);
+        }
+        (self.first_waiting(levels), levels.0[usize::from(level & 7)].tail)
     }
 
     /// Wire bytes waiting.

@@ -18,8 +18,10 @@ const UNKNOWN: u32 = u32::MAX;
 /// Peers that are found by looking at each; for more there is a table.
 const FEW: usize = 8;
 
-/// An endpoint and its framing.
+/// An endpoint and its framing. Starts a line of the cache, so that its own are no more than
+/// needed.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Homa {
     endpoint: Endpoint,
     framing: Framing,
@@ -141,6 +143,27 @@ impl Transport for Homa {
     #[inline]
     fn deadline(&self) -> Option<Time> {
         self.endpoint.deadline()
+    }
+
+    const READ_AHEAD_STEPS: u32 = Endpoint::READ_AHEAD_STEPS;
+
+    #[inline]
+    fn read_ahead(&self, step: u32, packet: Option<(&Packet, HostId)>) -> u64 {
+        let Some((packet, from)) = packet else {
+            let first = self.hosts.first().filter(|_| step == 1);
+            return self.endpoint.read_ahead(step, None)
+                ^ u64::from(first.map_or(0, |host| host.0));
+        };
+        if step == 0 {
+            let lines = packet.id.0 ^ u64::from(packet.remote_port) ^ self.hosts.len() as u64;
+            return lines ^ self.endpoint.read_ahead(step, None);
+        }
+        let peer = match self.peers.get(from.0 as usize) {
+            Some(&peer) => peer,
+            None => self.hosts.iter().position(|known| *known == from).unwrap_or(0) as u32,
+        };
+        let received = Packet { peer: PeerId(peer), ..*packet };
+        self.endpoint.read_ahead(step, Some(&received))
     }
 
     #[inline]

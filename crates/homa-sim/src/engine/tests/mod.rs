@@ -6,7 +6,8 @@ mod plain;
 
 use super::*;
 use crate::framing::Framing;
-use crate::topology::LeafSpine;
+use crate::time::SimDuration;
+use crate::topology::{FatTree, LeafSpine, Physics, Wiring};
 use crate::transport::Homa;
 use homa_proto::{Config, Endpoint, Event, PeerId, Rate, Submit};
 
@@ -44,8 +45,11 @@ fn homa(framing: Framing) -> MakeTransport<Homa> {
 }
 
 fn run(flows: &[(u32, u32, u32, SimTime)]) -> Simulation<Homa, Flows> {
+    run_on(LeafSpine::homa().wire(), flows)
+}
+
+fn run_on(wiring: Wiring, flows: &[(u32, u32, u32, SimTime)]) -> Simulation<Homa, Flows> {
     let application = Flows { flows: flows.to_vec(), delivered: Vec::new() };
-    let wiring = LeafSpine::homa().wire();
     let make = homa(Framing::Authors);
     let mut simulation =
         Simulation::new(wiring, FabricConfig::default(), make, (application, (), NoFaults));
@@ -81,4 +85,17 @@ fn the_ideal_time_is_the_published_one() {
 fn a_long_message_arrives() {
     let simulation = run(&[(0, 143, 1_000_000, SimTime(0)), (1, 142, 3_000_000, SimTime(0))]);
     assert_eq!(simulation.application().delivered.len(), 2);
+}
+
+#[test]
+fn a_large_network_that_reads_ahead_delivers_everything() {
+    let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::micros(1));
+    let wiring = FatTree { k: 16, oversubscription: 1, physics }.wire();
+    // Many peers a host, packets with and without a grant, frames that wait.
+    let flow = |i: u32| (i % 1_024, (i * 5 + 77 + i / 1_024) % 1_024, 12_000 + i, SimTime(0));
+    let flows: Vec<_> = (0..2_048).map(flow).filter(|flow| flow.0 != flow.1).collect();
+    let simulation = run_on(wiring, &flows);
+    assert!(simulation.counters().peak_pending > wheel::MANY, "so few are not read ahead");
+    assert_eq!(simulation.application().delivered.len(), flows.len());
+    assert_eq!((simulation.packets_in_flight(), simulation.counters().lost), (0, 0));
 }
