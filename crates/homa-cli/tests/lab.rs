@@ -433,7 +433,7 @@ fn a_bad_link_of_a_plan_is_named_with_its_line() {
 fn the_highest_load_is_searched_between_two() {
     let mut arguments = vec!["sim", "--workload", "1000", "--max-load", "0.5..1.3"];
     arguments.extend(&SMALL[..4]);
-    arguments.extend(["--messages", "20000", "--format", "json"]);
+    arguments.extend(["--messages", "45000", "--format", "json"]);
     let output = homa(&arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let found = document(&output);

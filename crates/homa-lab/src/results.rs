@@ -67,7 +67,8 @@ pub fn summary(results: &[Stored]) -> Table {
     table.real("load_realised_paper", out().map(|o| Some(o.loads.realised_paper)));
     table.real("load_realised_payload", out().map(|o| Some(o.loads.realised_payload)));
     table.real("load_realised_wire", out().map(|o| Some(o.loads.realised_wire)));
-    table.integer("diverges", out().map(|o| Some(u64::from(o.backlog.diverges))));
+    let diverges = out().map(|o| o.backlog.is_sustained().map(|sustained| u64::from(!sustained)));
+    table.integer("diverges", diverges);
     table.real("backlog_growth", out().map(|o| Some(o.backlog.growth)));
     add_queues(&mut table, results);
     for level in 0..8 {

@@ -200,3 +200,22 @@ fn what_cannot_measure_anything_is_refused_by_its_key() {
         assert!(said.contains(key), "{key}: {said}");
     }
 }
+
+#[test]
+fn messages_that_nothing_can_bring_any_more_have_failed() {
+    // A one-way message's sender forgets it with its last byte: lost after that, it stays lost.
+    let mut lossy = scenario(vec![]);
+    lossy.fabric.loss_ppm = 5_000;
+    lossy.traffic = Traffic::Permutation { bytes: 30_000 };
+    let lost = outcome(&lossy);
+    assert!(lost.measured_failed > 0 && lost.measured_failed == lost.undelivered, "{lost:?}");
+    assert_eq!(lost.messages + lost.measured_failed, 8);
+    // The run ended when nothing was left to happen, not with the limit of 10 s.
+    assert!(lost.simulated_seconds < 1.0, "{}", lost.simulated_seconds);
+    // RPCs are sent again.
+    let mut echo = scenario(vec![]);
+    echo.fabric.loss_ppm = 5_000;
+    let repaired = outcome(&echo);
+    assert!(repaired.drops.fault > 0, "{repaired:?}");
+    assert_eq!((repaired.messages, repaired.failed, repaired.undelivered), (3_000, 0, 0));
+}

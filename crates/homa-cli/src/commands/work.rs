@@ -47,7 +47,7 @@ impl Work {
             let spent = self.began.elapsed().as_secs_f64();
             // Before the first per cent nothing is known of the pace.
             let left = match done {
-                ..0.01 => String::new(),
+                ..0.01 | 1.0.. => String::new(),
                 _ => format!(", about {:.0} s left", spent / done - spent),
             };
             eprintln!("{:.0} % done{left}: {what}", done * 100.0);

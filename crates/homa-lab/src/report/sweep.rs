@@ -100,8 +100,16 @@ const COLUMNS: [Column; 14] = [
     ("TOR down, mean kB", |s| queue(s, |q| q.mean_bytes)),
     ("TOR down, max kB", |s| queue(s, |q| q.max_bytes as f64)),
     ("drops", |s| (s.outcome.drops.overflow + s.outcome.drops.fault).to_string()),
-    ("backlog", |s| if s.outcome.backlog.diverges { "diverges" } else { "stable" }.to_owned()),
+    ("backlog", |s| backlog(s.outcome.backlog.is_sustained()).to_owned()),
 ];
+
+fn backlog(sustained: Option<bool>) -> &'static str {
+    match sustained {
+        Some(true) => "stable",
+        Some(false) => "diverges",
+        None => "not known",
+    }
+}
 
 fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))

@@ -123,6 +123,12 @@ where
         self.net.now
     }
 
+    /// When the last event happened: earlier than [`Simulation::now`] after a wait for nothing.
+    pub fn last_event(&self) -> SimTime {
+        let (at, number) = self.net.idle;
+        if number == self.net.counters.events { at } else { self.net.now }
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         Counters { peak_pending: self.net.events.peak(), ..self.net.counters }

@@ -18,6 +18,8 @@ use super::{Counters, Wheel};
 /// See the module's description.
 pub(super) struct Net<T: Transport, P, F> {
     pub now: SimTime,
+    /// When the last event happened after which none was pending, and its number.
+    pub idle: (SimTime, u64),
     pub events: Wheel<Ticket>,
     pub ports: Vec<Port>,
     /// By port.
@@ -115,6 +117,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
         let mut net = Self {
             now: SimTime::ZERO,
+            idle: (SimTime::ZERO, 0),
             events,
             ports: wiring.ports().iter().map(port).collect(),
             levels: vec![Levels::EMPTY; wiring.ports().len()],

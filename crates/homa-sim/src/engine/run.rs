@@ -26,6 +26,9 @@ where
         while self.net.counters.events < last {
             match self.net.events.peek() {
                 None => {
+                    if self.net.idle.1 < self.net.counters.events {
+                        self.net.idle = (self.net.now, self.net.counters.events);
+                    }
                     if end != SimTime::MAX {
                         self.net.now = self.net.now.max(end);
                     }

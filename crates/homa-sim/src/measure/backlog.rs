@@ -6,8 +6,16 @@
 //! [`GROWTH_LIMIT`] of the bytes offered in a quarter, so that at least this share of the traffic
 //! piles up, and is more than [`STEADY`] of the rise before: a network that fills up, which takes
 //! long when the largest messages last long, fills ever more slowly; one that is overloaded does
-//! not. The first quarter does not count. The rule needs traffic that lasts several times as long
-//! as the largest messages take; `growth` shows how far from decided a shorter run is.
+//! not. The first quarter does not count.
+//!
+//! Filling up takes long: a single link at load L forgets its start in about E[S^2] / E[S] / rate /
+//! (1 - L)^2, S being a message's size. The rule speaks from [`RELAXATIONS`] of these on (of 0.9,
+//! for loads above it), from [`ROUND_TRIPS`] on, and when chance, with a standard deviation of
+//! sqrt(n E[S^2]) among n messages, moves a quarter by no more than [`GROWTH_LIMIT`]. Then a rise
+//! of [`PLAIN_GROWTH`] is enough, however it came about. For shorter traffic `growth` shows how far
+//! from decided it is.
+
+use homa_workload::sizes::SizeDistribution;
 
 use crate::scenario::outcome::Backlog;
 use crate::time::SimDuration;
@@ -17,6 +25,34 @@ pub const GROWTH_LIMIT: f64 = 0.01;
 
 /// Least ratio of the last rise to the one before that is no filling up.
 pub const STEADY: f64 = 0.7;
+
+/// Share of the offered bytes whose piling up says enough where the rule speaks.
+pub const PLAIN_GROWTH: f64 = 0.03;
+
+/// Times that a single link takes to forget its start, before the rule speaks.
+const RELAXATIONS: f64 = 6.0;
+
+/// Round trips of a full packet before it speaks: what is under way is no backlog.
+const ROUND_TRIPS: f64 = 50.0;
+
+/// The load beyond which nearly full links are reckoned as overloaded ones, which never forget.
+const NEARLY_FULL: f64 = 0.9;
+
+/// Seconds of traffic that show whether a load is sustained: of `per_second` messages of `sizes`,
+/// on links of `bps` bits per second with `rtt_bytes`.
+pub fn needs_seconds(
+    (sizes, per_second): (&SizeDistribution, f64),
+    load: f64,
+    (bps, rtt_bytes): (u64, u32),
+) -> f64 {
+    let (mean, square) = (sizes.mean_bytes(), sizes.mean_of(|bytes| f64::from(bytes).powi(2)));
+    let left = 1.0 - load.min(NEARLY_FULL);
+    let per_byte = 8.0 / bps as f64;
+    let filled = RELAXATIONS * square / mean * per_byte / (left * left);
+    let under_way = ROUND_TRIPS * f64::from(rtt_bytes) * per_byte;
+    let by_chance = 4.0 * square / (mean * GROWTH_LIMIT).powi(2) / per_second;
+    filled.max(under_way).max(by_chance)
+}
 
 /// Samples of the backlog.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +69,13 @@ impl BacklogSeries {
     }
 
     /// Applies the rule; `offered_bytes` were submitted while the samples were taken.
-    pub fn judge(self, interval: SimDuration, offered_bytes: u64) -> Backlog {
+    /// The rule speaks when the samples span `needs_seconds`.
+    pub fn judge(
+        self,
+        interval: SimDuration,
+        offered_bytes: u64,
+        needs_seconds: Option<f64>,
+    ) -> Backlog {
         let quarter = |n: usize| {
             let len = self.bytes.len();
             let part = &self.bytes[n * len / 4..(n + 1) * len / 4];
@@ -42,10 +84,15 @@ impl BacklogSeries {
         let (q2, q3, q4) = (quarter(1), quarter(2), quarter(3));
         let growth = (q4 - q3) / (offered_bytes as f64 / 4.0).max(1.0);
         let enough = self.bytes.len() >= 16;
+        let grows = enough && q3 > q2 && growth > GROWTH_LIMIT;
+        let steady = q4 - q3 > STEADY * (q3 - q2);
+        let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
+        let speaks = needs_seconds.is_some_and(|needs| spans >= needs);
         Backlog {
             interval_seconds: interval.0 as f64 / 1e12,
-            diverges: enough && q3 > q2 && growth > GROWTH_LIMIT && q4 - q3 > STEADY * (q3 - q2),
+            diverges: grows && (steady || speaks && growth > PLAIN_GROWTH),
             growth,
+            needs_seconds,
             bytes: self.bytes,
             messages: self.messages,
         }
@@ -55,13 +102,18 @@ impl BacklogSeries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use homa_workload::sizes::Workload;
 
     fn judged(backlog: impl Fn(u64) -> u64) -> Backlog {
+        judged_by(backlog, 0.4)
+    }
+
+    fn judged_by(backlog: impl Fn(u64) -> u64, needs_seconds: f64) -> Backlog {
         let mut series = BacklogSeries::default();
         for n in 0..400 {
             series.record(backlog(n), 1);
         }
-        series.judge(SimDuration::millis(1), 400_000_000)
+        series.judge(SimDuration::millis(1), 400_000_000, Some(needs_seconds))
     }
 
     #[test]
@@ -76,8 +128,41 @@ mod tests {
     fn filling_up_and_ups_and_downs_do_not() {
         assert!(!judged(|n| 1_000_000 * n.min(90)).diverges);
         let filling = |n: u64| (1e8 * (1.0 - (-(n as f64) / 150.0).exp())) as u64;
-        assert!(judged(filling).growth > GROWTH_LIMIT && !judged(filling).diverges);
+        // Less than three time constants: for a verdict it takes six.
+        let filling = judged_by(filling, 0.9);
+        assert!(filling.growth > GROWTH_LIMIT && !filling.diverges);
         assert!(!judged(|n| if n / 100 % 2 == 1 { 9_000_000 } else { 0 }).diverges);
-        assert!(!BacklogSeries::default().judge(SimDuration::millis(1), 0).diverges);
+        assert!(!BacklogSeries::default().judge(SimDuration::millis(1), 0, None).diverges);
+    }
+
+    #[test]
+    fn short_traffic_shows_nothing() {
+        let growing = judged(|n| 5_000_000 + 20_000 * n);
+        assert_eq!(growing.is_sustained(), Some(false));
+        assert_eq!(judged(|_| 5_000_000).is_sustained(), Some(true));
+        let asked = |needs_seconds| Backlog { needs_seconds, ..growing.clone() }.is_sustained();
+        assert_eq!((asked(Some(0.41)), asked(None)), (None, None));
+        // Homa Figure 12's runs of W5 last 9 s, and W2's 220 ms.
+        let needs = |name, load, per_second| {
+            let sizes = Workload::parse(name).unwrap().sizes().unwrap();
+            needs_seconds((&sizes, per_second), load, (10_000_000_000, 9_680))
+        };
+        let w5 = |load| needs("w5", load, 144.0 * 400.0);
+        assert!((8.0..9.0).contains(&w5(0.9)), "{}", w5(0.9));
+        assert!(w5(0.8) < w5(0.9) && w5(0.9) == w5(1.2), "{}", w5(0.8));
+        assert!(needs("w2", 0.94, 144.0 * 2e6) < 0.22);
+        // Messages of one packet: many round trips, or 40,000 of them.
+        let short = SizeDistribution::constant(100).unwrap();
+        let needs =
+            |per_second| needs_seconds((&short, per_second), 0.3, (10_000_000_000, 1_000_000));
+        assert_eq!((needs(1e9), needs(1e4)), (50.0 * 800e-6, 4.0));
+    }
+
+    #[test]
+    fn where_the_rule_speaks_a_plain_rise_is_enough() {
+        // 5 % in the last quarter after 10 % in the third.
+        let slowing = |n: u64| 1_000_000 * (n.min(200) / 20 + n.saturating_sub(200).min(100) / 10);
+        let slowing = |n| slowing(n) + 50_000 * n.saturating_sub(300);
+        assert!(judged(slowing).growth > PLAIN_GROWTH && judged(slowing).diverges);
     }
 }

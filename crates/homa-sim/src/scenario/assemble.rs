@@ -21,6 +21,8 @@ pub(super) struct Moment<'a> {
     pub bench: Bench<'a>,
     pub opened: SimTime,
     pub closed: SimTime,
+    /// When the last event happened, if nothing was pending at the end.
+    pub emptied: Option<SimTime>,
     pub start: Vec<u64>,
     pub end: Vec<u64>,
     pub cpu_seconds: f64,
@@ -139,6 +141,11 @@ where
     let arrivals = moment.pace.delivered().map_or([None; 2], |rate| rate.ends());
     let loads = loads(moment, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, stack.framing);
+    let needs = demand.needs_seconds(scenario, network, stack.framing);
+    let undelivered = generator.book.measured();
+    // Nothing is under way that could still bring them.
+    let lost = if moment.emptied.is_some() { generator.book.len() } else { 0 };
+    let measured_lost = if lost > 0 { undelivered } else { 0 };
     let mut outcome = Outcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -160,17 +167,19 @@ where
         messages_per_second_ci: arrivals.map(|end| end.map(|rate| rate.max(0.0))),
         goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
         loads,
-        backlog: backlog.judge(limits.sample_every, tally.offered_bytes),
+        backlog: backlog.judge(limits.sample_every, tally.offered_bytes, needs),
         drops: Drops { overflow, fault: counters.lost - overflow, refused },
         tail_delay: None,
         ledger: None,
         traffic_seconds: seconds(moment.closed),
-        simulated_seconds: seconds(sim.now()),
+        simulated_seconds: seconds(moment.emptied.unwrap_or_else(|| sim.now())),
         events: counters.events,
         submitted: tally.submitted,
-        undelivered: generator.book.measured(),
-        failed: tally.failed,
-        measured_failed: tally.measured_failed,
+        rtt_bytes: stack.rtt_bytes(),
+        cutoffs: stack.cutoffs(),
+        undelivered,
+        failed: tally.failed + lost,
+        measured_failed: tally.measured_failed + measured_lost,
         refused: tally.refused,
         measured_refused: tally.measured_refused,
         in_flight: u64::from(sim.packets_in_flight()),

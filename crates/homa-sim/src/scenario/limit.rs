@@ -1,6 +1,7 @@
 //! The highest load a scheme sustains (Homa Figure 12): bisection over runs.
 
 use super::network::Network;
+use super::run::{find, stack};
 use super::setup::Demand;
 use super::{Outcome, Progress, Scenario, ScenarioError, run};
 
@@ -24,24 +25,28 @@ pub struct Limit {
     pub diverging: Option<f64>,
 }
 
-/// Bisects between two loads by the rule of [`crate::measure::backlog`]. Everything else, above all
-/// how long each run lasts, is the scenario's: nearer to the limit the rule needs longer runs.
+/// Bisects between two loads by the rule of [`crate::measure::backlog`]. Everything else is the
+/// scenario's: also how long each run lasts, which has to be as long as the rule needs at the
+/// higher load.
 pub fn max_load(
     scenario: &Scenario,
     range: Range,
     progress: &mut dyn FnMut(f64, Progress),
 ) -> Result<Limit, ScenarioError> {
-    let hosts = Network::new(scenario)?.wiring.hosts();
-    if !Demand::new(scenario, hosts)?.is_open() {
+    let network = Network::new(scenario)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    if !demand.is_open() {
         let what = "the highest load of traffic whose load is no setting: use the pattern \
                     all-to-all or clients-servers";
         return Err(ScenarioError::Unsupported { what: what.to_owned() });
     }
-    let mut attempt = |fraction: f64| {
+    let at_load = |fraction: f64| {
         let mut scenario = scenario.clone();
         scenario.load.fraction = fraction;
-        run(&scenario, &mut |at| progress(fraction, at))
+        scenario
     };
+    long_enough(&at_load(range.high), (&demand, &network))?;
+    let mut attempt = |fraction: f64| run(&at_load(fraction), &mut |at| progress(fraction, at));
     let first = attempt(range.low)?;
     if first.backlog.diverges {
         return Ok(Limit { sustained: None, diverging: Some(range.low) });
@@ -61,6 +66,33 @@ pub fn max_load(
         }
     }
     Ok(Limit { sustained: Some(sustained), diverging: Some(high) })
+}
+
+/// Refuses a stop rule that ends traffic before the rule can speak.
+fn long_enough(
+    scenario: &Scenario,
+    (demand, network): (&Demand, &Network),
+) -> Result<(), ScenarioError> {
+    let framing = stack(scenario, (find(scenario)?, network, demand))?.framing;
+    let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
+    let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
+    if lasts >= needs {
+        return Ok(());
+    }
+    // A little more, since samples and random arrivals end early.
+    let (time, messages) = (needs * 1.05 * 1e3, needs * 1.05 * per_second);
+    let must = format!(
+        "let traffic last {:.3} ms after the warm-up, here {:.3}: shorter traffic does not show \
+         whether load {} is sustained; {:.0} messages do, such as stop = {{ messages = \
+         {:.0}, time = \"{:.0}ms\" }}",
+        needs * 1e3,
+        lasts.max(0.0) * 1e3,
+        scenario.load.fraction,
+        messages.ceil(),
+        messages.ceil(),
+        time.ceil() + scenario.warm_up.0 as f64 / 1e9,
+    );
+    Err(ScenarioError::field("stop", must))
 }
 
 #[cfg(test)]
@@ -91,11 +123,22 @@ mod tests {
             exchange: crate::scenario::Exchange::OneWay,
             max_bytes: None,
         };
-        scenario.stop.messages = Some(20_000);
+        scenario.stop.messages = Some(45_000);
         let range = Range { low: 0.5, high: 1.3, resolution: 0.1 };
         let limit = max_load(&scenario, range, &mut |_, _| ()).unwrap();
         let sustained = limit.sustained.unwrap();
         assert!(sustained.load >= 0.9 && sustained.load <= 1.0, "{}", sustained.load);
         assert!(limit.diverging.unwrap() - sustained.load <= 0.1 + 1e-9);
+    }
+
+    #[test]
+    fn traffic_too_short_to_tell_is_refused() {
+        let scenario = Scenario::default();
+        let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
+        let refused = max_load(&scenario, range, &mut |_, _| ());
+        let Err(ScenarioError::Field { field: "stop", must }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(must.contains("messages do"), "{must}");
     }
 }

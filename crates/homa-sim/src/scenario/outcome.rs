@@ -66,11 +66,20 @@ pub struct Outcome {
     pub simulated_seconds: f64,
     /// Events of the engine.
     pub events: u64,
+    /// RTTbytes that hosts begin with, message or wire bytes as the scheme counts them: derived
+    /// from the network unless `options.rtt_bytes` says otherwise.
+    #[serde(default)]
+    pub rtt_bytes: u32,
+    /// The largest message of each level's unscheduled bytes, lowest level first, 0 for scheduled
+    /// levels; absent where hosts measure them.
+    #[serde(default)]
+    pub cutoffs: Option<[u32; 8]>,
     /// Messages submitted, measured or not.
     pub submitted: u64,
-    /// Measured messages that had not arrived when the run ended.
+    /// Measured messages that had not arrived when the run ended, those lost for good included.
     pub undelivered: u64,
-    /// Messages that their senders gave up, measured or not: no percentile knows of them.
+    /// Messages that their senders gave up, or that were lost for good (the network is empty and
+    /// they have not arrived), measured or not: no percentile knows of them.
     #[serde(default)]
     pub failed: u64,
     /// Those of them that were to be measured.
@@ -216,6 +225,19 @@ pub struct Backlog {
     pub diverges: bool,
     /// Growth over the second half as a share of what was offered then.
     pub growth: f64,
+    /// Seconds that the samples have to span before the rule says anything; absent where the
+    /// scenario chooses no load.
+    #[serde(default)]
+    pub needs_seconds: Option<f64>,
+}
+
+impl Backlog {
+    /// Whether the load is sustained; `None` where traffic was too short to tell, or is a list or a
+    /// closed loop.
+    pub fn is_sustained(&self) -> Option<bool> {
+        let spanned = self.interval_seconds * self.bytes.len() as f64;
+        (spanned >= self.needs_seconds?).then_some(!self.diverges)
+    }
 }
 
 /// What was lost.

@@ -117,7 +117,7 @@ pub fn replay(
     Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
 }
 
-fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
+pub(super) fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
     scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
         name: scenario.scheme.clone(),
         known: SCHEMES.iter().map(|row| row.name).collect(),
@@ -138,7 +138,7 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
 }
 
 /// What runs on the hosts.
-fn stack(
+pub(super) fn stack(
     scenario: &Scenario,
     (row, network, demand): (&Scheme, &Network, &Demand),
 ) -> Result<Stack, ScenarioError> {
@@ -362,9 +362,10 @@ impl Bench<'_> {
             let last = closed + self.scenario.stop.drain_limit.duration();
             advance(&mut sim, last, &mut report);
         }
+        let emptied = (sim.pending() == 0).then(|| sim.last_event());
         report(&sim);
         let cpu_seconds = cost::cpu_seconds() - before;
-        let moment = Moment { bench: self, opened, closed, start, end, cpu_seconds, pace };
+        let moment = Moment { bench: self, opened, closed, emptied, start, end, cpu_seconds, pace };
         let ideals = self.ideals(&sim)?;
         let outcome = assemble(&moment, &mut sim, &ideals)?;
         Ok((outcome, sim.application_mut().latencies.take_samples()))

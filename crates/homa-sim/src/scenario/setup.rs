@@ -7,6 +7,7 @@ use homa_workload::framing as priced;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
 use crate::framing::Framing;
+use crate::measure::backlog;
 use crate::measure::latency::Latencies;
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
@@ -166,6 +167,32 @@ impl Demand {
         let asked = mean(scenario.load.basis);
         let fraction = scenario.load.fraction;
         (fraction * mean(Basis::Paper) / asked, fraction * mean(Basis::Payload) / asked)
+    }
+
+    /// Seconds of traffic that show whether the load is sustained, where it is the scenario's.
+    pub fn needs_seconds(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        own: Framing,
+    ) -> Option<f64> {
+        let per_second = self.lasts_seconds(scenario, network, own).1;
+        let link = (network.link.0, network.rtt_bytes);
+        let sizes = (&self.sizes, per_second);
+        self.is_open().then(|| backlog::needs_seconds(sizes, scenario.load.fraction, link))
+    }
+
+    /// Seconds for which the traffic is expected to be measured, and messages a second.
+    pub fn lasts_seconds(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        own: Framing,
+    ) -> (f64, f64) {
+        let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
+        let by_messages = scenario.stop.messages.map_or(f64::MAX, |n| n as f64 / rate);
+        let time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64 / 1e12);
+        (by_messages.min(time - scenario.warm_up.0 as f64 / 1e12), rate)
     }
 
     pub fn pattern(

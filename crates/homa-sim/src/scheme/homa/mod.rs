@@ -161,6 +161,22 @@ impl Stack {
         Ok(Self { config, framing, mtu })
     }
 
+    /// RTTbytes that hosts begin with, as the profile counts them.
+    pub fn rtt_bytes(&self) -> u32 {
+        match self.config.window {
+            GrantWindow::WireBytes(bytes) => bytes,
+            _ => self.config.rtt_bytes,
+        }
+    }
+
+    /// The largest message of each level, 0 for scheduled levels; `None` where it is measured.
+    pub fn cutoffs(&self) -> Option<[u32; 8]> {
+        match self.config.priorities {
+            PriorityAllocation::Fixed { cutoffs } => Some(cutoffs),
+            PriorityAllocation::Measured => None,
+        }
+    }
+
     /// The degree of overcommitment; `None` where it is measured or has no limit.
     pub fn degree(&self) -> Option<usize> {
         match (self.config.overcommitment, self.config.priorities) {

@@ -1,5 +1,7 @@
 //! `homa sim`: one simulation, from a plan or from the command line.
 
+mod print;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,6 @@ use homa_lab::settings::assignment;
 use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, program};
 use homa_lab::sweep::tabulate;
 use homa_sim::scenario::limit::{self, Range};
-use homa_sim::scenario::outcome::{Bucket, QueueLength};
 use homa_sim::scenario::{
     Eyes, Outcome as Simulated, Physics, Progress, Scenario, Trace, run_watched,
 };
@@ -18,9 +19,11 @@ use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
 
+use print::{percent, print};
+
 use super::work::{Work, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Format, json, line};
 use crate::values;
 
 /// What to do about a plan that is not understood.
@@ -73,8 +76,8 @@ pub struct Args {
     #[command(flatten)]
     changes: Changes,
     /// Search the highest load that is sustained (whose backlog does not grow without bound),
-    /// between two loads and to within 1 %. The plan's stop rule should last several times as long
-    /// as the largest messages.
+    /// between two loads and to within 1 %. A stop rule too short to tell is refused with one that
+    /// is long enough.
     #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
     #[arg(conflicts_with_all = ["out", "trace", "verify", "load", "flows"])]
     max_load: Option<Range>,
@@ -204,7 +207,8 @@ pub fn run(args: &Args) -> Outcome {
         return max_load(&cell.scenario, range, args.format, work);
     }
     let outcome = simulate(args, &cell.scenario, &mut |progress| {
-        work.show(progress.done, &format!("{} messages", progress.delivered));
+        let waits = if progress.done < 1.0 { "" } else { ", waiting for the last" };
+        work.show(progress.done, &format!("{} messages{waits}", progress.delivered));
     });
     work.finish();
     let (outcome, physics) = outcome?;
@@ -326,155 +330,4 @@ fn save(
     let key = cell.key(&program);
     store.write(&key, &Stored { version, program, cell: cell.clone(), outcome })?;
     tabulate(&store, &manifest)
-}
-
-/// A share as people read it.
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn print(outcome: &Simulated) {
-    let loads = &outcome.loads;
-    line(format!(
-        "{} on {} at load {} (seed {}): {} messages in {:.3} ms of simulated time",
-        outcome.scheme,
-        outcome.workload,
-        outcome.load,
-        outcome.seed,
-        outcome.messages,
-        outcome.simulated_seconds * 1e3
-    ));
-    line(format!(
-        "load: {} in the paper's wire bytes, {} in payload; realised {} and {}; links carried {}",
-        percent(loads.paper),
-        percent(loads.payload),
-        percent(loads.realised_paper),
-        percent(loads.realised_payload),
-        percent(outcome.utilisation)
-    ));
-    line("");
-    slowdowns(&outcome.slowdown.buckets);
-    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
-    line(format!(
-        "over all messages: p50 {}, p99 {}",
-        over_all(outcome.slowdown.p50),
-        over_all(outcome.slowdown.p99)
-    ));
-    line("");
-    ports(outcome);
-    losses_and_delays(outcome);
-    if outcome.backlog.diverges {
-        line("the backlog grows without bound: this load is not sustained");
-    }
-    line(format!(
-        "{} packet-hops in {:.2} s of CPU time ({:.2} M per second), {} MB, trace {}",
-        outcome.packet_hops,
-        outcome.cpu_seconds,
-        outcome.hops_per_cpu_second / 1e6,
-        outcome.peak_rss_bytes / 1_000_000,
-        outcome.trace_hash
-    ));
-}
-
-/// What was seen at ports.
-fn ports(outcome: &Simulated) {
-    if let Some(queues) = &outcome.queues {
-        let show = |name: &str, queue: Option<QueueLength>| {
-            if let Some(queue) = queue {
-                let (mean, max) = (queue.mean_bytes / 1e3, queue.max_bytes as f64 / 1e3);
-                line(format!("queue {name}: mean {mean:.2} kB, max {max:.1} kB"));
-            }
-        };
-        show("TOR up", queues.tor_up);
-        show("aggregation down", queues.aggr_down);
-        show("TOR down", queues.tor_down);
-        show("aggregation up", queues.aggr_up);
-        show("core down", queues.core_down);
-        show("between switches", queues.fabric);
-    }
-    if let Some(shares) = outcome.priority_share {
-        let shares: Vec<String> =
-            shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect();
-        line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
-    }
-    if let Some(wasted) = outcome.wasted_bandwidth {
-        let ends = match outcome.wasted_ci {
-            [Some(low), Some(high)] => format!(" (95 %: {} to {})", percent(low), percent(high)),
-            _ => String::new(),
-        };
-        line(format!("wasted bandwidth: {}{ends}", percent(wasted)));
-    }
-}
-
-/// What was lost, and where time went.
-fn losses_and_delays(outcome: &Simulated) {
-    let drops = outcome.drops;
-    let missing = outcome.undelivered + outcome.failed + outcome.refused;
-    if drops.overflow + drops.fault + missing > 0 {
-        line(format!(
-            "frames dropped at full buffers {}, lost on links {}; \
-             messages given up {}, refused {}, not delivered {}",
-            drops.overflow, drops.fault, outcome.failed, outcome.refused, outcome.undelivered
-        ));
-    }
-    if let Some(tail) = &outcome.tail_delay {
-        line(format!(
-            "messages near p99 of up to {} B wait {:.2} us for the rest of lower-priority frames, \
-             {:.2} us for others",
-            tail.max_bytes, tail.preemption_lag_us, tail.queueing_us
-        ));
-        for ranks in &tail.around {
-            line(format!(
-                "  of ranks {} to {} %: {:.2} us and {:.2} us",
-                ranks.from * 100.0,
-                ranks.to * 100.0,
-                ranks.preemption_lag_us,
-                ranks.queueing_us
-            ));
-        }
-    }
-    if let Some(ledger) = &outcome.ledger {
-        for (of, parts) in [("all", &ledger.mean), ("the slowest 1 %", &ledger.tail)] {
-            line(format!(
-                "time of {of}: sender queue {:.2}, grant wait {:.2}, wire {:.2}, fabric queue \
-                 {:.2}, recovery {:.2} us",
-                parts.sender_queue_us,
-                parts.grant_wait_us,
-                parts.wire_us,
-                parts.fabric_queue_us,
-                parts.recovery_us
-            ));
-        }
-    }
-}
-
-/// About ten rows: the bins at the tenths of the messages, and the last percents.
-fn slowdowns(bins: &[Bucket]) {
-    const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
-    let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
-        right("messages", 8),
-        right("up to B", 9),
-        right("count", 8),
-        right("p50 slowdown", 8),
-        right("p99 slowdown", 8),
-        right("p99 us", 9),
-    ]);
-    line(table.head());
-    let mut last = None;
-    for share in AT {
-        let at = bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
-        let Some(at) = at.filter(|at| Some(*at) != last) else { continue };
-        last = Some(at);
-        let bin = &bins[at];
-        let shown = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
-        line(table.row(&[
-            format!("{:.0} %", share * 100.0),
-            bin.max_bytes.to_string(),
-            bin.count.to_string(),
-            shown(bin.p50),
-            shown(bin.p99),
-            shown(bin.p99_us),
-        ]));
-    }
 }

@@ -1,0 +1,191 @@
+//! What `homa sim` prints: the outcome for people.
+
+use homa_sim::scenario::Outcome as Simulated;
+use homa_sim::scenario::outcome::{Bucket, QueueLength};
+
+use crate::output::{Align, Table, line};
+
+/// A share as people read it.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Prints everything measured.
+pub fn print(outcome: &Simulated) {
+    let loads = &outcome.loads;
+    // Of a list and of a closed loop nobody asked for a load.
+    let open = outcome.backlog.needs_seconds.is_some();
+    line(format!(
+        "{} on {}{} (seed {}): {} messages in {:.3} ms of simulated time",
+        outcome.scheme,
+        outcome.workload,
+        if open { format!(" at load {}", outcome.load) } else { String::new() },
+        outcome.seed,
+        outcome.messages,
+        outcome.simulated_seconds * 1e3
+    ));
+    let carried = percent(outcome.utilisation);
+    if open {
+        line(format!(
+            "load: {} in the paper's wire bytes, {} in payload; realised {} and {}; links carried \
+             {carried}",
+            percent(loads.paper),
+            percent(loads.payload),
+            percent(loads.realised_paper),
+            percent(loads.realised_payload),
+        ));
+    } else if outcome.traffic_seconds * 2.0 > outcome.simulated_seconds {
+        line(format!("links carried {carried} while messages began"));
+    }
+    line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
+    line("");
+    slowdowns(&outcome.slowdown.buckets);
+    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    line(format!(
+        "over all messages: p50 {}, p99 {}",
+        over_all(outcome.slowdown.p50),
+        over_all(outcome.slowdown.p99)
+    ));
+    line("");
+    ports(outcome);
+    losses_and_delays(outcome);
+    match (outcome.backlog.is_sustained(), outcome.backlog.needs_seconds) {
+        (Some(false), _) => line("the backlog grows without bound: this load is not sustained"),
+        (None, Some(needs)) => line(format!(
+            "too short to tell whether this load is sustained: that takes {:.0} ms of traffic",
+            (needs * 1e3).ceil()
+        )),
+        _ => {}
+    }
+    line(format!(
+        "{} packet-hops in {:.2} s of CPU time ({:.2} M per second), {} MB, trace {}",
+        outcome.packet_hops,
+        outcome.cpu_seconds,
+        outcome.hops_per_cpu_second / 1e6,
+        outcome.peak_rss_bytes / 1_000_000,
+        outcome.trace_hash
+    ));
+}
+
+/// How unscheduled bytes choose their level.
+fn levels(cutoffs: Option<[u32; 8]>) -> String {
+    let Some(cutoffs) = cutoffs else {
+        return "cutoffs of unscheduled levels as hosts measure them".to_owned();
+    };
+    let own: Vec<String> = cutoffs.iter().filter(|&&to| to > 0).rev().map(largest).collect();
+    format!("unscheduled levels, highest first, for messages of up to {} B", own.join(", "))
+}
+
+fn largest(cutoff: &u32) -> String {
+    if *cutoff >= u32::MAX >> 1 { "any".to_owned() } else { cutoff.to_string() }
+}
+
+/// What was seen at ports.
+fn ports(outcome: &Simulated) {
+    if let Some(queues) = &outcome.queues {
+        let show = |name: &str, queue: Option<QueueLength>| {
+            if let Some(queue) = queue {
+                let (mean, max) = (queue.mean_bytes / 1e3, queue.max_bytes as f64 / 1e3);
+                line(format!("queue {name}: mean {mean:.2} kB, max {max:.1} kB"));
+            }
+        };
+        show("TOR up", queues.tor_up);
+        show("aggregation down", queues.aggr_down);
+        show("TOR down", queues.tor_down);
+        show("aggregation up", queues.aggr_up);
+        show("core down", queues.core_down);
+        show("between switches", queues.fabric);
+    }
+    if let Some(shares) = outcome.priority_share {
+        let shares: Vec<String> =
+            shares.iter().map(|share| format!("{:.1}", share * 100.0)).collect();
+        line(format!("levels, lowest first, % of the links: {}", shares.join(" ")));
+    }
+    if let Some(wasted) = outcome.wasted_bandwidth {
+        let ends = match outcome.wasted_ci {
+            [Some(low), Some(high)] => format!(" (95 %: {} to {})", percent(low), percent(high)),
+            _ => String::new(),
+        };
+        line(format!("wasted bandwidth: {}{ends}", percent(wasted)));
+    }
+}
+
+/// What was lost, and where time went.
+fn losses_and_delays(outcome: &Simulated) {
+    let drops = outcome.drops;
+    let missing = outcome.undelivered + outcome.failed + outcome.refused;
+    if drops.overflow + drops.fault + missing > 0 {
+        line(format!(
+            "frames dropped at full buffers {}, lost on links {}; \
+             messages given up or lost {}, refused {}, not delivered {}",
+            drops.overflow, drops.fault, outcome.failed, outcome.refused, outcome.undelivered
+        ));
+    }
+    if outcome.measured_failed > 0 {
+        line(
+            "no percentile above knows of those that were given up or lost; one-way messages, \
+             which their sender forgets with the last byte, are not sent again after that: RPCs \
+             are (traffic.exchange = \"echo\")",
+        );
+    }
+    if let Some(tail) = &outcome.tail_delay {
+        line(format!(
+            "messages near p99 of up to {} B wait {:.2} us for the rest of lower-priority frames, \
+             {:.2} us for others",
+            tail.max_bytes, tail.preemption_lag_us, tail.queueing_us
+        ));
+        for ranks in &tail.around {
+            line(format!(
+                "  of ranks {} to {} %: {:.2} us and {:.2} us",
+                ranks.from * 100.0,
+                ranks.to * 100.0,
+                ranks.preemption_lag_us,
+                ranks.queueing_us
+            ));
+        }
+    }
+    if let Some(ledger) = &outcome.ledger {
+        for (of, parts) in [("all", &ledger.mean), ("the slowest 1 %", &ledger.tail)] {
+            line(format!(
+                "time of {of}: sender queue {:.2}, grant wait {:.2}, wire {:.2}, fabric queue \
+                 {:.2}, recovery {:.2} us",
+                parts.sender_queue_us,
+                parts.grant_wait_us,
+                parts.wire_us,
+                parts.fabric_queue_us,
+                parts.recovery_us
+            ));
+        }
+    }
+}
+
+/// About ten rows: the bins at the tenths of the messages, and the last percents.
+fn slowdowns(bins: &[Bucket]) {
+    const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+    let right = |title, width| (title, Align::Right, width);
+    let table = Table::new(&[
+        right("messages", 8),
+        right("up to B", 9),
+        right("count", 8),
+        right("p50 slowdown", 8),
+        right("p99 slowdown", 8),
+        right("p99 us", 9),
+    ]);
+    line(table.head());
+    let mut last = None;
+    for share in AT {
+        let at = bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
+        let Some(at) = at.filter(|at| Some(*at) != last) else { continue };
+        last = Some(at);
+        let bin = &bins[at];
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+        line(table.row(&[
+            format!("{:.0} %", share * 100.0),
+            bin.max_bytes.to_string(),
+            bin.count.to_string(),
+            shown(bin.p50),
+            shown(bin.p99),
+            shown(bin.p99_us),
+        ]));
+    }
+}
