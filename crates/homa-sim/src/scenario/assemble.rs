@@ -41,6 +41,13 @@ impl Moment<'_> {
         self.end[port.0 as usize] as f64 - self.start[port.0 as usize] as f64
     }
 
+    /// What the links to all receivers carried.
+    fn received(&self) -> f64 {
+        let Bench { network, demand, .. } = self.bench;
+        let receivers = demand.receivers.clone().map(HostId);
+        receivers.map(|host| self.sent(network.wiring.downlink(host))).sum()
+    }
+
     /// The ends of the interval around a utilisation.
     fn utilisation_ci(&self, utilisation: f64) -> [Option<f64>; 2] {
         let links = self.bench.demand.receivers.len() as f64;
@@ -131,8 +138,7 @@ where
     let tally = generator.tally;
     let counters = sim.counters();
     let ideal = idle_time(moment.bench, ideals);
-    let receivers = demand.receivers.clone().map(HostId);
-    let received: f64 = receivers.map(|host| moment.sent(network.wiring.downlink(host))).sum();
+    let received = moment.received();
     let overflow =
         (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
     let drops = |host: &Homa| host.endpoint().counters().drops().map(|(_, n)| n).sum::<u64>();
@@ -143,9 +149,8 @@ where
     let limits = demand.limits(scenario, network, stack.framing);
     let needs = demand.needs_seconds(scenario, network, stack.framing);
     let undelivered = generator.book.measured();
-    // Nothing is under way that could still bring them.
-    let lost = if moment.emptied.is_some() { generator.book.len() } else { 0 };
-    let measured_lost = if lost > 0 { undelivered } else { 0 };
+    // Where nothing is under way, nothing can still bring them.
+    let lost = |left: u64| if moment.emptied.is_some() { left } else { 0 };
     let mut outcome = Outcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -178,8 +183,8 @@ where
         rtt_bytes: stack.rtt_bytes(),
         cutoffs: stack.cutoffs(),
         undelivered,
-        failed: tally.failed + lost,
-        measured_failed: tally.measured_failed + measured_lost,
+        failed: tally.failed + lost(generator.book.len()),
+        measured_failed: tally.measured_failed + lost(undelivered),
         refused: tally.refused,
         measured_refused: tally.measured_refused,
         in_flight: u64::from(sim.packets_in_flight()),
