@@ -138,12 +138,11 @@ where
     let tally = generator.tally;
     let counters = sim.counters();
     let ideal = idle_time(moment.bench, ideals);
-    let received = moment.received();
     let overflow =
         (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
     let drops = |host: &Homa| host.endpoint().counters().drops().map(|(_, n)| n).sum::<u64>();
     let refused = sim.transports().map(drops).sum();
-    let utilisation = received / moment.receiving_capacity();
+    let utilisation = moment.received() / moment.receiving_capacity();
     let arrivals = moment.pace.delivered().map_or([None; 2], |rate| rate.ends());
     let loads = loads(moment, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, stack.framing);
