@@ -29,7 +29,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return explain_usage(&error),
     };
-    match commands::run(cli.command) {
+    let ended = commands::run(cli.command);
+    if let Some(reason) = output::lost() {
+        eprintln!("error: results were not written to stdout: {reason}");
+        eprintln!("hint: make room where stdout leads");
+        return ExitCode::from(2);
+    }
+    match ended {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,
         Ok(Verdict::CheckFailed) => ExitCode::from(1),
         Err(failure) => {

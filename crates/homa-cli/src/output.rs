@@ -2,8 +2,8 @@
 //!
 //! A closed stdout (`homa workloads | head -1`) ends the output silently, it is not an error.
 
-use std::io::{IsTerminal, Write};
-use std::sync::mpsc;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,10 +20,23 @@ pub enum Format {
     Json,
 }
 
-/// Writes one line to stdout.
+/// Why stdout did not take a line, the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes one line to stdout. Work goes on when that fails; the command does, at its end.
 pub fn line(text: impl AsRef<str>) {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush());
+    match writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            LOST.get_or_init(|| error.to_string());
+        }
+        _ => {}
+    }
+}
+
+/// Why results are missing on stdout, if some are.
+pub fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
 }
 
 /// Writes one document to stdout.

@@ -343,7 +343,7 @@ fn repro_records_its_command_and_every_scenario() {
     let folder = Folder::new("record");
     let out = folder.path("result");
     let old = Path::new(&out).join("plan.toml");
-    std::fs::create_dir_all(&out).expect("a folder");
+    std::fs::create_dir_all(Path::new(&out).join("cells")).expect("a folder of results");
     std::fs::write(&old, "# homa repro homa-fig8\n").expect("written");
     let asked = ["repro", "homa-fig8-100b", "--quick", "--compared"];
     let output = homa(&[&asked[..], &["--out", &out]].concat());

@@ -19,6 +19,12 @@ pub enum LabError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A folder for results holds a file that they would replace and that is not theirs.
+    #[error("{} is no result of ours and would be overwritten", path.display())]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
     /// A stored result is damaged or no result at all.
     #[error("{}: {reason}", path.display())]
     Result {

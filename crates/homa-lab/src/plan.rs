@@ -34,6 +34,9 @@ const MAX_CELLS: usize = 1_000_000;
 /// The key of the scenario that `seeds` varies.
 const SEED: &str = "seed";
 
+/// Keys of the scenario whose values may name files.
+const FILES: [&str; 2] = ["workload", "file"];
+
 /// What a file says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,10 +104,14 @@ impl Plan {
                 cells.push(Cell { axes: axes.clone(), scenario });
             }
         }
+        if let Some(twice) = twice(&seeds) {
+            let message = format!("{twice} stands there twice: equal seeds give equal results");
+            return Err(document.fault(&["seeds"], message));
+        }
         let (base, axes, seeds) = (&base, axes.as_slice(), seeds.as_slice());
         Origin { document, changes, base, axes, seeds: seeds.len() }.check(&cells)?;
-        let resolved =
-            Resolved { title: &file.title, seeds, scenario: base.table(), axes: &listed };
+        let (scenario, axes) = (&anchored(base.table()), &anchored(&listed));
+        let resolved = Resolved { title: &file.title, seeds, scenario, axes };
         let resolved =
             toml::to_string(&resolved).map_err(|error| document.fault(&[], error.to_string()))?;
         Ok(Self { title: file.title, cells, resolved })
@@ -120,7 +127,7 @@ impl Plan {
         let resolved = Resolved {
             title: "",
             seeds: &[scenario.seed],
-            scenario: settings.table(),
+            scenario: &anchored(settings.table()),
             axes: &Table::new(),
         };
         let resolved = toml::to_string(&resolved);
@@ -128,6 +135,33 @@ impl Plan {
         let cells = vec![Cell { axes: Vec::new(), scenario }];
         Ok(Self { title: String::new(), cells, resolved })
     }
+}
+
+/// The same with absolute paths of the files it names, so that it runs from any folder.
+fn anchored(table: &Table) -> Table {
+    let anchor = |(key, value): (&String, &Value)| {
+        let names = key.rsplit('.').next().is_some_and(|last| FILES.contains(&last));
+        let value = match value {
+            Value::Table(inner) => Value::Table(anchored(inner)),
+            Value::String(path) if names => Value::String(absolute(path)),
+            Value::Array(values) if names => {
+                let each = |value: &Value| match value {
+                    Value::String(path) => Value::String(absolute(path)),
+                    other => other.clone(),
+                };
+                Value::Array(values.iter().map(each).collect())
+            }
+            other => other.clone(),
+        };
+        (key.clone(), value)
+    };
+    table.iter().map(anchor).collect()
+}
+
+/// The path of a file that is there; what names no file stays as it is.
+fn absolute(path: &str) -> String {
+    let found = std::fs::canonicalize(path).ok().filter(|full| full.is_file());
+    found.and_then(|full| full.to_str().map(str::to_owned)).unwrap_or_else(|| path.to_owned())
 }
 
 /// A scenario with single keys changed by `--set`.
@@ -187,10 +221,26 @@ fn axes<'a>(document: &Document, table: &'a Table) -> Result<Vec<Axis<'a>>, Plan
             let message = "seeds are no axis: use `seeds` at the top of the plan: [1, 2, 3]";
             Err(document.fault(&["axes", key], message))
         }
-        Value::Array(values) if !values.is_empty() => Ok((key.as_str(), values.as_slice())),
+        Value::Array(values) if !values.is_empty() => match twice(values) {
+            None => Ok((key.as_str(), values.as_slice())),
+            Some(value) => {
+                let message = format!("{value} stands there twice: give each value once");
+                Err(document.fault(&["axes", key], message))
+            }
+        },
+        Value::Table(inner) if inner.values().any(Value::is_array) => {
+            let path = format!("{key}.{}", inner.keys().next().map_or("", String::as_str));
+            let message = format!("a path with dots is quoted: \"{path}\" = [0.5, 0.8]");
+            Err(document.fault(&["axes", key], message))
+        }
         _ => Err(document.fault(&["axes", key], "an axis is a list of values: [0.5, 0.8]")),
     };
     table.iter().map(axis).collect()
+}
+
+/// The first value that comes a second time.
+fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+    values.iter().enumerate().find(|(at, value)| values[..*at].contains(value)).map(|(_, v)| v)
 }
 
 /// The combination of number `index`: the last axis varies fastest.

@@ -31,6 +31,10 @@ pub const PLAN_FILE: &str = "plan.toml";
 /// The record of a reproduction in its folder.
 pub const REPRO_FILE: &str = "repro.toml";
 
+/// What else results write beside `cells`, by which a folder of somebody else's is known.
+const BESIDE: [&str; 6] =
+    [PLAN_FILE, REPRO_FILE, "manifest.json", "summary.csv", "checks.json", "index.html"];
+
 /// A folder of results.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -75,9 +79,16 @@ pub struct Listed {
 }
 
 impl Store {
-    /// Opens a folder, making it when it is not there.
+    /// Opens a folder, making it when it is not there. One that is no folder of results is refused
+    /// when it holds a file that results would replace.
     pub fn create(root: &Path) -> Result<Self, LabError> {
         let cells = root.join("cells");
+        if !cells.is_dir() {
+            let theirs = BESIDE.iter().map(|name| root.join(name)).find(|path| path.exists());
+            if let Some(path) = theirs {
+                return Err(LabError::Taken { path });
+            }
+        }
         std::fs::create_dir_all(&cells).map_err(|error| LabError::file(&cells, error))?;
         Ok(Self { root: root.to_owned() })
     }
@@ -97,6 +108,13 @@ impl Store {
     /// True when the simulation of that key has a result.
     pub fn has(&self, key: &str) -> bool {
         self.cell_path(key).is_file()
+    }
+
+    /// Whether what is stored under a key is readable, and the result of that simulation by that
+    /// program.
+    pub fn fits(&self, key: &str, cell: &Cell, program: &str) -> bool {
+        let stored = self.read(key);
+        stored.is_ok_and(|it| it.program == program && it.cell.scenario == cell.scenario)
     }
 
     /// The result of the simulation of that key.
@@ -171,5 +189,9 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), LabError> {
     let thread = std::thread::current().id();
     let beside = path.with_file_name(format!(".{name}.{}.{thread:?}", std::process::id()));
     let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|error| LabError::file(path, error))
+    written.map_err(|error| {
+        // What was written of it is of no use, and the disk may be full.
+        let _ = std::fs::remove_file(&beside);
+        LabError::file(path, error)
+    })
 }

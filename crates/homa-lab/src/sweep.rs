@@ -72,6 +72,8 @@ pub struct Progress {
     pub finished: usize,
     /// Found stored, and not run again.
     pub stored: usize,
+    /// Found stored, but damaged or of another simulation: run again.
+    pub unfit: usize,
     /// Share of the work done, 0 to 1, by the packets expected.
     pub done: f64,
     /// Name of the simulation that was heard of last.
@@ -100,11 +102,13 @@ pub fn run(
     keyed.sort_by(|a, b| a.0.cmp(&b.0));
     keyed.dedup_by(|a, b| a.0 == b.0);
     let all = keyed.len();
-    keyed.retain(|(key, _)| !store.has(key));
+    let found = keyed.iter().filter(|(key, _)| store.has(key)).count();
+    keyed.retain(|(key, cell)| !store.has(key) || !store.fits(key, cell, &options.program));
     keyed.sort_by(|a, b| b.1.weight().total_cmp(&a.1.weight()).then_with(|| a.0.cmp(&b.0)));
     let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
-    let mut progress =
-        Progress { cells: keyed.len(), stored: all - keyed.len(), ..Progress::default() };
+    let stored = all - keyed.len();
+    let unfit = found - stored;
+    let mut progress = Progress { cells: keyed.len(), stored, unfit, ..Progress::default() };
     show(&progress);
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (news, heard) = mpsc::channel();

@@ -155,3 +155,18 @@ fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
         assert!(!page.contains(outside), "{outside}");
     }
 }
+
+#[test]
+fn results_that_are_damaged_or_lie_under_another_name_are_simulated_again() {
+    let folder = Folder::new("unfit");
+    assert_eq!(sweep(&folder, 1, Shard::ALL), (8, true));
+    let good = folder.tables();
+    let cells = folder.0.join("cells");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&cells).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    std::fs::copy(&paths[0], &paths[1]).unwrap();
+    std::fs::write(&paths[2], "{").unwrap();
+    assert_eq!(sweep(&folder, 1, Shard::ALL), (2, true));
+    assert_eq!(folder.tables(), good);
+}

@@ -1,16 +1,17 @@
 //! `homa sweep`: every combination of a plan's axes and seeds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use homa_lab::error::LabError;
 use homa_lab::plan::Plan;
 use homa_lab::settings::assignment;
-use homa_lab::store::{Store, program};
+use homa_lab::store::{PLAN_FILE, Store, program};
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 use toml::Value;
 
 use super::sim::PLAN_HINT;
 use super::work::{Work, write_page};
-use crate::failure::{Hint, Outcome, Verdict};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 
 /// Arguments of `homa sweep`.
@@ -67,6 +68,13 @@ pub fn run(args: &Args) -> Outcome {
     let plan = Plan::read(&args.plan, &args.set).hint(PLAN_HINT)?;
     let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
     let store = Store::create(&folder).hint("choose another --out")?;
+    // A plan that was edited in its folder of results has comments that the resolved one has not.
+    let same = |a: &Path, b: &Path| a.canonicalize().ok() == b.canonicalize().ok();
+    let place = store.root().join(PLAN_FILE);
+    if place.exists() && same(&args.plan, &place) {
+        return Err(anyhow::anyhow!("{} would be overwritten", place.display()))
+            .hint("choose another --out, or copy the plan elsewhere");
+    }
     let program = program().hint("is the program's file readable?")?;
     let threads = threads(args.threads);
     let options = Options { threads, shard: args.shard, program, keep_going: false };
@@ -77,7 +85,17 @@ pub fn run(args: &Args) -> Outcome {
         show(&mut work, progress);
     });
     work.finish();
-    let complete = complete.hint("correct the plan; what is finished is kept")?;
+    let complete = complete.map_err(|error| {
+        let hint = match &error {
+            LabError::File { .. } => "make room, or choose another --out; what is finished is kept",
+            LabError::Result { .. } => "remove that file: its simulation is run again",
+            _ => "correct the plan; what is finished is kept",
+        };
+        Failure::new(error, hint)
+    })?;
+    if found.unfit > 0 {
+        eprintln!("{} results were damaged, or of another simulation: run again", found.unfit);
+    }
     let what = format!("{} simulations run, {} found", found.finished, found.stored);
     if complete {
         write_page(&folder)?;

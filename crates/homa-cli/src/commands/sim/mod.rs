@@ -193,7 +193,11 @@ impl Changes {
             }
         };
         let cells = plan.cells.len();
-        let one = if cells == 1 { Ok(plan) } else { Err(anyhow::anyhow!("{cells} simulations")) };
+        let one = if cells == 1 {
+            Ok(plan)
+        } else {
+            Err(anyhow::anyhow!("the plan has {cells} simulations"))
+        };
         one.hint("`homa sweep` runs a plan with axes or several seeds")
     }
 }
@@ -205,6 +209,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut work = Work::new();
     if let Some(range) = args.max_load {
         return max_load(&cell.scenario, range, args.format, work);
+    }
+    if let Some(folder) = &args.out {
+        Store::create(folder).hint("choose another --out")?;
     }
     let outcome = simulate(args, &cell.scenario, &mut |progress| {
         let waits = if progress.done < 1.0 { "" } else { ", waiting for the last" };

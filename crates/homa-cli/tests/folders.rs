@@ -1,0 +1,113 @@
+//! What commands write, and what they leave alone.
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::{code, homa, program, stderr};
+
+const PLAN: &str = "# mine\n[scenario]\nstop.messages = 50\n\
+                    fabric.shape = { kind = \"single-switch\", hosts = 3 }\n";
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("homa-folders-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("it is there")
+}
+
+#[test]
+fn files_that_are_no_results_are_not_overwritten() {
+    let folder = Folder::new("own");
+    let plan = folder.file("plan.toml", PLAN);
+    let out = folder.0.display().to_string();
+    for command in ["sweep", "sim"] {
+        let refused = homa(&[command, &plan, "--out", &out]);
+        assert_eq!(code(&refused), 2);
+        assert!(stderr(&refused).contains("would be overwritten"), "{}", stderr(&refused));
+    }
+    let refused = homa(&["repro", "x15", "--out", &out]);
+    assert_eq!(code(&refused), 2, "{}", stderr(&refused));
+    assert_eq!(text(Path::new(&plan)), PLAN);
+    assert!(!folder.0.join("cells").exists());
+}
+
+#[test]
+fn a_plan_edited_among_its_results_is_not_replaced() {
+    let folder = Folder::new("edited");
+    let plan = folder.file("small.toml", PLAN);
+    let out = folder.0.join("results");
+    let out_text = out.display().to_string();
+    assert_eq!(code(&homa(&["sweep", &plan, "--out", &out_text])), 0);
+    let inside = out.join("plan.toml");
+    let edited = format!("# edited\n{}", text(&inside));
+    std::fs::write(&inside, &edited).expect("written");
+    let refused = homa(&["sweep", &inside.display().to_string(), "--out", &out_text]);
+    assert_eq!(code(&refused), 2);
+    assert_eq!(text(&inside), edited);
+}
+
+#[test]
+fn a_resolved_plan_finds_its_files_from_any_folder() {
+    let folder = Folder::new("anchored");
+    folder.file("sizes.csv", "size_bytes,cumulative_fraction\n100,0.5\n2000,1.0\n");
+    folder.file("small.toml", PLAN);
+    let run = |at: &Path, arguments: &[&str]| {
+        program().current_dir(at).args(arguments).output().expect("it runs")
+    };
+    let first = run(&folder.0, &["sim", "small.toml", "--workload", "sizes.csv", "--out", "out"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let again =
+        run(Path::new("/"), &["sim", &folder.0.join("out/plan.toml").display().to_string()]);
+    assert!(again.status.success(), "{}", stderr(&again));
+}
+
+#[test]
+fn results_that_stdout_does_not_take_are_an_error() {
+    for arguments in [&["schemes"][..], &["schemes", "--format", "json"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let ended = program().args(arguments).stdout(full).stderr(Stdio::piped()).output();
+        let ended = ended.expect("it runs");
+        assert_eq!(code(&ended), 2);
+        assert!(stderr(&ended).contains("stdout"), "{}", stderr(&ended));
+    }
+}
+
+#[test]
+fn values_that_stand_twice_and_unquoted_paths_are_refused() {
+    let folder = Folder::new("twice");
+    let refusal = |text: &str| {
+        let plan = folder.file("twice.toml", text);
+        let refused = homa(&["sweep", &plan]);
+        assert_eq!(code(&refused), 2);
+        stderr(&refused)
+    };
+    let seeds = refusal("seeds = [1, 2, 1]\n");
+    assert!(seeds.contains("`seeds`: 1 stands there twice"), "{seeds}");
+    let axis = refusal("[axes]\n\"load.fraction\" = [0.1, 0.2, 0.10]\n");
+    assert!(axis.contains("twice.toml:2") && axis.contains("0.1 stands there twice"), "{axis}");
+    let unquoted = refusal("[axes]\nload.fraction = [0.1, 0.2]\n");
+    assert!(unquoted.contains("\"load.fraction\" = [0.5, 0.8]"), "{unquoted}");
+}
