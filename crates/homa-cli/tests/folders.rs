@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{code, homa, program, stderr};
+use common::{code, document, homa, keys, program, stderr};
 
 const PLAN: &str = "# mine\n[scenario]\nstop.messages = 50\n\
                     fabric.shape = { kind = \"single-switch\", hosts = 3 }\n";
