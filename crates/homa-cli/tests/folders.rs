@@ -77,11 +77,15 @@ fn a_resolved_plan_finds_its_files_from_any_folder() {
     let run = |at: &Path, arguments: &[&str]| {
         program().current_dir(at).args(arguments).output().expect("it runs")
     };
-    let first = run(&folder.0, &["sim", "small.toml", "--workload", "sizes.csv", "--out", "out"]);
+    let how = ["sim", "small.toml", "--workload", "sizes.csv", "--out", "out", "--format", "json"];
+    let first = run(&folder.0, &how);
     assert!(first.status.success(), "{}", stderr(&first));
-    let again =
-        run(Path::new("/"), &["sim", &folder.0.join("out/plan.toml").display().to_string()]);
+    let resolved = folder.0.join("out/plan.toml").display().to_string();
+    let again = run(Path::new("/"), &["sim", &resolved, "--format", "json"]);
     assert!(again.status.success(), "{}", stderr(&again));
+    let (first, again) = (document(&first), document(&again));
+    assert_eq!(keys(&first), keys(&again));
+    assert_eq!(first["trace_hash"], again["trace_hash"]);
 }
 
 #[test]

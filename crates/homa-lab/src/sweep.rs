@@ -96,19 +96,8 @@ pub fn run(
     options: &Options,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<LabError>, LabError> {
-    let mine = cells.iter().enumerate().filter(|(place, _)| options.shard.has(*place));
-    let mut keyed: Vec<(String, &Cell)> =
-        mine.map(|(_, cell)| (cell.key(&options.program), cell)).collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0));
-    keyed.dedup_by(|a, b| a.0 == b.0);
-    let all = keyed.len();
-    let found = keyed.iter().filter(|(key, _)| store.has(key)).count();
-    keyed.retain(|(key, cell)| !store.has(key) || !store.fits(key, cell, &options.program));
-    keyed.sort_by(|a, b| b.1.weight().total_cmp(&a.1.weight()).then_with(|| a.0.cmp(&b.0)));
+    let (keyed, mut progress) = pending(cells, store, options);
     let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
-    let stored = all - keyed.len();
-    let unfit = found - stored;
-    let mut progress = Progress { cells: keyed.len(), stored, unfit, ..Progress::default() };
     show(&progress);
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (news, heard) = mpsc::channel();
@@ -160,6 +149,27 @@ pub fn run(
         }
         Ok(refused)
     })
+}
+
+/// The shard's simulations that have no result, by key, the heaviest first.
+fn pending<'a>(
+    cells: &'a [Cell],
+    store: &Store,
+    options: &Options,
+) -> (Vec<(String, &'a Cell)>, Progress) {
+    let mine = cells.iter().enumerate().filter(|(place, _)| options.shard.has(*place));
+    let mut keyed: Vec<(String, &Cell)> =
+        mine.map(|(_, cell)| (cell.key(&options.program), cell)).collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    keyed.dedup_by(|a, b| a.0 == b.0);
+    let all = keyed.len();
+    let found = keyed.iter().filter(|(key, _)| store.has(key)).count();
+    keyed.retain(|(key, cell)| !store.has(key) || !store.fits(key, cell, &options.program));
+    keyed.sort_by(|a, b| b.1.weight().total_cmp(&a.1.weight()).then_with(|| a.0.cmp(&b.0)));
+    let stored = all - keyed.len();
+    let unfit = found - stored;
+    let progress = Progress { cells: keyed.len(), stored, unfit, ..Progress::default() };
+    (keyed, progress)
 }
 
 /// Runs a plan's shard into a folder, and writes the tables once all of the plan is there. Returns
