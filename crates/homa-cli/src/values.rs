@@ -100,6 +100,14 @@ pub fn load(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Load as a share of a link's capacity, which more may be offered than it has.
+pub fn offered(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(load) if load > 0.0 && load.is_finite() => Ok(load),
+        _ => Err("load is a share of the link above 0, such as 0.8".into()),
+    }
+}
+
 /// The probability that a frame is lost or duplicated.
 pub fn probability(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -443,3 +443,22 @@ fn the_highest_load_is_searched_between_two() {
     let backwards = homa(&["sim", "--max-load", "0.9..0.5"]);
     assert!(stderr(&backwards).contains("lower"), "{}", stderr(&backwards));
 }
+
+#[test]
+fn a_list_that_is_mostly_silence_and_an_overload_run() {
+    let folder = Folder::new("silence");
+    let flows = folder.file("flows.csv", "1,0,1,1000,0\n2,1,2,1000,9000000000000000\n");
+    let output = homa(&[&["sim", "--flows", &flows][..], &SMALL[..4]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = homa(&[&["sim", "--load", "1.5"][..], &SMALL].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let tree = ["sim", "--messages", "50", "--set"];
+    let output = homa(&[&tree[..], &["fabric.shape={kind=\"fat-tree\",k=4}"]].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let none = "fabric.shape={kind=\"fat-tree\",k=4,oversubscription=0}";
+    let refused = homa(&[&tree[..], &[none]].concat());
+    assert!(stderr(&refused).contains("`oversubscription` of at least 1"), "{}", stderr(&refused));
+    let table = folder.file("w.csv", "size_bytes,cumulative_fraction\n10,2\n");
+    let refused = stderr(&homa(&["sim", "--workload", &table]));
+    assert_eq!(refused.matches("w.csv").count(), 1, "{refused}");
+}

@@ -110,6 +110,8 @@ fn mistakes_name_the_ends_there_are() {
     assert!(unknown.contains("entry 2") && unknown.contains("spine0, spine1, tor0"), "{unknown}");
     let apart = refusal(&scenario(vec![link("tor0", "tor1")]));
     assert!(apart.contains("those of `tor0` are h0, h1, h2, h3, spine0"), "{apart}");
+    let fast = Impaired { rate: Some(Bandwidth::gbps(100)), ..link("tor0", "spine0") };
+    assert!(refusal(&scenario(vec![fast])).contains("no more than the link's 20 Gbit/s"));
     let slow = Impaired { rate: Some(Bandwidth(1_000_000)), ..link("tor0", "spine0") };
     assert!(refusal(&scenario(vec![slow])).contains("20Mbps"));
     let until = Some(Span::nanos(5));

@@ -19,6 +19,9 @@ pub use workload::{Workload, WorkloadError};
 
 use crate::rng::Rng;
 
+/// The largest message that a table or a list may name, bytes: what transports take.
+pub const MAX_BYTES: u32 = i32::MAX as u32;
+
 /// One step of a [`SizeDistribution`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeStep {

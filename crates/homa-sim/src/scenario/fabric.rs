@@ -65,6 +65,7 @@ pub enum Shape {
         /// Ports per switch, even.
         k: u32,
         /// Hosts per TOR as a multiple of its uplinks; 1: full bisection.
+        #[serde(default = "one")]
         oversubscription: u32,
     },
     /// Links listed in a file, one per line: `from,to,gbps,delay_ns`, such as `h0,s3,100,500`; `h`
@@ -75,6 +76,10 @@ pub enum Shape {
         /// Its path.
         file: String,
     },
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// How a switch picks among equal paths.

@@ -60,6 +60,10 @@ pub(super) fn impair(
                     if !(PortSpec { rate, ..own }).fits() {
                         return Err(wrong("have a rate of at least 20Mbps".to_owned()));
                     }
+                    if rate.0 > own.rate.0 {
+                        let most = own.rate.0 as f64 / 1e9;
+                        return Err(wrong(format!("have no more than the link's {most} Gbit/s")));
+                    }
                     (LinkChange::Rate(rate), LinkChange::Rate(own.rate))
                 }
                 (None, Some(_)) => continue,

@@ -107,6 +107,12 @@ fn config(scenario: &Scenario) -> FabricConfig {
 }
 
 fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
+    if let &Shape::FatTree { k, oversubscription } = shape
+        && (k < 2 || k % 2 == 1 || oversubscription == 0)
+    {
+        let must = "have an even `k` and an `oversubscription` of at least 1";
+        return Err(ScenarioError::field("fabric.shape", must));
+    }
     let hosts = shape.hosts().unwrap_or(0);
     if !(2..=1 << 20).contains(&hosts) && !matches!(shape, Shape::Graph { .. }) {
         return Err(ScenarioError::field("fabric.shape", "have 2 to 1048576 hosts"));
@@ -128,10 +134,6 @@ fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
             regular(wiring, (hosts_per_rack, hosts), &[("tor", racks), ("spine", spines)])
         }
         &Shape::FatTree { k, oversubscription } => {
-            if k < 2 || k % 2 == 1 || oversubscription == 0 {
-                let must = "have an even `k` and an `oversubscription` of at least 1";
-                return Err(ScenarioError::field("fabric.shape", must));
-            }
             let wiring = FatTree { k, oversubscription, physics }.wire();
             let (half, rack) = (k / 2, k / 2 * oversubscription);
             let kinds = [("tor", k * half), ("aggr", k * half), ("core", half * half)];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use homa_proto::Rate;
 use homa_workload::framing as priced;
-use homa_workload::sizes::{SizeDistribution, Workload};
+use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 
 use crate::framing::Framing;
 use crate::measure::backlog;
@@ -238,7 +238,8 @@ impl Demand {
         }
     }
 
-    /// A millisecond, as the authors sampled, or a hundredth of a run expected to be shorter.
+    /// A millisecond, as the authors sampled, or a hundredth of a run expected to be shorter. Of a
+    /// list that is mostly silence no more than ten thousand.
     fn sample_every(
         &self,
         scenario: &Scenario,
@@ -252,7 +253,11 @@ impl Demand {
         };
         let by_time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64);
         let expected = by_messages.min(by_time);
-        SimDuration((expected / 100.0).clamp(1e6, 1e9) as u64)
+        let listed = match &self.kind {
+            Kind::List { arrivals, .. } => arrivals.last().map_or(0.0, |last| last.at.0 as f64),
+            _ => 0.0,
+        };
+        SimDuration((expected / 100.0).clamp(1e6, 1e9_f64.max(listed / 1e4)) as u64)
     }
 
     /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
@@ -275,9 +280,16 @@ fn constant(bytes: u32) -> Result<SizeDistribution, ScenarioError> {
 }
 
 fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, ScenarioError> {
-    let failed = |reason: String| ScenarioError::File { path: workload.to_owned(), reason };
-    let workload = Workload::parse(workload).map_err(|error| failed(error.to_string()))?;
-    let sizes = workload.sizes().map_err(|error| failed(error.to_string()))?;
+    let failed = |error: WorkloadError| {
+        let reason = match error {
+            // Their own text names the path, too.
+            WorkloadError::Table { source, .. } => source.to_string(),
+            WorkloadError::Read { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        ScenarioError::File { path: workload.to_owned(), reason }
+    };
+    let sizes = Workload::parse(workload).and_then(|workload| workload.sizes()).map_err(failed)?;
     Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
 }
 

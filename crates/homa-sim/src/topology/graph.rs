@@ -2,7 +2,8 @@
 //!
 //! One link per line, both directions alike: `from,to,gbps,delay_ns`, for example
 //! `h0,s3,100,500`. `h` and a number is a host, any other name a switch. Hosts are numbered from 0
-//! without gaps and have one link each, to a switch. Lines that begin with `#`, empty lines and the
+//! without gaps and have one link each, to a switch; switches have two or more, and none stands
+//! apart. Blanks and quotes around fields mean nothing. Lines that begin with `#`, empty lines and the
 //! header are skipped. Frames take shortest paths (fewest links), all of them.
 
 use std::collections::BTreeMap;
@@ -57,6 +58,12 @@ pub enum GraphFault {
     SecondLink(String),
     /// No host has this number although one has a higher.
     Gap(u32),
+    /// A host's number begins with zeros.
+    Zeros(String),
+    /// A switch has a single link, so that nothing goes through it.
+    Stub(String),
+    /// No host reaches this switch.
+    Island(String),
     /// There is no way between these hosts.
     Apart(u32, u32),
     /// No hosts at all.
@@ -79,6 +86,12 @@ impl std::fmt::Display for GraphError {
             GraphFault::Gap(number) => {
                 write!(f, "host `h{number}` is missing: number hosts from 0 without gaps")
             }
+            GraphFault::Zeros(name) => write!(f, "write `{name}` without zeros in front"),
+            GraphFault::Stub(name) => write!(
+                f,
+                "`{name}` is a switch with a single link: hosts are named h0, h1, h2, ..."
+            ),
+            GraphFault::Island(name) => write!(f, "no host reaches the switch `{name}`"),
             GraphFault::Apart(a, b) => write!(f, "there is no way from `h{a}` to `h{b}`"),
             GraphFault::Empty => write!(f, "there are no hosts"),
         }
@@ -95,15 +108,37 @@ enum Name {
 
 /// Numbers switches in the order they appear.
 #[derive(Default)]
-struct Names(BTreeMap<String, u32>);
+struct Names {
+    numbers: BTreeMap<String, u32>,
+    /// By switch: links, and the line of the first.
+    links: Vec<(u32, usize)>,
+}
 
 impl Names {
-    fn read(&mut self, text: &str) -> Name {
-        if let Some(number) = text.strip_prefix('h').and_then(|digits| digits.parse().ok()) {
-            return Name::Host(number);
+    fn read(&mut self, text: &str, line: usize) -> Result<Name, GraphFault> {
+        let digits = text.strip_prefix('h').unwrap_or("");
+        if let Ok(number) = digits.parse::<u32>() {
+            let plain = digits == number.to_string();
+            return if plain {
+                Ok(Name::Host(number))
+            } else {
+                Err(GraphFault::Zeros(text.into()))
+            };
         }
-        let next = self.0.len() as u32;
-        Name::Switch(*self.0.entry(String::from(text)).or_insert(next))
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(String::from(text)).or_insert(next);
+        if number == next {
+            self.links.push((0, line));
+        }
+        self.links[number as usize].0 += 1;
+        Ok(Name::Switch(number))
+    }
+
+    /// The first switch with a single link.
+    fn stub(&self) -> Option<GraphError> {
+        let (number, (_, line)) = (0..).zip(&self.links).find(|(_, (links, _))| *links < 2)?;
+        let (name, _) = self.numbers.iter().find(|(_, known)| **known == number)?;
+        Some(GraphError { line: *line, fault: GraphFault::Stub(name.clone()) })
     }
 }
 
@@ -114,15 +149,20 @@ impl Graph {
         let mut access: BTreeMap<u32, Link> = BTreeMap::new();
         let mut between = Vec::new();
         for (line, content) in (1..).zip(text.lines().map(str::trim)) {
-            if content.is_empty() || content.starts_with('#') || content.starts_with("from,") {
+            if content.is_empty()
+                || content.starts_with('#')
+                || content.trim_start_matches('"').starts_with("from")
+            {
                 continue;
             }
             let wrong = |fault| GraphError { line, fault };
-            let fields: Vec<&str> = content.split(',').map(str::trim).collect();
+            let fields: Vec<&str> = content.split(',').map(bare).collect();
             let [from, to, gbps, delay] = fields[..] else { return Err(wrong(GraphFault::Fields)) };
             let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
             let link = |a, b| Link { a, b, rate, delay };
-            match (names.read(from), names.read(to)) {
+            let ends =
+                (names.read(from, line).map_err(wrong)?, names.read(to, line).map_err(wrong)?);
+            match ends {
                 (Name::Switch(a), Name::Switch(b)) if a != b => between.push(link(a, b)),
                 (Name::Host(host), Name::Switch(switch))
                 | (Name::Switch(switch), Name::Host(host)) => {
@@ -133,6 +173,9 @@ impl Graph {
                 _ => return Err(wrong(GraphFault::Ends)),
             }
         }
+        if let Some(stub) = names.stub() {
+            return Err(stub);
+        }
         let whole = |fault| GraphError { line: 0, fault };
         if access.is_empty() {
             return Err(whole(GraphFault::Empty));
@@ -142,13 +185,29 @@ impl Graph {
             return Err(whole(GraphFault::Gap(missing)));
         }
         let access = access.into_values().collect();
-        let mut switches = vec![String::new(); names.0.len()];
-        for (name, number) in names.0 {
+        let mut switches = vec![String::new(); names.numbers.len()];
+        for (name, number) in names.numbers {
             switches[number as usize] = name;
         }
         let graph = Self { access, between, switches };
+        graph.check_reached().map_err(whole)?;
         graph.check_connected().map_err(whole)?;
         Ok(graph)
+    }
+
+    /// Every switch has a way to some host's.
+    fn check_reached(&self) -> Result<(), GraphFault> {
+        let mut reached = vec![false; self.switches.len()];
+        self.access.iter().for_each(|link| reached[link.b as usize] = true);
+        loop {
+            let apart = |link: &&Link| reached[link.a as usize] != reached[link.b as usize];
+            let Some(&Link { a, b, .. }) = self.between.iter().find(apart) else { break };
+            (reached[a as usize], reached[b as usize]) = (true, true);
+        }
+        match reached.iter().position(|reached| !reached) {
+            Some(island) => Err(GraphFault::Island(self.switches[island].clone())),
+            None => Ok(()),
+        }
     }
 
     fn check_connected(&self) -> Result<(), GraphFault> {
@@ -193,6 +252,11 @@ impl Graph {
         let table = Table::new((hosts, switches), &ports, &alive);
         Wiring::new(hosts, switches, ports, Routes::Table(table))
     }
+}
+
+/// A field without the blanks and quotes around it.
+fn bare(field: &str) -> &str {
+    field.trim().trim_matches('"').trim()
 }
 
 fn rate(text: &str) -> Result<Rate, GraphFault> {

@@ -91,5 +91,16 @@ fn what_is_wrong_with_a_list_is_said_with_its_line() {
     assert!(error("h0,h1,1,1").starts_with("line 1: a link joins"));
     assert_eq!(error("h0,a,1,1\nh0,b,1,1"), "line 2: `h0` has a link already");
     assert!(error("h0,a,1,1\nh2,a,1,1").starts_with("host `h1` is missing"));
-    assert_eq!(error("h0,a,1,1\nh1,b,1,1"), "there is no way from `h0` to `h1`");
+    let apart = "h0,a,1,1\nh1,a,1,1\nh2,b,1,1\nh3,b,1,1";
+    assert_eq!(error(apart), "there is no way from `h0` to `h2`");
+    let island = "h0,a,1,1\nh1,a,1,1\nb,c,1,1\nc,b,1,1";
+    assert_eq!(error(island), "no host reaches the switch `b`");
+    // What was meant for a host.
+    for typo in ["H1", "host1", "h 1", "h-1"] {
+        let text = format!("h0,a,1,1\n{typo},a,1,1");
+        assert!(error(&text).starts_with(&format!("line 2: `{typo}` is a switch with")), "{typo}");
+    }
+    assert_eq!(error("h0,a,1,1\nh01,a,1,1"), "line 2: write `h01` without zeros in front");
+    let quoted = "\"from\",\"to\",gbps,delay_ns\n\"h0\", \"a\" ,1,\"1\"\nh1,a,1,1";
+    assert_eq!(Graph::from_csv(quoted).unwrap().wire().hosts(), 2);
 }

@@ -2,9 +2,14 @@
 
 use std::fmt;
 
+use homa_workload::sizes::MAX_BYTES;
+
 use crate::time::SimTime;
 
 use super::open_loop::Arrival;
+
+/// The latest start, 104 days: half of what simulated time can count.
+const LAST_NS: u64 = u64::MAX / 2_000;
 
 /// A list that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +52,22 @@ pub fn parse(text: &str) -> Result<Vec<Arrival>, FlowError> {
         let [_, src, dst, bytes, start_ns] = fields[..] else {
             return Err(wrong("expected five fields id,src,dst,bytes,start_ns"));
         };
-        let narrow = |value: u64| u32::try_from(value).ok();
-        let (Some(src), Some(dst), Some(bytes)) = (narrow(src), narrow(dst), narrow(bytes)) else {
-            return Err(wrong("src, dst and bytes must be below 2^32"));
+        let (Ok(src), Ok(dst)) = (u32::try_from(src), u32::try_from(dst)) else {
+            return Err(wrong("src and dst are numbers of hosts, from 0"));
         };
-        if src == dst || bytes == 0 {
-            return Err(wrong("a message needs two hosts and at least one byte"));
+        if src == dst {
+            return Err(wrong("src and dst are the same host: a message needs two"));
         }
-        arrivals.push(Arrival { at: SimTime(start_ns.saturating_mul(1000)), src, dst, bytes });
+        let Some(bytes) = u32::try_from(bytes).ok().filter(|it| (1..=MAX_BYTES).contains(it))
+        else {
+            return Err(wrong(&format!("bytes must be 1 to {MAX_BYTES}")));
+        };
+        if start_ns > LAST_NS {
+            let from =
+                format!("start_ns must be at most {LAST_NS}: count from the list's beginning");
+            return Err(wrong(&from));
+        }
+        arrivals.push(Arrival { at: SimTime(start_ns * 1_000), src, dst, bytes });
     }
     // Stable: the list's order decides between equals.
     arrivals.sort_by_key(|arrival| arrival.at);
@@ -81,5 +94,11 @@ mod tests {
         {
             assert_eq!(parse(text).unwrap_err().line, line, "{text}");
         }
+        let says = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(says("0,1,1,3,4").contains("same host"));
+        // What a transport takes, and what simulated time can count.
+        assert!(says("0,1,2,2147483648,4").contains("1 to 2147483647"));
+        assert!(says("0,1,2,3,1700000000000000000").contains("start_ns"));
+        assert_eq!(parse("0,1,2,2147483647,9000000000000000").unwrap()[0].bytes, 2_147_483_647);
     }
 }

@@ -1,11 +1,11 @@
 //! The text form of a size distribution: comments, one header line, one row per size.
 //!
-//! Every error names the line and what was expected there. Left out: quoting, other separators,
+//! Every error names the line and what was expected there. Left out: other separators,
 //! units.
 
 use std::fmt;
 
-use super::SizeStep;
+use super::{MAX_BYTES, SizeStep};
 
 /// The header line a table must have.
 const HEADER: &str = "size_bytes,cumulative_fraction";
@@ -31,7 +31,7 @@ pub enum TableErrorKind {
     Header,
     /// A row does not have exactly two fields.
     Fields,
-    /// The size is no whole number of bytes from 1 to 4,294,967,295; holds the text found.
+    /// The size is no whole number of bytes from 1 to [`MAX_BYTES`]; holds the text found.
     Size(String),
     /// The share is no number from 0 to 1; holds the text found.
     Share(String),
@@ -54,7 +54,7 @@ impl fmt::Display for TableError {
                 write!(f, "expected two fields, `{HEADER}`, for example `1000,0.95`")
             }
             TableErrorKind::Size(found) => {
-                write!(f, "expected a size in whole bytes, 1 to {}, found `{found}`", u32::MAX)
+                write!(f, "expected a size in whole bytes, 1 to {MAX_BYTES}, found `{found}`")
             }
             TableErrorKind::Share(found) => {
                 write!(f, "expected a cumulative fraction from 0 to 1, found `{found}`")
@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<SizeStep>, TableError> {
         last_line = line;
         let fail = |kind| TableError { line, kind };
         if !header_seen {
-            if content != HEADER {
+            if content.split(',').map(bare).collect::<Vec<_>>().join(",") != HEADER {
                 return Err(fail(TableErrorKind::Header));
             }
             header_seen = true;
@@ -116,14 +116,20 @@ pub(super) fn parse(text: &str) -> Result<Vec<SizeStep>, TableError> {
     Ok(steps)
 }
 
+/// A field without the blanks and quotes around it.
+fn bare(field: &str) -> &str {
+    let field = field.trim();
+    field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field).trim()
+}
+
 fn parse_row(content: &str) -> Result<SizeStep, TableErrorKind> {
     let (size, share) = content.split_once(',').ok_or(TableErrorKind::Fields)?;
-    let (size, share) = (size.trim(), share.trim());
+    let (size, share) = (bare(size), bare(share));
     if share.contains(',') {
         return Err(TableErrorKind::Fields);
     }
     let bytes: u32 = match size.parse() {
-        Ok(bytes) if bytes > 0 => bytes,
+        Ok(bytes) if (1..=MAX_BYTES).contains(&bytes) => bytes,
         _ => return Err(TableErrorKind::Size(size.to_owned())),
     };
     let cumulative: f64 = match share.parse() {

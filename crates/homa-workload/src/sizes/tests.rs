@@ -171,6 +171,12 @@ fn each_bad_line_is_named_with_what_is_expected_there() {
 
 #[test]
 fn line_ends_and_blanks_of_other_systems_are_accepted() {
+    let quoted = "\"size_bytes\", \"cumulative_fraction\"\n\"100\" , \"0.5\"\n2147483647,1\n";
+    let sizes = SizeDistribution::from_csv(quoted).unwrap();
+    assert_eq!((sizes.min_bytes(), sizes.max_bytes()), (100, MAX_BYTES));
+    let beyond = SizeDistribution::from_csv("size_bytes,cumulative_fraction\n2147483648,1\n");
+    assert!(beyond.unwrap_err().to_string().contains("1 to 2147483647"));
+    assert!(Workload::parse("2147483648").is_err());
     let d = SizeDistribution::from_csv(
         "size_bytes,cumulative_fraction\r\n 10 , 0.5 \r\n\r\n20,0.9999999\r\n",
     )

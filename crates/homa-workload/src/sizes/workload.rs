@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{SizeDistribution, TableError, etc_model};
+use super::{MAX_BYTES, SizeDistribution, TableError, etc_model};
 
 /// Where message sizes come from, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl fmt::Display for WorkloadError {
                  a size in bytes such as 1000"
             ),
             Self::Size(text) => {
-                write!(f, "`{text}` is no message size: use 1 to {} bytes", u32::MAX)
+                write!(f, "`{text}` is no message size: use 1 to {MAX_BYTES} bytes")
             }
             Self::Read { path, source } => write!(
                 f,
@@ -102,7 +102,7 @@ impl Workload {
         }
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return match text.parse() {
-                Ok(bytes) if bytes > 0 => Ok(Self::Constant(bytes)),
+                Ok(bytes) if (1..=MAX_BYTES).contains(&bytes) => Ok(Self::Constant(bytes)),
                 _ => Err(WorkloadError::Size(text.to_owned())),
             };
         }

@@ -113,7 +113,7 @@ pub struct Changes {
     #[arg(long)]
     workload: Option<String>,
     /// Share of every host's link that the traffic fills, in the plan's load basis.
-    #[arg(long, value_parser = values::load)]
+    #[arg(long, value_parser = values::offered)]
     load: Option<f64>,
     /// Messages to measure.
     #[arg(long, value_name = "N")]
