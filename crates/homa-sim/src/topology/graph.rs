@@ -3,8 +3,8 @@
 //! One link per line, both directions alike: `from,to,gbps,delay_ns`, for example
 //! `h0,s3,100,500`. `h` and a number is a host, any other name a switch. Hosts are numbered from 0
 //! without gaps and have one link each, to a switch; switches have two or more, and none stands
-//! apart. Blanks and quotes around fields mean nothing. Lines that begin with `#`, empty lines and the
-//! header are skipped. Frames take shortest paths (fewest links), all of them.
+//! apart. Blanks and quotes around fields mean nothing. Lines that begin with `#`, empty lines and
+//! the header are skipped. Frames take shortest paths (fewest links), all of them.
 
 use std::collections::BTreeMap;
 
