@@ -158,15 +158,18 @@ fn ranks_to_values<T: Value>(sorted: &Sorted<T>, low: usize, high: usize) -> Int
     Interval { low: sorted.at_rank(low), high: sorted.at_rank(high) }
 }
 
-/// Standard error of the share of values not above `limit`, from the spread between batches.
+/// Standard error of the share of values not above `limit`, or below it where that one is larger
+/// (they differ when many values equal it), from the spread between batches.
 fn share_standard_error<T: Value>(in_time_order: &[T], limit: &T) -> f64 {
+    let not_above = spread_of_share(in_time_order, |v| v.order(limit).is_le());
+    not_above.max(spread_of_share(in_time_order, |v| v.order(limit).is_lt()))
+}
+
+fn spread_of_share<T>(in_time_order: &[T], counts: impl Fn(&T) -> bool) -> f64 {
     let n = in_time_order.len();
     let shares: Vec<f64> = (0..BATCHES)
         .map(|batch| &in_time_order[batch * n / BATCHES..(batch + 1) * n / BATCHES])
-        .map(|values| {
-            let not_above = values.iter().filter(|v| v.order(limit).is_le()).count();
-            not_above as f64 / values.len() as f64
-        })
+        .map(|values| values.iter().filter(|v| counts(v)).count() as f64 / values.len() as f64)
         .collect();
     let batches = BATCHES as f64;
     let mean = shares.iter().sum::<f64>() / batches;

@@ -262,13 +262,15 @@ fn of_tail(tail: &TailDelay, us: f64, ends: [Option<f64>; 2]) -> Measured {
 
 /// Responses delivered, counted in `bytes` of each.
 pub(super) fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Measured> {
-    let Traffic::Incast { response_bytes, .. } = stored.cell.scenario.traffic else {
+    let scenario = &stored.cell.scenario;
+    let Traffic::Incast { response_bytes, .. } = scenario.traffic else {
         return None;
     };
     let Outcome { messages, traffic_seconds, messages_per_second_ci, .. } = stored.outcome;
     let gbits = bytes(response_bytes) * 8.0 / 1e9;
     let ends = messages_per_second_ci.map(|end| end.map(|rate| rate * gbits));
-    Some(Measured::between(messages as f64 * gbits / traffic_seconds, ends))
+    let seconds = traffic_seconds - scenario.warm_up.0 as f64 / 1e12;
+    Some(Measured::between(messages as f64 * gbits / seconds, ends))
 }
 
 /// Wire bytes of a message in full packets and one that holds the rest: what a transport sends that

@@ -140,6 +140,8 @@ impl Measured {
     }
 
     /// The mean of several seeds, with Student's interval between them; one seed keeps its own.
+    /// What a seed cannot bound, the spread between seeds does not: a percentile of too few values
+    /// is wrong in all of them alike.
     pub fn pooled(seeds: &[Self]) -> Option<Self> {
         let count = seeds.len() as f64;
         match seeds {
@@ -150,7 +152,10 @@ impl Measured {
                 let squares: f64 = many.iter().map(|m| (m.value - value).powi(2)).sum();
                 let error = (squares / (count - 1.0) / count).sqrt();
                 let half = student_t(many.len() - 1) * error;
-                Some(Self { value, low: value - half, high: value + half })
+                let open = |end: fn(&Self) -> f64| many.iter().any(|m| end(m).is_infinite());
+                let low = if open(|m| m.low) { f64::NEG_INFINITY } else { value - half };
+                let high = if open(|m| m.high) { f64::INFINITY } else { value + half };
+                Some(Self { value, low, high })
             }
         }
     }
@@ -229,6 +234,10 @@ mod tests {
         // 4.303 times 1 / sqrt(3).
         assert!((pooled.high - 2.0 - 2.4843).abs() < 1e-3, "{pooled:?}");
         assert_eq!(Measured::pooled(&seeds[..1]), Some(seeds[0]));
+        let few = Measured::between(2.0, [Some(1.5), None]);
+        let open = Measured::pooled(&[seeds[0], few, seeds[2]]).unwrap();
+        assert_eq!((open.value, open.high), (2.0, f64::INFINITY));
+        assert!(open.low.is_finite(), "{open:?}");
         assert_eq!(Measured::pooled(&[]), None);
     }
 

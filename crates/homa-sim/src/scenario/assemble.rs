@@ -171,7 +171,7 @@ where
         messages_per_second_ci: arrivals.map(|end| end.map(|rate| rate.max(0.0))),
         goodput: tally.delivered_bytes as f64 / moment.receiving_capacity(),
         loads,
-        backlog: backlog.judge(limits.sample_every, tally.offered_bytes, needs),
+        backlog: backlog.judge(limits.sample_every, tally.entered_bytes, needs),
         drops: Drops { overflow, fault: counters.lost - overflow, refused },
         tail_delay: None,
         ledger: None,

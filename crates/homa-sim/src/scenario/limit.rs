@@ -25,9 +25,10 @@ pub struct Limit {
     pub diverging: Option<f64>,
 }
 
-/// Bisects between two loads by the rule of [`crate::measure::backlog`]. Everything else is the
-/// scenario's: also how long each run lasts, which has to be as long as the rule needs at the
-/// higher load.
+/// Bisects between two loads by the rule of [`crate::measure::backlog`], one run for each. Within
+/// about three points of the limit the verdict of one run is chance: other seeds tell how far the
+/// answer moves. Everything else is the scenario's: also how long each run lasts, which has to be
+/// as long as the rule needs.
 pub fn max_load(
     scenario: &Scenario,
     range: Range,
@@ -45,24 +46,29 @@ pub fn max_load(
         scenario.load.fraction = fraction;
         scenario
     };
-    long_enough(&at_load(range.high), (&demand, &network))?;
-    let mut attempt = |fraction: f64| run(&at_load(fraction), &mut |at| progress(fraction, at));
-    let first = attempt(range.low)?;
-    if first.backlog.diverges {
-        return Ok(Limit { sustained: None, diverging: Some(range.low) });
+    for fraction in [range.high, range.low] {
+        long_enough(&at_load(fraction), (&demand, &network))?;
     }
-    let last = attempt(range.high)?;
-    if !last.backlog.diverges {
+    let mut attempt = |fraction: f64| {
+        let outcome = run(&at_load(fraction), &mut |at| progress(fraction, at))?;
+        let is_sustained = outcome.backlog.is_sustained().ok_or_else(|| {
+            let must = format!("let traffic last longer: at load {fraction} it was too short");
+            ScenarioError::field("stop", must)
+        })?;
+        Ok::<_, ScenarioError>((outcome, is_sustained))
+    };
+    let (first, true) = attempt(range.low)? else {
+        return Ok(Limit { sustained: None, diverging: Some(range.low) });
+    };
+    if let (last, true) = attempt(range.high)? {
         return Ok(Limit { sustained: Some(last), diverging: None });
     }
     let (mut sustained, mut low, mut high) = (first, range.low, range.high);
     while high - low > range.resolution.max(1e-3) {
         let middle = (low + high) / 2.0;
-        let outcome = attempt(middle)?;
-        if outcome.backlog.diverges {
-            high = middle;
-        } else {
-            (low, sustained) = (middle, outcome);
+        match attempt(middle)? {
+            (outcome, true) => (low, sustained) = (middle, outcome),
+            (_, false) => high = middle,
         }
     }
     Ok(Limit { sustained: Some(sustained), diverging: Some(high) })
@@ -76,11 +82,12 @@ fn long_enough(
     let framing = stack(scenario, (find(scenario)?, network, demand))?.framing;
     let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
     let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
+    // Samples and random arrivals may end a little early.
+    let needs = needs * 1.05;
     if lasts >= needs {
         return Ok(());
     }
-    // A little more, since samples and random arrivals end early.
-    let (time, messages) = (needs * 1.05 * 1e3, needs * 1.05 * per_second);
+    let (time, messages) = (needs * 1e3, needs * per_second);
     let must = format!(
         "let traffic last {:.3} ms after the warm-up, here {:.3}: shorter traffic does not show \
          whether load {} is sustained; {:.0} messages do, such as stop = {{ messages = \
@@ -98,7 +105,7 @@ fn long_enough(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Fabric, Shape, Traffic};
+    use crate::scenario::{Exchange, Fabric, Shape, Traffic};
 
     #[test]
     fn traffic_without_a_load_has_no_highest_one() {
@@ -120,7 +127,7 @@ mod tests {
         };
         scenario.traffic = Traffic::AllToAll {
             workload: "1000".to_owned(),
-            exchange: crate::scenario::Exchange::OneWay,
+            exchange: Exchange::OneWay,
             max_bytes: None,
         };
         scenario.stop.messages = Some(45_000);
@@ -140,5 +147,23 @@ mod tests {
             panic!("{refused:?}");
         };
         assert!(must.contains("messages do"), "{must}");
+    }
+
+    #[test]
+    fn an_overload_of_rpcs_shows_like_one_of_messages() {
+        let growth = |exchange| {
+            let mut scenario = Scenario {
+                scheme: "homa".to_owned(),
+                fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
+                ..Scenario::default()
+            };
+            let workload = "20000".to_owned();
+            scenario.traffic = Traffic::AllToAll { workload, exchange, max_bytes: None };
+            scenario.load.fraction = 1.3;
+            scenario.stop.messages = Some(6_000);
+            run(&scenario, &mut |_| ()).unwrap().backlog.growth
+        };
+        let (rpcs, messages) = (growth(Exchange::Echo), growth(Exchange::OneWay));
+        assert!((0.7..1.4).contains(&(rpcs / messages)), "{rpcs} {messages}");
     }
 }

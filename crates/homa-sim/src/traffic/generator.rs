@@ -84,7 +84,9 @@ pub struct Tally {
     pub measured_refused: u64,
     /// Message bytes submitted before the end of traffic, responses included.
     pub offered_bytes: u64,
-    /// The same in the wire bytes of the authors' framing.
+    /// Those of them that the backlog counts: of messages and requests.
+    pub entered_bytes: u64,
+    /// The same as `offered_bytes` in the wire bytes of the authors' framing.
     pub offered_paper_bytes: u64,
     /// Message bytes delivered before the end of traffic and after the warm-up.
     pub delivered_bytes: u64,
@@ -250,6 +252,9 @@ impl Generator {
             return;
         }
         self.book.begin(src, Message::new(now, dst, bytes, measured));
+        if self.ended.is_none() {
+            self.tally.entered_bytes += u64::from(bytes);
+        }
         self.tally.submitted += 1;
         self.tally.measured += u64::from(measured);
         if measured && self.tally.measured == self.limits.messages {
