@@ -1,38 +1,18 @@
 //! What commands write, and what they leave alone.
 
 mod common;
+#[path = "common/folder.rs"]
+mod folder;
 
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use common::{code, document, homa, keys, program, stderr};
+use folder::Folder;
 
 const PLAN: &str = "# mine\n[scenario]\nstop.messages = 50\n\
                     fabric.shape = { kind = \"single-switch\", hosts = 3 }\n";
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("homa-folders-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("it is there")
@@ -42,7 +22,7 @@ fn text(path: &Path) -> String {
 fn files_that_are_no_results_are_not_overwritten() {
     let folder = Folder::new("own");
     let plan = folder.file("plan.toml", PLAN);
-    let out = folder.0.display().to_string();
+    let out = folder.path("");
     for command in ["sweep", "sim"] {
         let refused = homa(&[command, &plan, "--out", &out]);
         assert_eq!(code(&refused), 2);
@@ -80,7 +60,7 @@ fn a_resolved_plan_finds_its_files_from_any_folder() {
     let how = ["sim", "small.toml", "--workload", "sizes.csv", "--out", "out", "--format", "json"];
     let first = run(&folder.0, &how);
     assert!(first.status.success(), "{}", stderr(&first));
-    let resolved = folder.0.join("out/plan.toml").display().to_string();
+    let resolved = folder.path("out/plan.toml");
     let again = run(Path::new("/"), &["sim", &resolved, "--format", "json"]);
     assert!(again.status.success(), "{}", stderr(&again));
     let (first, again) = (document(&first), document(&again));

@@ -1,11 +1,14 @@
 //! The laboratory's commands as a script sees them: exit codes, JSON shapes, files.
 
 mod common;
+#[path = "common/folder.rs"]
+mod folder;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{code, document, homa, keys, program, stderr};
+use folder::Folder;
 
 /// Four hosts at one switch: a simulation of milliseconds.
 const SMALL: [&str; 6] = [
@@ -16,33 +19,6 @@ const SMALL: [&str; 6] = [
     "--messages",
     "400",
 ];
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("homa-lab-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.display().to_string()
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 #[test]
 fn a_scenario_that_is_refused_leaves_an_earlier_trace_alone() {

@@ -29,6 +29,17 @@ impl AtLimit {
         }
     }
 
+    /// False when an outcome does not show whether it passes: its traffic was too short.
+    fn is_known(self, stored: &Stored) -> bool {
+        let backlog = &stored.outcome.backlog;
+        match self {
+            Self::Utilisation | Self::Goodput => {
+                backlog.needs_seconds.is_none() || backlog.is_sustained().is_some()
+            }
+            Self::Concurrent(_) => true,
+        }
+    }
+
     /// Where an outcome lies along the axis.
     fn place(self, stored: &Stored) -> f64 {
         match (self, &stored.cell.scenario.traffic) {
@@ -49,15 +60,24 @@ impl AtLimit {
         }
     }
 
-    /// Reads it at the last value of the axis that passes; `None` when even the first does not. The
-    /// interval reaches to the first that fails: of loads to what is offered there, since what is
-    /// carried of it depends on how long it has piled up.
+    /// Reads it at the last value of the axis that passes; `None` without a value, or where a run
+    /// was too short to tell. The interval reaches to the first that fails: of loads to what is
+    /// offered there, since what is carried of it depends on how long it has piled up. When even
+    /// the first fails, it has no lower end.
     pub fn of(self, along: &[&Stored]) -> Option<Measured> {
+        if !along.iter().all(|stored| self.is_known(stored)) {
+            return None;
+        }
         let mut sorted = along.to_vec();
         sorted.sort_by(|a, b| self.place(a).total_cmp(&self.place(b)));
         let passing = sorted.iter().take_while(|stored| self.passes(stored)).count();
-        let last = self.read(sorted.get(passing.checked_sub(1)?)?)[0];
         let above = sorted.get(passing).map(|stored| self.read(stored)[1]);
-        Some(Measured::between(last, [Some(last), above]))
+        match passing.checked_sub(1) {
+            Some(last) => {
+                let last = self.read(sorted[last])[0];
+                Some(Measured::between(last, [Some(last), above]))
+            }
+            None => above.map(|above| Measured::between(above, [None, Some(above)])),
+        }
     }
 }

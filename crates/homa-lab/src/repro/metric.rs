@@ -226,21 +226,18 @@ fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
     Some(Measured { value: us, low: ratio.low * scale, high: ratio.high * scale })
 }
 
+/// The largest p99 of the bins up to `to` %: no bin's lower end lies above it, and it lies below
+/// the highest of the upper ends.
 fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
-    let mut before = 0.0;
-    let mut found: Option<Measured> = None;
-    for bin in &outcome.slowdown.buckets {
-        if before * 100.0 >= to - 1e-6 {
-            break;
-        }
-        before = bin.cum_share;
-        if let Some(measured) = Reading::All(Rank::P99).of(bin)
-            && found.is_none_or(|found| measured.value > found.value)
-        {
-            found = Some(measured);
-        }
-    }
-    found
+    let bins = &outcome.slowdown.buckets;
+    let before = |at: usize| at.checked_sub(1).map_or(0.0, |at| bins[at].cum_share);
+    let within = (0..bins.len()).take_while(|&at| before(at) * 100.0 < to - 1e-6);
+    let each = within.filter_map(|at| Reading::All(Rank::P99).of(&bins[at]));
+    each.reduce(|a, b| Measured {
+        value: a.value.max(b.value),
+        low: a.low.max(b.low),
+        high: a.high.max(b.high),
+    })
 }
 
 fn queue(outcome: &Outcome, tier: &Tier, max: bool, residual: bool) -> Option<Measured> {

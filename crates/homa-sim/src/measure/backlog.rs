@@ -8,10 +8,10 @@
 //! long when the largest messages last long, fills ever more slowly; one that is overloaded does
 //! not. The first quarter does not count.
 //!
-//! Filling up takes long: a single link at load L forgets its start in about E[S^2] / E[S] / rate /
-//! (1 - L)^2, S being a message's size. The rule speaks from [`RELAXATIONS`] of these on (of 0.9,
-//! for loads above it), from [`ROUND_TRIPS`] on, and when chance, with a standard deviation of
-//! sqrt(n E[S^2]) among n messages, moves a quarter by no more than [`GROWTH_LIMIT`]. Then a rise
+//! Filling up takes long: a single link at load L forgets its start in about E(S^2) / E(S) / rate /
+//! (1 - L)^2, S being a message's size. The rule speaks from six of these on (of 0.9, for loads
+//! above it), from fifty round trips on, and when chance, with a standard deviation of
+//! sqrt(n E(S^2)) among n messages, moves a quarter by no more than [`GROWTH_LIMIT`]. Then a rise
 //! of [`PLAIN_GROWTH`] is enough, however it came about. Even so, of runs within three points of
 //! the limit some are judged wrongly (independent links with W5's sizes and shortest-first service
 //! at 0.97: one in three; at 0.93: none). For shorter traffic `growth` shows how far from decided
