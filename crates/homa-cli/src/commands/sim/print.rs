@@ -5,6 +5,9 @@ use homa_sim::scenario::outcome::{Bucket, QueueLength};
 
 use crate::output::{Align, Table, line};
 
+/// A cutoff that is none.
+const NO_LIMIT: u32 = i32::MAX as u32;
+
 /// A share as people read it.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
@@ -72,12 +75,12 @@ fn levels(cutoffs: Option<[u32; 8]>) -> String {
     let Some(cutoffs) = cutoffs else {
         return "cutoffs of unscheduled levels as hosts measure them".to_owned();
     };
-    let own: Vec<String> = cutoffs.iter().filter(|&&to| to > 0).rev().map(largest).collect();
-    format!("unscheduled levels, highest first, for messages of up to {} B", own.join(", "))
-}
-
-fn largest(cutoff: &u32) -> String {
-    if *cutoff >= u32::MAX >> 1 { "any".to_owned() } else { cutoff.to_string() }
+    let named = cutoffs.iter().rev().filter(|&&largest| largest > 0 && largest < NO_LIMIT);
+    let named: Vec<String> = named.map(u32::to_string).collect();
+    match named.len() {
+        0 => "one level for unscheduled bytes".to_owned(),
+        _ => format!("unscheduled levels of messages up to {} B, and longer", named.join(", ")),
+    }
 }
 
 /// What was seen at ports.
