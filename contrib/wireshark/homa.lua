@@ -7,7 +7,8 @@
 -- Layout: HomaModule branch main (2025 and later). What a packet says is shown as `homa pcap` shows
 -- it. TCP segments are taken when flags are exactly SYN and RST and the urgent pointer is 0xb97d;
 -- UDP datagrams when their header and the marks in the first packet agree, or when the preferences
--- name their port.
+-- name their port. A train of datagrams in one captured packet (GSO, GRO) is divided: each is a
+-- subtree with its packets; homa.udp.train.datagrams and homa.udp.train.packets count them.
 --
 -- Every read is checked against the captured bytes first: nothing in a packet can raise an error.
 
@@ -65,6 +66,8 @@ local f = {
   udp_key = ProtoField.uint32("homa.udp.key_id", "Key id (0: plaintext)"),
   udp_number = ProtoField.uint64("homa.udp.number", "Packet number"),
   udp_packet_length = ProtoField.uint16("homa.udp.packet_length", "Length of the packet"),
+  train_datagrams = ProtoField.uint32("homa.udp.train.datagrams", "Datagrams of the train"),
+  train_packets = ProtoField.uint32("homa.udp.train.packets", "Packets of the train"),
   extension = ProtoField.uint16("homa.udp.extension", "Extension", base.DEC,
     { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context",
       [5] = "no server" }),
@@ -231,8 +234,9 @@ local BODIES = {
   [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x15] = cutoffs, [0x18] = ack,
 }
 
--- One packet; `said` is what its datagram's extensions say. Returns its line.
-local function packet(tvb, at, length, quoted, tree, said)
+-- One packet; `said` is what its datagram's extensions say, `unclear` that DATA may be less than what
+-- follows. Returns its line.
+local function packet(tvb, at, length, quoted, tree, said, unclear)
   local seen = math.max(math.min(tvb:len() - at, length), 0)
   local p = { tvb = tvb, at = at, length = length, seen = seen }
   p.tree = tree:add(homa, tvb(at, seen))
@@ -274,7 +278,8 @@ local function packet(tvb, at, length, quoted, tree, said)
   local name, least = NAMES[kind], LEAST[kind] or COMMON
   local id = hex(tvb(at + 20, 8)) .. " "
   local text
-  if seen < math.min(least, length) or quoted and seen < least then
+  local short = seen < math.min(least, length) or quoted and seen < least
+  if short or unclear and name == "DATA" then
     text = id .. (name or "unknown") .. " " .. cut()
   elseif not name then
     text = fail(p, "unknown type")
@@ -334,9 +339,12 @@ local function extensions(tvb, at, to, tree)
   return said
 end
 
-local function datagram(tvb, pinfo, root)
-  local seen, length = tvb:len(), tvb:reported_len()
+-- One datagram of `length` bytes on the wire; `how` says whether it is `unclear` where it ends, or `one`
+-- of a train. Returns its line, and its packets.
+local function datagram(tvb, length, how, pinfo, root)
+  local seen = tvb:len()
   local tree = root:add(homa, tvb(), "Homa over UDP")
+  root = how == "one" and tree or root
   local p = { tvb = tvb, at = 0, tree = tree }
   local function summary(text)
     local line = (level() and string.format("P%d ", level()) or "") .. text
@@ -344,13 +352,11 @@ local function datagram(tvb, pinfo, root)
     return line
   end
   local function stop(reason)
-    show(pinfo, summary(fail(p, reason)))
-    return seen
+    return summary(fail(p, reason)), 1
   end
   local function cut()
     tree:add(f.cut, tvb(0, 0), true):set_generated()
-    show(pinfo, summary("(cut by the capture)"))
-    return seen
+    return summary("(cut by the capture)"), 1
   end
   local incomplete = pinfo.in_error_pkt or seen < length
   if seen < DATAGRAM and incomplete then
@@ -372,15 +378,14 @@ local function datagram(tvb, pinfo, root)
   if tvb(4, 4):uint() ~= 0 and (seen >= at or not incomplete) then
     return stop("unknown key")
   elseif seen < at then
-    return incomplete and cut() or stop("truncated")
+    return (incomplete and cut or stop)("truncated")
   end
   local said = extensions(tvb, DATAGRAM, at, tree)
   if not said then
     return stop("truncated")
   end
   if tvb(1, 1):uint() % 2 == 0 then
-    show(pinfo, packet(tvb, at, length - at, pinfo.in_error_pkt, root, said))
-    return seen
+    return packet(tvb, at, length - at, pinfo.in_error_pkt, root, said, how == "unclear"), 1
   end
   local lines = {}
   while at < length and at + 2 <= seen do
@@ -397,7 +402,168 @@ local function datagram(tvb, pinfo, root)
   if at + 1 == length and at + 1 == seen then
     table.insert(lines, summary(fail(p, "truncated")))
   end
-  show(pinfo, table.concat(lines, "; "))
+  return table.concat(lines, "; "), #lines
+end
+
+-- Trains: what the kernel of the capturing host had in one piece (GSO, GRO) is several datagrams of
+-- one length, but the last may be shorter. Found as crates/homa-cli/src/commands/pcap/train.rs
+-- explains, in the captured bytes as a string; places count from 0.
+local SHORTEST, STUB, SINGLE_MAX, DATAGRAM_MAX, NEAR = 44, 64, 1472, 65507, 65536
+local LENGTH = { [0x11] = 33, [0x12] = 37, [0x15] = 62, [0x18] = 80 }
+
+local function be16(raw, at)
+  local high, low = raw:byte(at + 1, at + 2)
+  return low and 256 * high + low
+end
+
+local function be32(raw, at)
+  return 65536 * be16(raw, at) + be16(raw, at + 2)
+end
+
+local function disguised(raw, at)
+  return raw:byte(at + 14) == 0x06 and be16(raw, at + 18) == 0xb97d
+end
+
+-- The head of a datagram that can be nothing else; nil for what is none.
+local function head(raw, at)
+  local version, flags = raw:byte(at + 1, at + 2)
+  if version ~= 1 or flags == nil or flags > 1 or #raw < at + DATAGRAM or be32(raw, at + 4) ~= 0 then
+    return nil
+  end
+  local first = at + DATAGRAM + be16(raw, at + 2) + 2 * flags
+  if not disguised(raw, first) or not NAMES[raw:byte(first + 12)] then
+    return nil
+  end
+  return { first = first, flags = flags, high = be32(raw, at + 8), low = be32(raw, at + 12),
+    ports = raw:sub(first + 1, first + 4) }
+end
+
+-- How far a datagram's number is from that of the train's first; nil when it does not belong to it.
+local function apart(first, raw, at)
+  local other = head(raw, at)
+  if not other or other.ports ~= first.ports then
+    return nil
+  end
+  local high = other.high - first.high
+  if high > 2 ^ 31 then
+    high = high - 2 ^ 32
+  elseif high < -2 ^ 31 then
+    high = high + 2 ^ 32
+  end
+  local distance = high * 2 ^ 32 + other.low - first.low
+  return distance ~= 0 and math.abs(distance) <= NEAR and distance or nil
+end
+
+-- Where the first datagram says that it ends; nil when it does not.
+local function proposed(first, raw, length)
+  local at = first.first
+  if first.flags == 0 then
+    local kind = raw:byte(at + 12)
+    at = at + (LENGTH[kind] or COMMON)
+    return kind ~= 0x10 and (at == length or apart(first, raw, at)) and at or nil
+  end
+  while disguised(raw, at) do
+    at = at + be16(raw, at - 2)
+    if at == length or apart(first, raw, at) then
+      return at
+    end
+    at = at + 2
+  end
+  return nil
+end
+
+-- How well datagrams of a size explain the packet: headers found, places without one, and headers
+-- that count up one by one.
+local function score(places, seen, length, size)
+  local tried, found, in_order = 0, 0, 0
+  for at = size, seen - 1, size do
+    if not places[at] and seen < length and seen - at < STUB then
+      break
+    end
+    tried = tried + 1
+    if places[at] then
+      found = found + 1
+      in_order = in_order + (places[at] == tried and 1 or 0)
+    end
+  end
+  if found == 0 or 2 * found < tried then
+    return nil
+  end
+  return { found, found - tried, in_order }
+end
+
+local function better(one, other)
+  for i = 1, 3 do
+    if one[i] ~= other[i] then
+      return one[i] > other[i]
+    end
+  end
+  return false
+end
+
+-- The size of a train's datagrams, or nil; true when the capture kept too little to tell.
+local function split(raw, length)
+  local seen, first = #raw, head(raw, 0)
+  if not first then
+    return nil
+  end
+  local size = proposed(first, raw, length)
+  if size then
+    return size < length and size or nil
+  end
+  local places, sizes, last = {}, {}, math.min(seen - SHORTEST, DATAGRAM_MAX)
+  local at = raw:find("\1[\0\1]..\0\0\0\0", SHORTEST + 1)
+  while at do
+    places[at - 1] = apart(first, raw, at - 1)
+    if places[at - 1] then
+      table.insert(sizes, at - 1)
+      if at % 2 == 1 then
+        table.insert(sizes, (at - 1) / 2)
+      end
+    end
+    at = raw:find("\1[\0\1]..\0\0\0\0", at + 1)
+  end
+  table.sort(sizes)
+  local best
+  for _, candidate in ipairs(sizes) do
+    local this = candidate >= SHORTEST and candidate <= last and score(places, seen, length, candidate)
+    if this and (not best or better(this, best)) then
+      best, size = this, candidate
+    end
+  end
+  return size, not size and seen < length and length > SINGLE_MAX
+end
+
+-- What was captured as one UDP packet.
+local function datagrams(tvb, pinfo, root)
+  local seen, length = tvb:len(), tvb:reported_len()
+  local size, unclear
+  if seen > 0 and not pinfo.in_error_pkt then
+    size, unclear = split(tvb:raw(0, seen), length)
+  end
+  if not size then
+    show(pinfo, (datagram(tvb, length, unclear and "unclear", pinfo, root)))
+    return seen
+  end
+  local tree = root:add(homa, tvb(), "Homa over UDP, a train of datagrams")
+  local lines, packets = {}, 0
+  for at = 0, length - 1, size do
+    local line, count
+    if at < seen then
+      local one = tvb(at, math.min(size, seen - at)):tvb()
+      line, count = datagram(one, math.min(size, length - at), "one", pinfo, tree)
+    else
+      line, count = (level() and string.format("P%d ", level()) or "") .. "(cut by the capture)", 1
+      local missing = tree:add(homa, tvb(seen, 0), "Homa over UDP: " .. line)
+      missing:add(f.cut, tvb(seen, 0), true):set_generated()
+      missing:add(f.summary, tvb(seen, 0), line):set_generated()
+    end
+    table.insert(lines, line)
+    packets = packets + count
+  end
+  tree:add(f.train_datagrams, tvb(0, 0), #lines):set_generated()
+  tree:add(f.train_packets, tvb(0, 0), packets):set_generated()
+  show(pinfo, string.format("[%d datagrams] ", #lines) .. table.concat(lines, "; "))
   return seen
 end
 
@@ -421,7 +587,7 @@ local function heuristic(tvb, pinfo, tree)
   if not recognised(tvb) then
     return false
   end
-  datagram(tvb, pinfo, tree)
+  datagrams(tvb, pinfo, tree)
   return true
 end
 homa:register_heuristic("udp", heuristic)
@@ -429,13 +595,13 @@ homa:register_heuristic("udp", heuristic)
 -- The usual port belongs to a program of the last century in Wireshark, which would be asked first.
 local homa_udp = Proto("homa_udp", "Homa over UDP")
 function homa_udp.dissector(tvb, pinfo, tree)
-  return recognised(tvb) and datagram(tvb, pinfo, tree) or 0
+  return recognised(tvb) and datagrams(tvb, pinfo, tree) or 0
 end
 DissectorTable.get("udp.port"):add(4000, homa_udp)
 
 local homa_port = Proto("homa_port", "Homa over UDP on a port of the preferences")
 function homa_port.dissector(tvb, pinfo, tree)
-  return datagram(tvb, pinfo, tree)
+  return datagrams(tvb, pinfo, tree)
 end
 local ports = ""
 function homa.prefs_changed()

@@ -85,10 +85,10 @@ struct homa_options {
      */
     uint32_t max_rpcs;
     /*
-     Rate of the link, Mbit/s. Given, packets also leave at no more than this rate, whatever is
-     still queued below. Default: the protocol counts on what the fastest network interface
-     tells (else 100 Gbit/s; with "linux" 25 Gbit/s in any case), and packets leave as the
-     kernel's queue empties.
+     Rate of the link, Mbit/s, the same for all peers; packets also leave at no more than this
+     rate. Default: of the interface that the route to each peer takes; where nobody tells it,
+     packets leave as the kernel's queue empties, and what the protocol would take from it is
+     measured (with "linux" it counts on 25 Gbit/s in any case).
      */
     uint32_t link_mbps;
     /*

@@ -32,10 +32,10 @@ pub struct homa_options {
     pub max_message: u32,
     /// Most calls in progress, and most requests. Default 100,000 each.
     pub max_rpcs: u32,
-    /// Rate of the link, Mbit/s. Given, packets also leave at no more than this rate, whatever is
-    /// still queued below. Default: the protocol counts on what the fastest network interface
-    /// tells (else 100 Gbit/s; with "linux" 25 Gbit/s in any case), and packets leave as the
-    /// kernel's queue empties.
+    /// Rate of the link, Mbit/s, the same for all peers; packets also leave at no more than this
+    /// rate. Default: of the interface that the route to each peer takes; where nobody tells it,
+    /// packets leave as the kernel's queue empties, and what the protocol would take from it is
+    /// measured (with "linux" it counts on 25 Gbit/s in any case).
     pub link_mbps: u32,
     /// Bytes of outgoing messages held at a time. Default 1 GiB.
     pub send_memory: u64,

@@ -133,7 +133,7 @@ fn doctor_says_for_each_probe_what_follows() {
     let output = homa(&["doctor", "--format", "json"]);
     assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
     let report = document(&output);
-    assert_eq!(keys(&report), ["checks"]);
+    assert_eq!(keys(&report), ["checks", "links"]);
     let checks = report["checks"].as_array().expect("an array");
     let names: Vec<_> = checks.iter().filter_map(|c| c["name"].as_str()).collect();
     for probe in ["cores", "namespaces", "udp", "udp gso", "udp gro", "receive buffer", "tcp"] {
@@ -144,4 +144,17 @@ fn doctor_says_for_each_probe_what_follows() {
         let fine = check["status"] == "ok";
         assert!(fine || check["remedy"].is_string(), "no remedy in {check}");
     }
+}
+
+#[test]
+fn doctor_says_which_link_leads_to_a_peer_and_that_loopback_has_no_rate() {
+    let output = homa(&["doctor", "--peer", "127.0.0.1", "--format", "json"]);
+    let links = document(&output)["links"].clone();
+    if links.as_array().is_some_and(Vec::is_empty) {
+        return eprintln!("skipped: no netlink here");
+    }
+    assert_eq!(links.as_array().map(Vec::len), Some(1), "{links}");
+    let link = &links[0];
+    assert_eq!((&link["interface"], &link["kind"]), (&"lo".into(), &"loopback".into()));
+    assert_eq!((&link["certainty"], link["rate_gbps"].is_null()), (&"unlimited".into(), true));
 }

@@ -329,10 +329,11 @@ impl Endpoint {
         Some(ended)
     }
 
-    /// How a cancel travels: an ACK naming the RPC (never sent by the kernel module, which would
-    /// not tell the server; nor by the paper's profile, which has no acks).
+    /// How a cancel travels, and a failure: an ACK naming the RPC, which servers of the kernel
+    /// module free in any state (Linux §2.5; its own clients send none, and leave the RPC to its
+    /// timers). The paper's profile has no acks.
     pub(crate) fn tell_cancelled(&mut self, ended: &Ended) {
-        if self.config.profile == Profile::Default {
+        if self.config.completion != Completion::AtLeastOnce {
             self.queue_ack(ended.peer, ended.ports, ended.id, Acks::default());
         }
     }

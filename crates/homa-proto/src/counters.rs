@@ -85,6 +85,8 @@ counters! {
     memory_refusals,
     /// Times the unscheduled cutoffs changed.
     cutoff_changes,
+    /// Times that this host stood still: for 10 ms and more nobody looked at timers that were due.
+    standstills,
 }
 
 impl Counters {

@@ -4,9 +4,9 @@
 use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
-use crate::downlink::Downlink;
 use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
+use crate::link::{LinkTable, Links};
 use crate::overcommitment::{Scheduler, UNLIMITED};
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
@@ -16,6 +16,7 @@ use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
 use crate::sender::Sender;
+use crate::standstill::STANDSTILL;
 use crate::table::{Keyed, Ref, SplitMix, Table};
 use crate::timer::Wheel;
 use crate::units::Time;
@@ -74,7 +75,7 @@ pub struct Endpoint {
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
     pub(crate) levels: Levels,
-    pub(crate) downlink: Downlink,
+    pub(crate) links: LinkTable,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
     due: Vec<u32>,
@@ -116,7 +117,7 @@ impl Endpoint {
             ),
             incoming,
             levels,
-            downlink: Downlink::default(),
+            links: LinkTable::new(&config),
             timers: Wheel::new(),
             last_local_port: 0,
             due: Vec::new(),
@@ -142,14 +143,6 @@ impl Endpoint {
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
             let version = self.levels.assumed_version();
             self.peers[index] = Some(Peer::new(&self.config, info, version, since));
-        }
-    }
-
-    /// Says how many message bytes fit in one packet to a peer, where that becomes known later than
-    /// the peer. Due before the first message to it: boundaries of packets must stay.
-    pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
-        if let Some(peer) = self.peer_mut(peer) {
-            peer.info.max_payload = max_payload.max(1);
         }
     }
 
@@ -251,9 +244,7 @@ impl Endpoint {
             Body::Data(_) | Body::Freeze => {}
             Body::Grant { offset, priority } => {
                 let who = known()?;
-                if !self.on_grant(now, who, offset, priority) {
-                    return Err(DropReason::WrongState);
-                }
+                self.on_grant(now, who, offset, priority)?;
             }
             Body::Resend { offset, length, priority } => match who {
                 Some(who) => self.on_resend(now, who, (offset, length), priority),
@@ -314,12 +305,10 @@ impl Endpoint {
     /// Network out: the next packet, chosen now. Call when the link can take one; `None` when
     /// nothing may be sent. Control packets go first (Homa §3.2).
     pub fn transmit(&mut self, now: Time) -> Option<Packet> {
-        let mut packet = self.next_packet(now)?;
-        packet.priority = self.levels.in_network(packet.priority);
-        Some(packet)
+        self.transmit_by(now, Links::ALL)
     }
 
-    fn next_packet(&mut self, now: Time) -> Option<Packet> {
+    pub(crate) fn next_packet(&mut self, now: Time, links: Links) -> Option<Packet> {
         while let Some(control) = self.control.pop_front() {
             match control {
                 Control::Packet(packet) => return Some(packet),
@@ -342,7 +331,7 @@ impl Endpoint {
                 }
             }
         }
-        self.next_data(now)
+        self.next_data(now, links)
     }
 
     /// False when `transmit` would yield nothing (true may still mean nothing: a message just
@@ -419,6 +408,11 @@ impl Endpoint {
     }
 
     pub(crate) fn begin(&mut self, now: Time) {
+        // Nobody looked at the clock since then: neither at a timer, nor to bring anything.
+        let awaited = self.timers.deadline().unwrap_or(Time::MAX).max(self.now);
+        if now.since(awaited) >= STANDSTILL {
+            self.stood_still(now, now.since(awaited));
+        }
         self.now = now;
         if self.remembers_since.is_none() {
             self.remembers_since = Some(now);

@@ -286,8 +286,12 @@ pub enum DropReason {
     BeyondEnd,
     /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
     Overlap,
-    /// Bytes far beyond what may be sent without asking, or was granted.
+    /// Bytes of a message that is arriving, far beyond what was granted of it: no honest sender's.
     NotGranted,
+    /// Bytes from the midst of a message of which nothing is here, or nothing more: they are late,
+    /// after the end of their RPC, or the packets before them were lost. Loss, duplication and
+    /// reordering do that.
+    NotBegun,
     /// Would open another gap in a message that has as many as are tracked; the sender will be
     /// asked again.
     TooManyGaps,
@@ -297,7 +301,12 @@ pub enum DropReason {
     TooLong,
     /// The RPC is not known (any more).
     UnknownRpc,
-    /// Does not fit the RPC's state (a GRANT for a message that we are not sending, say).
+    /// A GRANT for a message of which all is sent: its receiver repeats the last one until the
+    /// message is whole (Linux §2.4), and copies come late; where requests may run again, also for
+    /// a response of before.
+    AlreadySent,
+    /// Does not fit the RPC's state (a GRANT for a response that does not exist, say): no honest
+    /// peer's.
     WrongState,
     /// The peer of the packet is not the RPC's.
     WrongPeer,
@@ -318,7 +327,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Truncated,
         Self::UnknownType,
         Self::UnknownVersion,
@@ -327,10 +336,12 @@ impl DropReason {
         Self::BeyondEnd,
         Self::Overlap,
         Self::NotGranted,
+        Self::NotBegun,
         Self::TooManyGaps,
         Self::Duplicate,
         Self::TooLong,
         Self::UnknownRpc,
+        Self::AlreadySent,
         Self::WrongState,
         Self::WrongPeer,
         Self::TooManyRpcs,
@@ -340,6 +351,28 @@ impl DropReason {
         Self::UnknownPeer,
         Self::NoServer,
     ];
+}
+
+impl DropReason {
+    /// True for what loss, duplication, reordering, restarts and limits do to packets of honest
+    /// peers; any other reason says that somebody breaks the protocol, or forges.
+    pub const fn is_ordinary(self) -> bool {
+        matches!(
+            self,
+            Self::Overlap
+                | Self::NotBegun
+                | Self::TooManyGaps
+                | Self::Duplicate
+                | Self::TooLong
+                | Self::UnknownRpc
+                | Self::AlreadySent
+                | Self::TooManyRpcs
+                | Self::TooManyOfPeer
+                | Self::NoMemory
+                | Self::AlreadyExecuted
+                | Self::NoServer
+        )
+    }
 }
 
 impl From<crate::table::Ref> for RpcHandle {

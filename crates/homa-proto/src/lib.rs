@@ -30,9 +30,11 @@ mod frame;
 mod grant;
 mod granted_levels;
 mod incast;
+mod link;
 mod loss;
 mod overcommitment;
 mod packet;
+mod path;
 mod peer;
 mod presence;
 mod priority;
@@ -42,6 +44,7 @@ mod rpc;
 mod rtt;
 mod sender;
 mod srpt;
+mod standstill;
 mod table;
 mod timer;
 mod units;
@@ -60,6 +63,7 @@ pub use event::{
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
 pub use grant::Credit;
+pub use link::{LinkId, LinkInfo, Links};
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
 };

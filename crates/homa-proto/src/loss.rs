@@ -10,6 +10,7 @@ use crate::config::{Completion, Profile, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
 use crate::executed::Executed;
+use crate::link::Links;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, State};
 use crate::sender::PacketSizes;
@@ -69,7 +70,11 @@ impl Endpoint {
         if loss.scale_with_bytes {
             // Responses not begun may be on their way, too, one behind the other.
             let expected = self.incoming.expected + self.incoming.unheard;
-            base + self.config.link_rate.time_for(expected)
+            let link = self.link_of(rpc.peer);
+            base + match link.info.rate {
+                Some(rate) => rate.time_for(expected),
+                None => link.downlink.time_for(expected).min(MAX_LEARNED),
+            }
         } else {
             base
         }
@@ -172,7 +177,10 @@ impl Endpoint {
         // again would make the queue longer.
         let waited = now.since(rpc.heard.max(rpc.asked));
         let profile = self.config.profile;
-        if profile == Profile::Default && self.downlink.is_full(now) && waited < MAX_PATIENCE {
+        if profile == Profile::Default
+            && self.link_of(rpc.peer).downlink.is_full(now)
+            && waited < MAX_PATIENCE
+        {
             return Some(now + self.config.loss.resend_after);
         }
         let held_back = self.config.loss.one_resend_per_peer;
@@ -331,19 +339,19 @@ impl Endpoint {
             self.start_over(who);
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
+            return;
+        };
+        let sizes = PacketSizes::again(&self.config, peer);
         let out = &mut rpc.out;
         let (start, end) = match range {
             // Whoever has its first packet can say what else is missing; the rest may be there.
             (_, ResendLength::All) if self.config.profile == Profile::Default => {
-                (0, out.sent.min(1))
+                (0, out.first_sent(sizes))
             }
             (offset, ResendLength::All) => (offset, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };
-        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
-            return;
-        };
-        let sizes = PacketSizes::new(&self.config, peer);
         let again = out.resend(sizes, (start, end), priority.min(self.levels.top())) || anew;
         if end > out.granted {
             out.granted = end;
@@ -352,10 +360,11 @@ impl Endpoint {
         if matches!(rpc.state, State::ServerOutgoing | State::ServerSent) {
             rpc.heard = now;
         }
+        let link = Links::only(out.link);
         self.sender.wake(who, out);
         // What goes again may wait for shorter messages, and silence would look like death.
         let waits = self.config.profile != Profile::Linux
-            && self.sender.shortest(&self.rpcs).is_some_and(|first| first != who);
+            && self.sender.shortest(&self.rpcs, link).is_some_and(|first| first != who);
         if !again || waits {
             self.busy(who);
         }
@@ -398,7 +407,7 @@ impl Endpoint {
         let cutoffs = self.levels.cutoffs_of(peer);
         let level = self.levels.unscheduled_priority(cutoffs, rpc.out.length);
         let sent = rpc.out.sent;
-        rpc.out.resend(PacketSizes::new(&self.config, peer), (0, sent), level);
+        rpc.out.resend(PacketSizes::again(&self.config, peer), (0, sent), level);
         self.sender.wake(who, &mut rpc.out);
     }
 

@@ -5,6 +5,7 @@ use crate::completion::PendingAcks;
 use crate::config::{Config, LEVELS};
 use crate::endpoint::PeerInfo;
 use crate::executed::Executed;
+use crate::link::LinkId;
 use crate::packet::{AckEntry, Limits};
 use crate::rtt::{RttBytes, SmoothedTime};
 use crate::table::Ref;
@@ -44,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) has_acks: bool,
     /// In the endpoint's list of peers to which acks are due.
     pub(crate) acks_listed: bool,
+    /// What it is reached by.
+    pub(crate) link: LinkId,
     pub(crate) more: Box<More>,
 }
 
@@ -73,6 +76,8 @@ pub(crate) struct More {
     /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
     /// that ended since.
     pub(crate) turns: VecDeque<Ref>,
+    /// The packet size changed while RPCs were in progress.
+    pub(crate) payload_changed: bool,
 }
 
 impl Peer {
@@ -92,6 +97,7 @@ impl Peer {
             executed: Executed::new(since),
             need_acks: (0, 0),
             turns: VecDeque::new(),
+            payload_changed: false,
         };
         Self {
             info,
@@ -106,6 +112,7 @@ impl Peer {
             told: false,
             has_acks: false,
             acks_listed: false,
+            link: LinkId::default(),
             more: Box::new(more),
         }
     }

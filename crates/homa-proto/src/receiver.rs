@@ -2,9 +2,10 @@
 //! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
 //! elsewhere.
 
-use crate::config::{FULL_FRAME, Profile};
+use crate::config::{Completion, FULL_FRAME, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
+use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
 use crate::rpc::{State, incoming_message};
 use crate::table::Ref;
@@ -29,8 +30,11 @@ impl Endpoint {
         if end > data.message_length {
             return Err(DropReason::BeyondEnd);
         }
-        let max_payload = self.peer(packet.peer).map_or(FULL_FRAME, |p| p.info.max_payload);
-        self.downlink.received(now, data.span.len, max_payload, self.config.link_rate);
+        let (max_payload, link) = self
+            .peer(packet.peer)
+            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link));
+        let more = self.incoming.expected > u64::from(data.span.len);
+        self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let kernel = self.config.profile == Profile::Linux;
         if !kernel {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
@@ -59,10 +63,13 @@ impl Endpoint {
         // The ack that came along may have ended it.
         let known = found.and_then(|who| self.rpcs.get(who));
         let found = known.and(found);
+        if known.is_some_and(|rpc| rpc.state.has_request()) {
+            return Err(DropReason::Duplicate);
+        }
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
         if !begun && end > self.incoming.ahead {
-            return Err(DropReason::NotGranted);
+            return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
         let greedy = !begun && !packet.id.from_server() && self.has_its_share(packet.peer);
@@ -84,6 +91,15 @@ impl Endpoint {
             self.correct_sender(now, packet, data);
         }
         Ok(who)
+    }
+
+    /// Why bytes from the midst of a message are dropped of which nothing is here.
+    fn why_not_begun(&self, packet: &Packet, found: Option<Ref>) -> DropReason {
+        match found {
+            None if packet.id.from_server() => self.unknown_or_foreign(packet),
+            None if self.was_executed(packet) => DropReason::AlreadyExecuted,
+            _ => DropReason::NotBegun,
+        }
     }
 
     /// A one-way message that is whole in its packet ends as it begins.
@@ -127,10 +143,7 @@ impl Endpoint {
         match rpc.state {
             State::ClientOutgoing | State::ClientIncoming => {}
             State::ServerIncoming | State::OneWayIncoming => {}
-            State::ServerInService | State::ServerOutgoing | State::ServerSent => {
-                return Err(DropReason::Duplicate);
-            }
-            State::OneWayOutgoing => return Err(DropReason::WrongState),
+            _ => return Err(DropReason::WrongState),
         }
         let fresh = rpc.inc.is_none();
         if fresh {
@@ -150,7 +163,9 @@ impl Endpoint {
             return Ok(place);
         };
         if end.saturating_sub(inc.granted) > self.incoming.ahead {
-            return Err(DropReason::NotGranted);
+            // Granted before what was here was given up, perhaps.
+            let late = rpc.again || self.config.completion == Completion::AtLeastOnce;
+            return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
         // A sender may run a little ahead of its grant; memory is for what was granted.
         if end > inc.reserved

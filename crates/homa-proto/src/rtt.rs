@@ -7,9 +7,13 @@
 //! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
 //! sample is one steps the estimate down by a sixteenth (a frame at least), so that windows cannot
 //! feed on the queue they build.
+//!
+//! Behind a link of unknown rate no delay turns into bytes. The window is measured by itself: it
+//! starts as configured and follows how much longer a full one takes than the base delay.
 
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
+use crate::link::LinkInfo;
 use crate::packet::PeerId;
 use crate::sender::Outgoing;
 use crate::table::Ref;
@@ -19,6 +23,13 @@ use crate::units::{Duration, Rate, Time};
 pub(crate) const RTT_BYTES_MIN: u32 = 6 * FULL_FRAME;
 const PERIOD: Duration = Duration::millis(100);
 const SAMPLES: u32 = 32;
+/// How long the least delay of all is believed (as long as BBR believes it), half to all of it.
+const EPOCH: Duration = Duration::secs(10);
+/// A window is worth more bytes while a full one takes less than three times as long as the base
+/// delay: less than two thirds of it is waiting, which on hosts is their processors' time as often
+/// as the link's. One that takes five times as long is too large.
+const STRETCH_GROW: u64 = 2;
+const STRETCH_SHRINK: u64 = 5;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RttBytes {
@@ -33,6 +44,41 @@ pub(crate) struct RttBytes {
     period_started: Time,
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
     begun: Option<(u64, Time)>,
+    /// Where the link's rate is not known.
+    behind: BehindUnknown,
+}
+
+/// What is remembered of a peer behind a link of unknown rate.
+#[derive(Clone, Debug)]
+struct BehindUnknown {
+    /// The least delay with half a window or more ahead, in this period.
+    least_full: Duration,
+    /// The least delay of any sample in this epoch and the one before, and when this one began.
+    base: [Duration; 2],
+    epoch: Time,
+}
+
+impl BehindUnknown {
+    const NEW: Self =
+        Self { least_full: Duration::MAX, base: [Duration::MAX; 2], epoch: Time::ZERO };
+
+    fn sample(&mut self, now: Time, delay: Duration, full: bool) {
+        if now.since(self.epoch) >= EPOCH {
+            self.base = [Duration::MAX, self.base[0]];
+            self.epoch = now;
+        }
+        self.base[0] = self.base[0].min(delay);
+        if full {
+            self.least_full = self.least_full.min(delay);
+        }
+    }
+
+    /// How many times the base delay a full window takes; `None` when none was seen.
+    fn stretch(&mut self) -> Option<u64> {
+        let least = core::mem::replace(&mut self.least_full, Duration::MAX);
+        let base = self.base[0].min(self.base[1]);
+        (least != Duration::MAX).then(|| least.0 / base.0.max(1))
+    }
 }
 
 impl RttBytes {
@@ -45,6 +91,7 @@ impl RttBytes {
             measured: false,
             period_started: Time::ZERO,
             begun: None,
+            behind: BehindUnknown::NEW,
         }
     }
 
@@ -57,20 +104,15 @@ impl RttBytes {
     /// were on their way to us already; `max` is the configured cap.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
         if self.samples == 0 {
-            self.period_started = now;
             self.least = Duration::MAX;
         }
-        self.samples += 1;
         if delay < self.least {
             self.least = delay;
             self.explained = delay <= rate.time_for(ahead + 2 * u64::from(FULL_FRAME));
         }
-        let period = if self.measured { PERIOD } else { Duration::ZERO };
-        if self.samples < SAMPLES || now.since(self.period_started) < period {
+        if !self.ends_period(now) {
             return;
         }
-        self.measured = true;
-        self.samples = 0;
         let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
         let next = if self.explained {
             let bytes = self.bytes.min(bound);
@@ -79,6 +121,38 @@ impl RttBytes {
             bound
         };
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+    }
+
+    /// The same where the link's rate is not known. RTTbytes grow by half while a full window takes
+    /// little longer than a packet alone, and shrink when it takes much longer: then it waits for
+    /// itself, or for others.
+    pub(crate) fn sample_of_unknown(&mut self, now: Time, delay: Duration, ahead: u64, max: u32) {
+        self.behind.sample(now, delay, ahead >= u64::from(self.bytes / 2));
+        if !self.ends_period(now) {
+            return;
+        }
+        let bytes = self.bytes;
+        let next = match self.behind.stretch() {
+            Some(..=STRETCH_GROW) => bytes.saturating_add(bytes / 2),
+            Some(STRETCH_SHRINK..) => bytes - (bytes / 16).max(FULL_FRAME).min(bytes),
+            Some(_) | None => bytes,
+        };
+        self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+    }
+
+    /// Counts a sample; true when it is the last of its period.
+    fn ends_period(&mut self, now: Time) -> bool {
+        if self.samples == 0 {
+            self.period_started = now;
+        }
+        self.samples += 1;
+        let period = if self.measured { PERIOD } else { Duration::ZERO };
+        let ends = self.samples >= SAMPLES && now.since(self.period_started) >= period;
+        if ends {
+            self.measured = true;
+            self.samples = 0;
+        }
+        ends
     }
 
     /// The first packet of a message that needs grants leaves; one message at a time is watched.
@@ -120,9 +194,12 @@ impl Endpoint {
     }
 
     fn note_rtt(&mut self, now: Time, peer: PeerId, delay: Duration, ahead: u64) {
-        let (rate, max) = (self.config.link_rate, self.config.rtt_bytes_max);
+        let LinkInfo { rate, rtt_bytes_max: max } = self.link_of(peer).info;
         if let Some(peer) = self.peer_mut(peer) {
-            peer.more.rtt.sample(now, delay, ahead, rate, max);
+            match rate {
+                Some(rate) => peer.more.rtt.sample(now, delay, ahead, rate, max),
+                None => peer.more.rtt.sample_of_unknown(now, delay, ahead, max),
+            }
             peer.rtt_bytes = peer.more.rtt.bytes();
         }
     }
@@ -200,6 +277,47 @@ mod tests {
     fn many_senders_at_once_do_not_talk_each_other_up() {
         let rate = Rate::mbps(100);
         assert_eq!(settle(60_000, Duration::micros(300), rate, 5), RTT_BYTES_MIN);
+    }
+
+    /// Where the rate is not known; one grant in four finds nothing on its way.
+    fn settle_of_unknown(start: u32, base: Duration, rate: Rate, max: u32) -> u32 {
+        let mut rtt = RttBytes::new(start);
+        let mut now = Time::ZERO;
+        for n in 0..20_000 {
+            now += Duration::micros(200);
+            let window = u64::from(rtt.bytes());
+            let (delay, ahead) = match n % 4 {
+                0 => (base, 0),
+                _ => (base.max(rate.time_for(window)), window - u64::from(FULL_FRAME)),
+            };
+            rtt.sample_of_unknown(now, delay, ahead, max);
+        }
+        rtt.bytes()
+    }
+
+    #[test]
+    fn a_window_behind_an_unknown_link_fills_it_and_waits_little_for_itself() {
+        let base = Duration::micros(24);
+        for (rate, product) in [(Rate::gbps(10), 30_000), (Rate::gbps(25), 75_000)] {
+            for start in [10_000, 900_000] {
+                let bytes = settle_of_unknown(start, base, rate, 1_000_000);
+                let most = product * 5;
+                assert!((product..=most).contains(&bytes), "{rate:?} from {start}: {bytes}");
+            }
+        }
+        assert_eq!(settle_of_unknown(10_000, base, Rate::gbps(100), 240_000), 240_000);
+        let slow = settle_of_unknown(60_000, base, Rate::mbps(100), 240_000);
+        assert_eq!(slow, RTT_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_window_that_nobody_fills_stays() {
+        let mut rtt = RttBytes::new(10_000);
+        for n in 0..10_000 {
+            let now = Time(n * 1_000_000);
+            rtt.sample_of_unknown(now, Duration::micros(24), 0, 240_000);
+        }
+        assert_eq!(rtt.bytes(), 10_000);
     }
 
     #[test]

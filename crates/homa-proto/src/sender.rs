@@ -1,31 +1,32 @@
 //! Basic sender behaviour (Homa §3.2): unscheduled bytes at once, scheduled bytes as granted, SRPT
 //! over all messages that may send, control packets before all data (in `endpoint.rs`).
 //!
-//! Invariants: packet boundaries are a function of the message alone, so a retransmission repeats
-//! the original packets (Linux §2.3); the queue holds at most one valid entry per message. A share
-//! of the transmitted packets can go to the oldest message (Linux `pacer_fifo_fraction`).
+//! Invariants: packet boundaries are a function of the message and the packet size of its peer, so
+//! a retransmission repeats the original packets (Linux §2.3); the queues hold at most one valid
+//! entry per message (`sender/queues.rs`).
+//!
+//! Where the packet size changed while messages were in progress, a retransmission holds exactly
+//! the bytes asked for: they are gaps, whose ends are where packets that arrived began or ended,
+//! and a packet that overlaps those is discarded whole (Linux §2.3).
+
+mod queues;
 
 use crate::config::{Config, GrantedLevel, Profile, UnscheduledLevel, UnscheduledLimit};
 use crate::endpoint::Endpoint;
 use crate::granted_levels::GrantedLevels;
-use crate::packet::{AckEntry, Body, Data, Packet, Span};
+use crate::link::{LinkId, Links};
+use crate::packet::{AckEntry, Body, Data, Packet, PeerId, Span};
 use crate::peer::Peer;
-use crate::rpc::{Rpc, State, outgoing_message};
-use crate::srpt::{Entry, SrptQueue};
-use crate::table::{Ref, Table};
+use crate::rpc::{State, outgoing_message};
 use crate::units::Time;
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
-/// Messages of at most this many bytes, about a packet, never wait for the oldest's share.
-const FIFO_LENGTH: u32 = 1_400;
+pub(crate) use queues::Sender;
+
 /// Ranges kept for retransmission per message, enough for every other packet of the kernel module's
 /// longest; more are merged into one.
 const MAX_RESEND_RANGES: usize = 512;
-/// Entries of ended messages that the queues may hold beside as many valid ones.
-const MAX_STALE: usize = 1_024;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
 /// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
 /// unasked.
@@ -36,12 +37,20 @@ pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 pub(crate) struct PacketSizes {
     unscheduled: u32,
     scheduled: u32,
+    /// Some packets may have been of other sizes.
+    changed: bool,
 }
 
 impl PacketSizes {
     pub(crate) fn new(config: &Config, peer: &Peer) -> Self {
         let unscheduled = peer.info.max_payload;
-        Self { unscheduled, scheduled: unscheduled.saturating_add(config.scheduled_extra) }
+        let scheduled = unscheduled.saturating_add(config.scheduled_extra);
+        Self { unscheduled, scheduled, changed: false }
+    }
+
+    /// For ranges that the receiver asks for again.
+    pub(crate) fn again(config: &Config, peer: &Peer) -> Self {
+        Self { changed: peer.more.payload_changed, ..Self::new(config, peer) }
     }
 }
 
@@ -82,6 +91,8 @@ pub(crate) struct Outgoing {
     /// Key of the valid entry in the SRPT queue, or [`NOT_QUEUED`].
     queued: u32,
     in_fifo: bool,
+    /// What its peer is reached by.
+    pub(crate) link: LinkId,
     /// Level of retransmitted bytes, from the last RESEND.
     pub(crate) resend_priority: u8,
     /// Order of submission.
@@ -94,13 +105,13 @@ pub(crate) struct Outgoing {
 
 impl Default for Outgoing {
     fn default() -> Self {
-        Self::new(0, 0, 0)
+        Self::new(0, 0, 0, LinkId::default())
     }
 }
 
 impl Outgoing {
     /// A message of `length` bytes, the `age`th.
-    pub(crate) fn new(length: u32, unscheduled: u32, age: u64) -> Self {
+    pub(crate) fn new(length: u32, unscheduled: u32, age: u64, link: LinkId) -> Self {
         Self {
             length,
             unscheduled,
@@ -108,6 +119,7 @@ impl Outgoing {
             sent: 0,
             queued: NOT_QUEUED,
             in_fifo: false,
+            link,
             resend_priority: 0,
             age,
             levels: GrantedLevels::default(),
@@ -175,6 +187,11 @@ impl Outgoing {
         (start, start.saturating_add(payload).min(limit))
     }
 
+    /// The end of the first packet, as far as it was sent.
+    pub(crate) fn first_sent(&self, sizes: PacketSizes) -> u32 {
+        self.packet_at(sizes, 0).1.min(self.sent)
+    }
+
     /// Schedules a range of what was sent for sending again, on packet boundaries; false when
     /// nothing of it was sent yet.
     pub(crate) fn resend(&mut self, sizes: PacketSizes, range: (u32, u32), priority: u8) -> bool {
@@ -182,8 +199,12 @@ impl Outgoing {
         if start >= end {
             return false;
         }
-        let first = self.packet_at(sizes, start).0;
-        let last = self.packet_at(sizes, end - 1).1.min(self.sent);
+        let (first, last) = match sizes.changed {
+            true => (start, end),
+            false => {
+                (self.packet_at(sizes, start).0, self.packet_at(sizes, end - 1).1.min(self.sent))
+            }
+        };
         self.resend_priority = priority;
         let ranges = self.resend.get_or_insert_default();
         ranges.push(Again { start: first, end: last, asked: end });
@@ -240,138 +261,6 @@ impl Outgoing {
     }
 }
 
-/// The messages that may send, shortest first.
-#[derive(Debug, Default)]
-pub(crate) struct Sender {
-    srpt: SrptQueue,
-    fifo: BinaryHeap<Reverse<(u64, Ref)>>,
-    /// Messages with a valid entry.
-    count: usize,
-    /// Messages that ended with an entry since stale entries were last removed.
-    stale: usize,
-    next_age: u64,
-    /// Share of packets for the oldest message, in thousandths.
-    fifo_share: u32,
-    fifo_credit: u32,
-}
-
-impl Sender {
-    pub(crate) fn new(fifo_permille: u16) -> Self {
-        Self { fifo_share: u32::from(fifo_permille), ..Self::default() }
-    }
-
-    /// The age of the next message: order of submission.
-    pub(crate) fn age(&mut self) -> u64 {
-        self.next_age += 1;
-        self.next_age
-    }
-
-    /// True when some message may send.
-    pub(crate) const fn has_packet(&self) -> bool {
-        self.count > 0
-    }
-
-    /// Queues a message that may have become able to send.
-    pub(crate) fn wake(&mut self, who: Ref, out: &mut Outgoing) {
-        if !out.has_bytes_to_send() || out.is_queued() {
-            return;
-        }
-        let remaining = out.remaining();
-        out.queued = remaining;
-        self.count += 1;
-        self.srpt.push(Entry { remaining, age: out.age, who });
-        if self.fifo_share > 0 && out.length > FIFO_LENGTH && !out.in_fifo {
-            out.in_fifo = true;
-            self.fifo.push(Reverse((out.age, who)));
-        }
-    }
-
-    /// The message of `out` ends.
-    pub(crate) fn forget(&mut self, out: &mut Outgoing) {
-        if core::mem::replace(&mut out.queued, NOT_QUEUED) != NOT_QUEUED {
-            self.count -= 1;
-            self.stale += 1;
-        }
-    }
-
-    /// Removes the entries of messages that ended, when these are many: few are ever reached.
-    pub(crate) fn sweep(&mut self, rpcs: &Table<Rpc>) {
-        if self.stale < MAX_STALE + self.count {
-            return;
-        }
-        self.stale = 0;
-        let out = |who| rpcs.get(who).map(|rpc| &rpc.out);
-        self.srpt.retain(|e| out(e.who).is_some_and(|out| out.queued == e.remaining));
-        self.fifo.retain(|e| out(e.0.1).is_some_and(|out| out.age == e.0.0));
-    }
-
-    #[cfg(test)]
-    pub(crate) fn queues(&self) -> (&SrptQueue, usize) {
-        (&self.srpt, self.fifo.len())
-    }
-
-    /// The next message to send: shortest remaining first, and the oldest for its share.
-    fn pick(&mut self, rpcs: &mut Table<Rpc>) -> Option<Ref> {
-        if self.fifo_credit >= 1000
-            && let Some(oldest) = self.oldest(rpcs)
-        {
-            self.fifo_credit -= 1000;
-            return Some(oldest);
-        }
-        self.shortest(rpcs)
-    }
-
-    /// The message that is likely to send next.
-    pub(crate) fn first(&self) -> Option<Ref> {
-        self.srpt.peek().map(|entry| entry.who)
-    }
-
-    /// The message with the fewest bytes left of those that may send.
-    pub(crate) fn shortest(&mut self, rpcs: &Table<Rpc>) -> Option<Ref> {
-        loop {
-            let entry = *self.srpt.peek()?;
-            let valid = rpcs.get(entry.who).is_some_and(|r| r.out.queued == entry.remaining);
-            if valid {
-                return Some(entry.who);
-            }
-            self.srpt.pop();
-        }
-    }
-
-    fn oldest(&mut self, rpcs: &mut Table<Rpc>) -> Option<Ref> {
-        loop {
-            let &Reverse((age, who)) = self.fifo.peek()?;
-            match rpcs.get_mut(who).map(|r| &mut r.out).filter(|out| out.age == age) {
-                Some(out) if out.is_queued() => return Some(who),
-                Some(out) => out.in_fifo = false,
-                None => {}
-            }
-            self.fifo.pop();
-        }
-    }
-
-    /// Accounts for a packet just taken from `out`.
-    fn settle(&mut self, who: Ref, out: &mut Outgoing) {
-        if out.length > FIFO_LENGTH {
-            self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
-        }
-        let next = out.has_bytes_to_send().then(|| out.remaining());
-        let on_top = self.srpt.peek().is_some_and(|top| top.who == who);
-        match (on_top, next) {
-            (true, Some(remaining)) => self.srpt.lower_first(remaining),
-            (true, None) => self.srpt.pop(),
-            (false, Some(remaining)) => {
-                self.srpt.push(Entry { remaining, age: out.age, who });
-            }
-            (false, None) => {}
-        }
-        if next.is_none() {
-            self.count -= 1;
-        }
-        out.queued = next.unwrap_or(NOT_QUEUED);
-    }
-}
-
 /// How many bytes of a message to `peer` go unscheduled (Homa §3.2). The user profile fills
 /// packets.
 pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
@@ -396,14 +285,15 @@ pub(crate) fn most_unscheduled(config: &Config) -> u32 {
 }
 
 impl Endpoint {
-    /// A new outgoing message of `length` bytes for the peer of an RPC.
-    pub(crate) fn outgoing(&mut self, length: u32, unscheduled: u32) -> Outgoing {
-        Outgoing::new(length, unscheduled.min(length), self.sender.age())
+    /// A new outgoing message of `length` bytes for a peer.
+    pub(crate) fn outgoing(&mut self, peer: PeerId, length: u32, unscheduled: u32) -> Outgoing {
+        let link = self.peer(peer).map_or(LinkId::default(), |peer| peer.link);
+        Outgoing::new(length, unscheduled.min(length), self.sender.age(), link)
     }
 
-    /// The next DATA packet.
-    pub(crate) fn next_data(&mut self, now: Time) -> Option<Packet> {
-        let who = self.sender.pick(&mut self.rpcs)?;
+    /// The next DATA packet for one of `links`.
+    pub(crate) fn next_data(&mut self, now: Time, links: Links) -> Option<Packet> {
+        let who = self.sender.pick(&mut self.rpcs, links)?;
         let rpc = self.rpcs.get_mut(who)?;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
         let Taken { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));

@@ -112,6 +112,11 @@ impl<T> Table<T> {
         if slot.generation == r.generation { slot.value.as_mut() } else { None }
     }
 
+    /// All live entries in slot order, to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> + '_ {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
     /// All live entries in slot order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ref, &T)> + '_ {
         self.slots.iter().enumerate().filter_map(|(i, s)| {

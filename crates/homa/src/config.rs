@@ -12,20 +12,21 @@ use crate::error::OpenError;
 pub struct Config {
     /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
     /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
-    /// [`homa_proto::Config::for_users`] at the rate of the fastest physical interface, with
-    /// windows to match; at 100 Gbit/s where none tells its rate, as in many virtual machines
-    /// (windows are measured and capped, so too high a rate does little harm, too low a one would
-    /// never fill the link: set [`Self::link_rate`] where you know it). `memory_budget` is for
-    /// messages on their way here and requests that nobody accepted; responses that are here and
-    /// that nobody took come on top, at most `max_message` for each call in progress.
+    /// [`homa_proto::Config::for_users`] with windows for any link. Its `link_rate` is `None`: what
+    /// the route to each peer says ([`crate::egress`]); where that is unknown, as in many virtual
+    /// machines, windows and timeouts are measured. `memory_budget` is for messages on their way
+    /// here and requests that nobody accepted; responses that are here and that nobody took come on
+    /// top, at most `max_message` for each call in progress.
     pub protocol: homa_proto::Config,
     /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,
-    /// Rate of the link below, for the pacer and the protocol. `None` (default): ask the kernel
-    /// what is still queued. Set it where the kernel cannot know, as on a tunnel or TAP device.
+    /// Rate of the link below, for the pacer and the protocol: one link for all peers. `None`
+    /// (default): of the interface that the kernel's route to each peer takes, and where nobody
+    /// knows it, by what is still queued. Set it where the kernel cannot know, as on a tunnel or
+    /// TAP device.
     pub link_rate: Option<Rate>,
     /// Largest IP packet to send, bytes; at least 576. Default 1500. Less goes to peers whose route
-    /// had a smaller MTU when the first message to them was at hand.
+    /// or path takes no more, as far as known at the time (RFC 8899).
     pub mtu: u16,
     /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
     /// `net.core.rmem_max`.
@@ -48,43 +49,37 @@ pub struct Config {
     pub seed: Option<u64>,
 }
 
-/// Assumed where no interface tells its rate, as in many virtual machines: too high a rate only
-/// means that windows reach their configured maximum, too low a one that they never fill the link.
-const UNKNOWN_LINK: Rate = Rate::gbps(100);
+/// What the protocol is told of loopback, which has no rate: windows as large as any.
+pub(crate) const LOOPBACK: Rate = Rate::gbps(100);
 
 /// Most RTTbytes in time: a kernel takes up to this long to turn a grant into data, and windows
 /// have to last.
 const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
-/// Most RTTbytes whatever the link, bytes: more would only fill the buffers of switches.
+/// Most RTTbytes on a link of a gigabit or so, and whatever the link, bytes: more would only fill
+/// the buffers of switches.
+const RTT_BYTES_SLOW: u32 = 60_000;
 const RTT_BYTES_MAX: u32 = 240_000;
 
-/// The users' profile with windows for a link of the given rate.
-fn protocol_for(link: Rate) -> homa_proto::Config {
-    let mut protocol = homa_proto::Config::for_users(link);
-    let window = link.bytes_in(RTT_MAX).min(u64::from(RTT_BYTES_MAX)) as u32;
-    protocol.rtt_bytes_max = protocol.rtt_bytes_max.max(window);
+/// Most RTTbytes on a link of the given rate, bytes; where that is unknown they are measured.
+pub(crate) fn rtt_bytes_max(link: Option<Rate>) -> u32 {
+    let window = link.map_or(u64::MAX, |rate| rate.bytes_in(RTT_MAX));
+    window.clamp(RTT_BYTES_SLOW.into(), RTT_BYTES_MAX.into()) as u32
+}
+
+/// The users' profile, with windows for any link.
+fn users() -> homa_proto::Config {
+    let mut protocol = homa_proto::Config::for_users(None);
+    protocol.rtt_bytes_max = RTT_BYTES_MAX;
     if let GrantWindow::RttBytesShared { max_incoming } = &mut protocol.window {
         *max_incoming = (*max_incoming).max(4 * protocol.rtt_bytes_max);
     }
     protocol
 }
 
-/// The rate of the fastest physical interface, as far as the system tells.
-fn fastest_link() -> Option<Rate> {
-    let interfaces = std::fs::read_dir("/sys/class/net").ok()?;
-    let speed = |interface: std::path::PathBuf| {
-        // Virtual interfaces have no device and report whatever they like.
-        interface.join("device").exists().then_some(())?;
-        let megabits = std::fs::read_to_string(interface.join("speed")).ok()?;
-        megabits.trim().parse::<u64>().ok().filter(|&megabits| megabits > 0)
-    };
-    interfaces.flatten().filter_map(|i| speed(i.path())).max().map(Rate::mbps)
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
-            protocol: protocol_for(fastest_link().unwrap_or(UNKNOWN_LINK)),
+            protocol: users(),
             priority_map: PriorityMap::default(),
             link_rate: None,
             mtu: 1500,
@@ -116,7 +111,7 @@ impl Config {
         protocol.levels = protocol.levels.min(self.priority_map.levels());
         protocol.receive_buffer = receive_buffer;
         if let Some(rate) = self.link_rate {
-            protocol.link_rate = rate;
+            protocol.link_rate = Some(rate);
         }
         protocol.seed = self.seed.unwrap_or_else(random);
         Ok(protocol.validate()?)

@@ -64,6 +64,7 @@
 mod client;
 mod config;
 pub mod driver;
+pub mod egress;
 mod engine;
 pub mod error;
 mod handle;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use homa_proto::Counters;
+use homa_proto::{Counters, Rate};
 
 use crate::driver::DriverCounters;
 
@@ -19,6 +19,12 @@ pub struct EngineCounters {
     /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not believed:
     /// who sees none of our packets can forge them.
     pub reports_ignored: u64,
+    /// Times that packets to a peer became smaller because its path took no larger ones.
+    pub path_mtu_lowered: u64,
+    /// Times that they became larger again, since probes passed.
+    pub path_mtu_raised: u64,
+    /// Paths on which large packets vanished without a report (also counted as lowered).
+    pub path_mtu_black_holes: u64,
     /// Peers forgotten to make room.
     pub peers_evicted: u64,
     /// Peers known now (a gauge).
@@ -31,6 +37,19 @@ pub struct EngineCounters {
     pub requests_in_progress: u64,
 }
 
+/// What is known about a link that packets leave by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkMetrics {
+    /// The interface; `*` where the user said that all peers share a link.
+    pub interface: String,
+    /// Its rate; `None` where there is none, or it is not known.
+    pub rate: Option<Rate>,
+    /// Where the rate comes from: `configured` (the user), `route` (the interface of the kernel's
+    /// routes), `guess` (one of several that it could be), `estimated` (by the pacer); `unlimited`
+    /// is loopback, and `unknown` says that nobody knows.
+    pub source: &'static str,
+}
+
 /// A snapshot of everything counted since the engine was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
@@ -40,6 +59,8 @@ pub struct Metrics {
     pub driver: DriverCounters,
     /// The engine's counters and gauges.
     pub engine: EngineCounters,
+    /// Links that packets left by.
+    pub links: Vec<LinkMetrics>,
 }
 
 impl Metrics {
@@ -53,6 +74,9 @@ impl Metrics {
             ("engine_unknown_extensions", e.unknown_extensions),
             ("engine_pacer_waits", e.pacer_waits),
             ("engine_reports_ignored", e.reports_ignored),
+            ("engine_path_mtu_lowered", e.path_mtu_lowered),
+            ("engine_path_mtu_raised", e.path_mtu_raised),
+            ("engine_path_mtu_black_holes", e.path_mtu_black_holes),
             ("engine_peers_evicted", e.peers_evicted),
         ];
         protocol.chain(driver).chain(engine.map(|(name, n)| (name.to_string(), n)))
@@ -79,6 +103,21 @@ impl Metrics {
         }
         for (name, value) in self.gauges() {
             let _ = writeln!(text, "# TYPE homa_{name} gauge\nhoma_{name} {value}");
+        }
+        text.push_str("# TYPE homa_egress_rate_bits_per_second gauge\n");
+        for LinkMetrics { interface, rate, source } in &self.links {
+            // No rate is no limit, or not known.
+            let value = match rate {
+                Some(rate) => rate.0.to_string(),
+                None if *source == "unlimited" => "+Inf".to_owned(),
+                None => "NaN".to_owned(),
+            };
+            let interface = interface.replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = writeln!(
+                text,
+                "homa_egress_rate_bits_per_second{{interface=\"{interface}\",source=\"{source}\"}} \
+                 {value}"
+            );
         }
         text.push_str("# TYPE homa_protocol_drops counter\n");
         for (reason, value) in self.protocol.drops() {

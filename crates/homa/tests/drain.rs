@@ -122,6 +122,9 @@ impl Driver for Trap {
     fn receive_buffer(&self) -> u32 {
         self.driver.receive_buffer()
     }
+    fn unread(&self) -> u64 {
+        self.driver.unread()
+    }
     fn handles(&self) -> Vec<RawFd> {
         self.driver.handles()
     }

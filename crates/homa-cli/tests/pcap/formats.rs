@@ -138,6 +138,12 @@ fn a_cut_packet_is_decoded_as_far_as_it_was_kept() {
             };
             let name = vector.said().split(' ').nth(2).expect("a type");
             let file = PLAIN.file(1, &[kept(needed)]);
+            if suffix.contains("udp") && vector.bytes.len() > 1456 {
+                // May be a train.
+                let shown = untimed(&lines(&file, &["--packets"])[0]);
+                assert!(shown.contains("DATA (cut by the capture)"), "{shown}");
+                continue;
+            }
             let shown = untimed(&lines(&file, &["--packets"])[0]);
             assert_eq!(shown, expected(&vector, &ip, suffix));
             if needed > 28 {

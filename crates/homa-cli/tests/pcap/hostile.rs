@@ -53,7 +53,7 @@ fn damaged_frames_are_counted_and_nothing_else_happens() {
 }
 
 /// A block of a little-endian pcapng section.
-fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+pub fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let length = (12 + body.len() as u32).to_le_bytes();
     [&kind.to_le_bytes()[..], &length, body, &length].concat()
 }

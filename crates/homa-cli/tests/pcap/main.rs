@@ -9,6 +9,7 @@ mod frames;
 mod hostile;
 mod live;
 mod summary;
+mod trains;
 mod wireshark;
 
 use std::io::Write;

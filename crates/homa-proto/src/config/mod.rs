@@ -75,8 +75,10 @@ pub struct Config {
     /// message may exceed them, so that there is always one that becomes whole. At the start;
     /// changed with [`crate::Endpoint::limit_memory`].
     pub memory_budget: u64,
-    /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts.
-    pub link_rate: Rate,
+    /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts. `None` where
+    /// it is not known (profiles `sigcomm18` and `default`): then both are measured. Of other links
+    /// than the first, [`Endpoint::set_link`](crate::Endpoint::set_link) tells.
+    pub link_rate: Option<Rate>,
     /// RTTbytes until measured, bytes (Homa §3.2: about 10 KB at 10 Gbit/s).
     pub rtt_bytes: u32,
     /// Measure RTTbytes per peer from grant-to-data delays.

@@ -13,7 +13,7 @@ const UNBOUNDED: u64 = 1 << 60;
 
 impl Config {
     /// The paper's text.
-    pub fn sigcomm18(link_rate: Rate) -> Self {
+    pub fn sigcomm18(link_rate: impl Into<Option<Rate>>) -> Self {
         Self {
             profile: Profile::Sigcomm18,
             max_message: NO_LIMIT,
@@ -79,7 +79,7 @@ impl Config {
     }
 
     /// The transport that Homa Figure 8 calls Basic: one level, no limit on overcommitment.
-    pub fn basic(link_rate: Rate) -> Self {
+    pub fn basic(link_rate: impl Into<Option<Rate>>) -> Self {
         let mut cutoffs = [0; super::LEVELS];
         cutoffs[0] = NO_LIMIT;
         Self {
@@ -132,13 +132,13 @@ impl Config {
     }
 
     /// The default for users.
-    pub fn for_users(link_rate: Rate) -> Self {
+    pub fn for_users(link_rate: impl Into<Option<Rate>>) -> Self {
         Self {
             profile: Profile::Default,
             max_message: 16 << 20,
             max_rpcs: 100_000,
             memory_budget: 256 << 20,
-            link_rate,
+            link_rate: link_rate.into(),
             rtt_bytes: 10_000,
             measure_rtt_bytes: true,
             rtt_bytes_max: 60_000,

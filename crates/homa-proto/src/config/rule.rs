@@ -1,6 +1,6 @@
 //! The alternatives a rule of the protocol has.
 
-use super::{Config, LEVELS};
+use super::{Config, LEVELS, Profile};
 use crate::priority::NO_LIMIT;
 use crate::units::Duration;
 
@@ -187,6 +187,7 @@ impl Config {
             Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
         };
         let per_sender = self.granting == Granting::PerSender;
+        let by_time = per_sender || self.profile == Profile::Linux;
         let one_each =
             self.one_message_per_sender && self.overcommitment != Overcommitment::Unlimited;
         let unscheduled = match self.unscheduled {
@@ -199,7 +200,11 @@ impl Config {
             ("network_levels", "be between 1 and 8", (1..=8).contains(&self.network_levels)),
             ("max_message", "be between 1 and 2^31 - 1", (1..1 << 31).contains(&self.max_message)),
             ("max_rpcs", "be between 1 and 2^24", (1..=1 << 24).contains(&self.max_rpcs)),
-            ("link_rate", "be at least 1 Mbit/s", self.link_rate.0 >= 1_000_000),
+            (
+                "link_rate",
+                "be at least 1 Mbit/s, and known where grants keep time by it",
+                self.link_rate.map_or(!by_time, |rate| rate.0 >= 1_000_000),
+            ),
             ("rtt_bytes", "be at least 1", self.rtt_bytes >= 1),
             ("rtt_bytes_max", "be at least rtt_bytes", self.rtt_bytes_max >= self.rtt_bytes),
             ("unscheduled", "be between 1 and 2^31 - 1 bytes", unscheduled),

@@ -15,7 +15,8 @@ impl Endpoint {
         if permille == 0 || self.now < self.incoming.fifo_due {
             return;
         }
-        let share = Rate((self.config.link_rate.0 / 1000 * permille).max(1));
+        let Some(rate) = self.config.link_rate else { return };
+        let share = Rate((rate.0 / 1000 * permille).max(1));
         let interval = share.time_for(increment.into());
         let most = |inc: &Incoming, window: u32| {
             inc.outstanding() < window.saturating_add(increment.saturating_mul(2))

@@ -16,6 +16,7 @@ mod window;
 
 use crate::config::{Config, GrantWindow, Granting, Overcommitment, Profile};
 use crate::endpoint::{Control, Endpoint};
+use crate::event::DropReason;
 use crate::frame::{wire_bytes, wire_bytes_of_all};
 use crate::overcommitment::{Key, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
@@ -444,14 +445,25 @@ impl Endpoint {
     }
 
     /// Homa §3.3, GRANT at the sender: more may be sent, at another level.
-    pub(crate) fn on_grant(&mut self, now: Time, who: Ref, offset: u32, priority: u8) -> bool {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return false };
-        let sending = matches!(
-            rpc.state,
-            State::ClientOutgoing | State::ServerOutgoing | State::OneWayOutgoing
-        );
-        if !sending || !rpc.out.exists() {
-            return false;
+    pub(crate) fn on_grant(
+        &mut self,
+        now: Time,
+        who: Ref,
+        offset: u32,
+        priority: u8,
+    ) -> Result<(), DropReason> {
+        let runs_once = self.suppresses_duplicates();
+        let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
+        match rpc.state {
+            State::ClientOutgoing | State::ServerOutgoing | State::OneWayOutgoing => {}
+            State::ClientIncoming | State::ServerSent => return Err(DropReason::AlreadySent),
+            // For what was sent when the request ran before.
+            State::ServerIncoming | State::ServerInService if !runs_once => {
+                return Err(DropReason::AlreadySent);
+            }
+            State::ServerIncoming | State::ServerInService | State::OneWayIncoming => {
+                return Err(DropReason::WrongState);
+            }
         }
         rpc.heard = now;
         rpc.rounds = 0;
@@ -460,6 +472,6 @@ impl Endpoint {
         self.sender.wake(who, out);
         self.counters.grants_received += 1;
         self.sample_rtt_as_sender(now, who);
-        true
+        Ok(())
     }
 }

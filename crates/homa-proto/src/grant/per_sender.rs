@@ -62,10 +62,9 @@ impl Endpoint {
         }
         self.send_grant(who, next.wire_bytes);
         let more = self.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
-        let until = if more {
-            self.now + self.config.link_rate.time_for(u64::from(next.wire_bytes))
-        } else {
-            Time::MAX
+        let until = match self.config.link_rate {
+            Some(rate) if more => self.now + rate.time_for(u64::from(next.wire_bytes)),
+            _ => Time::MAX,
         };
         self.scheduler.set_pace(host, Pace { until, level: next.level });
     }

@@ -53,7 +53,7 @@ impl Endpoint {
             unheard,
             cookie: request.cookie,
             deadline: request.deadline,
-            out: self.outgoing(request.length, unscheduled),
+            out: self.outgoing(request.peer, request.length, unscheduled),
             ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
@@ -79,7 +79,7 @@ impl Endpoint {
         let id = self.ids.next();
         let rpc = Rpc {
             cookie,
-            out: self.outgoing(length, unscheduled),
+            out: self.outgoing(peer, length, unscheduled),
             ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
         };
         Ok(self.start(rpc))

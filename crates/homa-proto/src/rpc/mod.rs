@@ -66,6 +66,11 @@ impl State {
         )
     }
 
+    /// A server's whose request is whole.
+    pub(crate) const fn has_request(self) -> bool {
+        matches!(self, Self::ServerInService | Self::ServerOutgoing | Self::ServerSent)
+    }
+
     /// A client's that sends its message.
     pub(crate) const fn is_outgoing(self) -> bool {
         matches!(self, Self::ClientOutgoing | Self::OneWayOutgoing)

@@ -34,8 +34,7 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        let executed = |p: &Peer| p.more.executed.contains(packet.id);
-        if self.suppresses_duplicates() && self.peer(packet.peer).is_some_and(executed) {
+        if self.was_executed(packet) {
             return Err(DropReason::AlreadyExecuted);
         }
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
@@ -61,6 +60,12 @@ impl Endpoint {
         }
         self.arm(now, now + self.config.loss.resend_after, who);
         Ok(who)
+    }
+
+    /// The request of a packet was executed before, as far as that is remembered.
+    pub(crate) fn was_executed(&self, packet: &Packet) -> bool {
+        let executed = |p: &Peer| p.more.executed.contains(packet.id);
+        self.suppresses_duplicates() && self.peer(packet.peer).is_some_and(executed)
     }
 
     /// A request is executed at most once, as far as that is remembered.
@@ -112,7 +117,8 @@ impl Endpoint {
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
         let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
-        let out = self.outgoing(length, unscheduled.min(limit));
+        let peer = rpc.peer;
+        let out = self.outgoing(peer, length, unscheduled.min(limit));
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
         rpc.state = State::ServerOutgoing;

@@ -65,8 +65,13 @@ fn bytes_beyond_their_grant_cannot_exceed_the_memory_budget() {
             match server.receive(START, &data(RpcId(id), offset, length)) {
                 Receipt::Place(place) => held += place.len,
                 Receipt::Dropped(reason) => assert!(
-                    [DropReason::NoMemory, DropReason::NotGranted, DropReason::Duplicate]
-                        .contains(&reason)
+                    [
+                        DropReason::NoMemory,
+                        DropReason::NotBegun,
+                        DropReason::NotGranted,
+                        DropReason::Duplicate
+                    ]
+                    .contains(&reason)
                 ),
                 Receipt::Consumed => panic!("DATA is placed or dropped"),
             }

@@ -59,7 +59,7 @@ pub fn config(mut config: Config, seed: u64) -> Endpoint {
 
 impl Pair {
     pub fn new(client: Config, server: Config) -> Self {
-        let rate = client.link_rate;
+        let rate = client.link_rate.unwrap_or(Rate::gbps(10));
         let mut ends = [config(client, 1), config(server, 2)];
         for end in &mut ends {
             end.open_peer(PEER, PeerInfo { host: 0, max_payload: 1400 });

@@ -133,3 +133,30 @@ fn two_of_our_hosts_keep_the_kernels_rules_under_loss() {
     .budget_ms(4_000);
     assert!(answered > 0, "the test calls");
 }
+
+#[test]
+fn calls_that_are_given_up_leave_nothing_at_their_server() {
+    let mut network = Network::new();
+    let mut now = 1_000;
+    let mut run_for = |network: &mut Network, time| {
+        network.run(now, now + time, &mut || false);
+        now += time + 1;
+        now
+    };
+    for cookie in 0..20 {
+        let now = run_for(&mut network, 20);
+        network.hosts[0].call(now, 1, PORTS, 100_000, cookie);
+    }
+    // Requests in the midst of their grants.
+    let now = run_for(&mut network, 3_000);
+    assert!(network.hosts[1].endpoint.rpcs().1 > 0);
+    let given_up = (0..20).filter(|&cookie| network.hosts[0].give_up(now, cookie)).count();
+    assert!(given_up >= 10, "{given_up}");
+    // Less than the time after which a server forgets a silent client.
+    run_for(&mut network, 50_000);
+    assert_eq!(network.answers + given_up as u64, 20);
+    for host in &network.hosts {
+        assert!(host.judge.faults.is_empty(), "{}", host.judge.faults.join("\n"));
+        assert_eq!(host.endpoint.rpcs(), (0, 0), "nothing remains");
+    }
+}

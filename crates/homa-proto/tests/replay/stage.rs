@@ -41,6 +41,7 @@ pub struct Stage {
     /// Of our calls, by cookie: peer and id.
     pub calls: BTreeMap<u64, (usize, u64)>,
     submitted: Option<u64>,
+    handles: BTreeMap<u64, RpcHandle>,
 }
 
 fn time(us: u64) -> Time {
@@ -62,6 +63,7 @@ impl Stage {
             failed: Vec::new(),
             calls: BTreeMap::new(),
             submitted: None,
+            handles: BTreeMap::new(),
         }
     }
 
@@ -87,13 +89,24 @@ impl Stage {
             idempotent: false,
             cookie,
         };
-        self.endpoint.submit(time(now), Submit::Request(request)).expect("a call is accepted");
+        let submitted = self.endpoint.submit(time(now), Submit::Request(request));
+        self.handles.insert(cookie, submitted.expect("a call is accepted").rpc);
         self.submitted = Some(cookie);
     }
 
     pub fn reply(&mut self, now: u64, rpc: RpcHandle, length: u32) {
         // Refused when the client acknowledged, and thereby cancelled, before.
         let _ = self.endpoint.submit(time(now), Submit::Response { rpc, length });
+    }
+
+    /// The application gives up a call; false when it had ended.
+    pub fn give_up(&mut self, now: u64, cookie: u64) -> bool {
+        let rpc = self.handles[&cookie];
+        let given_up = self.endpoint.submit(time(now), Submit::Cancel { rpc }).is_ok();
+        if given_up && let Some(&key) = self.calls.get(&cookie) {
+            self.judge.cancelled(key);
+        }
+        given_up
     }
 
     /// The application gives up requests that it will not answer.

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use homa_proto::wire::datagram;
 
 use super::{
-    Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, Unreachable, Waker,
-    first_free, put,
+    Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, TRAIN_OVERHEAD, Unreachable,
+    Waker, first_free, put,
 };
 
 /// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
@@ -251,6 +251,12 @@ impl Driver for MemoryDriver {
 
     fn receive_buffer(&self) -> u32 {
         QUEUE_MAX as u32 * 1500
+    }
+
+    fn unread(&self) -> u64 {
+        let state = self.network.state();
+        let queues = self.open().filter_map(|(_, local)| state.queues.get(local));
+        queues.flat_map(|q| &q.waiting).map(|d| (d.bytes.len() + TRAIN_OVERHEAD) as u64).sum()
     }
 
     fn handles(&self) -> Vec<RawFd> {

@@ -5,9 +5,11 @@
 //! packs an [`Outbox`] of trains; long payloads stay where they are and are gathered by the driver.
 //!
 //! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted
-//! and left to the protocol's loss recovery); a received train stays readable until the next
-//! `receive`.
+//! and left to the protocol's loss recovery; what there is no room for yet is kept and tried
+//! again); a received train stays readable until the next `receive`.
 
+pub(crate) mod ethtool;
+mod kept;
 pub mod memory;
 pub mod raw_ip;
 pub(crate) mod signals;
@@ -21,7 +23,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use homa_proto::{Quoted, Span};
 
-pub use wait::{Waker, wait};
+pub use wait::{Waker, wait, wait_also_for_room};
 
 /// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
 pub const TRAIN_MAX: usize = 65_000;
@@ -153,8 +155,41 @@ pub enum Framing {
     Ip,
 }
 
+/// A packet that was larger than a link of its path takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBig {
+    /// Its destination; over IP the port is 0.
+    pub to: SocketAddr,
+    /// Bytes of the largest IP packet that passes, as the network says (0: it does not); `None`: it
+    /// was our own system that refused it.
+    pub mtu: Option<u16>,
+    /// The packet, as far as the report shows it: tells reports from forgeries.
+    pub quoted: Option<Quoted>,
+}
+
+/// What a driver could not send yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes of datagrams.
+    pub bytes: usize,
+    /// What it waits for.
+    pub full: Full,
+}
+
+/// What has no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The socket (EAGAIN): poll says when it is writable.
+    Socket(RawFd),
+    /// The queue of a device (ENOBUFS), of which nobody tells when it has room.
+    Device,
+}
+
 /// Trains that a driver of sockets fetches at a time: after so many there may be more.
 pub const FULL_BATCH: usize = 32;
+
+/// Memory that a train in a receive queue takes beyond its bytes, at least.
+pub const TRAIN_OVERHEAD: usize = 512;
 
 /// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
 /// without a route.
@@ -185,11 +220,21 @@ pub trait Driver: Send {
     /// True when datagrams from `socket` can carry the destination's kind of address.
     fn reaches(&self, socket: usize, to: IpAddr) -> bool;
 
-    /// Sends a batch, in order. Trains that the network refuses are counted and lost.
+    /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
+    /// no room for is [`Self::waiting`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
+    /// Tries again to send what waits.
+    fn resume(&mut self) {}
+
+    /// What waits for room: the caller packs no other batch meanwhile.
+    fn waiting(&self) -> Option<Waiting> {
+        None
+    }
+
     /// Fetches trains that have arrived, without waiting; returns how many. `expected`: the caller
-    /// has reason to believe that there are some; otherwise a look in vain should cost little.
+    /// has reason to believe that there are some, and none means that nothing is left; otherwise a
+    /// look in vain should cost little.
     fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
@@ -198,12 +243,21 @@ pub trait Driver: Send {
     /// The next address reported as unreachable.
     fn unreachable(&mut self) -> Option<Unreachable>;
 
+    /// The next packet reported as too big.
+    fn too_big(&mut self) -> Option<TooBig> {
+        None
+    }
+
     /// Bytes handed to the layers below that have not left yet, as these count them; `None` when
     /// they do not tell.
     fn queued(&self) -> Option<u32>;
 
     /// Bytes of datagrams that can wait to be received.
     fn receive_buffer(&self) -> u32;
+
+    /// Memory that what waits to be received takes, bytes: for each train at least its own and
+    /// [`TRAIN_OVERHEAD`].
+    fn unread(&self) -> u64;
 
     /// File descriptors that become readable when `receive` would find something.
     fn handles(&self) -> Vec<RawFd>;
@@ -240,8 +294,12 @@ pub struct DriverCounters {
     pub bytes_sent: u64,
     /// System calls for sending.
     pub send_calls: u64,
-    /// Trains that the network refused (full queue, no route, unreachable); they count as lost.
+    /// Trains that the network refused (no route, unreachable, a queue that stays full); they count
+    /// as lost.
     pub trains_refused: u64,
+    /// Trains that waited because the socket or the device's queue had no room; they were sent
+    /// later.
+    pub trains_delayed: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
     /// Trains received.
@@ -267,6 +325,20 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
+    /// Counts trains as sent: all of them, or those before `stopped.0` and so many bytes of that.
+    fn count_sent(&mut self, trains: &[Train], stopped: Option<(usize, usize)>) {
+        let (whole, part) = stopped.unwrap_or((trains.len(), 0));
+        self.trains_sent += whole as u64;
+        for train in &trains[..whole] {
+            self.datagrams_sent += train.datagrams() as u64;
+            self.bytes_sent += train.len as u64;
+        }
+        if part > 0 {
+            self.datagrams_sent += (part / trains[whole].datagram) as u64;
+            self.bytes_sent += part as u64;
+        }
+    }
+
     /// Every counter by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
@@ -275,6 +347,7 @@ impl DriverCounters {
             ("bytes_sent", self.bytes_sent),
             ("send_calls", self.send_calls),
             ("trains_refused", self.trains_refused),
+            ("trains_delayed", self.trains_delayed),
             ("datagrams_received", self.datagrams_received),
             ("trains_received", self.trains_received),
             ("bytes_received", self.bytes_received),

@@ -11,9 +11,12 @@
 //! socket has a companion that sees to it (`socket`). Do not share an address with a loaded kernel
 //! module: it answers for ports that it does not know.
 //!
-//! Nobody answers for a port that no engine has while one is open at the address: each knows its
-//! own ports only, and the host believes that the packet was taken. The caller hears nothing, and
-//! gives up after the silence that its profile allows (100 ms with `linux`) instead of at once.
+//! A server that asks for an acknowledgement (NEED_ACK) at a port that no engine of the host has
+//! any more, because its process died, gets one from whatever engine is open at the address: a
+//! kernel server would ask a thousand times a second for ever. Nothing else is answered for such a
+//! port: each engine knows its own only, and the host believes that the packet was taken. Who calls
+//! one hears nothing, and gives up after the silence that its profile allows (100 ms with `linux`)
+//! instead of at once.
 //!
 //! A response counts only from the address that was asked: an id is no secret to those who can see
 //! packets, and with another source they could answer in a server's place. A kernel server with
@@ -28,9 +31,9 @@
 //! whose filter passes nothing else; answers are native, which the module takes from anybody. While
 //! it is open the kernel looks at every TCP packet of the host once more.
 //!
-//! Packets are cut for the MTU of the route and carry DF, as the module's. Should a path's MTU
-//! shrink later, the kernel learns it from ICMP and sends fragments: boundaries of packets must
-//! stay (Linux §2.3), and the report does not end RPCs.
+//! Packets carry DF, as the module's, and are never cut. Should a path's MTU shrink, the engine
+//! sends smaller ones: what is sent again then lies inside the gaps that were asked for, which the
+//! module takes (Linux §2.3).
 
 mod filter;
 mod ports;
@@ -44,13 +47,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use homa_proto::wire;
 
-use super::udp::error_queue::{Report, Reports};
+use super::kept::{Kept, NoMessages};
+use super::udp::error_queue::{Meaning, Report, Reports};
 use super::udp::receive::ReceiveBatch;
-use super::udp::send::SendBatch;
-use super::udp::socket::{queued, receive_buffer};
+use super::udp::send::{SendBatch, Stopped, Why};
+use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
-    Driver, DriverCounters, Framing, Gather, Missing, Outbox, Received, RouteMtu, Train,
-    Unreachable, first_free, put,
+    Driver, DriverCounters, Framing, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig,
+    Train, Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
 use ports::Port;
@@ -59,6 +63,8 @@ pub(crate) use socket::route_mtu;
 
 /// Trains handed to the kernel at a time.
 const RUN_MAX: usize = 64;
+/// Batches of other people's packets that are read to find one of ours.
+const BATCHES_MAX: usize = 16;
 /// Looks without reason per look for packets in disguise.
 const LOOKS_PER_DISGUISE: u32 = 16;
 
@@ -72,6 +78,7 @@ pub struct RawIpDriver {
     claimed: Vec<Option<Port>>,
     receive_buffer: usize,
     send: SendBatch,
+    kept: Kept,
     receive: ReceiveBatch,
     /// What of the last batch is for us.
     arrived: Vec<Arrived>,
@@ -103,15 +110,19 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
 
 /// What a report means for the engine at these addresses. The kernel shows it to every engine of
 /// the host; the packet that it quotes says whose it was, and of which RPC.
-fn meaning(local: &[SocketAddr], report: &Report) -> Option<Unreachable> {
+fn meaning(local: &[SocketAddr], report: &Report) -> Option<Meaning> {
     let packet = report.payload();
     let source = port_at(packet, 0)?;
     local.iter().find(|local| local.port() == source)?;
-    let (mut to, what) = (report.to, report.what?);
+    let (mut to, quoted) = (report.to, Some(wire::quoted(packet)?));
+    if let Some(mtu) = report.too_big {
+        return Some(Meaning::TooBig(TooBig { to, mtu, quoted }));
+    }
+    let what = report.what?;
     if what == Missing::Port {
         to.set_port(port_at(packet, filter::AT_DESTINATION)?);
     }
-    Some(Unreachable { to, what, quoted: Some(wire::quoted(packet)?) })
+    Some(Meaning::Unreachable(Unreachable { to, what, quoted }))
 }
 
 impl RawIpDriver {
@@ -131,6 +142,7 @@ impl RawIpDriver {
             claimed: Vec::new(),
             receive_buffer,
             send: SendBatch::default(),
+            kept: Kept::default(),
             receive: ReceiveBatch::new(),
             arrived: Vec::new(),
             next_socket: 0,
@@ -165,31 +177,56 @@ impl RawIpDriver {
 
     /// The socket that carries a train.
     fn socket_for(&self, train: &Train) -> Option<usize> {
-        self.carriers.get(train.socket)?[family(train.to.ip())]
+        let carrier = |carriers: &[Option<usize>; 2]| carriers[family(train.to.ip())];
+        let own = self.carriers.get(train.socket).and_then(carrier);
+        // For the port of nobody, any of the family.
+        own.or_else(|| self.carriers.iter().find_map(carrier))
     }
 
-    /// Sends the trains from `first` on that leave from the same socket; returns how many are done
-    /// with.
-    fn send_run(&mut self, outbox: &Outbox, first: usize, messages: &dyn Gather) -> usize {
-        let Some(socket) = self.socket_for(&outbox.trains[first]) else {
-            self.counters.trains_refused += 1;
-            return 1;
-        };
-        let rest = &outbox.trains[first..];
-        let run = rest.iter().take(RUN_MAX).take_while(|t| self.socket_for(t) == Some(socket));
-        let trains = &rest[..run.count()];
+    /// Sends a batch, or the part of it before where it says that there was no room.
+    fn send_all(
+        &mut self,
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), (usize, usize, Full)> {
+        let mut done = 0;
+        while let Some(first) = outbox.trains.get(done) {
+            let Some(socket) = self.socket_for(first) else {
+                self.counters.trains_refused += 1;
+                done += 1;
+                continue;
+            };
+            let rest = &outbox.trains[done..];
+            let run = rest.iter().take(RUN_MAX).take_while(|t| self.socket_for(t) == Some(socket));
+            let trains = &rest[..run.count()];
+            if let Err(Stopped { train, offset, why }) =
+                self.send_run(socket, trains, outbox, messages)
+                && let Why::Full(full) = why
+            {
+                return Err((done + train, offset, full));
+            }
+            done += trains.len();
+        }
+        Ok(())
+    }
+
+    /// Sends trains that leave from one socket.
+    fn send_run(
+        &mut self,
+        socket: usize,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), Stopped> {
         let on_v6 = self.sockets[socket].ip.is_ipv6();
+        // Nothing is left to the kernel to cut.
         self.send.fill(trains, outbox, messages, false, on_v6);
         let fd = self.sockets[socket].as_raw_fd();
         let meaning = |report: &Report| meaning(&self.local, report);
-        // Nothing is left to the kernel to cut.
-        let _ = self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
-        self.counters.trains_sent += trains.len() as u64;
-        for train in trains {
-            self.counters.datagrams_sent += train.datagrams() as u64;
-            self.counters.bytes_sent += train.len as u64;
-        }
-        trains.len()
+        let result =
+            self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
+        self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));
+        result
     }
 
     fn read_errors(&mut self, socket: usize) {
@@ -199,16 +236,24 @@ impl RawIpDriver {
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
-        self.counters.receive_calls += 1;
         self.arrived.clear();
-        let Ok(n) = self.receive.fetch(fd, socket, expected) else {
-            self.read_errors(socket);
-            return 0;
-        };
-        for index in 0..n {
-            self.sort(index);
+        // More batches where one holds nothing but what is for others.
+        for _ in 0..BATCHES_MAX {
+            self.counters.receive_calls += 1;
+            let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
+                // A report of the network comes before what has arrived.
+                self.read_errors(socket);
+                self.receive.fetch(fd, socket, expected)
+            });
+            let n = fetched.unwrap_or(0);
+            for index in 0..n {
+                self.sort(index);
+            }
+            self.counters.receive_overflows += self.receive.lost();
+            if n == 0 || !self.arrived.is_empty() {
+                break;
+            }
         }
-        self.counters.receive_overflows += self.receive.lost();
         self.arrived.len()
     }
 
@@ -223,11 +268,19 @@ impl RawIpDriver {
         };
         let packet = received.bytes.get(skip..).unwrap_or_default();
         let port = port_at(packet, filter::AT_DESTINATION);
+        let carries = |carriers: &[Option<usize>; 2]| {
+            carriers[family(ip)].is_some_and(|carrier| self.sockets[carrier].ip == ip)
+        };
         let mut ours = self.local.iter().zip(&self.carriers);
-        let number = ours.position(|(local, carriers)| {
-            let carrier = carriers[family(ip)].map(|carrier| self.sockets[carrier].ip);
-            Some(local.port()) == port && carrier == Some(ip)
-        });
+        let ours =
+            ours.position(|(local, carriers)| Some(local.port()) == port && carries(carriers));
+        let asks = packet.get(filter::AT_TYPE) == Some(&filter::NEED_ACK);
+        let orphaned = || asks && port.is_some_and(ports::is_free);
+        let number = match ours {
+            // Any address there can answer for one that is gone.
+            None if orphaned() => self.carriers.iter().position(carries),
+            ours => ours,
+        };
         let marked = || {
             packet.get(filter::AT_FLAGS) == Some(&filter::DISGUISE_FLAGS)
                 && port_at(packet, filter::AT_URGENT) == Some(filter::DISGUISE_URGENT)
@@ -292,10 +345,25 @@ impl Driver for RawIpDriver {
     }
 
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        let mut done = 0;
-        while done < outbox.trains.len() {
-            done += self.send_run(outbox, done, messages);
+        let stopped = match self.kept.waiting() {
+            // Behind what waits already.
+            Some(waiting) => Err((0, 0, waiting.full)),
+            None => self.send_all(outbox, messages),
+        };
+        if let Err((train, offset, full)) = stopped {
+            self.counters.trains_delayed += (outbox.trains.len() - train) as u64;
+            self.kept.keep(outbox, messages, (train, offset), full);
         }
+    }
+
+    fn resume(&mut self) {
+        let outbox = self.kept.take();
+        let stopped = self.send_all(&outbox, &NoMessages).err();
+        self.counters.trains_refused += self.kept.put_back(outbox, stopped);
+    }
+
+    fn waiting(&self) -> Option<Waiting> {
+        self.kept.waiting()
     }
 
     fn receive(&mut self, expected: bool) -> usize {
@@ -329,7 +397,11 @@ impl Driver for RawIpDriver {
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
-        self.reports.pop()
+        self.reports.unreachable()
+    }
+
+    fn too_big(&mut self) -> Option<TooBig> {
+        self.reports.too_big()
     }
 
     fn queued(&self) -> Option<u32> {
@@ -340,6 +412,10 @@ impl Driver for RawIpDriver {
     fn receive_buffer(&self) -> u32 {
         let granted = self.sockets.iter().filter(|socket| !socket.disguise);
         granted.filter_map(|socket| receive_buffer(socket.as_raw_fd())).min().unwrap_or(0)
+    }
+
+    fn unread(&self) -> u64 {
+        self.sockets.iter().map(|socket| unread(socket.as_raw_fd())).sum()
     }
 
     fn handles(&self) -> Vec<RawFd> {

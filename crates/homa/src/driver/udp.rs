@@ -3,10 +3,11 @@
 //! One `sendmmsg` takes a whole batch, one entry per train with its traffic class; long payloads
 //! are gathered from the messages themselves. Where the kernel refuses segmentation (some devices
 //! do so only at the first packet, with EIO), trains are sent as single datagrams from then on; a
-//! train that it refuses for itself (EINVAL: the path's MTU shrank, say) is the only one.
+//! train that it refuses for itself (EINVAL, or EMSGSIZE: the link's MTU shrank) is the only one.
 //!
-//! Left out: pacing (the engine's), encryption, path MTU discovery (the engine asks for the route's
-//! MTU once per peer; where a path is narrower than its first link, the kernel cuts datagrams).
+//! Datagrams carry DF and are never cut; that one was too big is reported.
+//!
+//! Left out: pacing and path MTU discovery (the engine's), encryption.
 
 pub(super) mod address;
 pub(super) mod control;
@@ -21,14 +22,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use homa_proto::wire::datagram;
 
+use super::kept::{Kept, NoMessages};
 use super::raw_ip::route_mtu;
 use super::{
-    Driver, DriverCounters, Gather, Missing, Outbox, Received, RouteMtu, Train, Unreachable,
-    first_free, put,
+    Driver, DriverCounters, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig, Train,
+    Unreachable, Waiting, first_free, put,
 };
-use error_queue::{Report, Reports};
+use error_queue::{Meaning, Report, Reports};
 use receive::ReceiveBatch;
-use send::{SendBatch, Uncut};
+use send::{SendBatch, Stopped, Why};
 
 /// Sockets of one engine.
 pub struct UdpDriver {
@@ -40,6 +42,7 @@ pub struct UdpDriver {
     receive_buffer: usize,
     offload: bool,
     send: SendBatch,
+    kept: Kept,
     receive: ReceiveBatch,
     next_socket: usize,
     reports: Reports,
@@ -57,6 +60,7 @@ impl UdpDriver {
             receive_buffer,
             offload: true,
             send: SendBatch::default(),
+            kept: Kept::default(),
             receive: ReceiveBatch::new(),
             next_socket: 0,
             reports: Reports::default(),
@@ -72,32 +76,55 @@ impl UdpDriver {
         self
     }
 
-    /// Sends the trains from `first` on that leave from the same socket; returns how many are done
-    /// with.
-    fn send_run(&mut self, outbox: &Outbox, first: usize, messages: &dyn Gather) -> usize {
-        let socket = outbox.trains[first].socket;
-        let same = outbox.trains[first..].iter().take_while(|t| t.socket == socket).count();
-        if self.sockets[socket].is_none() {
-            self.counters.trains_refused += same as u64;
-            return same;
+    /// Sends a batch, or the part of it before where it says that there was no room.
+    fn send_all(
+        &mut self,
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), (usize, usize, Full)> {
+        let mut done = 0;
+        while done < outbox.trains.len() {
+            let same = self.run_length(outbox, done);
+            let trains = &outbox.trains[done..done + same];
+            done += match self.send_run(trains, outbox, messages) {
+                Ok(sent) => sent,
+                Err((train, offset, full)) => return Err((done + train, offset, full)),
+            };
         }
-        let run = if self.offload { same.min(send::TRAINS_MAX) } else { 1 };
-        let trains = &outbox.trains[first..first + run];
-        let Err(uncut) = self.send_trains(trains, outbox, messages, self.offload) else {
-            self.count_sent(trains);
-            return run;
+        Ok(())
+    }
+
+    /// Trains from `first` on that leave from the same socket, as many as fit in one call.
+    fn run_length(&self, outbox: &Outbox, first: usize) -> usize {
+        let most = if self.offload { send::TRAINS_MAX } else { 1 };
+        let socket = outbox.trains[first].socket;
+        outbox.trains[first..].iter().take(most).take_while(|t| t.socket == socket).count()
+    }
+
+    /// Sends trains that leave from the same socket; returns how many are done with.
+    fn send_run(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<usize, (usize, usize, Full)> {
+        let (done, for_good) = match self.send_trains(trains, outbox, messages, self.offload) {
+            Ok(()) => return Ok(trains.len()),
+            Err(Stopped { train, offset, why: Why::Full(full) }) => {
+                return Err((train, offset, full));
+            }
+            Err(Stopped { train, why: Why::Uncut { for_good }, .. }) => (train, for_good),
         };
         self.counters.offload_fallbacks += 1;
-        self.count_sent(&trains[..uncut.train]);
-        if uncut.for_good {
+        if for_good {
             self.offload = false;
-            return uncut.train;
+            return Ok(done);
         }
-        let this = &trains[uncut.train..=uncut.train];
-        // Cut already: nothing is left to refuse.
-        let _ = self.send_trains(this, outbox, messages, false);
-        self.count_sent(this);
-        uncut.train + 1
+        match self.send_trains(&trains[done..=done], outbox, messages, false) {
+            Err(Stopped { offset, why: Why::Full(full), .. }) => Err((done, offset, full)),
+            // Cut already: nothing is left to refuse.
+            _ => Ok(done + 1),
+        }
     }
 
     /// Sends trains that leave from the same socket.
@@ -107,24 +134,22 @@ impl UdpDriver {
         outbox: &Outbox,
         messages: &dyn Gather,
         offload: bool,
-    ) -> Result<(), Uncut> {
+    ) -> Result<(), Stopped> {
         let Some(first) = trains.first() else { return Ok(()) };
-        let Some(socket) = &self.sockets[first.socket] else { return Ok(()) };
+        let Some(socket) = &self.sockets[first.socket] else {
+            self.counters.trains_refused += trains.len() as u64;
+            return Ok(());
+        };
         let (fd, local) = (socket.as_raw_fd(), self.local[first.socket]);
         self.send.fill(trains, outbox, messages, offload, local.is_ipv6());
-        self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning)
+        let result =
+            self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
+        self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));
+        result
     }
 
     fn open(&self) -> impl Iterator<Item = &UdpSocket> {
         self.sockets.iter().flatten()
-    }
-
-    fn count_sent(&mut self, trains: &[Train]) {
-        self.counters.trains_sent += trains.len() as u64;
-        for train in trains {
-            self.counters.datagrams_sent += train.datagrams() as u64;
-            self.counters.bytes_sent += train.len as u64;
-        }
     }
 
     fn read_errors(&mut self, socket: usize) {
@@ -136,10 +161,12 @@ impl UdpDriver {
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let Some(fd) = self.sockets[socket].as_ref().map(AsRawFd::as_raw_fd) else { return 0 };
         self.counters.receive_calls += 1;
-        let Ok(n) = self.receive.fetch(fd, socket, expected) else {
+        let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
+            // A report of the network comes before what has arrived.
             self.read_errors(socket);
-            return 0;
-        };
+            self.receive.fetch(fd, socket, expected)
+        });
+        let n = fetched.unwrap_or(0);
         for index in 0..n {
             let train = self.receive.get(index);
             self.counters.datagrams_received += train.bytes.len().div_ceil(train.datagram) as u64;
@@ -152,10 +179,14 @@ impl UdpDriver {
 }
 
 /// What a report means for us.
-fn meaning(report: &Report) -> Option<Unreachable> {
+fn meaning(report: &Report) -> Option<Meaning> {
+    let (to, quoted) = (report.to, datagram::quoted(report.payload()));
+    if let Some(mtu) = report.too_big {
+        return Some(Meaning::TooBig(TooBig { to, mtu, quoted }));
+    }
     // A host without UDP has nothing to do with us.
     let what = report.what.filter(|&what| what != Missing::Protocol)?;
-    Some(Unreachable { to: report.to, what, quoted: datagram::quoted(report.payload()) })
+    Some(Meaning::Unreachable(Unreachable { to, what, quoted }))
 }
 
 impl Driver for UdpDriver {
@@ -202,10 +233,25 @@ impl Driver for UdpDriver {
     }
 
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        let mut done = 0;
-        while done < outbox.trains.len() {
-            done += self.send_run(outbox, done, messages);
+        let stopped = match self.kept.waiting() {
+            // Behind what waits already.
+            Some(waiting) => Err((0, 0, waiting.full)),
+            None => self.send_all(outbox, messages),
+        };
+        if let Err((train, offset, full)) = stopped {
+            self.counters.trains_delayed += (outbox.trains.len() - train) as u64;
+            self.kept.keep(outbox, messages, (train, offset), full);
         }
+    }
+
+    fn resume(&mut self) {
+        let outbox = self.kept.take();
+        let stopped = self.send_all(&outbox, &NoMessages).err();
+        self.counters.trains_refused += self.kept.put_back(outbox, stopped);
+    }
+
+    fn waiting(&self) -> Option<Waiting> {
+        self.kept.waiting()
     }
 
     fn receive(&mut self, expected: bool) -> usize {
@@ -229,7 +275,11 @@ impl Driver for UdpDriver {
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
-        self.reports.pop()
+        self.reports.unreachable()
+    }
+
+    fn too_big(&mut self) -> Option<TooBig> {
+        self.reports.too_big()
     }
 
     fn queued(&self) -> Option<u32> {
@@ -240,6 +290,10 @@ impl Driver for UdpDriver {
     fn receive_buffer(&self) -> u32 {
         let granted = self.open().filter_map(|s| socket::receive_buffer(s.as_raw_fd()));
         granted.min().unwrap_or(0)
+    }
+
+    fn unread(&self) -> u64 {
+        self.open().map(|s| socket::unread(s.as_raw_fd())).sum()
     }
 
     fn handles(&self) -> Vec<RawFd> {

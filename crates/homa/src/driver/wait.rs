@@ -51,10 +51,20 @@ pub fn wait(
     waker: Option<&Waker>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
+    wait_also_for_room(handles, None, waker, timeout)
+}
+
+/// The same, or until the socket `full` is writable.
+pub fn wait_also_for_room(
+    handles: &[RawFd],
+    full: Option<RawFd>,
+    waker: Option<&Waker>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
     const MOST: usize = 16;
     let mut inline = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
     let mut many: Vec<libc::pollfd>;
-    let count = handles.len() + usize::from(waker.is_some());
+    let count = handles.len() + usize::from(waker.is_some()) + usize::from(full.is_some());
     let polled = match inline.get_mut(..count) {
         Some(polled) => polled,
         None => {
@@ -62,9 +72,12 @@ pub fn wait(
             &mut many[..]
         }
     };
-    let all = handles.iter().copied().chain(waker.map(Waker::handle));
+    let all = handles.iter().copied().chain(waker.map(Waker::handle)).chain(full);
     for (slot, fd) in polled.iter_mut().zip(all) {
         slot.fd = fd;
+    }
+    if let (Some(_), Some(last)) = (full, polled.last_mut()) {
+        last.events = libc::POLLOUT;
     }
     let limit = timeout.map(|t| libc::timespec {
         tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,

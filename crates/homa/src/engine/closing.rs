@@ -44,8 +44,9 @@ impl Core {
 
     /// Closes what may be closed by now; true when there was something. Nobody must be polling.
     pub fn finish_closing(&mut self) -> bool {
-        // What has arrived and was not looked at tells its port by the socket's number.
-        if self.closing.is_empty() || self.arrivals.next < self.arrivals.trains {
+        // What has arrived and was not looked at tells its port by the socket's number, as what
+        // waits to be sent does.
+        if self.closing.is_empty() || self.arrivals.are_left() || self.held.is_some() {
             return false;
         }
         let (driver, endpoint) = (&mut self.driver, &self.state.endpoint);

@@ -39,7 +39,7 @@ use super::{Core, Ready};
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
-use crate::driver::{Driver, wait};
+use crate::driver::{Driver, wait_also_for_room};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -234,7 +234,7 @@ impl Engine {
             }
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             if timeout.is_none_or(|timeout| !timeout.is_zero()) {
-                wait(&self.handles, None, timeout)?;
+                wait_also_for_room(&self.handles, self.core.full_socket(), None, timeout)?;
             }
             self.core.turn();
         }

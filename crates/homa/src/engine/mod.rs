@@ -8,13 +8,19 @@
 //! Invariants: whatever a peer sends is counted and ignored or acted upon, never an error of the
 //! application; message bytes live from submission to release.
 
+mod arrivals;
+mod budgets;
 mod clock;
 mod closing;
+mod held;
 pub mod inline;
 pub mod mailbox;
 mod messages;
 mod pack;
+mod path;
+mod paths;
 mod peers;
+mod reports;
 pub mod shared;
 mod spinner;
 mod state;
@@ -22,16 +28,17 @@ pub mod switchboard;
 
 use std::net::SocketAddr;
 
-use homa_proto::{Duration, Endpoint, Request, RpcHandle, Submit, Time, Unreachable};
+use homa_proto::{Endpoint, Links, Request, RpcHandle, Submit, Time};
 
 use crate::config::{CallOptions, Config};
-use crate::driver::{Driver, FULL_BATCH, Missing};
+use crate::driver::Driver;
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::Metrics;
-use crate::pacer::Pacer;
 use crate::payload::Payload;
+use arrivals::{Arrivals, Overdue};
 use clock::Clock;
 use closing::Closing;
+use held::Held;
 use pack::{Packer, Sources};
 pub use state::{Partial, Ready, canonical};
 use state::{State, is_one_server};
@@ -39,26 +46,15 @@ use state::{State, is_one_server};
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
 
-/// Bounds of how much is made ready for the application before it is asked to deal with it. In
-/// between it is half of what is in progress: one half travels while the other is worked on.
-const READY_MIN: usize = 16;
-const READY_MAX: usize = 512;
 /// Control packets that may wait for the link while more is taken in: a batch can ask for more
 /// answers than the protocol keeps.
 const CONTROL_MAX: usize = 1024;
-/// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
-const TURNS_PER_TICK: u32 = 8;
-/// Full batches taken in per turn.
-const BATCHES_MAX: usize = 16;
-/// How late timers may be while packets arrive without a pause.
-const LATE: Duration = Duration::millis(2);
 
 /// An engine without a thread.
 pub struct Core {
     driver: Box<dyn Driver>,
     state: State,
     packer: Packer,
-    pacer: Pacer,
     clock: Clock,
     now: Time,
     /// `now` was read since the last sleep or turn.
@@ -66,7 +62,10 @@ pub struct Core {
     /// Turns without arrivals since the last one with.
     idle_turns: u32,
     arrivals: Arrivals,
+    /// Timers are due and wait for what has arrived.
+    overdue: Option<Overdue>,
     closing: Vec<Closing>,
+    held: Option<Held>,
 }
 
 /// The last word to servers is that their responses arrived: they would ask for it, a kernel module
@@ -84,17 +83,6 @@ enum Refusal {
     Now { held: u64 },
 }
 
-/// How far the driver's last batch was taken in.
-#[derive(Clone, Copy, Default)]
-struct Arrivals {
-    /// Trains in the batch.
-    trains: usize,
-    /// The one to go on with.
-    next: usize,
-    /// Bytes of it that were taken in.
-    offset: usize,
-}
-
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
@@ -104,12 +92,22 @@ impl Core {
         let framing = driver.framing();
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let state = State::new(endpoint, config, framing, driver.routes());
-        let pacer = Pacer::new(state.config.link_rate);
+        let mut state = State::new(endpoint, config, framing, driver.routes());
+        driver.local().first().iter().for_each(|at| state.budgets.set_bound(at.ip()));
         let clock = Clock::start();
-        let (arrivals, closing) = (Arrivals::default(), Vec::new());
-        let (now, fresh, idle_turns) = (Time::ZERO, false, 0);
-        Ok(Self { driver, state, packer, pacer, clock, now, fresh, idle_turns, arrivals, closing })
+        Ok(Self {
+            driver,
+            state,
+            packer,
+            clock,
+            now: Time::ZERO,
+            fresh: false,
+            idle_turns: 0,
+            arrivals: Arrivals::default(),
+            overdue: None,
+            closing: Vec::new(),
+            held: None,
+        })
     }
 
     /// The driver below.
@@ -132,6 +130,7 @@ impl Core {
         if !self.fresh {
             self.now = self.clock.now().max(self.now);
             self.fresh = true;
+            self.arrivals.exhausted = false;
         }
         self.now
     }
@@ -254,6 +253,7 @@ impl Core {
     /// sends what that caused.
     pub fn turn(&mut self) {
         self.tick();
+        self.retry_full_socket();
         self.exchange(true);
         self.transmit();
         self.fresh = false;
@@ -266,58 +266,6 @@ impl Core {
         self.exchange(false);
     }
 
-    fn exchange(&mut self, expected: bool) {
-        self.transmit();
-        if self.arrivals.next == self.arrivals.trains {
-            self.fetch(expected);
-        }
-        let arrived = self.arrivals.trains > 0;
-        if arrived {
-            // What was just sent may have been answered meanwhile: times between are measured.
-            self.fresh = false;
-            self.tick();
-            self.receive();
-            self.receive_more();
-            if self.state.ready.is_empty() {
-                self.transmit();
-            }
-            self.idle_turns = 0;
-        } else {
-            self.idle_turns = self.idle_turns.wrapping_add(1);
-        }
-        self.report_unreachable();
-        // What arrived comes before what is due: the answer a timer would ask for may be among it.
-        let due = match arrived {
-            false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
-            true => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
-        };
-        if due {
-            self.tick();
-            self.expire();
-        }
-        self.fresh = false;
-    }
-
-    fn fetch(&mut self, expected: bool) {
-        let trains = self.driver.receive(expected);
-        self.arrivals = Arrivals { trains, next: 0, offset: 0 };
-    }
-
-    /// Goes on while batches are full, up to about as many packets as a turn sends: who sends more
-    /// than it reads finds its answers when they are too old.
-    fn receive_more(&mut self) {
-        for _ in 1..BATCHES_MAX {
-            let full = self.arrivals.trains >= FULL_BATCH;
-            if !full || self.arrivals.next < self.arrivals.trains {
-                return;
-            }
-            self.fetch(true);
-            self.fresh = false;
-            self.tick();
-            self.receive();
-        }
-    }
-
     /// Sends what may leave, at a time of its own.
     pub fn flush(&mut self) {
         self.transmit();
@@ -326,103 +274,64 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
-        if !self.state.endpoint.has_packet() {
+        if self.is_held() || !self.state.endpoint.has_packet() {
             return;
         }
         let now = self.tick();
         let mut turn = 0;
-        while turn < TURN_MAX && self.state.endpoint.has_packet() {
-            let room = self.pacer.room(now, || self.driver.queued());
-            if room == 0 {
-                return;
-            }
+        while turn < TURN_MAX {
             let state = &mut self.state;
+            let queued = || self.driver.queued();
+            let Some((link, room)) = state.budgets.room(now, &state.endpoint, queued) else {
+                break;
+            };
+            let rise = state.budgets.outruns_us(link);
             let mut sources = Sources {
                 endpoint: &mut state.endpoint,
                 messages: &state.messages,
                 peers: &state.peers,
+                links: Links::only(link),
             };
-            let wire = self.packer.pack(now, room, self.pacer.outruns_us(), &mut sources);
+            let wire = self.packer.pack(now, room, rise, &mut sources);
             if wire == 0 {
-                break;
-            }
-            self.driver.send(self.packer.outbox(), &state.messages);
-            self.pacer.sent(now, wire, || self.driver.queued());
-            turn += wire;
-        }
-        self.state.drain_events();
-    }
-
-    /// So much is to be sent that nothing more should be taken in before.
-    fn is_backlogged(&self) -> bool {
-        self.state.endpoint.waiting_control() >= CONTROL_MAX
-    }
-
-    /// Takes in what arrived, until the application has enough to do: its answers to the first part
-    /// can travel while it works on the next. Stops also when it is time to send.
-    fn receive(&mut self) {
-        let (calls, requests) = self.state.endpoint.rpcs();
-        let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);
-        while self.arrivals.next < self.arrivals.trains {
-            let train = self.driver.received(self.arrivals.next);
-            let port = self.driver.local()[train.socket].port();
-            let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
-            for bytes in datagrams {
-                if self.state.ready.len() >= enough || self.is_backlogged() {
-                    return self.state.limit_memory(self.now);
+                // A message just ended; others may wait for other links.
+                if state.endpoint.has_packet_for(Links::only(link)) {
+                    break;
                 }
-                self.arrivals.offset += bytes.len();
-                self.state.receive(self.now, &train, bytes, port);
-            }
-            self.arrivals.next += 1;
-            self.arrivals.offset = 0;
-        }
-        self.state.limit_memory(self.now);
-    }
-
-    fn report_unreachable(&mut self) {
-        while let Some(report) = self.driver.unreachable() {
-            if report.quoted.is_none() {
-                self.state.counters.reports_ignored += 1;
                 continue;
             }
-            let now = self.tick();
-            let what = match report.what {
-                Missing::Host => Unreachable::Host,
-                Missing::Protocol => Unreachable::Protocol,
-                Missing::Port => Unreachable::Port(report.to.port()),
-            };
-            for peer in self.state.peers.known(report.to) {
-                self.state.endpoint.unreachable(now, peer, what, report.quoted);
+            self.send_packed(now, link, wire);
+            turn += wire;
+            if self.is_held() {
+                break;
             }
-            self.state.drain_events();
         }
-    }
-
-    fn expire(&mut self) {
-        if self.state.endpoint.deadline().is_some_and(|deadline| deadline <= self.now) {
-            self.state.endpoint.expire(self.now);
-            self.state.drain_events();
-            self.transmit();
-        }
+        self.state.drain_events();
     }
 
     /// When the next turn is due unless something arrives; in the past when there is work now.
     pub fn wake_at(&self) -> Option<Time> {
         let state = &self.state;
-        if self.arrivals.next < self.arrivals.trains && !self.is_backlogged() {
+        let stopped = self.arrivals.are_left() && self.is_backlogged();
+        if self.arrivals.are_left() && !stopped {
             return Some(Time::ZERO);
         }
-        let send = match state.endpoint.has_packet() {
-            true => Some(self.pacer.wake().unwrap_or(self.now)),
-            false => None,
+        let send = match self.held_until() {
+            Some(until) => Some(until),
+            None if state.endpoint.has_packet() => {
+                Some(state.budgets.wake(&state.endpoint).unwrap_or(self.now))
+            }
+            None => None,
         };
-        [send, state.endpoint.deadline()].into_iter().flatten().min()
+        // While the link holds up what arrived, that holds up timers.
+        let timers = state.endpoint.deadline().filter(|_| !stopped);
+        [send, timers, self.paths_due()].into_iter().flatten().min()
     }
 
     /// The next turn is due because the link will have room for a packet, not for a timer.
     pub fn is_paced(&self) -> bool {
-        let wake = self.pacer.wake().filter(|_| self.state.endpoint.has_packet());
+        let paced = self.held.is_none() && self.state.endpoint.has_packet();
+        let wake = self.state.budgets.wake(&self.state.endpoint).filter(|_| paced);
         wake.is_some_and(|wake| self.state.endpoint.deadline().is_none_or(|at| wake <= at))
     }
 
@@ -471,7 +380,11 @@ impl Core {
     pub fn metrics(&self) -> Metrics {
         let mut engine = self.state.counters;
         let (peers, evicted) = self.state.peers.count();
-        engine.pacer_waits = self.pacer.waits();
+        engine.pacer_waits = self.state.budgets.waits();
+        let changes = self.state.paths.changes;
+        engine.path_mtu_lowered = changes.lowered;
+        engine.path_mtu_raised = changes.raised;
+        engine.path_mtu_black_holes = changes.black_holes;
         engine.peers = peers as u64;
         engine.peers_evicted = evicted;
         engine.send_memory_bytes = self.state.messages.outgoing_bytes();
@@ -482,6 +395,7 @@ impl Core {
             protocol: self.state.endpoint.counters().clone(),
             driver: *self.driver.counters(),
             engine,
+            links: self.state.budgets.metrics(),
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, Writer};
 use homa_proto::wire::{self, ACK_LEN};
-use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Packet, PeerId, Span, Time};
+use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
 use super::messages::Messages;
 use super::peers::{Peer, Peers};
@@ -45,6 +45,8 @@ pub struct Packer {
     datagrams: Vec<Datagram>,
     /// The latest datagram of each peer; may be of an earlier batch.
     latest: Vec<u32>,
+    /// Peers that RESENDs were packed for.
+    asked: Vec<PeerId>,
     next_number: u64,
     ports: Vec<u16>,
     map: PriorityMap,
@@ -103,6 +105,8 @@ pub struct Sources<'a> {
     pub messages: &'a Messages,
     /// Addresses.
     pub peers: &'a Peers,
+    /// The links that the packets may take.
+    pub links: Links,
 }
 
 impl Packer {
@@ -113,6 +117,7 @@ impl Packer {
             used: 0,
             datagrams: Vec::new(),
             latest: Vec::new(),
+            asked: Vec::new(),
             next_number: 1,
             ports: Vec::new(),
             map,
@@ -123,6 +128,12 @@ impl Packer {
     /// Tells the ports of the driver's sockets, in their order.
     pub fn set_ports(&mut self, ports: Vec<u16>) {
         self.ports = ports;
+    }
+
+    /// The peers of RESENDs packed since last asked.
+    pub fn take_asked(&mut self) -> impl Iterator<Item = PeerId> {
+        self.asked.dedup();
+        self.asked.drain(..)
     }
 
     /// The batch packed last.
@@ -142,11 +153,15 @@ impl Packer {
         let (mut wire, mut turns) = (0, 0);
         // A packet that was pulled must leave, and may need a full frame.
         while wire == 0 || (wire + FULL_FRAME <= room && turns < TRAINS_MAX) {
-            let Some(packet) = from.endpoint.transmit(now) else { break };
+            let Some(packet) = from.endpoint.transmit_by(now, from.links) else { break };
             let before = self.datagrams.len();
             wire += match &packet.body {
                 _ if self.framing == Framing::Ip => self.pack_alone(&packet, from),
                 Body::Data(data) if data.span.len > SHORT => self.pack_long(&packet, data, from),
+                Body::Resend { .. } => {
+                    self.asked.push(packet.peer);
+                    self.pack_short(&packet, rise, from)
+                }
                 _ => self.pack_short(&packet, rise, from),
             };
             // Counts at least as many as there will be trains.
@@ -159,11 +174,40 @@ impl Packer {
         wire
     }
 
+    /// Packs control packets alone, each padded with zeros to an IP packet of so many bytes;
+    /// returns the wire bytes.
+    pub fn pack_probe(&mut self, packets: &[(Packet, u16)], peers: &Peers) -> u32 {
+        self.outbox.clear();
+        self.datagrams.clear();
+        self.used = 0;
+        let mut wire = 0;
+        for (packet, size) in packets {
+            let Some(route) = self.route(packet, peers) else { continue };
+            let padded = peers.datagram_at(&route.peer, *size);
+            let (start, number, framing) = (self.used, self.next_number, self.framing);
+            let room = self.reserve(padded.max(DATA_OVERHEAD));
+            room.fill(0);
+            let encoded = match framing {
+                Framing::Datagram => datagram::encode(packet, number, room),
+                Framing::Ip => wire::encode(packet, room),
+            };
+            let Ok(encoded) = encoded else { continue };
+            let len = padded.max(encoded);
+            self.next_number += 1;
+            self.used += len;
+            self.datagrams.push(Datagram { route, start, len, content: Content::Alone });
+            wire += self.wire_bytes(len, route.peer.address.is_ipv4());
+        }
+        self.form_trains();
+        wire
+    }
+
     fn route(&self, packet: &Packet, peers: &Peers) -> Option<Route> {
         let peer = *peers.get(packet.peer)?;
+        // A port of nobody is answered for from any socket.
         let socket = match self.ports.first() {
             Some(&port) if port == packet.local_port => 0,
-            _ => self.ports.iter().position(|&port| port == packet.local_port)?,
+            _ => self.ports.iter().position(|&port| port == packet.local_port).unwrap_or(0),
         };
         let &Packet { peer: id, local_port, priority, .. } = packet;
         Some(Route { id, local_port, priority, peer, socket })
@@ -376,7 +420,8 @@ mod tests {
         }
         let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);
         packer.set_ports(vec![local_port]);
-        let mut from = Sources { endpoint: &mut endpoint, messages: &messages, peers: &peers };
+        let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
+        let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
         let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
         let trains = &packer.outbox().trains;
         let sum: u32 = trains.iter().map(|train| wire_bytes(train.len + UDP, true)).sum();

@@ -17,8 +17,9 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
-use homa_proto::{Endpoint, PeerId, PeerInfo, Time};
+use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
+use super::budgets::Budgets;
 use crate::driver::{Framing, RouteMtu};
 
 /// IPv4 and IPv6 headers without options, bytes.
@@ -45,6 +46,9 @@ pub struct Peer {
     pub datagram: usize,
     /// The route was asked, where that is needed.
     measured: bool,
+    /// The link that its packets take, and by which of the kernel's answers (0: it was not asked).
+    pub link: LinkId,
+    routed: u32,
     /// Used since the clock hand last passed.
     used: bool,
     open: bool,
@@ -151,19 +155,55 @@ impl Peers {
     }
 
     /// To be called before a message to a peer is submitted: its packets get the size that the
-    /// route takes.
-    pub fn measure(&mut self, id: PeerId, endpoint: &mut Endpoint) {
-        let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|peer| !peer.measured) else {
-            return;
-        };
+    /// route takes. Returns that where it is less than ours, when it was asked.
+    pub fn measure(&mut self, id: PeerId, endpoint: &mut Endpoint) -> Option<(SocketAddr, u16)> {
+        let peer = self.peers.get_mut(id.0 as usize).filter(|peer| !peer.measured)?;
         let address = peer.address;
         let route = self.routes.map(|routes| routes(address));
         // Where there is no route yet, it is asked for again before the next message.
         peer.measured = route != Some(None);
-        let Some(route) = route.flatten().filter(|&route| route < self.mtu) else { return };
-        let (datagram, overhead) = self.datagram_to(address, route.max(MTU_MIN));
-        self.peers[id.0 as usize].datagram = datagram;
-        endpoint.set_max_payload(id, (datagram - overhead) as u32);
+        let mtu = route.flatten().filter(|&route| route < self.mtu)?.max(MTU_MIN);
+        self.set_mtu(id, mtu, endpoint);
+        Some((address, mtu))
+    }
+
+    /// Packets to a peer have at most so many bytes from now on, IP header included; true when that
+    /// is less than before.
+    pub fn set_mtu(&mut self, id: PeerId, mtu: u16, endpoint: &mut Endpoint) -> bool {
+        let Some(peer) = self.get(id) else { return false };
+        let (datagram, overhead) = self.datagram_to(peer.address, mtu);
+        let before = std::mem::replace(&mut self.peers[id.0 as usize].datagram, datagram);
+        if before != datagram {
+            endpoint.set_max_payload(id, (datagram - overhead) as u32);
+        }
+        datagram < before
+    }
+
+    /// A peer's address, and the size of IP packets to it.
+    pub fn path(&self, id: PeerId) -> Option<(SocketAddr, u16)> {
+        let peer = self.get(id).filter(|peer| peer.open)?;
+        let headers = self.mtu as usize - self.datagram_to(peer.address, self.mtu).0;
+        Some((peer.address, (peer.datagram + headers) as u16))
+    }
+
+    /// Bytes in a datagram that fills an IP packet of `size` bytes to a peer.
+    pub fn datagram_at(&self, peer: &Peer, size: u16) -> usize {
+        let headers = self.mtu as usize - self.datagram_to(peer.address, self.mtu).0;
+        usize::from(size).saturating_sub(headers)
+    }
+
+    /// To be called before a message to a peer is submitted: its packets take the link of its
+    /// route, and messages under way follow where that changed.
+    pub fn find_link(&mut self, id: PeerId, budgets: &mut Budgets, endpoint: &mut Endpoint) {
+        let current = budgets.generation();
+        let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|p| p.routed != current) else {
+            return;
+        };
+        peer.routed = current;
+        let link = budgets.link_to(peer.address, peer.source, endpoint);
+        if std::mem::replace(&mut peer.link, link) != link {
+            endpoint.set_route(id, link);
+        }
     }
 
     /// The address of the peer that is at `address`.
@@ -194,7 +234,16 @@ impl Peers {
         let (address, source) = key;
         let (datagram, overhead) = self.datagram_to(address, self.mtu);
         let measured = self.routes.is_none();
-        let peer = Peer { address, source, datagram, measured, used: true, open: true };
+        let peer = Peer {
+            address,
+            source,
+            datagram,
+            measured,
+            link: LinkId(0),
+            routed: 0,
+            used: true,
+            open: true,
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 self.peers[index as usize] = peer;

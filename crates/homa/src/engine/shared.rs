@@ -31,7 +31,7 @@ use homa_proto::Time;
 use super::Core;
 use super::spinner::Spinner;
 use super::switchboard::{Switchboard, Waiting};
-use crate::driver::{Waker, signals, wait};
+use crate::driver::{Waker, signals, wait_also_for_room};
 use crate::error::OpenError;
 
 /// How often the helper looks whether it is needed while others are active.
@@ -269,7 +269,7 @@ impl Access<'_> {
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             state.asleep_until = Some(state.core.wake_at().unwrap_or(Time::MAX));
             state.helper_polls |= me == Lead::Helper;
-            let handles = state.handles.clone();
+            let (handles, full) = (state.handles.clone(), state.core.full_socket());
             let waker = match me {
                 Lead::Helper => &shared.helper_waker,
                 _ => &shared.thread_waker,
@@ -281,7 +281,7 @@ impl Access<'_> {
                 Lead::Thread => state.spinner.next(),
                 _ => Duration::ZERO,
             };
-            match self.unlocked(|| spin_then_wait(&handles, waker, spin, timeout)) {
+            match self.unlocked(|| spin_then_wait((&handles, full), waker, spin, timeout)) {
                 Ok(found) if !spin.is_zero() && !paced => self.spinner.learn(found),
                 Ok(_) => {}
                 // Only exhausted memory can be the reason: go on at a walking pace.
@@ -455,9 +455,10 @@ impl Shared {
     }
 }
 
-/// Looks for something to receive for a while, then sleeps; true when looking was enough.
+/// Looks for something to receive, or room in a full socket, for a while, then sleeps; true when
+/// looking was enough.
 fn spin_then_wait(
-    handles: &[RawFd],
+    (handles, full): (&[RawFd], Option<RawFd>),
     waker: &Waker,
     spin: Duration,
     timeout: Option<Duration>,
@@ -466,11 +467,12 @@ fn spin_then_wait(
         // A time beyond the clock's range never comes.
         let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
         while until.is_none_or(|until| Instant::now() < until) {
-            if wait(handles, Some(waker), Some(Duration::ZERO))? {
+            if wait_also_for_room(handles, full, Some(waker), Some(Duration::ZERO))? {
                 return Ok(true);
             }
         }
     }
-    wait(handles, Some(waker), timeout.map(|timeout| timeout.saturating_sub(spin)))?;
+    let left = timeout.map(|timeout| timeout.saturating_sub(spin));
+    wait_also_for_room(handles, full, Some(waker), left)?;
     Ok(false)
 }

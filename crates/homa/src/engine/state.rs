@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use homa_proto::wire::datagram;
 use homa_proto::{
-    Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, PeerId, Receipt, RpcHandle,
-    Time, wire,
+    Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
+    RpcHandle, Time, wire,
 };
 
+use super::budgets::Budgets;
 use super::messages::Messages;
+use super::paths::Paths;
 use super::peers::Peers;
 use crate::config::Config;
 use crate::driver::{Framing, Received, RouteMtu};
@@ -73,6 +75,10 @@ pub struct State {
     pub messages: Messages,
     /// Addresses of peers.
     pub peers: Peers,
+    /// What may be queued below, by link.
+    pub budgets: Budgets,
+    /// Paths to them whose MTU is in question.
+    pub paths: Paths,
     /// What the application has not taken.
     pub ready: VecDeque<Ready>,
     /// Bytes of messages that arrived whole and were not taken.
@@ -90,15 +96,17 @@ pub struct State {
 impl State {
     /// The state of an engine that has not received anything.
     pub fn new(
-        endpoint: Endpoint,
+        mut endpoint: Endpoint,
         config: Config,
         framing: Framing,
         routes: Option<RouteMtu>,
     ) -> Self {
         Self {
+            budgets: Budgets::new(&config, routes.is_some(), &mut endpoint),
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
             peers: Peers::new(config.max_peers, config.mtu, framing, routes),
+            paths: Paths::new(config.mtu),
             ready: VecDeque::new(),
             waiting: 0,
             limited_at: 0,
@@ -116,14 +124,24 @@ impl State {
             self.peers.make_room(now, endpoint);
             found = self.peers.find(now, address, None, endpoint);
         }
-        self.peers.measure(found?, endpoint);
+        self.budgets.refresh(now, &mut self.endpoint);
+        self.prepare(now, found?);
         found
+    }
+
+    /// Finds out how a peer is reached, unless that was done: the link and the MTU of the route.
+    /// Due before a message to it is submitted.
+    fn prepare(&mut self, now: Time, peer: PeerId) {
+        if let Some((address, mtu)) = self.peers.measure(peer, &mut self.endpoint) {
+            self.paths.narrow(now, peer, address, mtu);
+        }
+        self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
     }
 
     /// Takes in one datagram of a train.
     pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
         if self.framing == Framing::Ip {
-            return self.receive_packet(now, train, bytes);
+            return self.receive_packet(now, train, bytes, port);
         }
         if train.from.port() == 0 {
             // UDP allows it for those who want no answer; nothing can be sent there.
@@ -161,6 +179,7 @@ impl State {
             // Homa's ports repeat UDP's: what the kernel says counts.
             decoded.packet.local_port = port;
             decoded.packet.remote_port = train.from.port();
+            self.notice(now, &decoded.packet);
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => self.messages.place(place, decoded.payload),
                 Receipt::Consumed | Receipt::Dropped(_) => {}
@@ -170,22 +189,34 @@ impl State {
     }
 
     /// Takes in one packet that was the payload of an IP packet.
-    fn receive_packet(&mut self, now: Time, train: &Received<'_>, bytes: &[u8]) {
+    fn receive_packet(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
         let level = self.config.priority_map.level(train.tos);
         let mut decoded = match wire::decode(bytes, PeerId(0), level) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
-        let source = if decoded.packet.id.from_server() { None } else { train.to };
+        // A server that asks for another's port, who is gone, knows the address that it asks at.
+        let ours = decoded.packet.local_port == port;
+        let source = if decoded.packet.id.from_server() && ours { None } else { train.to };
         let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
             return self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
         };
         decoded.packet.peer = peer;
+        self.notice(now, &decoded.packet);
         match self.endpoint.receive(now, &decoded.packet) {
             Receipt::Place(place) => self.messages.place(place, decoded.payload),
             Receipt::Consumed | Receipt::Dropped(_) => {}
         }
         self.drain_events();
+    }
+
+    /// Control packets also say something about the path.
+    fn notice(&mut self, now: Time, packet: &Packet) {
+        if !matches!(packet.body, Body::Data(_))
+            && let Some(path) = self.peers.path(packet.peer)
+        {
+            self.paths.notice(now, packet, path, &self.endpoint);
+        }
     }
 
     /// Acts on what the protocol has to say; due after every input.
@@ -225,7 +256,7 @@ impl State {
         let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
             MessageKind::Request => {
-                self.peers.measure(delivered.peer, &mut self.endpoint);
+                self.prepare(self.endpoint.now(), delivered.peer);
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);

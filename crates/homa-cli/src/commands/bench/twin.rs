@@ -8,9 +8,9 @@
 
 use homa_proto::Rate;
 use homa_sim::clairvoyant::{Star, echo};
+use homa_sim::experiment::replay;
 use homa_sim::scenario::{
     Buffer, Exchange, Fabric, FramingName, Measures, Scenario, SchemeOptions, Shape, Span, Stop,
-    replay,
 };
 use homa_sim::traffic::open_loop;
 use homa_sim::{SimDuration, SimTime};

@@ -4,13 +4,17 @@
 //! process changes; namespaces and sockets made here end with it. Left out: the path to another
 //! machine (`homa ping` times it).
 
+mod links;
 mod machine;
 mod sockets;
+
+use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
+use links::Link;
 
 /// Arguments of `homa doctor`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +22,9 @@ pub struct Args {
     /// Form of the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Of the links, only the one that packets to this address leave by.
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Option<IpAddr>,
 }
 
 /// What a probe found.
@@ -78,16 +85,18 @@ impl Check {
 #[derive(Serialize)]
 struct Report {
     checks: Vec<Check>,
+    links: Vec<Link>,
 }
 
 /// Runs the command; the verdict fails only when Homa cannot run here at all.
 pub fn run(args: &Args) -> Outcome {
     let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
     checks.extend(sockets::all());
+    let links = links::all(args.peer);
     // Last: it moves the process into a network of its own, where the path is another.
     checks.extend(machine::namespaces());
     checks.push(machine::wake_up());
-    let report = Report { checks };
+    let report = Report { checks, links };
     match args.format {
         Format::Json => json(&report)?,
         Format::Table => print(&report),
@@ -112,6 +121,27 @@ fn print(report: &Report) {
         if let Some(remedy) = &check.remedy {
             line(table.row(&[String::new(), String::new(), format!("remedy: {remedy}")]));
         }
+    }
+    line("");
+    print_links(&report.links);
+}
+
+fn print_links(links: &[Link]) {
+    if links.is_empty() {
+        return line("links: the kernel does not say which there are, or no route leads there");
+    }
+    let table = Table::new(&[
+        ("link", Align::Left, 15),
+        ("kind", Align::Left, 10),
+        ("rate", Align::Right, 12),
+        ("certainty", Align::Left, 9),
+        ("because", Align::Left, 1),
+    ]);
+    line(table.head());
+    links.iter().for_each(|link| line(table.row(&link.cells())));
+    if links.iter().any(Link::is_uncertain) {
+        line("=> where a rate is not known, Homa goes by what is queued and what arrives");
+        line("remedy: set `Config::link_rate` where all peers are behind one link");
     }
 }
 

@@ -7,6 +7,7 @@
 //!   version 1 does (plaintext, no unknown flag) and the Homa header in it carries the module's
 //!   marks: some seventy bits that agree. Once two sockets spoke so, what they exchange and cannot
 //!   be read counts as malformed Homa.
+//! * What the capture has as one UDP packet may be a [`train`] of datagrams, which is divided.
 //! * A packet of which the capture kept only the beginning is read with zeros in place of what is
 //!   missing. What depends on the missing bytes is never reported.
 //!
@@ -19,7 +20,8 @@ use std::net::{IpAddr, SocketAddr};
 use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
 
-use super::frame::{self, IpPacket, Unreadable};
+use super::frame::{self, IpPacket, Payload, Unreadable};
+use super::train::{self, Split};
 
 /// UDP sockets remembered for having spoken Homa.
 const MAX_SOCKETS: usize = 65_536;
@@ -144,13 +146,19 @@ pub struct Dissector {
     ports: Vec<u16>,
     sockets: BTreeSet<SocketAddr>,
     scratch: Vec<u8>,
+    /// What was found in UDP.
+    pub datagrams: Datagrams,
 }
 
-/// A transport payload: its captured bytes and its true length.
-#[derive(Clone, Copy)]
-struct Payload<'a> {
-    bytes: &'a [u8],
-    length: usize,
+/// Counts of datagrams, of which a frame may hold a train.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Datagrams {
+    /// Datagrams, each as the network sees it.
+    pub all: u64,
+    /// Frames with several of them.
+    pub trains: u64,
+    /// Frames with so little of a long packet that nobody can tell how many it holds.
+    pub unclear: u64,
 }
 
 impl Dissector {
@@ -210,10 +218,17 @@ impl Dissector {
         let announced = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
             // Longer than the field can say, or filled in by the card.
             0 => ip.length,
+            _ if ip.length > usize::from(u16::MAX) => ip.length,
             length => length.min(ip.length),
         };
         let length = announced.saturating_sub(header.len());
-        let payload = Payload { bytes: &bytes[..bytes.len().min(length)], length };
+        let mut payload = Payload { bytes: &bytes[..bytes.len().min(length)], length };
+        // A length field may be that of a train's first datagram.
+        let behind = ip.frame.bytes.get(announced..).unwrap_or_default();
+        if train::continues(payload.bytes, behind) {
+            let length = ip.frame.length - header.len();
+            payload = Payload { bytes: &ip.frame.bytes[header.len()..], length };
+        }
         let source = SocketAddr::new(ip.source, u16::from_be_bytes([header[0], header[1]]));
         let destination =
             SocketAddr::new(ip.destination, u16::from_be_bytes([header[2], header[3]]));
@@ -228,7 +243,7 @@ impl Dissector {
         }
         let priority = ip.class >> 5;
         let encapsulation = Encapsulation::Udp;
-        self.datagram(payload, priority, &mut |number, known| {
+        self.train(payload, priority, &mut |number, known| {
             report(Finding::Homa(Homa {
                 encapsulation,
                 source,
@@ -238,6 +253,36 @@ impl Dissector {
                 known,
             }));
         });
+    }
+
+    /// The packets of the datagrams that were captured as one.
+    fn train(
+        &mut self,
+        payload: Payload<'_>,
+        priority: u8,
+        report: &mut dyn FnMut(Option<u64>, Known),
+    ) {
+        let split = train::split(payload.bytes, payload.length);
+        let size = match split {
+            Split::Train(size) => size.get(),
+            Split::Single | Split::Unclear => payload.length.max(1),
+        };
+        self.datagrams.trains += u64::from(size < payload.length);
+        if split == Split::Unclear {
+            self.datagrams.unclear += 1;
+            // How many bytes DATA carries is not known, then.
+            if let Some((number, known)) = train::head_of_data(payload.bytes) {
+                self.datagrams.all += 1;
+                return report(Some(number), known);
+            }
+        }
+        for start in (0..payload.length.max(1)).step_by(size) {
+            self.datagrams.all += 1;
+            let bytes = payload.bytes.get(start..).unwrap_or_default();
+            let length = size.min(payload.length - start);
+            let one = Payload { bytes: &bytes[..bytes.len().min(length)], length };
+            self.datagram(one, priority, report);
+        }
     }
 
     /// The packets of a datagram, with its number.
@@ -291,14 +336,14 @@ impl Dissector {
                     3 => Refusal::Port,
                     other => Refusal::Other(other),
                 };
-                (refusal, frame::ipv4(quoted).ok()?)
+                (refusal, frame::ipv4(quoted, 0).ok()?)
             }
             (ICMPV6, 1) => {
                 let refusal = if code == 4 { Refusal::Port } else { Refusal::Other(code) };
-                (refusal, frame::ipv6(quoted).ok()?)
+                (refusal, frame::ipv6(quoted, 0).ok()?)
             }
             // Parameter problem: unrecognised next header.
-            (ICMPV6, 4) if code == 1 => (Refusal::Protocol, frame::ipv6(quoted).ok()?),
+            (ICMPV6, 4) if code == 1 => (Refusal::Protocol, frame::ipv6(quoted, 0).ok()?),
             _ => return None,
         };
         let source = SocketAddr::new(inner.source, be16(inner.payload, 0)?);
@@ -353,7 +398,7 @@ fn known(decoded: Result<Packet, DropReason>, seen: &[u8], length: usize) -> Kno
 }
 
 /// Bytes of a packet of a type that decide what it says.
-fn header_len(kind: Option<u8>) -> usize {
+pub fn header_len(kind: Option<u8>) -> usize {
     match kind {
         Some(kind::DATA) => wire::DATA_LEN,
         Some(kind::GRANT) => wire::GRANT_LEN,
@@ -365,12 +410,12 @@ fn header_len(kind: Option<u8>) -> usize {
 }
 
 /// True for TCP that is Homa.
-fn disguised(tcp: &[u8]) -> bool {
+pub fn disguised(tcp: &[u8]) -> bool {
     tcp.get(13) == Some(&MARKS.0) && tcp.get(18..20) == Some(&MARKS.1)
 }
 
 /// True for a datagram that can be nothing else than ours.
-fn marked(datagram: &[u8]) -> bool {
+pub fn marked(datagram: &[u8]) -> bool {
     let Some(&[version, flags, high, low, 0, 0, 0, 0]) = datagram.first_chunk() else {
         return false;
     };
@@ -384,6 +429,7 @@ fn marked(datagram: &[u8]) -> bool {
         })
 }
 
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+/// The field at an offset.
+pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|field| u16::from_be_bytes(*field))
 }

@@ -7,7 +7,7 @@
 //! before that place, then says where and how.
 //!
 //! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, and blocks of pcapng that
-//! hold no frames.
+//! hold no frames but for interface statistics.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -99,6 +99,8 @@ struct Interface {
     /// Seconds to be added.
     offset: i64,
     snap: u32,
+    /// Frames lost by it and by the system, as its latest statistics say.
+    dropped: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,8 @@ pub struct CaptureReader<R> {
     /// Bytes taken from the input.
     at: u64,
     format: Format,
+    /// Frames lost on the interfaces of earlier sections.
+    dropped: Option<u64>,
     /// Ended, properly or not.
     over: bool,
     record: Vec<u8>,
@@ -142,7 +146,7 @@ impl<R: Read> CaptureReader<R> {
             _ => return Err(ReadError::NotACapture { instead: None }),
         };
         let (record, frame) = (Vec::new(), 0..0);
-        let mut reader = Self { input, at: 4, format, over: false, record, frame };
+        let mut reader = Self { input, at: 4, format, dropped: None, over: false, record, frame };
         match &mut reader.format {
             Format::Pcap { .. } => reader.pcap_header()?,
             Format::PcapNg { .. } => reader.section(0)?,
@@ -156,6 +160,16 @@ impl<R: Read> CaptureReader<R> {
             Format::Pcap { .. } => "pcap",
             Format::PcapNg { .. } => "pcapng",
         }
+    }
+
+    /// Frames that were lost while the capture was made, as far as it says so up to here.
+    pub fn dropped(&self) -> Option<u64> {
+        let interfaces: &[Interface] = match &self.format {
+            Format::Pcap { .. } => &[],
+            Format::PcapNg { interfaces, .. } => interfaces,
+        };
+        let counts = interfaces.iter().map(|interface| interface.dropped).chain([self.dropped]);
+        counts.flatten().reduce(u64::saturating_add)
     }
 
     /// The next frame; `None` at the end of the capture and after an error.
@@ -222,6 +236,8 @@ impl<R: Read> CaptureReader<R> {
             self.body(length, 8, start)?;
             if kind == 1 {
                 self.interface(order, start)?;
+            } else if kind == 5 {
+                self.statistics(order);
             } else if let Some(frame) = self.block(kind, order) {
                 return Ok(Some(frame));
             }
@@ -237,6 +253,7 @@ impl<R: Read> CaptureReader<R> {
             _ => return damaged(start, "a section header without its byte-order mark"),
         };
         let length = order.u32(&self.record, 0).unwrap_or(0);
+        self.dropped = self.dropped();
         self.format = Format::PcapNg { order, interfaces: Vec::new() };
         self.body(length, 12, start)
     }
@@ -268,6 +285,18 @@ impl<R: Read> CaptureReader<R> {
             None => return damaged(start, "an interface block without its fields"),
         }
         Ok(())
+    }
+
+    /// Notes what an interface statistics block says of lost frames.
+    fn statistics(&mut self, order: Order) {
+        let Format::PcapNg { interfaces, .. } = &mut self.format else { return };
+        let body = &self.record[..];
+        let id = order.u32(body, 0).unwrap_or(u32::MAX);
+        let Some(interface) = interfaces.get_mut(id as usize) else { return };
+        // Dropped by the interface, and by the operating system.
+        let counts = options(order, body, 12).filter(|(code, _)| [5, 7].contains(code));
+        let counts = counts.filter_map(|(_, at)| order.u64(body, at));
+        interface.dropped = counts.reduce(u64::saturating_add).or(interface.dropped);
     }
 
     /// The frame of a block.
@@ -356,18 +385,25 @@ impl<R: Read> CaptureReader<BufReader<R>> {
 /// by number which interface is theirs, so each block counts.
 fn describe(order: Order, body: &[u8]) -> Option<Interface> {
     let (link, snap) = (order.u16(body, 0)?, order.u32(body, 4)?);
-    let mut interface = Interface { link, resolution: 6, offset: 0, snap };
-    let mut at = 8;
-    while let (Some(code), Some(length)) = (order.u16(body, at), order.u16(body, at + 2)) {
+    let mut interface = Interface { link, resolution: 6, offset: 0, snap, dropped: None };
+    for (code, at) in options(order, body, 8) {
         match code {
-            0 => break,
-            9 => interface.resolution = body.get(at + 4).copied().unwrap_or(6),
-            14 => interface.offset = order.u64(body, at + 4).unwrap_or(0) as i64,
+            9 => interface.resolution = body.get(at).copied().unwrap_or(6),
+            14 => interface.offset = order.u64(body, at).unwrap_or(0) as i64,
             _ => {}
         }
-        at += 4 + usize::from(length).next_multiple_of(4);
     }
     Some(interface)
+}
+
+/// The options of a block from an offset on: their codes, and where their values begin.
+fn options(order: Order, body: &[u8], mut next: usize) -> impl Iterator<Item = (u16, usize)> {
+    std::iter::from_fn(move || {
+        let (code, length) = (order.u16(body, next)?, order.u16(body, next + 2)?);
+        let at = next + 4;
+        next = at + usize::from(length).next_multiple_of(4);
+        (code != 0).then_some((code, at))
+    })
 }
 
 /// A time stamp in nanoseconds, whatever the interface counts in.

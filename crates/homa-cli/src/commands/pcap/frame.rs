@@ -24,8 +24,20 @@ pub struct IpPacket<'a> {
     pub payload: &'a [u8],
     /// Bytes that the payload had.
     pub length: usize,
+    /// The payload with all that follows it in the frame: padding, or what a length field that was
+    /// not meant for a capture leaves out.
+    pub frame: Payload<'a>,
     /// A piece of a larger packet.
     pub fragment: bool,
+}
+
+/// Bytes as far as they were captured, and how many there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload<'a> {
+    /// As captured.
+    pub bytes: &'a [u8],
+    /// On the wire.
+    pub length: usize,
 }
 
 /// What a frame holds.
@@ -68,6 +80,9 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// VLAN tags: customer, provider, and an older provider's.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// Longest packet that is believed where the IP header does not say how long it is, bytes: more
+/// than a kernel hands to a card at a time.
+const MAX_LENGTH: usize = 256 << 10;
 /// Most extension headers that an IPv6 packet is believed to have.
 const MAX_EXTENSIONS: usize = 16;
 
@@ -75,8 +90,14 @@ const MAX_EXTENSIONS: usize = 16;
 pub const LINK_TYPES: &str = "1 (Ethernet), 113 and 276 (Linux cooked), 0 and 108 (BSD loopback), \
                               12, 14, 101, 228 and 229 (raw IP)";
 
-/// Reads a frame of a link type.
-pub fn decode(link: u16, frame: &[u8]) -> Result<Content<'_>, Unreadable> {
+/// Reads a frame of a link type, which had `original` bytes before the capture cut it.
+pub fn decode(link: u16, frame: &[u8], original: u32) -> Result<Content<'_>, Unreadable> {
+    let missing = (original as usize).saturating_sub(frame.len());
+    let content = |kind, bytes| content(kind, bytes, missing);
+    let behind = |at, header| {
+        let kind = be16(frame, at).ok_or(Unreadable::Cut)?;
+        content(kind, frame.get(header..).ok_or(Unreadable::Cut)?)
+    };
     match link {
         // BSD loopback: the address family in the byte order of the capturing host, or big-endian.
         0 | 108 => match (frame.first_chunk(), frame.get(4..)) {
@@ -88,7 +109,8 @@ pub fn decode(link: u16, frame: &[u8]) -> Result<Content<'_>, Unreadable> {
             (Some(_), _) => Ok(Content::EtherType(0)),
             (None, _) => Err(Unreadable::Cut),
         },
-        1 => behind(frame, 12, 14),
+        // The EtherType stands at an offset of the link header.
+        1 => behind(12, 14),
         // Raw IP: by the registry, and by the numbers that BSDs gave it.
         12 | 14 | 101 | 228 | 229 => match frame.first().map(|byte| byte >> 4) {
             Some(4) => content(IPV4, frame),
@@ -96,26 +118,21 @@ pub fn decode(link: u16, frame: &[u8]) -> Result<Content<'_>, Unreadable> {
             Some(_) => Err(Unreadable::IpHeader),
             None => Err(Unreadable::Cut),
         },
-        113 => behind(frame, 14, 16),
-        276 => behind(frame, 0, 20),
+        113 => behind(14, 16),
+        276 => behind(0, 20),
         other => Err(Unreadable::LinkType(other)),
     }
 }
 
-/// Content whose EtherType stands at an offset of the link header.
-fn behind(frame: &[u8], at: usize, header: usize) -> Result<Content<'_>, Unreadable> {
-    let kind = be16(frame, at).ok_or(Unreadable::Cut)?;
-    content(kind, frame.get(header..).ok_or(Unreadable::Cut)?)
-}
-
-fn content(mut kind: u16, mut bytes: &[u8]) -> Result<Content<'_>, Unreadable> {
+/// What an EtherType announces; the capture lacks the last `missing` bytes.
+fn content(mut kind: u16, mut bytes: &[u8], missing: usize) -> Result<Content<'_>, Unreadable> {
     while VLAN.contains(&kind) {
         kind = be16(bytes, 2).ok_or(Unreadable::Cut)?;
         bytes = &bytes[4..];
     }
     match kind {
-        IPV4 => ipv4(bytes).map(Content::Ip),
-        IPV6 => ipv6(bytes).map(Content::Ip),
+        IPV4 => ipv4(bytes, missing).map(Content::Ip),
+        IPV6 => ipv6(bytes, missing).map(Content::Ip),
         other => Ok(Content::EtherType(other)),
     }
 }
@@ -124,8 +141,8 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|field| u16::from_be_bytes(*field))
 }
 
-/// Reads an IPv4 packet; also one that an ICMP message quotes.
-pub fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
+/// Reads an IPv4 packet that lacks `missing` bytes; also one that an ICMP message quotes.
+pub fn ipv4(bytes: &[u8], missing: usize) -> Result<IpPacket<'_>, Unreadable> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Unreadable::Cut)?;
     let words = usize::from(header[0] & 0xf);
     if header[0] >> 4 != 4 || words < 5 {
@@ -133,9 +150,10 @@ pub fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
     }
     let options = 4 * words;
     let payload = bytes.get(options..).ok_or(Unreadable::Cut)?;
+    let frame = rest_of_frame(payload, missing);
     // A card that segments gets packets whose length it fills in later: 0.
     let length = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
-        0 => payload.len(),
+        total if overflows(total, frame.length + options) => frame.length,
         total => total.checked_sub(options).ok_or(Unreadable::IpHeader)?,
     };
     let address = |at: usize| {
@@ -150,12 +168,24 @@ pub fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
         class: header[1],
         payload: &payload[..payload.len().min(length)],
         length,
+        frame,
         fragment,
     })
 }
 
-/// Reads an IPv6 packet, past its extension headers.
-pub fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
+/// Whether a length field is that of a packet that is too long for it: 0, or the lower half.
+fn overflows(field: usize, length: usize) -> bool {
+    field == 0 || length > usize::from(u16::MAX) && length & usize::from(u16::MAX) == field
+}
+
+/// All that follows an IP header.
+fn rest_of_frame(bytes: &[u8], missing: usize) -> Payload<'_> {
+    let bytes = &bytes[..bytes.len().min(MAX_LENGTH)];
+    Payload { bytes, length: bytes.len().saturating_add(missing).min(MAX_LENGTH) }
+}
+
+/// Reads an IPv6 packet that lacks `missing` bytes, past its extension headers.
+pub fn ipv6(bytes: &[u8], missing: usize) -> Result<IpPacket<'_>, Unreadable> {
     let header: &[u8; 40] = bytes.first_chunk().ok_or(Unreadable::Cut)?;
     if header[0] >> 4 != 6 {
         return Err(Unreadable::IpHeader);
@@ -165,12 +195,12 @@ pub fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
         octets.copy_from_slice(&header[at..at + 16]);
         IpAddr::V6(Ipv6Addr::from(octets))
     };
-    let mut payload = &bytes[40..];
+    let mut frame = rest_of_frame(&bytes[40..], missing);
     let mut length = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-        0 => payload.len(),
+        field if overflows(field, frame.length) => frame.length,
         length => length,
     };
-    payload = &payload[..payload.len().min(length)];
+    let mut payload = &frame.bytes[..frame.bytes.len().min(length)];
     let (mut protocol, mut fragment) = (header[6], false);
     for _ in 0..MAX_EXTENSIONS {
         let size = match protocol {
@@ -187,13 +217,14 @@ pub fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, Unreadable> {
         protocol = byte(payload, 0)?;
         length = length.checked_sub(size).ok_or(Unreadable::IpHeader)?;
         payload = payload.get(size..).ok_or(Unreadable::Cut)?;
+        frame = Payload { bytes: &frame.bytes[size..], length: frame.length - size };
         if fragment {
             break;
         }
     }
     let class = header[0] << 4 | header[1] >> 4;
     let (source, destination) = (address(8), address(24));
-    Ok(IpPacket { source, destination, protocol, class, payload, length, fragment })
+    Ok(IpPacket { source, destination, protocol, class, payload, length, frame, fragment })
 }
 
 fn byte(bytes: &[u8], at: usize) -> Result<u8, Unreadable> {

@@ -5,6 +5,7 @@
 //! | [`file`] | bytes | frames |
 //! | [`frame`] | a frame | the IP packet in it |
 //! | [`dissect`] | an IP packet | the Homa packets in it, in every encapsulation; ICMP about them |
+//! | [`train`] | a UDP packet | the datagrams that a kernel put together in it |
 //! | [`tracker`], [`rpc`] | packets | what became of each RPC |
 //! | [`rows`], [`totals`], [`output`], [`spool`] | all that | text or JSON |
 //!
@@ -21,6 +22,7 @@ mod rpc;
 mod spool;
 mod totals;
 mod tracker;
+mod train;
 
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read};
@@ -54,6 +56,10 @@ An RPC's line: lengths in bytes; microseconds from the first request packet to t
 packet and to the last response byte, as captured; packets that name it; request + response:
 retransmitted DATA, RESENDs for it, BUSYs of its sender, GRANTs for it, bytes granted; levels of
 unscheduled/scheduled DATA.
+
+A line is a Homa packet: a frame may hold several, in one datagram or in a train of datagrams
+(GSO on the sender, GRO on the receiver), which is divided. Totals count frames, datagrams, packets
+and bytes of payload apart, and RPCs that were under way when the capture began or ended.
 
 Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 and IPv6; protocol
 146, UDP, and TCP in disguise (flags 06, urgent b97d).
@@ -231,6 +237,8 @@ impl<'a> Walk<'a> {
             }
         };
         self.totals.stray_acks = self.tracker.stray_acks;
+        self.totals.datagrams(self.dissector.datagrams);
+        self.totals.dropped = self.reader.dropped();
         for rpc in std::mem::replace(&mut self.tracker, Tracker::new(1)).finish() {
             self.rpc(&rpc, out)?;
         }
@@ -249,7 +257,7 @@ impl<'a> Walk<'a> {
         self.totals.frames += 1;
         self.clock(frame.time);
         let content = match frame.link {
-            Some(link) => frame::decode(link, self.reader.bytes()),
+            Some(link) => frame::decode(link, self.reader.bytes(), frame.original),
             None => Err(Unreadable::NoInterface),
         };
         match content {
@@ -319,7 +327,7 @@ impl<'a> Walk<'a> {
 
     fn rpc(&mut self, rpc: &Rpc, out: &mut Output) -> io::Result<()> {
         let ending = rpc.ending(self.end);
-        self.totals.rpc(ending);
+        self.totals.rpc(rpc, ending);
         if !self.shown((rpc.client, rpc.server), Some(rpc.id)) {
             return Ok(());
         }

@@ -177,12 +177,23 @@ impl Output {
             totals.packets,
             list(&totals.types)
         )?;
+        if totals.trains > 0 {
+            let (trains, datagrams) = (totals.trains, totals.datagrams);
+            writeln!(out, "{trains} frames are trains (GSO, GRO); {datagrams} datagrams over UDP")?;
+        }
         for (count, what) in [
             (totals.retransmitted, "DATA packets marked as retransmitted"),
             (totals.duplicates, "DATA packets of bytes captured before, not marked"),
             (totals.cut, "packets cut by the capture before their fields end"),
+            (totals.unclear_trains, "frames cut too short to tell whether they are trains"),
+            (totals.dropped.unwrap_or(0), "frames lost while the capture was made"),
             (totals.backward_steps, "frames older than the one before"),
             (totals.stray_acks, "acknowledgements of RPCs that the capture does not show"),
+            (
+                totals.under_way.at_start,
+                "RPCs without their beginning: under way when the capture began, or packets lost",
+            ),
+            (totals.under_way.at_end, "RPCs under way when the capture ended"),
         ] {
             if count > 0 {
                 writeln!(out, "{count} {what}")?;

@@ -253,6 +253,7 @@ pub struct RpcRow {
     need_acks: u64,
     acks: u64,
     refusal: Option<String>,
+    began_before: bool,
     ending: &'static str,
     ending_text: String,
 }
@@ -331,6 +332,7 @@ impl RpcRow {
             need_acks: rpc.need_acks,
             acks: rpc.acks,
             refusal: rpc.refusal.map(|refusal| refusal.to_string()),
+            began_before: rpc.began_before(),
             ending: ending.name(),
             ending_text: ending.to_string(),
         }

@@ -61,6 +61,17 @@ impl Message {
         self.length.is_some_and(|length| self.captured >= u64::from(length))
     }
 
+    /// Its first byte was seen.
+    fn has_start(&self) -> bool {
+        self.is_complete() || self.ranges.first().is_some_and(|range| range.0 == 0)
+    }
+
+    /// Bytes are missing in front of some that were seen.
+    fn has_gaps(&self) -> bool {
+        !self.is_complete()
+            && self.ranges.last().is_some_and(|range| self.ranges.len() > 1 || range.0 > 0)
+    }
+
     /// Bytes granted beyond the unscheduled ones.
     pub fn granted_bytes(&self) -> u64 {
         let free = self.unscheduled.unwrap_or(0);
@@ -119,8 +130,13 @@ pub enum Ending {
     Acked,
     /// The response is complete.
     Complete,
-    /// Its client is done with it, but not all of the response was captured: cancelled, or the
-    /// capture lacks packets.
+    /// Its client is done with it, and the capture lacks its beginning, and some of the response.
+    AckedBefore,
+    /// Its client is done with it, and the capture lacks packets in the middle of its messages, or
+    /// the ends of packets.
+    AckedGaps,
+    /// Its client is done with it, but not all of the response was captured, nor anything that
+    /// shows that it was sent: cancelled, unless the capture lacks packets.
     AckedUnseen,
     /// ICMP: nobody there.
     Unreachable(Refusal),
@@ -145,6 +161,8 @@ impl Ending {
         match self {
             Self::Acked => "acked",
             Self::Complete => "complete",
+            Self::AckedBefore => "acked_before",
+            Self::AckedGaps => "acked_gaps",
             Self::AckedUnseen => "acked_unseen",
             Self::Unreachable(_) => "unreachable",
             Self::Unknown => "unknown",
@@ -160,6 +178,8 @@ impl fmt::Display for Ending {
         match self {
             Self::Acked => f.write_str("acked"),
             Self::Complete => f.write_str("complete, no ack seen"),
+            Self::AckedBefore => f.write_str("acked, began before the capture"),
+            Self::AckedGaps => f.write_str("acked, the capture lacks packets of it"),
             Self::AckedUnseen => f.write_str("acked without a complete response: cancelled?"),
             Self::Unreachable(refusal) => write!(f, "ICMP {refusal}"),
             Self::Unknown => f.write_str("RPC_UNKNOWN"),
@@ -208,6 +228,8 @@ pub struct Rpc {
     waiting: [u32; 2],
     /// The last packet was RPC_UNKNOWN.
     forgotten: bool,
+    /// The capture kept too little of one of its packets.
+    cut: bool,
 }
 
 impl Rpc {
@@ -235,14 +257,21 @@ impl Rpc {
             refusal: None,
             waiting: [0; 2],
             forgotten: false,
+            cut: false,
         }
     }
 
     /// Notes that a packet names it.
-    pub fn touch(&mut self, time: Option<i64>) {
+    fn touch(&mut self, time: Option<i64>) {
         self.packets += 1;
         self.first = earliest(self.first, time);
         self.last = self.last.max(time);
+    }
+
+    /// Notes that a packet names it of which the capture kept no more than that.
+    pub fn cut(&mut self, time: Option<i64>) {
+        self.touch(time);
+        self.cut = true;
     }
 
     /// Takes a packet in; true for a duplicate.
@@ -291,6 +320,19 @@ impl Rpc {
         self.acks > 0 || self.response.is_complete() || self.refusal.is_some()
     }
 
+    /// The capture shows its packets, but not the beginning of its request: it was under way when
+    /// the capture began, or the capture lost packets.
+    pub fn began_before(&self) -> bool {
+        !self.cut && !self.request.has_start()
+    }
+
+    /// The capture lacks packets of it, or parts of packets.
+    fn has_gaps(&self) -> bool {
+        // Nobody answers before a request is complete.
+        let early = self.response.packets > 0 && !self.request.is_complete();
+        self.cut || early || self.request.has_gaps() || self.response.has_gaps()
+    }
+
     /// How it ended, in a capture whose last frame is of the given time.
     pub fn ending(&self, capture_end: Option<i64>) -> Ending {
         let silence = interval(self.last, capture_end).unwrap_or(0);
@@ -298,6 +340,8 @@ impl Rpc {
             (true, _) if self.acks > 0 => Ending::Acked,
             (true, _) => Ending::Complete,
             (_, Some(refusal)) => Ending::Unreachable(refusal),
+            _ if self.acks > 0 && self.began_before() => Ending::AckedBefore,
+            _ if self.acks > 0 && self.has_gaps() => Ending::AckedGaps,
             _ if self.acks > 0 => Ending::AckedUnseen,
             _ if self.forgotten => Ending::Unknown,
             _ => match self.waiting {

@@ -6,9 +6,9 @@ use homa_proto::wire::kind;
 use homa_proto::{Body, DropReason};
 use serde::Serialize;
 
-use super::dissect::{Finding, Homa, Known};
+use super::dissect::{Datagrams, Finding, Homa, Known};
 use super::frame::{Content, Unreadable};
-use super::rpc::Ending;
+use super::rpc::{Ending, Rpc};
 
 /// Counts by name.
 pub type Counts = BTreeMap<String, u64>;
@@ -20,8 +20,16 @@ pub struct Totals {
     pub frames: u64,
     /// Frames with at least one Homa packet, malformed ones included.
     pub homa_frames: u64,
-    /// Homa packets.
+    /// Datagrams of Homa over UDP, as they are on the network.
+    pub datagrams: u64,
+    /// Frames that hold several of them: a kernel's GSO or GRO.
+    pub trains: u64,
+    /// Frames that may: the capture kept too little of them to tell.
+    pub unclear_trains: u64,
+    /// Homa packets, of which a frame and a datagram may hold several.
     pub packets: u64,
+    /// Payload of DATA packets, bytes; retransmitted and duplicate ones included.
+    pub data_bytes: u64,
     /// By type; retransmitted DATA included.
     pub types: Counts,
     /// By encapsulation.
@@ -48,6 +56,19 @@ pub struct Totals {
     pub rpcs: u64,
     /// RPCs by how they ended.
     pub endings: Counts,
+    /// RPCs at the edges of the capture.
+    pub under_way: UnderWay,
+    /// Frames that the capturing program or its kernel lost, where the file says so (pcapng).
+    pub dropped: Option<u64>,
+}
+
+/// RPCs that a capture shows in part only, because of when it began and ended.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct UnderWay {
+    /// The first bytes of their requests were not captured.
+    pub at_start: u64,
+    /// Nothing ended them.
+    pub at_end: u64,
 }
 
 /// Adds one under a name.
@@ -97,6 +118,7 @@ impl Totals {
                 add(&mut self.types, type_name(&packet.body));
                 if let Body::Data(data) = &packet.body {
                     self.retransmitted += u64::from(data.retransmit);
+                    self.data_bytes += u64::from(data.span.len);
                 }
             }
             Known::Header { kind, .. } => {
@@ -108,10 +130,19 @@ impl Totals {
         }
     }
 
+    /// Takes over what was found in UDP.
+    pub fn datagrams(&mut self, found: Datagrams) {
+        self.datagrams = found.all;
+        self.trains = found.trains;
+        self.unclear_trains = found.unclear;
+    }
+
     /// Counts an RPC.
-    pub fn rpc(&mut self, ending: Ending) {
+    pub fn rpc(&mut self, rpc: &Rpc, ending: Ending) {
         self.rpcs += 1;
         add(&mut self.endings, ending.name());
+        self.under_way.at_start += u64::from(rpc.began_before());
+        self.under_way.at_end += u64::from(ending == Ending::Open);
     }
 }
 

@@ -95,7 +95,7 @@ impl Tracker {
         match body {
             Some(packet) => rpc.observe(packet, time),
             None => {
-                rpc.touch(time);
+                rpc.cut(time);
                 false
             }
         }

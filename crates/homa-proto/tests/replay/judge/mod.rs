@@ -135,6 +135,11 @@ impl Judge {
         }
     }
 
+    /// The application here gave a call up: its server may be told to forget it.
+    pub fn cancelled(&mut self, key: Key) {
+        self.rpcs.remove(&key);
+    }
+
     /// ICMP: RPCs with a port, or a host, are over.
     pub fn unreachable(&mut self, peer: usize, port: Option<u16>) {
         self.rpcs.retain(|key, books| {

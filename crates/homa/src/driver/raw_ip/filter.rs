@@ -11,8 +11,11 @@ const PORTS_MAX: usize = 200;
 pub const DISGUISE_FLAGS: u8 = 0x06;
 /// The second mark.
 pub const DISGUISE_URGENT: u16 = 0xb97d;
-/// Where the marks and the ports lie.
+/// A server asks whether its response arrived (Linux NEED_ACK).
+pub const NEED_ACK: u8 = 0x17;
+/// Where the marks, the ports and the type lie.
 pub const AT_DESTINATION: usize = 2;
+pub const AT_TYPE: usize = 11;
 pub const AT_FLAGS: usize = 13;
 pub const AT_URGENT: usize = 18;
 
@@ -25,8 +28,9 @@ pub fn nothing() -> Vec<libc::sock_filter> {
     vec![instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)]
 }
 
-/// Accepts packets to `ports`, of TCP only those that are Homa's in `disguise`. IPv4 sockets see
-/// the IP header (`v4`), IPv6 sockets do not. `None`: more ports than a program can tell apart.
+/// Accepts packets to `ports`, of TCP only those that are Homa's in `disguise`; and NEED_ACK to any
+/// port, which may have nobody else to answer it. IPv4 sockets see the IP header (`v4`), IPv6
+/// sockets do not. `None`: more ports than a program can tell apart.
 pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {
     if ports.len() > PORTS_MAX {
         return None;
@@ -43,10 +47,12 @@ pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock
     if disguise {
         // A jump counts instructions after the next one; the refusal follows the last port.
         code.push(load(libc::BPF_B, AT_FLAGS));
-        code.push(is(DISGUISE_FLAGS.into(), 0, count + 3));
+        code.push(is(DISGUISE_FLAGS.into(), 0, count + 5));
         code.push(load(libc::BPF_H, AT_URGENT));
-        code.push(is(DISGUISE_URGENT.into(), 0, count + 1));
+        code.push(is(DISGUISE_URGENT.into(), 0, count + 3));
     }
+    code.push(load(libc::BPF_B, AT_TYPE));
+    code.push(is(NEED_ACK.into(), count + 2, 0));
     code.push(load(libc::BPF_H, AT_DESTINATION));
     for (index, &port) in ports.iter().enumerate() {
         code.push(is(port.into(), count - index as u8, 0));
@@ -98,6 +104,21 @@ mod tests {
         packet[18..20].copy_from_slice(&urgent.to_be_bytes());
         let header = if v4 { vec![0x46; 24] } else { Vec::new() };
         [header, packet].concat()
+    }
+
+    #[test]
+    fn a_server_that_asks_for_an_ack_is_heard_at_any_port() {
+        for (v4, ports) in [(true, vec![4000, 4001]), (false, Vec::new())] {
+            let plain = program(v4, false, &ports).unwrap();
+            let tcp = program(v4, true, &ports).unwrap();
+            let mut asks = packet(v4, 50_000, 6, 0xb97d);
+            assert!(!accepts(&plain, &asks) && !accepts(&tcp, &asks));
+            let header = asks.len() - 28;
+            asks[header + AT_TYPE] = NEED_ACK;
+            assert!(accepts(&plain, &asks) && accepts(&tcp, &asks));
+            asks[header + AT_FLAGS] = 2;
+            assert!(accepts(&plain, &asks) && !accepts(&tcp, &asks), "TCP of others");
+        }
     }
 
     #[test]

@@ -40,9 +40,20 @@ pub fn claim(wanted: u16) -> io::Result<Port> {
     result
 }
 
+/// The address whose holder has a port.
+fn name(number: u16) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("homa/146/{number}"))
+}
+
+/// True when no engine of this host has the port; false also where that cannot be known. Looks
+/// without taking it meanwhile.
+pub fn is_free(number: u16) -> bool {
+    let asked = UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&name(number)?));
+    asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 fn take(number: u16) -> io::Result<Port> {
-    let address = SocketAddr::from_abstract_name(format!("homa/146/{number}"))?;
-    match UnixDatagram::bind_addr(&address) {
+    match UnixDatagram::bind_addr(&name(number)?) {
         Ok(name) => Ok(Port { number, _name: Some(name) }),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
         Err(_) => Ok(Port { number, _name: None }),
@@ -59,7 +70,9 @@ mod tests {
         assert!(any.iter().all(|port| port.number >= FIRST_CLIENT));
         let number = any[0].number;
         assert_eq!(claim(number).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(!is_free(number));
         drop(any);
+        assert!(is_free(number));
         assert_eq!(claim(number).unwrap().number, number);
     }
 }

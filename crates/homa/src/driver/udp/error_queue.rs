@@ -8,7 +8,8 @@
 //!
 //! What a report means is read from ICMP's type and code, not from the error number of the system,
 //! which is the same for a host that does not exist and for a fragment that was lost (time
-//! exceeded). Only "unreachable" says something about the peer.
+//! exceeded). Only "unreachable" says something about the peer, and "packet too big" about the
+//! path.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -18,7 +19,7 @@ use std::ptr;
 
 use super::address::Name;
 use super::control::Control;
-use crate::driver::{Missing, Unreachable};
+use crate::driver::{Missing, TooBig, Unreachable};
 
 /// Reports of unreachable addresses kept until asked for; more are forgotten.
 const UNREACHABLE_MAX: usize = 256;
@@ -34,18 +35,21 @@ pub struct Report {
     /// What is missing there; `None` when the report is about something else, such as the size of
     /// packets or a lost fragment, or does not come from the network.
     pub what: Option<Missing>,
+    /// It is larger than the path takes: [`TooBig::mtu`].
+    pub too_big: Option<Option<u16>>,
     /// The start of its payload, and how many bytes of that came back: at least 8 (RFC 792).
     quoted: [u8; QUOTED],
     len: usize,
 }
 
 impl Report {
-    /// The network refused a packet that begins so at once.
-    pub fn refused(to: SocketAddr, what: Missing, packet: &[u8]) -> Self {
+    /// The network refused a packet that begins so at once: something of `what` is missing, or it
+    /// is too big.
+    pub fn refused(to: SocketAddr, what: Option<Missing>, packet: &[u8]) -> Self {
         let mut quoted = [0; QUOTED];
         let len = packet.len().min(QUOTED);
         quoted[..len].copy_from_slice(&packet[..len]);
-        Self { to, what: Some(what), quoted, len }
+        Self { to, what, too_big: what.is_none().then_some(None), quoted, len }
     }
 
     /// What came back of the packet's payload.
@@ -54,34 +58,69 @@ impl Report {
     }
 }
 
+/// What a report means for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A peer cannot be reached.
+    Unreachable(Unreachable),
+    /// A packet was too big.
+    TooBig(TooBig),
+}
+
 /// Reports that nobody has asked for yet.
 #[derive(Debug, Default)]
-pub struct Reports(VecDeque<Unreachable>);
+pub struct Reports {
+    unreachable: VecDeque<Unreachable>,
+    too_big: VecDeque<TooBig>,
+}
+
+/// Adds a report, unless it waits already.
+fn push<T: PartialEq>(queue: &mut VecDeque<T>, report: T) {
+    if queue.len() < UNREACHABLE_MAX && !queue.contains(&report) {
+        queue.push_back(report);
+    }
+}
 
 impl Reports {
-    /// Adds a report, unless it waits already.
-    pub fn push(&mut self, unreachable: Unreachable) {
-        if self.0.len() < UNREACHABLE_MAX && !self.0.contains(&unreachable) {
-            self.0.push_back(unreachable);
+    /// Adds a report.
+    pub fn push(&mut self, meaning: Meaning) {
+        match meaning {
+            Meaning::Unreachable(report) => push(&mut self.unreachable, report),
+            Meaning::TooBig(report) => push(&mut self.too_big, report),
         }
     }
 
-    /// The oldest report.
-    pub fn pop(&mut self) -> Option<Unreachable> {
-        self.0.pop_front()
+    /// The oldest report of something unreachable.
+    pub fn unreachable(&mut self) -> Option<Unreachable> {
+        self.unreachable.pop_front()
+    }
+
+    /// The oldest report of a packet that was too big.
+    pub fn too_big(&mut self) -> Option<TooBig> {
+        self.too_big.pop_front()
     }
 
     /// Empties a socket's queue and keeps what has a `meaning`; true when there was anything.
-    pub fn drain(&mut self, fd: RawFd, meaning: impl Fn(&Report) -> Option<Unreachable>) -> bool {
+    pub fn drain(&mut self, fd: RawFd, meaning: impl Fn(&Report) -> Option<Meaning>) -> bool {
         let mut any = false;
         for _ in 0..UNREACHABLE_MAX {
             let Some(report) = next(fd) else { break };
             any = true;
-            if let Some(unreachable) = meaning(&report) {
-                self.push(unreachable);
+            if let Some(meaning) = meaning(&report) {
+                self.push(meaning);
             }
         }
         any
+    }
+}
+
+/// The MTU that an ICMP message about a packet that was too big tells (RFC 1191 §4, RFC 4443 §3.2).
+fn too_big(origin: u8, kind: u8, code: u8, info: u32) -> Option<u16> {
+    match (origin, kind, code) {
+        (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => {
+            Some(u16::try_from(info).unwrap_or(u16::MAX))
+        }
+        _ => None,
     }
 }
 
@@ -124,26 +163,48 @@ fn next(fd: RawFd) -> Option<Report> {
     if got < 0 {
         return None;
     }
-    let what = control.iter(header.msg_controllen).find_map(|(level, kind, data)| {
-        let ours = matches!(
-            (level, kind),
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-        );
-        // struct sock_extended_err: an error number of four bytes, then these.
-        let &[origin, kind, code] = data.get(4..)?.first_chunk()?;
-        ours.then(|| missing(origin, kind, code))?
-    });
+    let (what, mtu) = control
+        .iter(header.msg_controllen)
+        .find_map(|(level, kind, data)| {
+            let ours = matches!(
+                (level, kind),
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            );
+            // struct sock_extended_err: an error number of four bytes, then these, a byte of
+            // padding, and what the message says beside.
+            let &[origin, kind, code, _, a, b, c, d] = data.get(4..)?.first_chunk()?;
+            let info = u32::from_ne_bytes([a, b, c, d]);
+            ours.then(|| (missing(origin, kind, code), too_big(origin, kind, code, info)))
+        })
+        .unwrap_or_default();
     let len = usize::try_from(got).map_or(0, |got| got.min(QUOTED));
     let nowhere = SocketAddr::from(([0; 4], 0));
     Some(match name.get() {
-        Some(to) => Report { to, what, quoted, len },
-        None => Report { to: nowhere, what: None, quoted, len },
+        Some(to) => Report { to, what, too_big: mtu.map(Some), quoted, len },
+        None => Report { to: nowhere, what: None, too_big: None, quoted, len },
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_message_of_its_kind_tells_an_mtu() {
+        let (v4, v6) = (libc::SO_EE_ORIGIN_ICMP, libc::SO_EE_ORIGIN_ICMP6);
+        for ((origin, kind, code, info), expected) in [
+            ((v4, 3, 4, 1200), Some(1200)),
+            ((v4, 3, 4, 0), Some(0)),
+            ((v4, 3, 3, 1200), None),
+            ((v4, 11, 0, 1200), None),
+            ((v6, 2, 0, 1280), Some(1280)),
+            ((v6, 2, 0, 100_000), Some(u16::MAX)),
+            ((v6, 3, 0, 1280), None),
+            ((libc::SO_EE_ORIGIN_LOCAL, 3, 4, 1200), None),
+        ] {
+            assert_eq!(too_big(origin, kind, code, info), expected, "{origin} {kind} {code}");
+        }
+    }
 
     #[test]
     fn only_unreachable_says_something_about_the_peer() {

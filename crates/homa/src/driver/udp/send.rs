@@ -10,8 +10,8 @@ use std::{ptr, slice};
 
 use super::address::Name;
 use super::control::Control;
-use super::error_queue::{Report, Reports};
-use crate::driver::{DriverCounters, Gather, Missing, Outbox, Piece, Train, Unreachable};
+use super::error_queue::{Meaning, Report, Reports};
+use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Piece, Train};
 
 /// Trains in one system call.
 pub const TRAINS_MAX: usize = 64;
@@ -36,6 +36,8 @@ struct Entry {
     control: Control,
     /// Which train of the run.
     train: usize,
+    /// Bytes of the train before it.
+    offset: usize,
     /// The kernel cuts it into datagrams.
     segments: bool,
     /// Start and end in `pieces`.
@@ -69,7 +71,7 @@ impl SendBatch {
             let mut cursor = Cursor { pieces: pieces.iter(), rest: &[] };
             let mut left = train.len;
             while left > 0 {
-                let len = step.min(left);
+                let (len, offset) = (step.min(left), train.len - left);
                 left -= len;
                 let first = self.pieces.len();
                 cursor.take(len, outbox, messages, &mut self.pieces);
@@ -95,7 +97,7 @@ impl SendBatch {
                 }
                 let last = self.pieces.len();
                 let train = index;
-                let entry = Entry { name, name_len, control, train, segments, first, last };
+                let entry = Entry { name, name_len, control, train, offset, segments, first, last };
                 self.entries.push(entry);
             }
         }
@@ -106,18 +108,20 @@ impl SendBatch {
     /// `meaning`.
     ///
     /// # Errors
-    /// The kernel does not cut a train into segments: those before it are sent, the others are not.
+    /// Where it stopped: what is before is sent, the rest is not.
     pub fn flush_all(
         &mut self,
         fd: RawFd,
         trains: &[Train],
         reports: &mut Reports,
         counters: &mut DriverCounters,
-        meaning: impl Fn(&Report) -> Option<Unreachable>,
-    ) -> Result<(), Uncut> {
+        meaning: impl Fn(&Report) -> Option<Meaning>,
+    ) -> Result<(), Stopped> {
         let mut retried = false;
         while let Some(entry) = self.entries.get(self.done) {
-            let (train, at, first) = (&trains[entry.train], entry.train, entry.first);
+            let (train, first) = (&trains[entry.train], entry.first);
+            let (at, offset) = (entry.train, entry.offset);
+            let stopped = |why| Err(Stopped { train: at, offset, why });
             counters.send_calls += 1;
             let error = match self.flush(fd) {
                 Ok(true) => return Ok(()),
@@ -133,21 +137,32 @@ impl SendBatch {
             match error {
                 libc::EINTR => {}
                 libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
-                    return Err(Uncut { train: at, for_good: error == libc::EIO });
+                    return stopped(Why::Uncut { for_good: error == libc::EIO });
                 }
+                libc::EAGAIN => return stopped(Why::Full(Full::Socket(fd))),
+                libc::ENOBUFS => return stopped(Why::Full(Full::Device)),
                 // Of an earlier packet, then; this one was not tried.
                 _ if reports.drain(fd, &meaning) && !retried => retried = true,
+                // The device's MTU is less than that of the datagrams, which are not cut for it.
+                libc::EMSGSIZE if self.entries[self.done].segments => {
+                    return stopped(Why::Uncut { for_good: false });
+                }
                 error => {
                     counters.trains_refused += 1;
-                    if matches!(error, libc::ENETUNREACH | libc::EHOSTUNREACH) {
+                    let missing = match error {
+                        libc::ENETUNREACH | libc::EHOSTUNREACH => Some(Some(Missing::Host)),
+                        libc::EMSGSIZE => Some(None),
+                        _ => None,
+                    };
+                    if let Some(missing) = missing {
                         let piece = self.pieces[first];
                         // SAFETY: it was laid out over bytes of the outbox or of a message, which
                         // stay borrowed until this call returns.
                         let start = unsafe {
                             slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
                         };
-                        let report = Report::refused(train.to, Missing::Host, start);
-                        meaning(&report).into_iter().for_each(|report| reports.push(report));
+                        let report = Report::refused(train.to, missing, start);
+                        meaning(&report).into_iter().for_each(|meaning| reports.push(meaning));
                     }
                     self.done += 1;
                     retried = false;
@@ -197,14 +212,27 @@ impl SendBatch {
     }
 }
 
-/// A train that the kernel does not cut into segments.
+/// Where a batch stopped.
 #[derive(Clone, Copy, Debug)]
-pub struct Uncut {
-    /// Which.
+pub struct Stopped {
+    /// The train.
     pub train: usize,
-    /// The device cannot, so no other either; else there is something about this one, such as a
-    /// path whose MTU shrank.
-    pub for_good: bool,
+    /// Bytes of it that were sent.
+    pub offset: usize,
+    /// What stopped it.
+    pub why: Why,
+}
+
+/// What stops a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Why {
+    /// The kernel does not cut the train into segments.
+    Uncut {
+        /// The device cannot, so no other either; else there is something about this one.
+        for_good: bool,
+    },
+    /// There is no room for more.
+    Full(Full),
 }
 
 /// Walks the pieces of a train.

@@ -52,6 +52,10 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
+    // Packets are cut for the path's MTU, which the engine finds out (RFC 8899): they are neither
+    // fragmented here nor on their way, and what the system believes of the path, which anybody
+    // could make it believe, does not count.
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     if ip.is_unspecified() {
         // A host with several addresses has to answer from the one that was asked.
         let _ = match ip.is_ipv4() {
@@ -62,6 +66,8 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     if ip.is_ipv6() {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
+        let probe = libc::IPV6_PMTUDISC_PROBE;
+        let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe);
     }
     Ok(())
 }
@@ -95,6 +101,29 @@ fn get(fd: RawFd, level: i32, option: i32) -> Option<i32> {
 /// for and charges about twice what arrives.
 pub fn receive_buffer(fd: RawFd) -> Option<u32> {
     u32::try_from(get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2).ok()
+}
+
+/// Memory that the socket's receive queue takes, bytes: of each entry its bytes and the kernel's
+/// own.
+pub fn unread(fd: RawFd) -> u64 {
+    // Memory of the queue is the first of these numbers (Linux `sock_diag.h`).
+    let mut info = [0u32; 16];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, and `len` is the size of the first.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => info[0].into(),
+        // Before Linux 4.12: as much as it may be.
+        _ => 2 * u64::from(receive_buffer(fd).unwrap_or(u32::MAX)),
+    }
 }
 
 /// Bytes sent on the socket that have not left the host (kernel accounting: buffers, not payload).

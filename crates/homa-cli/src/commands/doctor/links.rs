@@ -1,0 +1,51 @@
+//! The links that packets leave by, and what is known of their rates.
+
+use std::net::IpAddr;
+
+use homa::egress::{self, Egress, LinkRate};
+use serde::Serialize;
+
+/// An interface and the rate of its link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    interface: String,
+    kind: String,
+    /// Absent rates are `null`.
+    rate_gbps: Option<f64>,
+    certainty: &'static str,
+    because: String,
+}
+
+impl Link {
+    fn new(egress: Egress) -> Self {
+        let Egress { interface, kind, rate, because, .. } = egress;
+        let rate_gbps = rate.rate().map(|rate| rate.0 as f64 / 1e9);
+        Self { interface, kind, rate_gbps, certainty: rate.word(), because }
+    }
+
+    /// Interface, kind, rate, certainty, reason.
+    pub fn cells(&self) -> [String; 5] {
+        let rate = self.rate_gbps.map_or_else(|| "-".into(), |rate| format!("{rate} Gbit/s"));
+        [
+            self.interface.clone(),
+            self.kind.clone(),
+            rate,
+            self.certainty.into(),
+            self.because.clone(),
+        ]
+    }
+
+    /// True when the rate is not for sure.
+    pub fn is_uncertain(&self) -> bool {
+        [LinkRate::Unknown.word(), "guess"].contains(&self.certainty)
+    }
+}
+
+/// All that are up, or the one that packets to a peer leave by; none when the kernel does not say.
+pub fn all(peer: Option<IpAddr>) -> Vec<Link> {
+    let found = match peer {
+        Some(peer) => egress::toward(peer).into_iter().collect(),
+        None => egress::interfaces().unwrap_or_default(),
+    };
+    found.into_iter().map(Link::new).collect()
+}

@@ -1,0 +1,158 @@
+//! The links of this host: which one a peer is reached by, what is known about its rate, and which
+//! of them can take a packet now.
+//!
+//! Every peer is on link 0 until the environment says otherwise; link 0 has the rate of the
+//! configuration. An environment with a single link needs none of this. Messages of one link never
+//! wait for the room of another (`sender/queues.rs`).
+//!
+//! A rate is known or it is not: of an unknown one, nothing is derived. What it would tell is
+//! measured instead: how fast bytes that are owed arrive (`downlink.rs`), and how many bytes can be
+//! on their way before they delay each other (`rtt.rs`).
+
+use crate::config::{Config, FULL_FRAME};
+use crate::downlink::Downlink;
+use crate::endpoint::Endpoint;
+use crate::packet::{Packet, PeerId};
+use crate::units::{Rate, Time};
+use alloc::vec::Vec;
+
+/// The number of a link, chosen by the environment: below [`LinkId::MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u8);
+
+impl LinkId {
+    /// Links are fewer than this.
+    pub const MAX: u8 = 64;
+}
+
+/// A set of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links(u64);
+
+impl Links {
+    /// Every link.
+    pub const ALL: Self = Self(u64::MAX);
+    /// No link: then only control packets leave.
+    pub const NONE: Self = Self(0);
+
+    /// One link; none if there cannot be one of that number.
+    pub const fn only(link: LinkId) -> Self {
+        Self(if link.0 < LinkId::MAX { 1 << link.0 } else { 0 })
+    }
+
+    /// These and one more.
+    #[must_use]
+    pub const fn with(self, link: LinkId) -> Self {
+        Self(self.0 | Self::only(link).0)
+    }
+
+    /// True when `link` is one of them.
+    pub const fn contains(self, link: LinkId) -> bool {
+        self.0 & Self::only(link).0 != 0
+    }
+}
+
+/// What the environment knows about a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Its rate; `None` where that is not known for sure.
+    pub rate: Option<Rate>,
+    /// Most RTTbytes of peers behind it, bytes; at most [`Config::rtt_bytes_max`] count.
+    pub rtt_bytes_max: u32,
+}
+
+/// A link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) info: LinkInfo,
+    pub(crate) downlink: Downlink,
+}
+
+impl Link {
+    /// A DATA packet of so many bytes, of at most so many, arrived; `more` are owed to us.
+    pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
+        let wire_bytes = u64::from(payload + FULL_FRAME.saturating_sub(most));
+        self.downlink.received(now, wire_bytes, self.info.rate, more);
+    }
+}
+
+/// All links.
+#[derive(Debug)]
+pub(crate) struct LinkTable {
+    /// Link 0; most hosts have no other.
+    first: Link,
+    /// From 1 on.
+    others: Vec<Link>,
+}
+
+impl LinkTable {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { first: Self::unknown(config, config.link_rate), others: Vec::new() }
+    }
+
+    fn unknown(config: &Config, rate: Option<Rate>) -> Link {
+        let info = LinkInfo { rate, rtt_bytes_max: config.rtt_bytes_max };
+        Link { info, downlink: Downlink::default() }
+    }
+
+    pub(crate) fn get(&self, link: LinkId) -> &Link {
+        let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get(at));
+        other.unwrap_or(&self.first)
+    }
+
+    pub(crate) fn get_mut(&mut self, link: LinkId) -> &mut Link {
+        let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get_mut(at));
+        other.unwrap_or(&mut self.first)
+    }
+}
+
+impl Endpoint {
+    /// Says what is known about a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
+    pub fn set_link(&mut self, link: LinkId, info: LinkInfo) {
+        if link.0 >= LinkId::MAX {
+            return;
+        }
+        let info =
+            LinkInfo { rtt_bytes_max: info.rtt_bytes_max.min(self.config.rtt_bytes_max), ..info };
+        // Links in between are known by number only.
+        while self.links.others.len() < usize::from(link.0) {
+            self.links.others.push(LinkTable::unknown(&self.config, None));
+        }
+        self.links.get_mut(link).info = info;
+    }
+
+    /// Says which link packets to a peer take, from now on and for its messages under way.
+    pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
+        let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
+        let before = core::mem::replace(&mut known.link, link);
+        if before == link || known.rpcs == 0 {
+            return;
+        }
+        let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
+        let under_way: Vec<_> = under_way.map(|(who, _)| who).collect();
+        for who in under_way {
+            if let Some(rpc) = self.rpcs.get_mut(who) {
+                self.sender.reroute(who, &mut rpc.out, link);
+            }
+        }
+        self.sender.sweep(&self.rpcs);
+    }
+
+    /// Network out, where there are several links: like [`Endpoint::transmit`], of messages that
+    /// take one of `links`. Control packets, which are small and few, leave whatever their link.
+    pub fn transmit_by(&mut self, now: Time, links: Links) -> Option<Packet> {
+        let mut packet = self.next_packet(now, links)?;
+        packet.priority = self.levels.in_network(packet.priority);
+        Some(packet)
+    }
+
+    /// False when [`Endpoint::transmit_by`] would yield nothing.
+    pub fn has_packet_for(&self, links: Links) -> bool {
+        self.waiting_control() > 0 || self.sender.has_packet_for(links)
+    }
+
+    /// The link that a peer is reached by.
+    pub(crate) fn link_of(&self, peer: PeerId) -> &Link {
+        self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
+    }
+}

@@ -1,0 +1,89 @@
+//! The pacer above a model of a network card, in virtual time: `cargo bench -p homa --bench nic`.
+//!
+//! For each link, completion interval and host step, and for host steps that are all alike and for
+//! five seeds of such that vary, prints the achieved share of the possible and the wire bytes
+//! queued beyond what must lie between two completions, where a limit is missed, and in the end the
+//! worst of each kind; it ends with an error if a limit was missed. Words on the command line
+//! choose rows that contain all of them, and print them in any case.
+
+// The pacer is private to the crate, and its model of a card is for tests and this.
+#[allow(unused, reason = "the engine and the tests use the rest")]
+#[path = "../src/pacer/mod.rs"]
+mod pacer;
+
+use homa_proto::{Duration, FULL_FRAME, Rate};
+use pacer::card::{Knowledge, run};
+
+/// Exact steps, and seeds.
+const STEPS: std::ops::RangeInclusive<u64> = 0..=5;
+
+/// What became of the cells of one kind.
+struct Worst {
+    missed: u32,
+    share: f64,
+    excess: i64,
+}
+
+fn main() -> std::process::ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    println!(
+        "seed Gbit/s  every   step  rate            share  queue beyond  most  questions  estimate"
+    );
+    let mut missed = 0;
+    for seed in STEPS {
+        for knowledge in Knowledge::ALL {
+            let worst = kind(seed, knowledge, &words);
+            missed += worst.missed;
+            println!(
+                "{seed:4} {:12} {:3} missed, least share {:5.1} %, largest queue beyond {} B",
+                format!("{knowledge:?}"),
+                worst.missed,
+                100.0 * worst.share,
+                worst.excess,
+            );
+        }
+    }
+    println!("{missed} missed");
+    std::process::ExitCode::from(u8::from(missed > 0))
+}
+
+fn kind(seed: u64, knowledge: Knowledge, words: &[String]) -> Worst {
+    let mut worst = Worst { missed: 0, share: f64::MAX, excess: i64::MIN };
+    for mbps in [100u32, 1_000, 10_000, 25_000, 40_000, 100_000] {
+        for every in [1, 10, 50, 100] {
+            for step in [500u32, 2_000, 10_000] {
+                let row = format!(
+                    "{seed:4} {:6.1} {every:3} µs {:4.1} µs  {:12}",
+                    f64::from(mbps) / 1000.0,
+                    f64::from(step) / 1000.0,
+                    format!("{knowledge:?}"),
+                );
+                if !words.iter().all(|word| row.contains(word)) {
+                    continue;
+                }
+                let rate = Rate::mbps(u64::from(mbps));
+                let mut cell =
+                    knowledge.cell(rate, Duration::micros(every), Duration(u64::from(step)));
+                cell.seed = seed;
+                let out = run(&cell);
+                let bad =
+                    out.share < knowledge.least_share() || out.excess > i64::from(2 * FULL_FRAME);
+                worst.missed += u32::from(bad);
+                worst.share = worst.share.min(out.share);
+                worst.excess = worst.excess.max(out.excess);
+                if bad || !words.is_empty() {
+                    println!(
+                        "{row}  {:6.1} % {:11} B {:5} {:10.2} {:9.2} {}",
+                        100.0 * out.share,
+                        out.excess,
+                        out.most,
+                        out.questions,
+                        out.estimate.map_or(0.0, |rate| rate.0 as f64 / 1e9),
+                        if bad { "MISSED" } else { "" },
+                    );
+                }
+            }
+        }
+    }
+    worst
+}

@@ -1,0 +1,462 @@
+//! One budget per link below: what may be queued there at a time ([`Pacer`]), by the interface that
+//! the kernel's routes choose for each peer.
+//!
+//! The kernel is asked for the route of a peer before a message to it is submitted, and again,
+//! before the next one, when it said that links or routes changed. Interfaces of unknown rate share
+//! one budget: for them the pacer goes by what is queued, which the kernel counts per socket, not
+//! per interface. Nothing waits below loopback. Where the user gave a rate, there is one link.
+//!
+//! Invariants: the protocol hears of no rate that is only a guess; a link without room holds back
+//! no packet of another; whatever cannot be asked is unknown.
+
+use std::net::{IpAddr, SocketAddr};
+
+use homa_proto::{Duration, Endpoint, LinkId, LinkInfo, Links, Rate, Time};
+
+use crate::config::{Config, LOOPBACK, rtt_bytes_max};
+use crate::egress::kernel::Kernel;
+use crate::egress::{Egress, Interfaces, LinkRate};
+use crate::metrics::LinkMetrics;
+use crate::pacer::Pacer;
+
+/// The link of peers behind interfaces of unknown rate, and of all peers where there are no routes.
+const REST: LinkId = LinkId(0);
+/// How often the kernel is asked whether something changed.
+const CHECK: Duration = Duration::secs(1);
+/// A card may keep a packet on the socket's account for so long after it left (interrupt
+/// moderation).
+const COMPLETION: Duration = Duration::micros(100);
+
+/// The links below an engine.
+pub struct Budgets {
+    kernel: Option<Kernel>,
+    interfaces: Interfaces,
+    /// By number; the first is [`REST`].
+    links: Vec<Budget>,
+    /// Interfaces of unknown rate that peers are reached by.
+    unknown: Vec<Egress>,
+    /// Counts changes of what the kernel says, from 1.
+    generation: u32,
+    checked: Time,
+    /// The link to serve next.
+    next: usize,
+    /// What the protocol was told of all links.
+    protocol: Option<Rate>,
+    /// What the user said.
+    configured: Option<Rate>,
+    /// Our address, where the engine is bound to one: routes may depend on it.
+    bound: Option<IpAddr>,
+}
+
+struct Budget {
+    /// `None`: [`REST`].
+    egress: Option<Egress>,
+    pacer: Pacer,
+    /// When what was handed down will have left, if its rate is known, and how much was handed down
+    /// since it last had.
+    idle_at: Time,
+    burst: u64,
+}
+
+impl Budget {
+    fn new(egress: Option<Egress>, rate: Option<Rate>) -> Self {
+        Self { egress, pacer: Pacer::new(rate), idle_at: Time::ZERO, burst: 0 }
+    }
+
+    fn rate(&self) -> LinkRate {
+        self.egress.as_ref().map_or(LinkRate::Unknown, |egress| egress.rate)
+    }
+
+    fn sent(&mut self, now: Time, bytes: u32) {
+        let Some(rate) = self.rate().rate() else { return };
+        if now >= self.idle_at + COMPLETION {
+            self.burst = 0;
+        }
+        self.burst += u64::from(bytes);
+        self.idle_at = self.idle_at.max(now) + rate.time_for(bytes.into());
+    }
+
+    /// Bytes that the kernel may still count as queued.
+    fn on_account(&self, now: Time) -> u64 {
+        let Some(rate) = self.rate().rate() else { return 0 };
+        let left = (self.idle_at + COMPLETION).since(now);
+        // It counts buffers: half as much again as the packets.
+        self.burst.min(rate.bytes_in(left)) * 3 / 2
+    }
+}
+
+impl Budgets {
+    /// The links of an engine; `routed`: the kernel's routes choose between them.
+    pub fn new(config: &Config, routed: bool, endpoint: &mut Endpoint) -> Self {
+        let configured = config.link_rate;
+        let protocol = endpoint.config().link_rate;
+        let kernel = match routed && configured.is_none() {
+            true => Kernel::open().inspect_err(|error| {
+                tracing::info!(%error, "netlink is refused: rates of links are unknown");
+            }),
+            false => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let mut budgets = Self {
+            kernel: kernel.ok(),
+            interfaces: Interfaces::default(),
+            links: vec![Budget::new(None, configured)],
+            unknown: Vec::new(),
+            generation: 1,
+            checked: Time::ZERO,
+            next: 0,
+            protocol,
+            configured,
+            bound: None,
+        };
+        let alone = if routed { None } else { Some(LOOPBACK) };
+        budgets.tell(REST, protocol.or(alone), endpoint);
+        budgets.list();
+        budgets
+    }
+
+    /// Packets leave from this address, unless it is left open.
+    pub fn set_bound(&mut self, address: IpAddr) {
+        self.bound = Some(address).filter(|address| !address.is_unspecified());
+    }
+
+    /// What the kernel says has this number; 0 where it is not asked.
+    pub fn generation(&self) -> u32 {
+        if self.kernel.is_some() { self.generation } else { 0 }
+    }
+
+    /// Notices, now and then, that links or routes changed.
+    pub fn refresh(&mut self, now: Time, endpoint: &mut Endpoint) {
+        let Some(kernel) = self.kernel.as_mut().filter(|_| now >= self.checked + CHECK) else {
+            return;
+        };
+        self.checked = now;
+        if kernel.has_changed() {
+            self.generation = self.generation.wrapping_add(1).max(1);
+            self.list();
+            self.unknown.clear();
+            self.renew(endpoint);
+        }
+    }
+
+    fn list(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            self.interfaces = kernel.interfaces().unwrap_or_default();
+        }
+    }
+
+    /// Links whose rates changed get new ones. A link of which nothing is known any more keeps its
+    /// number for the messages that are on their way by it.
+    fn renew(&mut self, endpoint: &mut Endpoint) {
+        for at in 1..self.links.len() {
+            let Some(before) = self.links[at].egress.clone() else { continue };
+            let unknown = || Egress { rate: LinkRate::Unknown, ..before.clone() };
+            let egress = self.egress(before.index).unwrap_or_else(unknown);
+            if egress.rate != before.rate {
+                self.place(at, egress, endpoint);
+            }
+        }
+    }
+
+    fn egress(&self, index: u32) -> Option<Egress> {
+        let kernel = self.kernel.as_ref()?;
+        self.interfaces.egress(index, &|name| kernel.speed(name))
+    }
+
+    /// The link to a peer.
+    pub fn link_to(
+        &mut self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        endpoint: &mut Endpoint,
+    ) -> LinkId {
+        let Some(kernel) = &mut self.kernel else { return REST };
+        let scope = match to {
+            SocketAddr::V6(to) => to.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let from = from.or(self.bound);
+        let mut route = kernel.route(to.ip(), scope, from);
+        if route.is_none() && from.is_some() {
+            route = kernel.route(to.ip(), scope, None);
+        }
+        let Some(egress) = route.and_then(|index| self.egress(index)) else { return REST };
+        if egress.rate == LinkRate::Unknown {
+            self.note_unknown(egress);
+            return REST;
+        }
+        self.link_of(egress, endpoint)
+    }
+
+    fn note_unknown(&mut self, egress: Egress) {
+        if !self.unknown.iter().any(|known| known.index == egress.index) {
+            log(&egress);
+            self.unknown.push(egress);
+        }
+    }
+
+    /// The number of an interface, new if need be; that of the rest when there are too many.
+    fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
+        let index = |link: &Budget| link.egress.as_ref().map(|egress| egress.index);
+        let found = self.links.iter().position(|link| index(link) == Some(egress.index));
+        let gone = |link: &Budget| index(link).is_some_and(|at| !self.interfaces.contains(at));
+        let at = match found.or_else(|| self.links.iter().position(gone)) {
+            Some(at) => at,
+            None if self.links.len() < usize::from(LinkId::MAX) => {
+                self.links.push(Budget::new(None, None));
+                self.links.len() - 1
+            }
+            None => return REST,
+        };
+        if self.links[at].egress.as_ref() != Some(&egress) {
+            self.place(at, egress, endpoint);
+        }
+        LinkId(at as u8)
+    }
+
+    fn place(&mut self, at: usize, egress: Egress, endpoint: &mut Endpoint) {
+        log(&egress);
+        let known = match egress.rate {
+            LinkRate::Known(rate) => Some(rate),
+            LinkRate::Unlimited => Some(LOOPBACK),
+            LinkRate::Guess(_) | LinkRate::Unknown => None,
+        };
+        self.links[at].pacer.set_rate(egress.rate.rate());
+        self.links[at].egress = Some(egress);
+        self.tell(LinkId(at as u8), self.protocol.or(known), endpoint);
+    }
+
+    fn tell(&self, link: LinkId, rate: Option<Rate>, endpoint: &mut Endpoint) {
+        endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
+    }
+
+    /// A link with something to send and room for it, and how much room: each link in turn.
+    /// `queued` asks the kernel what is queued below the socket.
+    pub fn room(
+        &mut self,
+        now: Time,
+        endpoint: &Endpoint,
+        queued: impl Fn() -> Option<u32>,
+    ) -> Option<(LinkId, u32)> {
+        for _ in 0..self.links.len() {
+            let at = self.next % self.links.len();
+            self.next = at + 1;
+            let link = LinkId(at as u8);
+            if !endpoint.has_packet_for(Links::only(link)) {
+                continue;
+            }
+            let others = self.of_others(now, at);
+            let room = self.links[at].pacer.room(now, || own(others, &queued));
+            if room > 0 {
+                return Some((link, room));
+            }
+        }
+        None
+    }
+
+    /// Of what the kernel counts as queued below the socket, so much may be of other links; `None`:
+    /// all of it is.
+    fn of_others(&self, now: Time, at: usize) -> Option<u32> {
+        if self.links[at].rate() == LinkRate::Unlimited {
+            return None;
+        }
+        let others = self.links.iter().enumerate().filter(|&(other, _)| other != at);
+        let bytes: u64 = others.map(|(_, link)| link.on_account(now)).sum();
+        Some(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Notes what was handed down by a link.
+    pub fn sent(&mut self, now: Time, link: LinkId, bytes: u32, queued: impl Fn() -> Option<u32>) {
+        let at = usize::from(link.0);
+        let others = self.of_others(now, at);
+        self.links[at].pacer.sent(now, bytes, || own(others, &queued));
+        self.links[at].sent(now, bytes);
+    }
+
+    /// True while a link takes whatever we send as fast as we send it.
+    pub fn outruns_us(&self, link: LinkId) -> bool {
+        self.links[usize::from(link.0)].pacer.outruns_us()
+    }
+
+    /// Times that packets were held back.
+    pub fn waits(&self) -> u64 {
+        self.links.iter().map(|link| link.pacer.waits()).sum()
+    }
+
+    /// When some link that has something to send will have room: `None` when there is nothing to
+    /// send, or room now.
+    pub fn wake(&self, endpoint: &Endpoint) -> Option<Time> {
+        let mut first: Option<Time> = None;
+        for (at, link) in (0..).zip(&self.links) {
+            if endpoint.has_packet_for(Links::only(LinkId(at))) {
+                let wake = link.pacer.wake()?;
+                first = Some(first.map_or(wake, |first| first.min(wake)));
+            }
+        }
+        first
+    }
+
+    /// What is known about each link.
+    pub fn metrics(&self) -> Vec<LinkMetrics> {
+        let named = |egress: &Egress| {
+            let source = match egress.rate {
+                LinkRate::Known(_) => "route",
+                LinkRate::Guess(_) => "guess",
+                LinkRate::Unlimited => "unlimited",
+                LinkRate::Unknown => "unknown",
+            };
+            (egress.interface.clone(), egress.rate.rate(), source)
+        };
+        let estimate = self.links[0].pacer.estimate();
+        let there = |egress: &&Egress| {
+            egress.rate != LinkRate::Unknown && self.interfaces.contains(egress.index)
+        };
+        let links = self.links.iter().filter_map(|link| link.egress.as_ref());
+        let mut all: Vec<_> = links.filter(there).map(named).collect();
+        all.extend(self.unknown.iter().map(|egress| match estimate {
+            Some(rate) => (egress.interface.clone(), Some(rate), "estimated"),
+            None => named(egress),
+        }));
+        if self.configured.is_some() {
+            all.push(("*".to_owned(), self.configured, "configured"));
+        }
+        let link = |(interface, rate, source)| LinkMetrics { interface, rate, source };
+        all.into_iter().map(link).collect()
+    }
+}
+
+/// What is queued below by one link, where so much is of others.
+fn own(others: Option<u32>, queued: impl Fn() -> Option<u32>) -> Option<u32> {
+    others.map_or(Some(0), |others| Some(queued()?.saturating_sub(others)))
+}
+
+/// Says once per interface, and when it changes, what its rate is taken for.
+fn log(egress: &Egress) {
+    let Egress { interface, kind, rate, because, .. } = egress;
+    let bits_per_second = rate.rate().map(|rate| rate.0);
+    let rate = rate.word();
+    tracing::info!(interface, kind, rate, bits_per_second, because, "packets leave by this link");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use homa_proto::{PeerId, PeerInfo, Submit};
+    use netlink_packet_route::link::LinkMessage;
+
+    const SLOW: Rate = Rate::mbps(1);
+    const FAST: Rate = Rate::gbps(10);
+
+    /// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
+    /// numbered alike.
+    fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
+        let config = Config::default();
+        let mut endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
+        let mut budgets = Budgets::new(&config, false, &mut endpoint);
+        for (index, &rate) in (1..).zip(rates) {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            budgets.interfaces.add(&message);
+            let (interface, because) = (format!("eth{index}"), String::new());
+            let egress = Egress { index, interface, kind: "physical".into(), rate, because };
+            let link = budgets.link_of(egress, &mut endpoint);
+            endpoint.open_peer(PeerId(index), PeerInfo { host: index, max_payload: 1_400 });
+            endpoint.set_route(PeerId(index), link);
+        }
+        (budgets, endpoint)
+    }
+
+    fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
+        let one_way = Submit::OneWay { peer: PeerId(peer), length, cookie: 0 };
+        endpoint.submit(Time(1), one_way).unwrap();
+    }
+
+    /// Sends what has room at `now`; returns how many packets left to each peer.
+    fn transmit(budgets: &mut Budgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
+        while let Some((link, room)) = budgets.room(now, endpoint, || None) {
+            let mut left = room;
+            while left >= homa_proto::FULL_FRAME {
+                let Some(packet) = endpoint.transmit_by(now, Links::only(link)) else { break };
+                sent[packet.peer.0 as usize] += 1;
+                left -= homa_proto::FULL_FRAME;
+            }
+            budgets.sent(now, link, room - left, || None);
+        }
+    }
+
+    #[test]
+    fn a_full_link_holds_back_no_packet_of_another() {
+        let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
+        for _ in 0..100 {
+            // The shortest messages, all by the slow link.
+            send(&mut endpoint, 1, 2_800);
+            send(&mut endpoint, 2, 5_600);
+        }
+        let (mut sent, mut now) = ([0; 3], Time(1_000));
+        // 400 full packets are half a millisecond's worth of the fast link.
+        while now < Time(1_000_000) {
+            transmit(&mut budgets, &mut endpoint, now, &mut sent);
+            let wake = budgets.wake(&endpoint).expect("the slow link is full");
+            assert!(wake > now);
+            now = wake.min(now + Duration::micros(1));
+        }
+        assert_eq!(sent[2], 400);
+        assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
+    }
+
+    #[test]
+    fn links_with_room_take_turns() {
+        let (mut budgets, mut endpoint) =
+            budgets(&[LinkRate::Unlimited, LinkRate::Unlimited, LinkRate::Known(FAST)]);
+        for peer in 1..=3 {
+            send(&mut endpoint, peer, 1_000_000);
+        }
+        let mut links = Vec::new();
+        for _ in 0..6 {
+            let (link, _) = budgets.room(Time(1), &endpoint, || None).expect("all have room");
+            links.push(link.0);
+        }
+        assert_eq!(links, [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_protocol_hears_of_no_guess() {
+        let patience = |rate| {
+            let (_, mut endpoint) = budgets(&[rate]);
+            let request = homa_proto::Request {
+                peer: PeerId(1),
+                local_port: 9,
+                remote_port: 7,
+                length: 100,
+                deadline: Time(10_000_000_000),
+                idempotent: false,
+                cookie: 0,
+            };
+            endpoint.submit(Time(1), Submit::Request(request)).unwrap();
+            loop {
+                let now = endpoint.deadline().expect("a response is owed");
+                endpoint.expire(now);
+                while let Some(packet) = endpoint.transmit(now) {
+                    if matches!(packet.body, homa_proto::Body::Resend { .. }) {
+                        return now;
+                    }
+                }
+            }
+        };
+        let unknown = patience(LinkRate::Unknown);
+        assert_eq!(patience(LinkRate::Guess(SLOW)), unknown);
+        assert!(patience(LinkRate::Known(SLOW)) > unknown);
+    }
+
+    #[test]
+    fn what_a_card_still_accounts_for_is_not_taken_for_the_queue_of_an_unknown_link() {
+        let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST)]);
+        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+        send(&mut endpoint, 0, 10_000);
+        budgets.sent(Time(1_000), LinkId(1), 60_000, || None);
+        let room = |budgets: &mut Budgets, now| budgets.room(now, &endpoint, || Some(90_000));
+        assert_eq!(budgets.of_others(Time(2_000), 0), Some(90_000));
+        assert_eq!(budgets.of_others(Time(1_000_000), 0), Some(0));
+        assert!(room(&mut budgets, Time(2_000)).is_some_and(|(link, _)| link == LinkId(0)));
+    }
+}

@@ -1,0 +1,325 @@
+//! A model of a network card in virtual time, and of a host that sends through it as the engine
+//! does.
+//!
+//! The card serialises at the rate of the link and keeps a packet on the socket's account until the
+//! interrupt that reports it complete; interrupts come at fixed intervals, or, as from a shaper,
+//! with every packet. The host looks at fixed intervals and sends all that the pacer allows.
+
+use std::collections::VecDeque;
+
+use homa_proto::{Duration, FULL_FRAME, Rate, Time};
+
+use super::Pacer;
+
+/// What the kernel charges for a buffer itself, bytes.
+const BUFFER: u32 = 768;
+/// Full packets of the longest train.
+const TRAIN: u32 = 10;
+
+/// What the host sends, one after the other and without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Full packets.
+    Full,
+    /// Packets of all sizes.
+    Mixed,
+    /// As many full packets as there is room for, ten at most, as one buffer.
+    Trains,
+}
+
+/// A link, how it reports completions, and the host above it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// Rate of the link, and from [`Self::change`] on.
+    pub rates: [Rate; 2],
+    /// When the rate changes.
+    pub change: Time,
+    /// What the pacer is told.
+    pub told: Option<Rate>,
+    /// Between two completion interrupts; zero: one per packet.
+    pub every: Duration,
+    /// Between two looks of the host, at most.
+    pub step: Duration,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// What counts is from here, for as long again as [`Self::lasts`].
+    pub from: Time,
+    /// See [`Self::from`].
+    pub lasts: Duration,
+    /// The host's steps: 0, all alike; else each is shorter by up to a quarter, at random.
+    pub seed: u64,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// What left, as a share of what the link could have sent.
+    pub share: f64,
+    /// Wire bytes on the account after a look beyond rate × (completion interval + step): median.
+    pub excess: i64,
+    /// The most full packets, rounded up, that were not serialised yet after a look.
+    pub most: u64,
+    /// Questions to the kernel per look.
+    pub questions: f64,
+    /// What the pacer makes of it in the end.
+    pub estimate: Option<Rate>,
+}
+
+/// The card; counts bits × 10⁹, so that a nanosecond at any rate is a whole number.
+#[derive(Debug)]
+pub struct Card {
+    rate: Rate,
+    every: Duration,
+    now: Time,
+    interrupt: Time,
+    /// Not yet reported: what is left to serialise, wire bytes, charge.
+    skbs: VecDeque<(u64, u32, u32)>,
+    /// So many of the first are serialised.
+    done: usize,
+    /// Wire bytes serialised.
+    left: u64,
+    charge: u32,
+    /// Wire bytes handed down, and of these reported.
+    handed: u64,
+    reported: u64,
+}
+
+const fn bits(wire: u32) -> u64 {
+    wire as u64 * 8_000_000_000
+}
+
+impl Card {
+    /// An idle card.
+    pub fn new(rate: Rate, every: Duration) -> Self {
+        // No two clocks agree: the interrupts drift through the steps of the host.
+        let every = if every == Duration::ZERO { every } else { every + Duration(7) };
+        Self {
+            rate,
+            every,
+            now: Time::ZERO,
+            interrupt: Time::ZERO + every,
+            skbs: VecDeque::new(),
+            done: 0,
+            left: 0,
+            charge: 0,
+            handed: 0,
+            reported: 0,
+        }
+    }
+
+    /// Sets another rate, for what is queued as well.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, to: Time) {
+        while self.every > Duration::ZERO && self.interrupt <= to {
+            self.serialise(self.interrupt);
+            self.report();
+            self.interrupt += self.every;
+        }
+        self.serialise(to);
+        if self.every == Duration::ZERO {
+            self.report();
+        }
+    }
+
+    fn serialise(&mut self, to: Time) {
+        let mut capacity = self.rate.0 * to.since(self.now).0;
+        self.now = to;
+        while capacity > 0
+            && let Some((rest, wire, _)) = self.skbs.get_mut(self.done)
+        {
+            let now = capacity.min(*rest);
+            (capacity, *rest) = (capacity - now, *rest - now);
+            if *rest == 0 {
+                self.left += u64::from(*wire);
+                self.done += 1;
+            }
+        }
+    }
+
+    fn report(&mut self) {
+        let reported = self.skbs.drain(..self.done);
+        self.charge -= reported.map(|(_, _, charge)| charge).sum::<u32>();
+        (self.done, self.reported) = (0, self.left);
+    }
+
+    /// Takes a buffer of so many wire bytes.
+    pub fn send(&mut self, wire: u32, charge: u32) {
+        self.skbs.push_back((bits(wire), wire, charge));
+        self.charge += charge;
+        self.handed += u64::from(wire);
+    }
+
+    /// What the kernel says is queued.
+    pub fn queued(&self) -> u32 {
+        self.charge
+    }
+
+    /// Wire bytes serialised so far.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Wire bytes on the account.
+    pub fn held(&self) -> u64 {
+        self.handed - self.reported
+    }
+
+    /// Wire bytes not serialised yet.
+    pub fn waiting(&self) -> u64 {
+        let begun = self.skbs.get(self.done).map_or(0, |&(rest, wire, _)| bits(wire) - rest);
+        self.handed - self.left - begun / 8_000_000_000
+    }
+}
+
+/// What the kernel charges for a buffer of so many wire bytes: memory comes in powers of two, or,
+/// in trains, in pages.
+pub fn charge(wire: u32) -> u32 {
+    let memory = if wire > FULL_FRAME { wire.next_multiple_of(4096) } else { wire.max(512) };
+    BUFFER + if wire > FULL_FRAME { memory } else { memory.min(1536) }
+}
+
+/// The host's choices: a generator of random numbers.
+#[derive(Debug, Default)]
+struct Sizes(u64);
+
+impl Sizes {
+    fn random(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 >> 33
+    }
+
+    /// A step of the host.
+    fn step(&mut self, cell: &Cell) -> Duration {
+        let shorter = if cell.seed == 0 { 0 } else { self.random() % (cell.step.0 / 4) };
+        Duration(cell.step.0 - shorter)
+    }
+
+    fn next(&mut self, traffic: Traffic, room: u32) -> u32 {
+        match traffic {
+            Traffic::Full => FULL_FRAME,
+            Traffic::Trains => FULL_FRAME * (room / FULL_FRAME).clamp(1, TRAIN),
+            Traffic::Mixed => [84, 400, 900, FULL_FRAME, FULL_FRAME][self.random() as usize % 5],
+        }
+    }
+}
+
+/// Sends as the engine does while the pacer allows; returns the questions it asked.
+fn look(pacer: &mut Pacer, card: &mut Card, now: Time, cell: &Cell, sizes: &mut Sizes) -> u64 {
+    let asked = std::cell::Cell::new(0);
+    let ask = |card: &Card| {
+        asked.set(asked.get() + 1);
+        Some(card.queued())
+    };
+    loop {
+        let room = pacer.room(now, || ask(card));
+        if room == 0 {
+            return asked.get();
+        }
+        let mut wire = 0;
+        while wire == 0 || wire + FULL_FRAME <= room {
+            let size = sizes.next(cell.traffic, room - wire);
+            card.send(size, charge(size));
+            wire += size;
+        }
+        pacer.sent(now, wire, || ask(card));
+    }
+}
+
+/// Lets a host that always has something to send run.
+pub fn run(cell: &Cell) -> Outcome {
+    let mut pacer = Pacer::new(cell.told);
+    let mut card = Card::new(cell.rates[0], cell.every);
+    let (mut now, mut questions, mut looks, mut before, mut most) = (Time::ZERO, 0, 0, 0, 0);
+    let (mut sizes, mut excess) = (Sizes(cell.seed), Vec::new());
+    let rate = if cell.change < cell.from { cell.rates[1] } else { cell.rates[0] };
+    let unavoidable = rate.bytes_in(cell.every + cell.step) as i64;
+    while now < cell.from + cell.lasts {
+        card.advance(now);
+        if now >= cell.change {
+            card.set_rate(cell.rates[1]);
+        }
+        if now < cell.from {
+            before = card.left();
+        }
+        questions += look(&mut pacer, &mut card, now, cell, &mut sizes);
+        looks += 1;
+        if now >= cell.from {
+            excess.push(card.held() as i64 - unavoidable);
+            most = most.max(card.waiting().div_ceil(FULL_FRAME.into()));
+        }
+        now += sizes.step(cell);
+    }
+    excess.sort_unstable();
+    let possible = rate.bytes_in(cell.lasts) as f64;
+    Outcome {
+        share: (card.left() - before) as f64 / possible,
+        excess: excess[excess.len() / 2],
+        most,
+        questions: questions as f64 / looks as f64,
+        estimate: pacer.estimate(),
+    }
+}
+
+/// What the pacer knows of the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// The rate.
+    Known,
+    /// Nothing.
+    Unknown,
+    /// A fourth of it.
+    TooLow,
+    /// Four times it.
+    TooHigh,
+    /// A fourth of it, once true: the link became faster.
+    Rose,
+    /// Four times it, once true: the link became slower.
+    Fell,
+    /// Nothing, and the link became four times as fast.
+    UnknownRose,
+    /// Nothing, and the link became a fourth as fast.
+    UnknownFell,
+}
+
+impl Knowledge {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Known,
+        Self::Unknown,
+        Self::TooLow,
+        Self::TooHigh,
+        Self::Rose,
+        Self::Fell,
+        Self::UnknownRose,
+        Self::UnknownFell,
+    ];
+
+    /// Least share of the possible: Homa's promise is a full link.
+    pub fn least_share(self) -> f64 {
+        if self == Self::Known { 0.97 } else { 0.90 }
+    }
+
+    /// The experiment: 10 ms to settle, after the change if there is one, and 10 ms that count.
+    pub fn cell(self, rate: Rate, every: Duration, step: Duration) -> Cell {
+        let (low, high) = (Rate(rate.0 / 4), rate);
+        let settle = Time(10_000_000);
+        let (rates, told) = match self {
+            Self::Known => ([rate; 2], Some(rate)),
+            Self::Unknown => ([rate; 2], None),
+            Self::TooLow => ([rate; 2], Some(low)),
+            Self::TooHigh => ([low; 2], Some(high)),
+            Self::Rose => ([low, high], Some(low)),
+            Self::Fell => ([high, low], Some(high)),
+            Self::UnknownRose => ([low, high], None),
+            Self::UnknownFell => ([high, low], None),
+        };
+        let change = if rates[0] == rates[1] { Time::ZERO } else { settle };
+        let from = change + Duration::millis(10);
+        let lasts = Duration::millis(10);
+        Cell { rates, change, told, every, step, traffic: Traffic::Full, from, lasts, seed: 0 }
+    }
+}

@@ -1,0 +1,68 @@
+//! Hosts made of network namespaces, for tests in a network of their own (`alone.rs`).
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// A host: what runs in it sees its interfaces only.
+#[derive(Debug)]
+pub struct Host(File);
+
+impl Host {
+    /// A host with nothing but loopback.
+    pub fn new() -> Self {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            ip("link set lo up");
+            File::open("/proc/thread-self/ns/net").unwrap()
+        });
+        Self(made.join().unwrap())
+    }
+
+    /// Does something at this host. Threads started there stay there.
+    pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                setns(&self.0, CloneFlags::CLONE_NEWNET).unwrap();
+                what()
+            });
+            there.join().unwrap()
+        })
+    }
+
+    /// Runs `ip` there.
+    #[allow(dead_code)] // Not every test file needs it.
+    pub fn ip(&self, arguments: &str) {
+        self.run(|| ip(arguments));
+    }
+
+    /// Runs `tc` there; false where this kernel has not what it asks for.
+    #[allow(dead_code)] // Not every test file needs it.
+    pub fn tc(&self, arguments: &str) -> bool {
+        self.run(|| Command::new("tc").args(arguments.split(' ')).status())
+            .is_ok_and(|status| status.success())
+    }
+
+    /// A cable from the interface `ours` to `theirs` of another host; false where there is none to
+    /// be had.
+    pub fn connect(&self, ours: &str, other: &Self, theirs: &str) -> bool {
+        let place = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
+        let link = format!("link add {ours} type veth peer name {theirs} netns {place}");
+        let made = self.run(|| Command::new("ip").args(link.split(' ')).status());
+        if !made.is_ok_and(|made| made.success()) {
+            eprintln!("not run: this kernel makes no veth pair, or there is no ip");
+            return false;
+        }
+        self.ip(&format!("link set {ours} up"));
+        other.ip(&format!("link set {theirs} up"));
+        true
+    }
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(done.success(), "ip {arguments}");
+}

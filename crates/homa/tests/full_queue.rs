@@ -1,0 +1,188 @@
+//! Queues below the sender that have no room: what was pulled from the protocol waits for it.
+//!
+//! Each test gives itself network namespaces. Where there are none it says so and passes.
+
+#[path = "common/alone.rs"]
+mod alone;
+mod common;
+#[path = "common/hosts.rs"]
+mod hosts;
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use alone::is_alone;
+use common::{echo, message};
+use homa::driver::Driver;
+use homa::driver::raw_ip::RawIpDriver;
+use homa::driver::udp::UdpDriver;
+use homa::inline::{self, Completion, Wait};
+use homa::metrics::Metrics;
+use homa::proto::Rate;
+use homa::{CallOptions, Config, Engine};
+use hosts::Host;
+
+/// What the narrow link carries, and what a client far too fast for it believes.
+const LINK: Rate = Rate::mbps(200);
+const BELIEVED: Rate = Rate::gbps(100);
+const CALLS: u64 = 8;
+const LENGTH: usize = 200_000;
+/// How often calls are repeated that did not fill the queue.
+const ROUNDS_MAX: u32 = 20;
+
+/// Two hosts, the first behind a link of [`LINK`] whose queue holds `limit` bytes.
+fn hosts(limit: u32) -> Option<[Host; 2]> {
+    let (client, server) = (Host::new(), Host::new());
+    if !client.connect("narrow", &server, "far") {
+        return None;
+    }
+    client.ip("addr add 10.7.0.1/24 dev narrow");
+    server.ip("addr add 10.7.0.2/24 dev far");
+    let queue = format!("qdisc add dev narrow root tbf rate 200mbit burst 8000 limit {limit}");
+    if !client.tc(&queue) {
+        eprintln!("not run: this kernel has no token bucket, or there is no tc");
+        return None;
+    }
+    Some([client, server])
+}
+
+/// The socket takes so few bytes at a time that batches do not fit.
+fn shrink(socket: BorrowedFd<'_>) {
+    socket2::SockRef::from(&socket).set_send_buffer_size(8_000).unwrap();
+}
+
+/// Nobody asks for anything again because it took long: what was lost stays lost.
+fn config(link: Rate) -> Config {
+    let mut config = Config { link_rate: Some(link), ..Config::default() };
+    config.protocol.loss.resend_after = homa::proto::Duration::secs(60);
+    config
+}
+
+/// Serves at 10.7.0.2:4000 of `host` while `client` runs; what both counted.
+fn serve(host: &Host, raw: bool, client: impl FnOnce(SocketAddr) -> Metrics) -> (Metrics, Metrics) {
+    let at: SocketAddr = "10.7.0.2:4000".parse().unwrap();
+    let (engine, served) = host.run(|| {
+        let engine = match raw {
+            true => Engine::raw_ip(at, config(LINK)).unwrap(),
+            false => Engine::bind(at, config(LINK)).unwrap(),
+        };
+        let served = echo(engine.serve().unwrap());
+        (engine, served)
+    });
+    let counted = client(at);
+    engine.drain(Duration::from_secs(5)).unwrap();
+    let there = engine.metrics();
+    drop(engine);
+    served.join().unwrap();
+    (counted, there)
+}
+
+/// Runs `calls` until the queue was full: where other work takes the processor, it may drain while
+/// the client waits for its turn. Nothing was lost, and nothing sent twice.
+fn assert_delayed_only(calls: impl Fn() -> (Metrics, Metrics)) {
+    for _ in 0..ROUNDS_MAX {
+        let (here, there) = calls();
+        assert_eq!(here.driver.trains_refused, 0);
+        for side in [&here, &there] {
+            assert_eq!(side.protocol.data_resent, 0, "{:?}", side.protocol);
+            assert_eq!(side.protocol.resends_sent, 0);
+            assert_eq!(side.protocol.drops().map(|(_, n)| n).sum::<u64>(), 0);
+        }
+        if here.driver.trains_delayed > 0 {
+            return;
+        }
+    }
+    panic!("the queue was never full");
+}
+
+/// Calls of an engine driven by `wait`.
+fn call_inline(mut engine: inline::Engine, to: SocketAddr, wait: Wait) -> Metrics {
+    shrink(engine.as_fd());
+    for cookie in 0..CALLS {
+        engine.call(to, message(LENGTH, cookie), cookie, &CallOptions::default()).unwrap();
+    }
+    let mut ended = 0;
+    while ended < CALLS {
+        engine.poll(wait).unwrap();
+        while let Some(Completion::Response { cookie, result, .. }) = engine.next() {
+            assert!(result.unwrap() == message(LENGTH, cookie)[..]);
+            ended += 1;
+        }
+    }
+    engine.metrics()
+}
+
+#[test]
+fn a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven() {
+    if !is_alone("a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven") {
+        return;
+    }
+    let Some([client, server]) = hosts(1_000_000) else { return };
+    let from: SocketAddr = "10.7.0.1:0".parse().unwrap();
+    for wait in [Wait::No, Wait::Forever] {
+        assert_delayed_only(|| {
+            serve(&server, false, |to| {
+                client.run(|| {
+                    let engine = inline::Engine::bind(from, config(BELIEVED)).unwrap();
+                    call_inline(engine, to, wait)
+                })
+            })
+        });
+    }
+    assert_delayed_only(|| {
+        serve(&server, true, |to| {
+            client.run(|| {
+                let engine = inline::Engine::raw_ip(from, config(BELIEVED)).unwrap();
+                call_inline(engine, to, Wait::Forever)
+            })
+        })
+    });
+    for raw in [false, true] {
+        assert_delayed_only(|| {
+            serve(&server, raw, |to| {
+                client.run(|| {
+                    let driver: Box<dyn Driver> = match raw {
+                        true => Box::new(RawIpDriver::new(from, 1 << 20).unwrap()),
+                        false => Box::new(UdpDriver::new(from, 1 << 20).unwrap()),
+                    };
+                    shrink(driver.first_handle());
+                    let engine = Engine::with_driver(driver, config(BELIEVED)).unwrap();
+                    for seed in 0..CALLS {
+                        let answer = engine.client().call(to, message(LENGTH, seed)).unwrap();
+                        assert!(answer == message(LENGTH, seed)[..]);
+                    }
+                    engine.metrics()
+                })
+            })
+        });
+    }
+}
+
+#[test]
+fn a_full_queue_of_the_device_delays_and_loses_nothing() {
+    if !is_alone("a_full_queue_of_the_device_delays_and_loses_nothing") {
+        return;
+    }
+    let Some([client, server]) = hosts(8_000) else { return };
+    assert_delayed_only(|| {
+        serve(&server, false, |to| {
+            client.run(|| {
+                let from = "10.7.0.1:0".parse().unwrap();
+                // Of a train that the queue cuts itself, it may drop a part without a word.
+                let driver = UdpDriver::new(from, 1 << 20).unwrap().without_offload();
+                let config = config(BELIEVED);
+                let mut engine = inline::Engine::with_driver(Box::new(driver), config).unwrap();
+                for cookie in 0..CALLS {
+                    engine
+                        .call(to, message(LENGTH, cookie), cookie, &CallOptions::default())
+                        .unwrap();
+                    while !engine.poll(Wait::Forever).unwrap() {}
+                    let Some(Completion::Response { result, .. }) = engine.next() else { panic!() };
+                    assert!(result.unwrap() == message(LENGTH, cookie)[..]);
+                }
+                engine.metrics()
+            })
+        })
+    });
+}
