@@ -2,7 +2,8 @@
 //! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`, each with a default; `all` measures
 //! everything.
 
-use homa_sim::scenario::{Exchange, Scenario, Traffic, run};
+use homa_sim::experiment::run;
+use homa_sim::scenario::{Exchange, Scenario, Traffic};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -2,11 +2,13 @@
 //!
 //! The bound is a *single-bottleneck* one. Every host's downlink is a server of its own that always
 //! sends the message with the fewest bits left, changes over at once and for free (preemption
-//! inside frames), and knows each message the moment its first bits can be there. Uplinks never
-//! queue, no bit is spent on control, switches and hosts take only their fixed delays. On one link
-//! SRPT gives the least mean latency of all schedules, so the mean over requests is a true lower
-//! bound; percentiles of short messages are not proven ones, but a schedule that serves them first
-//! leaves little to win. Left out: several switches, losses.
+//! inside frames), and knows each message the moment its first bits can be there. Uplinks and links
+//! between switches never queue, no bit is spent on control, switches and hosts take only their
+//! fixed delays. On one link SRPT gives the least mean latency of all schedules, so the mean over
+//! messages is a true lower bound; percentiles of short messages are not proven ones, but a
+//! schedule that serves them first leaves little to win. For one-way messages any wiring will do
+//! ([`one_way`]); for RPCs hosts around one switch ([`echo`]). Left out: losses, and that a sender
+//! or the fabric may be the bottleneck: where they are, nobody comes near the bound.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,6 +17,7 @@ use homa_proto::Rate;
 use homa_workload::framing::Framing;
 
 use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, PortSpec, Wiring};
 use crate::traffic::open_loop::Arrival;
 
 /// One switch and the hosts around it.
@@ -28,6 +31,74 @@ pub struct Star {
     pub delay: SimDuration,
     /// Headers around packets.
     pub framing: Framing,
+}
+
+/// What a message's times are made of.
+trait Timing {
+    fn hosts(&self) -> u32;
+    /// From its start until its first bits can be on the receiver's link.
+    fn before(&self, from: u32, to: u32, bytes: u32) -> SimDuration;
+    /// On the receiver's link alone.
+    fn service(&self, to: u32, bytes: u32) -> SimDuration;
+    /// From its last bit on that link until it is delivered.
+    fn after(&self, to: u32) -> SimDuration;
+}
+
+impl Timing for Star {
+    fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    fn before(&self, _: u32, _: u32, bytes: u32) -> SimDuration {
+        let first = self.framing.data_wire_bytes(bytes.min(self.framing.max_payload()));
+        wire_time(self.link, first) + self.delay
+    }
+
+    fn service(&self, _: u32, bytes: u32) -> SimDuration {
+        wire_time(self.link, self.framing.data_wire_bytes(bytes))
+    }
+
+    fn after(&self, _: u32) -> SimDuration {
+        SimDuration::ZERO
+    }
+}
+
+/// Any network.
+struct Wired<'a> {
+    wiring: &'a Wiring,
+    framing: Framing,
+}
+
+impl Wired<'_> {
+    fn downlink(&self, to: u32) -> &PortSpec {
+        &self.wiring.ports()[self.wiring.downlink(HostId(to)).0 as usize]
+    }
+}
+
+impl Timing for Wired<'_> {
+    fn hosts(&self) -> u32 {
+        self.wiring.hosts()
+    }
+
+    fn before(&self, from: u32, to: u32, bytes: u32) -> SimDuration {
+        let first = self.framing.data_wire_bytes(bytes.min(self.framing.max_payload()));
+        let whole = self.wiring.ideal(HostId(from), HostId(to), &[first as u32]);
+        let last = wire_time(self.downlink(to).rate, first) + self.after(to);
+        SimDuration(whole.0.saturating_sub(last.0))
+    }
+
+    fn service(&self, to: u32, bytes: u32) -> SimDuration {
+        wire_time(self.downlink(to).rate, self.framing.data_wire_bytes(bytes))
+    }
+
+    fn after(&self, to: u32) -> SimDuration {
+        self.downlink(to).delay
+    }
+}
+
+fn wire_time(link: Rate, wire_bytes: u64) -> SimDuration {
+    let picos = u128::from(wire_bytes) * 8_000_000_000_000 / u128::from(link.0.max(1));
+    SimDuration(picos as u64)
 }
 
 /// A message on its way, or its response.
@@ -49,7 +120,7 @@ struct Downlink {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum Event {
     /// The first one of a downlink is through, unless the version changed.
     End { link: usize, version: u64 },
     /// The bits of a job reach the downlink.
@@ -58,33 +129,33 @@ enum Happening {
 
 /// The latency of every echo RPC, in the order of `arrivals`, under the schedule described above.
 pub fn echo(star: &Star, arrivals: &[Arrival]) -> Vec<SimDuration> {
-    let mut bound = Bound::new(star, arrivals);
-    while let Some(Reverse((now, happening))) = bound.agenda.pop() {
-        match happening {
-            Happening::Reach { job } => bound.reach(now, job),
-            Happening::End { link, version } => bound.end(now, link, version),
-        }
-    }
-    bound.latencies
+    Bound::new(star, arrivals, true).run()
+}
+
+/// The latency of every one-way message, in the order of `arrivals`: each receiver's link by
+/// itself, behind a fabric that never queues.
+pub fn one_way(wiring: &Wiring, framing: Framing, arrivals: &[Arrival]) -> Vec<SimDuration> {
+    Bound::new(&Wired { wiring, framing }, arrivals, false).run()
 }
 
 struct Bound<'a> {
-    star: &'a Star,
-    /// Requests, then as many responses.
+    timing: &'a dyn Timing,
+    /// Messages, then as many responses if there are any.
     jobs: Vec<Job>,
     links: Vec<Downlink>,
-    agenda: BinaryHeap<Reverse<(SimTime, Happening)>>,
+    agenda: BinaryHeap<Reverse<(SimTime, Event)>>,
     latencies: Vec<SimDuration>,
 }
 
 impl<'a> Bound<'a> {
-    fn new(star: &'a Star, arrivals: &[Arrival]) -> Self {
+    fn new(timing: &'a dyn Timing, arrivals: &[Arrival], answered: bool) -> Self {
         let requests = arrivals.iter().map(|&arrival| Job { arrival, response: false });
-        let responses = arrivals.iter().map(|&arrival| Job { arrival, response: true });
+        let responses = arrivals.iter().filter(|_| answered);
+        let responses = responses.map(|&arrival| Job { arrival, response: true });
         let mut bound = Self {
-            star,
+            timing,
             jobs: requests.chain(responses).collect(),
-            links: vec![Downlink::default(); star.hosts as usize],
+            links: vec![Downlink::default(); timing.hosts() as usize],
             agenda: BinaryHeap::new(),
             latencies: vec![SimDuration::ZERO; arrivals.len()],
         };
@@ -94,24 +165,34 @@ impl<'a> Bound<'a> {
         bound
     }
 
-    /// A message leaves its sender: its first frame crosses the uplink, and all else that delays it
-    /// without keeping the downlink busy comes first too.
-    fn set_out(&mut self, at: SimTime, job: usize) {
-        let star = self.star;
-        let bytes = self.jobs[job].arrival.bytes.min(star.framing.max_payload());
-        let first = self.wire_time(star.framing.data_wire_bytes(bytes));
-        self.agenda.push(Reverse((at + first + star.delay, Happening::Reach { job })));
+    fn run(mut self) -> Vec<SimDuration> {
+        while let Some(Reverse((now, event))) = self.agenda.pop() {
+            match event {
+                Event::Reach { job } => self.reach(now, job),
+                Event::End { link, version } => self.end(now, link, version),
+            }
+        }
+        self.latencies
     }
 
-    fn wire_time(&self, wire_bytes: u64) -> SimDuration {
-        let picos = u128::from(wire_bytes) * 8_000_000_000_000 / u128::from(self.star.link.0);
-        SimDuration(picos as u64)
+    /// From whom to whom.
+    fn way(&self, job: usize) -> (u32, u32) {
+        let Job { arrival: Arrival { src, dst, .. }, response } = self.jobs[job];
+        if response { (dst, src) } else { (src, dst) }
+    }
+
+    /// A message leaves its sender: all that delays it without keeping the downlink busy comes
+    /// first.
+    fn set_out(&mut self, at: SimTime, job: usize) {
+        let (from, to) = self.way(job);
+        let before = self.timing.before(from, to, self.jobs[job].arrival.bytes);
+        self.agenda.push(Reverse((at + before, Event::Reach { job })));
     }
 
     fn reach(&mut self, now: SimTime, job: usize) {
-        let Job { arrival, response } = self.jobs[job];
-        let to = if response { arrival.src } else { arrival.dst } as usize;
-        let needs = self.wire_time(self.star.framing.data_wire_bytes(arrival.bytes));
+        let (_, receiver) = self.way(job);
+        let needs = self.timing.service(receiver, self.jobs[job].arrival.bytes);
+        let to = receiver as usize;
         self.progress(now, to);
         self.links[to].waiting.push(Reverse((needs.0, job)));
         self.plan_end(now, to);
@@ -124,10 +205,13 @@ impl<'a> Bound<'a> {
         let Some(Reverse((_, job))) = self.links[link].waiting.pop() else { return };
         self.links[link].known = now;
         let requests = self.latencies.len();
-        if let Some(request) = job.checked_sub(requests) {
-            self.latencies[request] = now.since(self.jobs[request].arrival.at);
-        } else {
-            self.set_out(now, job + requests);
+        let done = now + self.timing.after(link as u32);
+        match job.checked_sub(requests) {
+            None if self.jobs.len() > requests => self.set_out(done, job + requests),
+            response => {
+                let request = response.unwrap_or(job);
+                self.latencies[request] = done.since(self.jobs[request].arrival.at);
+            }
         }
         self.plan_end(now, link);
     }
@@ -146,7 +230,7 @@ impl<'a> Bound<'a> {
         let link = &mut self.links[at];
         link.version += 1;
         if let Some(Reverse((left, _))) = link.waiting.peek() {
-            let end = Happening::End { link: at, version: link.version };
+            let end = Event::End { link: at, version: link.version };
             self.agenda.push(Reverse((now + SimDuration(*left), end)));
         }
     }
@@ -155,6 +239,7 @@ impl<'a> Bound<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::{FatTree, LeafSpine, Physics};
 
     /// 100 Mbit/s: 80 ns a byte.
     fn star() -> Star {
@@ -193,5 +278,37 @@ mod tests {
         let both = echo(&star(), &list);
         assert_eq!(both[0], echo(&star(), &list[..1])[0]);
         assert!(both[1] > both[0]);
+    }
+
+    #[test]
+    fn one_way_and_alone_a_message_takes_its_ideal_time_on_any_wiring() {
+        let physics = Physics { propagation: SimDuration::nanos(300), ..LeafSpine::homa().physics };
+        let racks = LeafSpine { physics, ..LeafSpine::homa() }.wire();
+        let tree = FatTree { k: 4, oversubscription: 1, physics }.wire();
+        for (wiring, far) in [(racks, 143), (tree, 15)] {
+            for (to, bytes) in [(1, 100), (far, 1_460), (far, 100_000)] {
+                let full = bytes / 1_460;
+                let rest = bytes % 1_460;
+                let frame = |bytes: u32| (bytes + 78).max(84);
+                let mut frames = vec![frame(1_460); full as usize];
+                frames.extend((rest > 0).then(|| frame(rest)));
+                let ideal = wiring.ideal(HostId(0), HostId(to), &frames);
+                let ours = one_way(&wiring, Framing::Plain, &[arrival(3, 0, to, bytes)])[0];
+                // The last frame is shorter than the first, and meets no other.
+                assert!(ours.0.abs_diff(ideal.0) <= 1_000, "{bytes} B: {ours:?}, {ideal:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_way_messages_to_one_host_are_served_shortest_first_and_others_do_not_matter() {
+        let wiring = LeafSpine::homa().wire();
+        let alone = |one| one_way(&wiring, Framing::Plain, &[one])[0];
+        let (long, short) = (arrival(0, 0, 9, 1_000_000), arrival(50, 1, 9, 1_000));
+        let elsewhere = arrival(0, 0, 10, 1_000_000);
+        let all = one_way(&wiring, Framing::Plain, &[long, short, elsewhere]);
+        assert_eq!((all[1], all[2]), (alone(short), alone(elsewhere)));
+        let wire = SimDuration::nanos(Framing::Plain.data_wire_bytes(1_000) * 8 / 10);
+        assert!(all[0].0.abs_diff((alone(long) + wire).0) <= 1_000);
     }
 }

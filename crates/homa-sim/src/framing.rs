@@ -47,6 +47,15 @@ impl Framing {
         if payload == 0 { 1 } else { payload }
     }
 
+    /// The same as the workload crate prices messages.
+    pub const fn priced(self) -> homa_workload::framing::Framing {
+        match self {
+            Self::Authors => homa_workload::framing::Framing::Paper,
+            Self::Ip146 => homa_workload::framing::Framing::Ip146,
+            Self::Udp => homa_workload::framing::Framing::Udp,
+        }
+    }
+
     /// Bytes that the packet occupies on the wire.
     pub fn wire_bytes(self, packet: &Packet) -> u32 {
         let bytes = match self {

@@ -1,20 +1,19 @@
 //! A deterministic packet-level simulator that runs Homa's own protocol code.
 //!
 //! Everything a result depends on is here and integer: picoseconds ([`SimTime`]), bytes, named
-//! random streams. Switch models are state machines generic over the frame, so that a software
-//! switch can run the same ones in real time.
+//! random streams. A scenario says what to simulate ([`scenario`]), [`experiment`] runs it; hosts
+//! are transports ([`transport`]), ports of switches have queues ([`fabric::queue`]).
 #![forbid(unsafe_code)]
 
 pub mod checker;
 pub mod clairvoyant;
 pub mod engine;
+pub mod experiment;
 pub mod fabric;
 mod framing;
 pub mod measure;
 pub mod scenario;
 pub mod scheme;
-#[cfg(test)]
-mod stop_and_wait;
 pub mod swarm;
 pub mod switch;
 mod time;

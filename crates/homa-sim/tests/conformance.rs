@@ -1,31 +1,12 @@
 //! What every scheme of the table must do, whatever it is: deliver everything, conserve bytes,
 //! repeat exactly, and drain to nothing.
 
-use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Eyes, Fabric, Impaired, Outcome, Scenario, Shape,
-    SlowdownBy, Span, Traffic, run, run_watched,
-};
-use homa_sim::scheme::{SCHEMES, Scheme};
+mod common;
 
-/// Two racks of four hosts, small enough for a debug build.
-fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario {
-    let mut scenario = Scenario {
-        scheme: scheme.name.to_owned(),
-        fabric: Fabric {
-            shape: Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 },
-            ..Fabric::default()
-        },
-        traffic: Traffic::AllToAll {
-            workload: workload.to_owned(),
-            exchange,
-            max_bytes: Some(200_000),
-        },
-        ..Scenario::default()
-    };
-    scenario.load.fraction = 0.6;
-    scenario.stop.messages = Some(2_000);
-    scenario
-}
+use common::{networks, scenario};
+use homa_sim::experiment::{Observers, run, run_watched};
+use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
+use homa_sim::scheme::{Queue, SCHEMES, Scheme};
 
 fn outcome(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
@@ -43,7 +24,8 @@ fn everything_is_delivered_and_nothing_is_left() {
             let name = scheme.name;
             assert_eq!((outcome.messages, outcome.undelivered), (2_000, 0), "{name}");
             assert_eq!(outcome.in_flight, 0, "{name}: packets left in the fabric");
-            assert_eq!(outcome.drops.overflow + outcome.drops.fault, 0, "{name}");
+            let lost = outcome.drops.overflow + outcome.drops.fault;
+            assert!(lost == 0 || scheme.loses_by_design, "{name}: {lost} frames lost");
             let counted: u64 = outcome.slowdown.buckets.iter().map(|bucket| bucket.count).sum();
             assert_eq!(counted, 2_000, "{name}");
         }
@@ -97,75 +79,27 @@ fn what_overflows_is_sent_again() {
     }
 }
 
-/// Networks in which a verifier of physics has something to see, by name.
-fn networks() -> Vec<(&'static str, Fabric)> {
-    let shape = |shape| Fabric { shape, ..Fabric::default() };
-    let racks = || shape(Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 });
-    let equal = Fabric { fabric_link: Bandwidth::gbps(10), cut_through: true, ..racks() };
-    let slow = Impaired {
-        from: "tor0".to_owned(),
-        to: "spine1".to_owned(),
-        one_way: false,
-        at: Span::nanos(20_000),
-        until: Some(Span::nanos(200_000)),
-        rate: Some(Bandwidth::gbps(1)),
-        loss_ppm: None,
-    };
-    let down =
-        Impaired { from: "h3".to_owned(), to: "tor0".to_owned(), rate: None, ..slow.clone() };
-    let slow_uplink = Impaired {
-        from: "h3".to_owned(),
-        to: "tor0".to_owned(),
-        at: Span::nanos(0),
-        until: None,
-        ..slow.clone()
-    };
-    let small = Buffer::PerPort { bytes: 3_100 };
-    let shared = Buffer::Shared { bytes: 20_000, alpha_percent: 100 };
-    vec![
-        ("one switch", shape(Shape::SingleSwitch { hosts: 8 })),
-        ("leaf and spine", racks()),
-        ("fat tree", shape(Shape::FatTree { k: 4, oversubscription: 1 })),
-        ("preemption", Fabric { preemption: true, ..racks() }),
-        ("cut-through", equal.clone()),
-        ("cut-through over slow links", {
-            Fabric { impaired: vec![slow.clone(), slow_uplink], ..equal.clone() }
-        }),
-        ("cut-through, small buffers", Fabric { buffer: small, ..equal }),
-        ("small buffers under preemption", {
-            Fabric { buffer: small, preemption: true, ..racks() }
-        }),
-        ("small shared buffers", Fabric { buffer: shared, ..racks() }),
-        ("loss", Fabric { loss_ppm: 2_000, duplicate_ppm: 2_000, ..racks() }),
-        ("loss under preemption", Fabric { loss_ppm: 2_000, preemption: true, ..racks() }),
-        ("a slow link", Fabric { impaired: vec![slow.clone()], ..racks() }),
-        ("a slow link under preemption", {
-            Fabric { impaired: vec![slow], preemption: true, ..racks() }
-        }),
-        ("a dead link", Fabric { impaired: vec![down], ..racks() }),
-        ("small buffers", Fabric { buffer: small, ..racks() }),
-    ]
-}
-
 #[test]
 fn physics_holds_in_every_network() {
     for scheme in SCHEMES {
-        for (name, fabric) in networks() {
+        for (name, fabric) in networks(scheme) {
             let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
             scenario.fabric = fabric;
             scenario.stop.messages = Some(500);
             // `homa-sim` has no timers: what it lost never arrives.
             scenario.stop.drain_limit = Span::nanos(20_000_000);
-            let eyes = Eyes { trace: None, verify: true };
-            let (outcome, physics) = run_watched(&scenario, eyes, &mut |_| ()).unwrap();
+            let observers = Observers { trace: None, verify: true };
+            let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let what = format!("{} with {name}", scheme.name);
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
             assert_eq!(checked.under_way.frames, outcome.in_flight, "{what}");
             assert_eq!(checked.lost.frames, outcome.drops.overflow + outcome.drops.fault, "{what}");
             assert!(checked.received.bytes > outcome.delivered_bytes, "{what}");
-            let ends_badly =
-                name.contains("loss") || name.contains("small") || name == "a dead link";
-            assert_eq!(checked.lost.frames > 0, ends_badly, "{what}: {checked:?}");
+            // A gentle scheme may fit into small buffers.
+            let lossy = name.contains("loss") || name == "a dead link";
+            let may_lose = lossy || name.contains("small") || scheme.loses_by_design;
+            assert!(checked.lost.frames > 0 || !lossy, "{what}: {checked:?}");
+            assert!(checked.lost.frames == 0 || may_lose, "{what}: {checked:?}");
             assert_eq!(checked.copied.frames > 0, name == "loss", "{what}: {checked:?}");
         }
     }
@@ -175,8 +109,8 @@ fn physics_holds_in_every_network() {
 fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
     let mut scenario = scenario(&SCHEMES[0], "w4", Exchange::OneWay);
     scenario.stop.ending = Ending::Cut;
-    let eyes = Eyes { trace: None, verify: true };
-    let (outcome, physics) = run_watched(&scenario, eyes, &mut |_| ()).unwrap();
+    let observers = Observers { trace: None, verify: true };
+    let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
     let checked = physics.unwrap().unwrap();
     assert!(outcome.in_flight > 0);
     assert_eq!(checked.under_way.frames, outcome.in_flight);
@@ -190,6 +124,9 @@ fn the_ledger_sums_to_the_latency() {
         let outcome = outcome(&scenario);
         let ledger = outcome.ledger.unwrap();
         assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
-        assert!(ledger.mean.wire_us > 2.0 && ledger.mean.recovery_us == 0.0, "{}", scheme.name);
+        // Where switches drop or trim, some of it goes to recovery.
+        let resends = scheme.loses_by_design || matches!(scheme.queue, Queue::Trimming(_));
+        let recovers = ledger.mean.recovery_us > 0.0 && !resends;
+        assert!(ledger.mean.wire_us > 2.0 && !recovers, "{}", scheme.name);
     }
 }

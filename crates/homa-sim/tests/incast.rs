@@ -1,8 +1,7 @@
 //! Incast: what its RPCs are divided by, and what control of it prevents (Homa §3.6).
 
-use homa_sim::scenario::{
-    Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic, run,
-};
+use homa_sim::experiment::run;
+use homa_sim::scenario::{Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
 
 /// A client calls twelve servers, four of them in its own rack, one at a time.
 fn outcome(slowdown: SlowdownBy) -> Outcome {

@@ -1,9 +1,8 @@
 //! Where the ledger says a message's time went, on links that are not alike.
 
 use homa_sim::SimTime;
-use homa_sim::scenario::{
-    Bandwidth, Exchange, Impaired, Scenario, Shape, SlowdownBy, Span, replay,
-};
+use homa_sim::experiment::replay;
+use homa_sim::scenario::{Bandwidth, Exchange, Impaired, Scenario, Shape, SlowdownBy, Span};
 use homa_sim::traffic::open_loop::Arrival;
 
 /// A message of six full packets, all unscheduled, from host 0 to host 1, alone: it waits for

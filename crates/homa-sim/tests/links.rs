@@ -1,8 +1,9 @@
 //! Links that fail, slow down or lose packets, and networks from a file: what a user would see.
 
+use homa_sim::experiment::run;
 use homa_sim::scenario::{
     Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
-    SlowdownBy, Span, Traffic, run,
+    SlowdownBy, Span, Traffic,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -72,7 +73,7 @@ fn a_host_whose_link_fails_for_a_while_is_served_again() {
 #[test]
 fn a_degraded_link_slows_flows_that_hash_onto_it() {
     let mut plan = scenario(vec![]);
-    plan.fabric.routing = Routing::Ecmp;
+    plan.fabric.routing = Some(Routing::Ecmp);
     let healthy = outcome(&plan);
     let rate = Some(Bandwidth::gbps(1));
     plan.fabric.impaired = vec![Impaired { rate, ..link("tor0", "spine0") }];

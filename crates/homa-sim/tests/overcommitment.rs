@@ -2,7 +2,8 @@
 //! sake of longer ones.
 
 use homa_sim::SimTime;
-use homa_sim::scenario::{Exchange, Fabric, Scenario, Shape, SlowdownBy, replay};
+use homa_sim::experiment::replay;
+use homa_sim::scenario::{Exchange, Fabric, Scenario, Shape, SlowdownBy};
 use homa_sim::traffic::open_loop::Arrival;
 
 const MILLISECOND: u64 = 1_000_000_000;

@@ -1,6 +1,7 @@
 //! Frames that are interrupted on links: what the measures say of them.
 
-use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, Traffic, run};
+use homa_sim::experiment::run;
+use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, Traffic};
 
 /// Eight hosts at one switch, W3 at 80 %: long frames are interrupted all the time.
 fn outcome(preemption: bool) -> Outcome {

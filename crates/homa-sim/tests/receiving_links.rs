@@ -2,9 +2,8 @@
 //! by hand.
 
 use homa_sim::SimTime;
-use homa_sim::scenario::{
-    Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic, replay, run,
-};
+use homa_sim::experiment::{replay, run};
+use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
 use homa_sim::traffic::open_loop::Arrival;
 
 const MEASURED_MS: u64 = 10;

@@ -1,8 +1,9 @@
 //! Messages that SRPT keeps waiting for longer than anything times out: they are late, not lost.
 
 use homa_sim::SimTime;
+use homa_sim::experiment::replay;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, SlowdownBy, Span, replay,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, SlowdownBy, Span,
 };
 use homa_sim::traffic::open_loop::Arrival;
 

@@ -10,10 +10,11 @@
 //! | `udp` | 38 + IP 20 + UDP 8 + datagram header 16 + Homa DATA 56 | 1400 |
 //! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
 //! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
+//! | `plain` | 38 + IP and transport 40 | 1460 |
 //!
 //! Left out, because their number depends on the protocol's choices: control packets of `udp` and
-//! `ip146`, acknowledgements of `tcp`, retransmissions. The authors' simulator sends exactly one
-//! grant per scheduled packet and counts it as load, so `paper` does too.
+//! `ip146`, acknowledgements of `tcp` and `plain`, retransmissions. The authors' simulator sends
+//! exactly one grant per scheduled packet and counts it as load, so `paper` does too.
 
 /// Ethernet header, checksum, preamble and inter-frame gap, bytes.
 pub const ETHERNET: u64 = 38;
@@ -38,6 +39,8 @@ pub enum Framing {
     Ip146,
     /// TCP with timestamps; segments of one message only.
     Tcp,
+    /// Headers of 40 bytes, as simulations of pFabric, pHost, NDP and TCP count them.
+    Plain,
 }
 
 /// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
@@ -74,7 +77,7 @@ impl Framing {
                 let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
                 wire.unscheduled + wire.scheduled
             }
-            Self::Udp | Self::Ip146 | Self::Tcp => self.first().wire_bytes(bytes),
+            Self::Udp | Self::Ip146 | Self::Tcp | Self::Plain => self.first().wire_bytes(bytes),
         }
     }
 
@@ -83,7 +86,7 @@ impl Framing {
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
-            Self::Udp | Self::Ip146 | Self::Tcp => 0,
+            Self::Udp | Self::Ip146 | Self::Tcp | Self::Plain => 0,
         }
     }
 
@@ -101,6 +104,7 @@ impl Framing {
             Self::Udp => 20 + 8 + 16 + 56,
             Self::Ip146 => 20 + 56,
             Self::Tcp => 20 + 32,
+            Self::Plain => 20 + 20,
         };
         Packets { headers, payload: 1500 - headers }
     }

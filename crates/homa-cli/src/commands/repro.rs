@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 
 use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
-use homa_lab::store::{Store, program};
+use homa_lab::store::{Store, model};
 use homa_lab::sweep::{Options, Shard};
 use serde::Serialize;
 
 use super::sweep::{show, threads};
 use super::work::{Work, write_page};
-use crate::failure::{Hint, Outcome, Verdict};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
 
 /// Arguments of `homa repro`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Figures to reproduce, such as homa-fig10, or some of their rows, such as homa-fig10-w4;
-    /// absent: all.
+    /// Figures to reproduce, such as homa-fig10, some of their rows, such as homa-fig10-w4, or all
+    /// of a paper, such as homa; absent: all.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// List what can be reproduced, and run nothing.
@@ -28,7 +28,10 @@ pub struct Args {
     /// Only the scheme that is compared, not those shown beside it: a third of the work.
     #[arg(long)]
     compared: bool,
-    /// Also write a page with the figures.
+    /// Print one line per paper (within, outside, undecided) instead of every number.
+    #[arg(long)]
+    summary: bool,
+    /// Also write a page with the figures, and one for each paper when there are several.
     #[arg(long)]
     report: bool,
     /// Folder for the results, from which a killed run goes on: the command with every simulation
@@ -76,7 +79,7 @@ pub fn run(args: &Args) -> Outcome {
         plans.iter_mut().for_each(ReproPlan::keep_compared);
     }
     let store = Store::create(&args.out).hint("choose another --out")?;
-    let program = program().hint("is the program's file readable?")?;
+    let program = model().to_owned();
     let threads = threads(args.threads);
     let options = Options { threads, shard: Shard::ALL, program, keep_going: true };
     let mut work = Work::new();
@@ -84,7 +87,7 @@ pub fn run(args: &Args) -> Outcome {
         show(&mut work, progress);
     });
     work.finish();
-    let done = done.hint("what is finished is kept; the same command goes on")?;
+    let done = done.hint("what is finished is kept: rerun the same command to resume")?;
     for refused in done.iter().flat_map(|reproduction| &reproduction.refused) {
         eprintln!("not run: {refused}");
     }
@@ -97,8 +100,12 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     match args.format {
+        _ if args.summary => summary(&done, args.format)?,
         Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,
         Format::Table => done.iter().for_each(print),
+    }
+    if how.quick {
+        budgets(&done);
     }
     if args.report {
         write_page(&args.out)?;
@@ -122,6 +129,62 @@ fn list(plans: &[ReproPlan], format: Format) -> Outcome {
         }
     }
     Ok(Verdict::Passed)
+}
+
+/// The verdicts on a paper's figures.
+#[derive(Debug, Default, Serialize)]
+struct Paper<'a> {
+    paper: &'a str,
+    within: usize,
+    outside: usize,
+    undecided: usize,
+    reported: usize,
+}
+
+/// One line per paper.
+fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
+    let mut papers: Vec<Paper<'_>> = Vec::new();
+    for one in done {
+        if papers.last().is_none_or(|paper| paper.paper != one.family) {
+            papers.push(Paper { paper: &one.family, ..Paper::default() });
+        }
+        let Some(paper) = papers.last_mut() else { continue };
+        let [within, outside, undecided, reported] = one.tally();
+        paper.within += within;
+        paper.outside += outside;
+        paper.undecided += undecided;
+        paper.reported += reported;
+    }
+    if format == Format::Json {
+        return json(&papers);
+    }
+    let right = |title| (title, Align::Right, 9);
+    let counts = ["within", "outside", "undecided", "reported"].map(right);
+    let table = Table::new(&[&[("paper", Align::Left, 12)], &counts[..]].concat());
+    line(table.head());
+    for paper in papers {
+        let counts = [paper.within, paper.outside, paper.undecided, paper.reported];
+        let counts = counts.map(|count| count.to_string());
+        line(table.row(&[&[paper.paper.to_owned()], &counts[..]].concat()));
+    }
+    Ok(())
+}
+
+/// Where a quick look's processor time went, on stderr. What several figures read counts in each.
+fn budgets(done: &[Reproduction]) {
+    for one in done.iter().filter(|one| one.cpu_seconds > 0.0) {
+        let (id, spent) = (&one.id, one.cpu_seconds);
+        match one.budget_seconds {
+            Some(budget) if spent > budget => {
+                eprintln!("CPU: {id} {spent:.0} s, OVER its budget of {budget:.0} s");
+            }
+            Some(budget) => eprintln!("CPU: {id} {spent:.0} s of {budget:.0} s"),
+            None => eprintln!("CPU: {id} {spent:.0} s"),
+        }
+    }
+    let total: f64 = done.iter().map(|one| one.cpu_seconds).sum();
+    let budget: f64 = done.iter().filter_map(|one| one.budget_seconds).sum();
+    eprintln!("CPU: all {total:.0} s of {budget:.0} s");
 }
 
 fn document(reproduction: &Reproduction) -> Document<'_> {

@@ -18,10 +18,10 @@ pub struct Args {
 struct Row {
     name: &'static str,
     paper: &'static str,
-    host: &'static str,
-    queue: &'static str,
-    forwarding: &'static str,
-    nic: &'static str,
+    host: String,
+    queue: String,
+    forwarding: String,
+    nic: String,
 }
 
 /// Runs the command.
@@ -29,10 +29,10 @@ pub fn run(args: &Args) -> Outcome {
     let rows = SCHEMES.iter().map(|scheme| Row {
         name: scheme.name,
         paper: scheme.paper,
-        host: scheme.host,
-        queue: scheme.queue,
-        forwarding: scheme.forwarding,
-        nic: scheme.nic,
+        host: scheme.host.to_string(),
+        queue: scheme.queue.to_string(),
+        forwarding: scheme.forwarding.to_string(),
+        nic: scheme.nic.to_string(),
     });
     let rows: Vec<Row> = rows.collect();
     match args.format {
@@ -49,7 +49,8 @@ pub fn run(args: &Args) -> Outcome {
             ]);
             line(table.head());
             for row in &rows {
-                let cells = [row.name, row.host, row.queue, row.forwarding, row.nic, row.paper];
+                let Row { name, paper, host, queue, forwarding, nic } = row;
+                let cells = [*name, host, queue, forwarding, nic, *paper];
                 line(table.row(&cells.map(String::from)));
             }
         }

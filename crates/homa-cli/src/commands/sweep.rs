@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use homa_lab::error::LabError;
 use homa_lab::plan::Plan;
 use homa_lab::settings::assignment;
-use homa_lab::store::{PLAN_FILE, Store, program};
+use homa_lab::store::{PLAN_FILE, Store, model};
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 use toml::Value;
 
@@ -27,7 +27,7 @@ A plan with axes; every combination runs once per seed:
   \"load.fraction\" = [0.5, 0.8]
   \"options.overcommitment\" = [2, 4]
 
-Killed at any time, the same command goes on. To share a plan among machines, run `--shard 1/3`,
+If interrupted, rerun the same command to resume. To share a plan among machines, run `--shard 1/3`,
 `2/3`, `3/3`, copy the cells folders into one, and run once more without --shard.")]
 pub struct Args {
     /// The plan.
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(anyhow::anyhow!("{} would be overwritten", place.display()))
             .hint("choose another --out, or copy the plan elsewhere");
     }
-    let program = program().hint("is the program's file readable?")?;
+    let program = model().to_owned();
     let threads = threads(args.threads);
     let options = Options { threads, shard: args.shard, program, keep_going: false };
     let mut work = Work::new();

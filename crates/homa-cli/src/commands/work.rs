@@ -60,11 +60,13 @@ impl Work {
     }
 }
 
-/// Writes the page of a folder of results, and says where.
+/// Writes the pages of a folder of results, and says where.
 pub fn write_page(folder: &Path) -> Result<(), Failure> {
-    let page = homa_lab::report::page(folder).hint("is this a folder of results?")?;
-    let path = folder.join("index.html");
-    write_atomically(&path, page.as_bytes()).hint("is the folder writable?")?;
-    eprintln!("the page is {}", path.display());
+    let pages = homa_lab::report::pages(folder).hint("is this a folder of results?")?;
+    for (name, page) in pages {
+        let path = folder.join(name);
+        write_atomically(&path, page.as_bytes()).hint("is the folder writable?")?;
+        eprintln!("the page is {}", path.display());
+    }
     Ok(())
 }

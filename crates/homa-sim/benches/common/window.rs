@@ -84,7 +84,7 @@ impl Transport for Window {
 
     fn label(&self, packet: &Packet) -> Label {
         let (wire_bytes, priority) = if packet.ack { (84, 7) } else { (1538, 0) };
-        Label { to: HostId(packet.to), wire_bytes, priority, flow: 0 }
+        Label { priority, ..Label::new(HostId(packet.to), wire_bytes) }
     }
 
     fn expire(&mut self, _: Time) {}

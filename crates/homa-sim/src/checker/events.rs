@@ -285,10 +285,11 @@ impl Checker {
                     || self.hosts[call.server.0 as usize].down;
                 excused && at.0.protocol() >= call.deadline
             }
-            RpcError::PeerUnreachable => self
-                .promises
-                .unreachable_after
-                .is_some_and(|silence| at.0.protocol().since(call.heard.protocol()) >= silence),
+            RpcError::PeerUnreachable => {
+                let silence = self.promises.silence(call.client, call.heard, at.0);
+                let enough = |least| silence >= SimDuration::from_protocol(least);
+                self.promises.unreachable_after.is_some_and(enough)
+            }
             RpcError::Indeterminate => {
                 self.promises.indeterminate && !call.idempotent && call.server_forgot
             }

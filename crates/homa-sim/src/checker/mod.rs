@@ -17,6 +17,8 @@ mod events;
 mod intervals;
 mod packets;
 mod record;
+#[cfg(test)]
+pub(crate) mod saboteur;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +27,7 @@ use homa_proto::{Duration, Event, Packet, Receipt, RpcId, Submit, SubmitError, S
 use crate::engine::Probe;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
-use crate::transport::{Label, as_received};
+use crate::transport::{Label, Transport, as_received};
 
 use record::HostRecord;
 pub use record::{Call, Ending};
@@ -37,6 +39,9 @@ pub struct Promises {
     pub may_repeat: bool,
     /// The shortest silence after which a peer may be called unreachable; `None`: never.
     pub unreachable_after: Option<Duration>,
+    /// Hosts that stood still, each time from when until when: apart from the first
+    /// [`STANDSTILL_NOTICED`] of it, that is nobody's silence.
+    pub pauses: Vec<(HostId, SimTime, SimTime)>,
     /// A call may end in "indeterminate" when its server lost or forgot its state.
     pub indeterminate: bool,
     /// A call whose deadline is later has no excuse to miss it: the network healed, and there was
@@ -76,6 +81,21 @@ impl std::fmt::Display for Violation {
             write!(f, ", host {}", host.0)?;
         }
         write!(f, ": {}: {}", self.rule, self.detail)
+    }
+}
+
+/// A host may count as silence what passed until its next timer, and standstills that are short.
+pub const STANDSTILL_NOTICED: SimDuration = SimDuration::millis(15);
+
+impl Promises {
+    /// The silence that a host may have noticed from one time to another.
+    fn silence(&self, host: HostId, from: SimTime, to: SimTime) -> SimDuration {
+        let pauses = self.pauses.iter().filter(|(paused, ..)| *paused == host);
+        let still = pauses.map(|&(_, start, end)| {
+            let overlap = end.min(to).0.saturating_sub(start.max(from).0);
+            overlap.saturating_sub(STANDSTILL_NOTICED.0)
+        });
+        SimDuration(to.0.saturating_sub(from.0).saturating_sub(still.sum()))
     }
 }
 
@@ -208,7 +228,7 @@ impl Checker {
     }
 }
 
-impl Probe<Packet> for Checker {
+impl<T: Transport<Packet = Packet>> Probe<T> for Checker {
     fn submitted(
         &mut self,
         now: SimTime,

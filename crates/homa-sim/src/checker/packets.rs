@@ -212,11 +212,11 @@ fn possible_here(reason: DropReason) -> bool {
     matches!(
         reason,
         DropReason::Overlap
-            | DropReason::NotGranted
+            | DropReason::NotBegun
             | DropReason::TooManyGaps
             | DropReason::Duplicate
             | DropReason::UnknownRpc
-            | DropReason::WrongState
+            | DropReason::AlreadySent
             | DropReason::TooLong
             | DropReason::TooManyRpcs
             | DropReason::TooManyOfPeer

@@ -1,11 +1,12 @@
 //! A correct transport is acquitted, and each broken promise is noticed.
 
 use super::*;
+use crate::checker::saboteur::{OneShot, Sabotage};
 use crate::engine::{Application, Context, Halt, RandomFaults, Simulation};
 use crate::fabric::{Buffers, FabricConfig};
-use crate::stop_and_wait::{Sabotage, StopAndWait};
 use crate::time::SimDuration;
 use crate::topology::{Physics, SingleSwitch};
+use crate::transport::Homa;
 use homa_proto::{
     Body, Data, Event, MessageId, MessageKind, PeerId, Rate, Request, RpcHandle, Span, Submit, Time,
 };
@@ -40,6 +41,7 @@ fn promises() -> Promises {
     Promises {
         may_repeat: false,
         unreachable_after: None,
+        pauses: Vec::new(),
         indeterminate: false,
         healthy_from: SimTime::MAX,
         deadline_slack: SimDuration::micros(1),
@@ -68,7 +70,7 @@ fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
         max_delay_ns: 50_000,
         heals_at: SimTime(50_000_000_000),
     };
-    let make = Box::new(move |_, life| StopAndWait::new(life, sabotage));
+    let make = Box::new(move |_, life| OneShot::new(life, sabotage));
     let checker = Checker::new(2, promises());
     let mut network = Simulation::new(wiring, fabric, make, (Echo, checker, random));
     for token in 0..40 {
@@ -122,7 +124,7 @@ fn one_rpc_unknown_is_leave_for_one_new_id() {
     let request = Request { peer, local_port, remote_port, length, deadline, idempotent, cookie };
     let rpc = RpcHandle { index: 0, generation: 0 };
     let names = Ok(Submitted { rpc, message: Some(message) });
-    checker.submitted(SimTime(1), client, &Submit::Request(request), &names);
+    Probe::<Homa>::submitted(&mut checker, SimTime(1), client, &Submit::Request(request), &names);
     let mut send = |id, retransmit| {
         let data = Data {
             span: Span { message, offset: 0, len: length },
@@ -135,12 +137,21 @@ fn one_rpc_unknown_is_leave_for_one_new_id() {
         };
         let body = Body::Data(data);
         let packet = Packet { peer, priority: 7, local_port, remote_port, id: RpcId(id), body };
-        let label = Label { to: HostId(1), wire_bytes: 600, priority: 7, flow: 0 };
-        checker.transmitted(SimTime(2), client, 0, &packet, &label);
+        let label = Label::new(HostId(1), 600);
+        Probe::<Homa>::transmitted(&mut checker, SimTime(2), client, 0, &packet, &label);
         let body = Body::RpcUnknown { remembered: None, no_server: false };
         let answer = Packet { peer: PeerId(0), id: RpcId(id).server(), body, ..packet };
         if !retransmit {
-            checker.received(SimTime(3), client, HostId(1), 0, &answer, &Receipt::Consumed);
+            let consumed = Receipt::Consumed;
+            Probe::<Homa>::received(
+                &mut checker,
+                SimTime(3),
+                client,
+                HostId(1),
+                0,
+                &answer,
+                &consumed,
+            );
         }
         checker.violations().iter().map(|violation| violation.rule).collect::<Vec<_>>()
     };
@@ -156,9 +167,9 @@ fn silence_is_demanded_when_asked_for() {
     let id = RpcId(2);
     let peer = PeerId(1);
     let packet = Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };
-    let label = Label { to: HostId(1), wire_bytes: 84, priority: 7, flow: 0 };
-    checker.transmitted(SimTime(9), HostId(0), 0, &packet, &label);
+    let label = Label::new(HostId(1), 84);
+    Probe::<Homa>::transmitted(&mut checker, SimTime(9), HostId(0), 0, &packet, &label);
     assert_eq!(checker.violations(), []);
-    checker.transmitted(SimTime(10), HostId(0), 0, &packet, &label);
+    Probe::<Homa>::transmitted(&mut checker, SimTime(10), HostId(0), 0, &packet, &label);
     assert_eq!(checker.violations()[0].rule, "silence after the last call");
 }

@@ -1,12 +1,12 @@
 //! What is pending, as the engine's event queue names it.
 
-/// Something scheduled: a kind and an index in 32 bits.
+/// Something scheduled: a kind in 4 bits and an index in 28.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
 /// A [`Ticket`] spelled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum Event {
     /// The first packet of a port's pipe reaches the far end.
     Arrival(u32),
     /// A host's wire has finished a packet, and there may be another.
@@ -23,36 +23,36 @@ pub(crate) enum Happening {
     Served(u32),
 }
 
-const SHIFT: u32 = 29;
+const SHIFT: u32 = 28;
 const INDEX: u32 = (1 << SHIFT) - 1;
 
 impl Ticket {
     #[inline]
-    pub const fn new(happening: Happening) -> Self {
-        let (kind, index) = match happening {
-            Happening::Arrival(index) => (0, index),
-            Happening::WireFree(index) => (1, index),
-            Happening::Timer(index) => (2, index),
-            Happening::Deferred(index) => (3, index),
-            Happening::Wake(index) => (4, index),
-            Happening::Incident(index) => (5, index),
-            Happening::Served(index) => (6, index),
+    pub const fn new(event: Event) -> Self {
+        let (kind, index) = match event {
+            Event::Arrival(index) => (0, index),
+            Event::WireFree(index) => (1, index),
+            Event::Timer(index) => (2, index),
+            Event::Deferred(index) => (3, index),
+            Event::Wake(index) => (4, index),
+            Event::Incident(index) => (5, index),
+            Event::Served(index) => (6, index),
         };
         debug_assert!(index <= INDEX);
         Self(kind << SHIFT | index)
     }
 
     #[inline]
-    pub const fn happening(self) -> Happening {
+    pub const fn event(self) -> Event {
         let index = self.0 & INDEX;
         match self.0 >> SHIFT {
-            0 => Happening::Arrival(index),
-            1 => Happening::WireFree(index),
-            2 => Happening::Timer(index),
-            3 => Happening::Deferred(index),
-            4 => Happening::Wake(index),
-            5 => Happening::Incident(index),
-            _ => Happening::Served(index),
+            0 => Event::Arrival(index),
+            1 => Event::WireFree(index),
+            2 => Event::Timer(index),
+            3 => Event::Deferred(index),
+            4 => Event::Wake(index),
+            5 => Event::Incident(index),
+            _ => Event::Served(index),
         }
     }
 }

@@ -38,6 +38,6 @@ pub trait Context {
     /// it crashes before.
     fn wake_host_at(&mut self, host: HostId, at: SimTime, token: u64);
 
-    /// Ends the run after the present happening.
+    /// Ends the run after the present event.
     fn stop(&mut self);
 }

@@ -1,4 +1,4 @@
-//! A run as text, one line per happening: what to read when a scenario fails.
+//! A run as text, one line per event: what to read when a scenario fails.
 
 use core::fmt::Arguments;
 
@@ -6,11 +6,11 @@ use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted, wire::p
 
 use crate::time::SimTime;
 use crate::topology::HostId;
-use crate::transport::{Label, as_received};
+use crate::transport::{Label, Transport, as_received};
 
 use super::probe::{LossCause, Probe};
 
-/// Writes every happening at hosts to `out`. Lines that cannot be written are lost.
+/// Writes every event at hosts to `out`. Lines that cannot be written are lost.
 pub struct Chronicle<W>(pub W);
 
 impl<W: std::io::Write> Chronicle<W> {
@@ -20,7 +20,7 @@ impl<W: std::io::Write> Chronicle<W> {
     }
 }
 
-impl<W: std::io::Write> Probe<Packet> for Chronicle<W> {
+impl<T: Transport<Packet = Packet>, W: std::io::Write> Probe<T> for Chronicle<W> {
     fn submitted(
         &mut self,
         now: SimTime,
@@ -76,12 +76,13 @@ impl<W: std::io::Write> Probe<Packet> for Chronicle<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Homa;
 
     #[test]
-    fn each_happening_is_a_line_with_its_time() {
+    fn each_event_is_a_line_with_its_time() {
         let mut chronicle = Chronicle(Vec::new());
-        chronicle.crashed(SimTime(1_500_000), HostId(3));
-        chronicle.restarted(SimTime(2_000_000), HostId(3));
+        Probe::<Homa>::crashed(&mut chronicle, SimTime(1_500_000), HostId(3));
+        Probe::<Homa>::restarted(&mut chronicle, SimTime(2_000_000), HostId(3));
         let text = String::from_utf8(chronicle.0).unwrap();
         assert_eq!(text, "         1.500 us  3 crashes\n         2.000 us  3 is back\n");
     }

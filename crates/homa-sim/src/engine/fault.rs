@@ -67,6 +67,15 @@ impl<K> Fault<K> for NoFaults {
     }
 }
 
+/// Faults or none, as the run decides.
+impl<K, F: Fault<K>> Fault<K> for Option<F> {
+    const ACTIVE: bool = F::ACTIVE;
+
+    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
+        self.as_mut().map_or(Verdict::Pass, |faults| faults.verdict(now, link, packet))
+    }
+}
+
 /// Faults decided by a closure.
 pub struct Script<F>(pub F);
 

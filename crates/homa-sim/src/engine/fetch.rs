@@ -7,11 +7,10 @@ use crate::fabric::{Forwarding, NONE, Parcel};
 use crate::topology::HostId;
 use crate::transport::Transport;
 
-use super::agenda::Happening;
-use super::fault::Fault;
+use super::agenda::Event;
 use super::net::Net;
-use super::probe::Probe;
 use super::wheel::MANY;
+use super::world::World;
 
 /// A frame about to arrive, or a host about to send.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ pub(super) struct Ahead {
     priority: u8,
 }
 
-impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
+impl<W: World> Net<W> {
     /// Reads what the events of the bucket that begins will need. The results are of no use.
     /// Small networks stay in the cache anyway.
     #[inline]
@@ -43,9 +42,9 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
-        ahead.extend(self.events.batch().filter_map(|ticket| match ticket.happening() {
-            Happening::Arrival(port) => Some(self.arrives(port)),
-            Happening::WireFree(host) => {
+        ahead.extend(self.events.batch().filter_map(|ticket| match ticket.event() {
+            Event::Arrival(port) => Some(self.arrives(port)),
+            Event::WireFree(host) => {
                 let (port, slot) = (host, NONE);
                 Some(Ahead { host, port, slot, onward: host, ..self.arrives(port) })
             }
@@ -94,7 +93,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             let choices = self.wiring.routes().choices(switch, frame.to());
             let chosen = match (choices.count, self.config.forwarding) {
                 (0, _) => continue,
-                (1, _) | (_, Forwarding::Ecmp) => 0,
+                (1, _) | (_, Forwarding::Ecmp | Forwarding::Source) => 0,
                 (n, Forwarding::Spray) => chooser.below(n),
             };
             next.onward = self.wiring.routes().port(choices, chosen);
@@ -120,7 +119,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// What the hosts will look at.
     fn fetch_hosts(&self, ahead: &[Ahead]) -> u32 {
         let mut sum = 0;
-        for step in 0..T::READ_AHEAD_STEPS {
+        for step in 0..W::Host::READ_AHEAD_STEPS {
             for next in ahead.iter().filter(|next| next.host != NONE) {
                 let packet = (next.slot != NONE).then(|| {
                     let Parcel { packet, from } = self.flights.parcel(next.slot);

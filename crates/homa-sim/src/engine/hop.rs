@@ -1,31 +1,36 @@
 //! How packets move: from a host's wire over links and through switches to the receiver.
 
-use crate::fabric::{Buffers, Forwarding, Frame, NONE, Parcel, Port, Started, ecmp};
+use crate::fabric::queue::{Admission, PortQueue, Waiting};
+use crate::fabric::{Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
 use crate::time::SimTime;
 use crate::topology::{HostId, NodeId, PortId};
 use crate::transport::{Arrival, Label, Transport};
 
-use super::agenda::{Happening, Ticket};
+use super::agenda::{Event, Ticket};
 use super::fault::{Fault, Link, Verdict};
 use super::net::{Net, Service};
 use super::probe::{AtPort, Backlog, LossCause, Probe};
+use super::world::World;
 
-impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
+impl<W: World> Net<W> {
     /// Offers the wire to the transport; true when it gave a packet. The wire must be free.
     #[inline]
     pub fn pull(&mut self, id: u32) -> bool {
         let transport = &mut self.transports[id as usize];
         let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
-        let Label { to, wire_bytes, priority, flow } = transport.label(&packet);
-        let frame = Frame::new(to.0, priority, wire_bytes, flow);
-        let label = Label { to, wire_bytes, priority, flow };
-        let slot = self.flights.insert(frame, Parcel { packet, from: id });
+        let label = transport.label(&packet);
+        let Label { to, wire_bytes, priority, flow, .. } = label;
+        let tag = W::Queue::tag(&label, HostId(id));
+        let parcel = Parcel { packet, from: id };
+        let slot = self.flights.insert(Frame::new(&label), tag, parcel);
         self.probe.transmitted(self.now, HostId(id), slot, &packet, &label);
-        self.trace.mix(self.now, (id, to.0), u64::from(wire_bytes) << 40 | u64::from(priority));
+        // Marks are 0 unless a transport or a queue sets them.
+        let what = u64::from(wire_bytes) << 40 | u64::from(label.marks().bits()) << 8;
+        self.trace.mix(self.now, (id, to.0), what | u64::from(priority));
         self.trace.word(u64::from(flow));
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
-            self.schedule(at, Happening::Arrival(id));
+            self.schedule(at, Event::Arrival(id));
         }
         true
     }
@@ -41,16 +46,16 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let to = port.to;
         let (stalled, failed, free_at) = (port.is_stalled(), port.failed, port.free_at);
         if let Some(at) = next {
-            self.schedule(at, Happening::Arrival(port_index));
+            self.schedule(at, Event::Arrival(port_index));
         } else if stalled && !self.config.preemption {
-            self.schedule(free_at, Happening::Arrival(port_index));
+            self.schedule(free_at, Event::Arrival(port_index));
         }
         if failed {
             self.lose(slot, LossCause::LinkDown);
             return None;
         }
         self.counters.packet_hops += 1;
-        if F::ACTIVE && !self.passes_faults(port_index, slot) {
+        if W::Fault::ACTIVE && !self.passes_faults(port_index, slot) {
             return None;
         }
         Some((slot, to))
@@ -64,16 +69,21 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
         let port = &mut self.ports[port_index as usize];
         let levels = &mut self.levels[port_index as usize];
-        let frames = &mut self.flights.frames;
+        let queue = &mut self.queues[port_index as usize];
+        let frames = &mut self.flights.frames[..];
+        let tags = &self.flights.tags[..];
         while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
-            let Started { slot, at, arrival } = port.serve(levels, frames);
+            let at = port.free_at;
+            let slot = queue.next(&mut Waiting { port, levels, frames, tags });
+            queue.departs(&mut frames[slot as usize], at);
+            let arrival = port.start(frames, slot, at);
             let there = at_port(port, port_index, slot, frames);
             self.probe.departed(at, &there);
             if self.config.cut_through {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(arrival) = arrival {
-                self.events.push(arrival, Ticket::new(Happening::Arrival(port_index)));
+                self.events.push(arrival, Ticket::new(Event::Arrival(port_index)));
             }
         }
     }
@@ -114,7 +124,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
         self.flights.frames[slot as usize].next = node.0;
         self.probe.deferred(self.now, slot, until);
-        self.schedule(until, Happening::Deferred(slot));
+        self.schedule(until, Event::Deferred(slot));
     }
 
     /// Where a frame that was held up takes effect.
@@ -135,6 +145,11 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
                 let from = self.flights.parcel(slot).from;
                 ecmp(n, switch, (from, frame.to(), u32::from(frame.flow)))
             }
+            (n, Forwarding::Source) => {
+                let first = self.wiring.routes().port(choices, 0);
+                let tier = self.ports[first as usize].tier;
+                by_sender(n, (switch, tier), u32::from(frame.flow))
+            }
         };
         let port = self.wiring.routes().port(choices, chosen);
         if self.config.preemption {
@@ -154,48 +169,100 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let frames = &mut self.flights.frames;
         let there = at_port(port, port_index, slot, frames);
         if !port.is_busy(self.now) {
+            self.queues[port_index as usize].departs(&mut frames[slot as usize], self.now);
             self.probe.enqueued(self.now, &there, &Backlog::default());
             self.probe.departed(self.now, &there);
             if self.config.cut_through {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(at) = port.start(frames, slot, self.now) {
-                self.schedule(at, Happening::Arrival(port_index));
+                self.schedule(at, Event::Arrival(port_index));
             }
             return;
         }
         let backlog = self.backlog(port_index);
         self.probe.enqueued(self.now, &there, &backlog);
-        let bytes = there.wire_bytes;
-        if self.port_has_room(port_index, bytes) && self.pool_has_room(switch, port_index, bytes) {
-            let port = &mut self.ports[port_index as usize];
-            let frames = &mut self.flights.frames;
-            let first = port.queued() == 0;
-            port.wait(&mut self.levels[port_index as usize], frames, slot);
-            if first && port.is_stalled() {
-                self.schedule(
-                    self.ports[port_index as usize].free_at,
-                    Happening::Arrival(port_index),
-                );
+        let first = self.ports[port_index as usize].queued() == 0;
+        if self.admit(switch, port_index, slot) && first {
+            let port = &self.ports[port_index as usize];
+            if port.is_stalled() {
+                self.schedule(port.free_at, Event::Arrival(port_index));
             }
-        } else {
-            self.drops[port_index as usize] += 1;
-            self.lose(slot, LossCause::Overflow);
         }
     }
 
-    /// False when a port has used up its own memory.
+    /// The queue says what becomes of a frame that has to wait; true when it waits.
     #[inline]
-    pub fn port_has_room(&self, port_index: u32, bytes: u32) -> bool {
-        let limit = self.ports[port_index as usize].limit;
-        limit == u32::MAX || self.held(port_index) + u64::from(bytes) <= u64::from(limit)
+    fn admit(&mut self, switch: u32, port_index: u32, slot: u32) -> bool {
+        loop {
+            let room = self.room(switch, port_index);
+            let mut waiting = Waiting {
+                port: &mut self.ports[port_index as usize],
+                levels: &mut self.levels[port_index as usize],
+                frames: &mut self.flights.frames,
+                tags: &self.flights.tags,
+            };
+            let queue = &mut self.queues[port_index as usize];
+            match queue.admit(&mut waiting, slot, room) {
+                Admission::Queued => return true,
+                Admission::Dropped => {
+                    self.drop_at(port_index, slot);
+                    return false;
+                }
+                Admission::Evicted(other) => self.drop_at(port_index, other),
+                Admission::Trimmed(frame) => {
+                    let port = &self.ports[port_index as usize];
+                    let there = at_port(port, port_index, frame, &self.flights.frames);
+                    self.probe.trimmed(self.now, &there);
+                    return true;
+                }
+                Admission::Returned(frame) => {
+                    self.send_back(switch, frame);
+                    if frame == slot {
+                        return false;
+                    }
+                }
+            }
+        }
     }
 
-    /// False when the ports of a switch share memory and too much of it is used.
+    /// A port's queue dropped a frame.
+    pub fn drop_at(&mut self, port_index: u32, slot: u32) {
+        self.drops[port_index as usize] += 1;
+        self.lose(slot, LossCause::Overflow);
+    }
+
+    /// A switch sends a frame back to its sender; one that was sent back before is lost.
+    #[cold]
+    fn send_back(&mut self, switch: u32, slot: u32) {
+        if self.flights.frame(slot).marks().has(Marks::RETURNED) {
+            return self.lose(slot, LossCause::Overflow);
+        }
+        let from = self.flights.parcel(slot).from;
+        self.flights.frames[slot as usize].send_back(from);
+        self.probe.returned(self.now, slot, self.flights.frame(slot).bytes);
+        self.forward(switch, slot);
+    }
+
+    /// Wire bytes that a port may hold more: of its own memory, and of its switch's.
     #[inline]
-    pub fn pool_has_room(&mut self, switch: u32, port_index: u32, bytes: u32) -> bool {
+    pub fn room(&mut self, switch: u32, port_index: u32) -> u64 {
+        let limit = self.ports[port_index as usize].limit;
+        let own = match limit {
+            u32::MAX => u64::MAX,
+            limit => u64::from(limit).saturating_sub(self.held(port_index)),
+        };
+        match self.config.buffers {
+            Buffers::Shared { .. } => own.min(self.pool_room(switch, port_index)),
+            _ => own,
+        }
+    }
+
+    /// The same where the ports of a switch share memory.
+    #[cold]
+    fn pool_room(&mut self, switch: u32, port_index: u32) -> u64 {
         let Buffers::Shared { bytes: limit, alpha_percent } = self.config.buffers else {
-            return true;
+            return u64::MAX;
         };
         let mut held = 0;
         for at in 0..self.siblings[switch as usize].len() {
@@ -204,10 +271,11 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             held += self.held(sibling);
         }
         let free = limit.saturating_sub(held);
-        let wanted = u64::from(bytes);
-        let own = u128::from(self.held(port_index) + wanted) * 100;
-        wanted <= free
-            && (alpha_percent == u32::MAX || own <= u128::from(alpha_percent) * u128::from(free))
+        if alpha_percent == u32::MAX {
+            return free;
+        }
+        let share = u128::from(alpha_percent) * u128::from(free) / 100;
+        free.min((share as u64).saturating_sub(self.held(port_index)))
     }
 
     /// Wire bytes in a port's memory.
@@ -256,9 +324,17 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let Parcel { packet, from } = self.flights.parcel(slot);
         let from = HostId(*from);
         let transport = &mut self.transports[id as usize];
-        let arrival = Arrival { from, priority: frame.priority() };
+        let marks = frame.marks();
+        let arrival = Arrival {
+            from,
+            priority: frame.priority(),
+            ce: marks.has(Marks::CE),
+            trimmed: marks.has(Marks::TRIMMED),
+            returned: marks.has(Marks::RETURNED),
+        };
         let receipt = transport.receive(self.now.protocol(), packet, arrival);
-        self.trace.mix(self.now, (from.0, id), u64::from(frame.bytes));
+        let what = u64::from(frame.bytes) | u64::from(marks.bits()) << 32;
+        self.trace.mix(self.now, (from.0, id), what);
         self.probe.received(self.now, HostId(id), from, slot, packet, &receipt);
         self.flights.remove(slot);
     }
@@ -266,9 +342,16 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     /// What waits at a port is lost.
     pub fn lose_waiting(&mut self, port_index: u32) {
         loop {
-            let port = &mut self.ports[port_index as usize];
-            let levels = &mut self.levels[port_index as usize];
-            let Some(slot) = port.take_first(levels, &self.flights.frames) else { return };
+            let mut waiting = Waiting {
+                port: &mut self.ports[port_index as usize],
+                levels: &mut self.levels[port_index as usize],
+                frames: &mut self.flights.frames,
+                tags: &self.flights.tags,
+            };
+            if waiting.highest().is_none() {
+                return;
+            }
+            let slot = self.queues[port_index as usize].next(&mut waiting);
             self.lose(slot, LossCause::LinkDown);
         }
     }

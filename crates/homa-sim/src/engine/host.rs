@@ -16,6 +16,8 @@ pub(super) struct Host {
     pub timer: SimTime,
     /// Frozen until then: nothing is processed, nothing new is sent.
     pub paused_until: SimTime,
+    /// The timer waited for that: what arrived meanwhile comes before it.
+    pub timer_waited: bool,
     /// Counts restarts.
     pub life: u32,
     pub up: bool,
@@ -31,6 +33,7 @@ impl Host {
             // The first call tells the transport when its life begins.
             timer: SimTime::ZERO,
             paused_until: SimTime::ZERO,
+            timer_waited: false,
             life: 0,
             up: true,
             wire_awaited: false,

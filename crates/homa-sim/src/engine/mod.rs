@@ -2,10 +2,10 @@
 //!
 //! A host pulls a packet from its transport when its wire is free; the packet crosses links and
 //! output-queued switches and is given to the receiver's transport. One event per hop. Everything
-//! is chosen at compile time: transport, applications, probe, faults. Invariants: events happen in
-//! the order (time, order of scheduling); one pending event per port and one current timer per
-//! host; nothing is allocated per packet once buffers have grown; equal inputs give equal
-//! [`Simulation::trace_hash`] values on any machine.
+//! is chosen at compile time ([`World`]): transport, queues, applications, probe, faults.
+//! Invariants: events happen in the order (time, order of scheduling); one pending event per port
+//! and one current timer per host; nothing is allocated per packet once buffers have grown; equal
+//! inputs give equal [`Simulation::trace_hash`] values on any machine.
 
 mod agenda;
 mod application;
@@ -20,6 +20,7 @@ mod preemption;
 mod probe;
 mod run;
 mod wheel;
+mod world;
 
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
@@ -27,10 +28,11 @@ pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};
 pub use probe::{AtPort, Backlog, LossCause, Probe};
 pub use wheel::Wheel;
+pub use world::{PacketOf, TagOf, World};
 
-use crate::fabric::FabricConfig;
+use crate::fabric::{FabricConfig, PortQueue, StrictPriority};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{HostId, PortId, Wiring};
+use crate::topology::{HostId, PortId, PortSpec, Wiring};
 use crate::transport::Transport;
 
 use net::{Incident, Net};
@@ -65,33 +67,62 @@ pub struct Counters {
 }
 
 /// A network of hosts. See the module's description.
-pub struct Simulation<T: Transport, A, P = (), F = NoFaults> {
-    net: Net<T, P, F>,
-    application: A,
-    make: MakeTransport<T>,
+pub struct Simulation<W: World> {
+    net: Net<W>,
+    application: W::App,
+    make: MakeTransport<W::Host>,
 }
 
-impl<T, A, P, F> Simulation<T, A, P, F>
+impl<T, A, P, F> Simulation<(T, StrictPriority, A, P, F)>
 where
     T: Transport,
     A: Application,
-    P: Probe<T::Packet>,
+    P: Probe<T>,
     F: Fault<T::Packet>,
 {
-    /// All hosts up, nothing scheduled but their first timers. The wiring must be fit
-    /// ([`Wiring::unfit`]).
+    /// [`Simulation::with_queues`] where ports serve strict priorities.
     pub fn new(
         wiring: Wiring,
         config: FabricConfig,
-        mut make: MakeTransport<T>,
+        make: MakeTransport<T>,
+        parts: (A, P, F),
+    ) -> Self {
+        Self::with_queues(wiring, config, (make, &mut |_, _| StrictPriority), parts)
+    }
+}
+
+/// Makes the queue of a port.
+pub type MakeQueue<'a, Q> = &'a mut dyn FnMut(PortId, &PortSpec) -> Q;
+
+impl<T, Q, A, P, F> Simulation<(T, Q, A, P, F)>
+where
+    T: Transport,
+    Q: PortQueue,
+    A: Application,
+    P: Probe<T>,
+    F: Fault<T::Packet>,
+{
+    /// All hosts up, nothing scheduled but their first timers. The wiring must be fit
+    /// ([`Wiring::unfit`]). `preemption` needs a queue that is
+    /// [preemptible](PortQueue::IS_PREEMPTIBLE). The queues of hosts' own ports are never used: a
+    /// host pulls.
+    pub fn with_queues(
+        wiring: Wiring,
+        config: FabricConfig,
+        (mut make, queue): (MakeTransport<T>, MakeQueue<'_, Q>),
         (application, probe, faults): (A, P, F),
     ) -> Self {
         debug_assert_eq!(wiring.unfit(), None);
+        debug_assert!(Q::IS_PREEMPTIBLE || !config.preemption);
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
-        let net = Net::new((wiring, config), transports, (probe, faults));
+        let ports = (0..).map(PortId).zip(wiring.ports());
+        let queues = ports.map(|(port, spec)| queue(port, spec)).collect();
+        let net = Net::new((wiring, config), (transports, queues), (probe, faults));
         Self { net, application, make }
     }
+}
 
+impl<W: World> Simulation<W> {
     /// Calls [`Application::wake`] at `at`.
     pub fn wake_at(&mut self, at: SimTime, token: u64) {
         Context::wake_at(&mut self.net, at, token);
@@ -156,13 +187,13 @@ where
     }
 
     /// The transport of a host that is up.
-    pub fn transport(&self, host: HostId) -> Option<&T> {
+    pub fn transport(&self, host: HostId) -> Option<&W::Host> {
         let up = self.net.hosts.get(host.0 as usize)?.up;
         up.then(|| &self.net.transports[host.0 as usize])
     }
 
     /// The transports of the hosts that are up.
-    pub fn transports(&self) -> impl Iterator<Item = &T> {
+    pub fn transports(&self) -> impl Iterator<Item = &W::Host> {
         let both = self.net.hosts.iter().zip(&self.net.transports);
         both.filter(|(host, _)| host.up).map(|(_, transport)| transport)
     }
@@ -172,28 +203,28 @@ where
         self.net.ports[port.0 as usize].sent_bytes
     }
 
-    /// Frames that a port dropped for want of buffer.
+    /// Frames that a port's queue dropped: for want of buffer, or because others were worth more.
     pub fn dropped_frames(&self, port: PortId) -> u64 {
         self.net.drops[port.0 as usize]
     }
 
     /// The probe.
-    pub fn probe(&self) -> &P {
+    pub fn probe(&self) -> &W::Probe {
         &self.net.probe
     }
 
     /// The probe, to be asked for its findings.
-    pub fn probe_mut(&mut self) -> &mut P {
+    pub fn probe_mut(&mut self) -> &mut W::Probe {
         &mut self.net.probe
     }
 
     /// The application.
-    pub fn application(&self) -> &A {
+    pub fn application(&self) -> &W::App {
         &self.application
     }
 
     /// The application, to be asked for its findings.
-    pub fn application_mut(&mut self) -> &mut A {
+    pub fn application_mut(&mut self) -> &mut W::App {
         &mut self.application
     }
 }

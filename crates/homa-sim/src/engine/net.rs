@@ -7,16 +7,17 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::Transport;
 
-use super::agenda::{Happening, Ticket};
+use super::agenda::{Event, Ticket};
 use super::application::Context;
-use super::fault::{Fault, LinkChange};
+use super::fault::LinkChange;
 use super::fetch::Ahead;
 use super::host::Host;
 use super::probe::{AtPort, Probe};
+use super::world::{PacketOf, TagOf, World};
 use super::{Counters, Wheel};
 
 /// See the module's description.
-pub(super) struct Net<T: Transport, P, F> {
+pub(super) struct Net<W: World> {
     pub now: SimTime,
     /// When the last event happened after which none was pending, and its number.
     pub idle: (SimTime, u64),
@@ -24,9 +25,11 @@ pub(super) struct Net<T: Transport, P, F> {
     pub ports: Vec<Port>,
     /// By port.
     pub levels: Vec<Levels>,
-    /// By port: frames dropped for want of buffer.
+    /// By port: frames that its queue dropped.
     pub drops: Vec<u64>,
-    pub flights: Flights<T::Packet>,
+    /// By port; of no size where strict priority needs none.
+    pub queues: Vec<W::Queue>,
+    pub flights: Flights<PacketOf<W>, TagOf<W>>,
     /// By port, if frames are interrupted or cut through: what it serves.
     pub services: Vec<Service>,
     /// By switch, if its ports share memory: its ports.
@@ -35,12 +38,12 @@ pub(super) struct Net<T: Transport, P, F> {
     alive: Vec<bool>,
     pub hosts: Vec<Host>,
     /// By host.
-    pub transports: Vec<T>,
+    pub transports: Vec<W::Host>,
     pub wiring: Wiring,
     pub config: FabricConfig,
     pub chooser: Chooser,
-    pub probe: P,
-    pub faults: F,
+    pub probe: W::Probe,
+    pub faults: W::Fault,
     pub counters: Counters,
     pub trace: TraceHash,
     pub stopped: bool,
@@ -98,11 +101,11 @@ pub(super) enum Incident {
     Link(PortId, LinkChange),
 }
 
-impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
+impl<W: World> Net<W> {
     pub fn new(
         (wiring, config): (Wiring, FabricConfig),
-        transports: Vec<T>,
-        (probe, faults): (P, F),
+        (transports, queues): (Vec<W::Host>, Vec<W::Queue>),
+        (probe, faults): (W::Probe, W::Fault),
     ) -> Self {
         let limit = |port: &PortSpec| match config.buffers {
             Buffers::PerPort(bytes) if port.tier != Tier::HostUp => {
@@ -113,7 +116,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let port = |spec: &PortSpec| Port::new(spec, limit(spec));
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
-            events.push(SimTime::ZERO, Ticket::new(Happening::Timer(host)));
+            events.push(SimTime::ZERO, Ticket::new(Event::Timer(host)));
         }
         let mut net = Self {
             now: SimTime::ZERO,
@@ -122,6 +125,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             ports: wiring.ports().iter().map(port).collect(),
             levels: vec![Levels::EMPTY; wiring.ports().len()],
             drops: vec![0; wiring.ports().len()],
+            queues,
             flights: Flights::new(),
             services: if config.preemption || config.cut_through {
                 vec![Service::NONE; wiring.ports().len()]
@@ -170,13 +174,13 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     }
 
     #[inline]
-    pub fn schedule(&mut self, at: SimTime, happening: Happening) {
-        self.events.push(at, Ticket::new(happening));
+    pub fn schedule(&mut self, at: SimTime, event: Event) {
+        self.events.push(at, Ticket::new(event));
     }
 
     pub fn plan(&mut self, at: SimTime, incident: Incident) {
         self.incidents.push(incident);
-        self.schedule(at, Happening::Incident((self.incidents.len() - 1) as u32));
+        self.schedule(at, Event::Incident((self.incidents.len() - 1) as u32));
     }
 
     /// A link fails, comes back or changes its pace; routes follow at once.
@@ -220,7 +224,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
                 (self.wakes.len() - 1) as u32
             }
         };
-        self.schedule(at.max(self.now), Happening::Wake(index));
+        self.schedule(at.max(self.now), Event::Wake(index));
     }
 
     fn mark(&mut self, host: HostId) {
@@ -232,7 +236,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
     }
 }
 
-impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Context for Net<T, P, F> {
+impl<W: World> Context for Net<W> {
     fn now(&self) -> SimTime {
         self.now
     }

@@ -9,18 +9,17 @@
 //! one port the one at `free_at` counts.
 
 use crate::fabric::NONE;
-use crate::transport::Transport;
 
-use super::agenda::Happening;
-use super::fault::Fault;
+use super::agenda::Event;
 use super::hop::at_port;
 use super::net::{Net, Service};
-use super::probe::{LossCause, Probe};
+use super::probe::Probe;
+use super::world::World;
 
 /// In `gap`, above the frame's length: it has been in service.
 const BEGUN: u32 = 1 << 16;
 
-impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
+impl<W: World> Net<W> {
     /// A packet is at an output port.
     #[cold]
     pub fn enqueue_preempting(&mut self, switch: u32, port_index: u32, slot: u32) {
@@ -29,11 +28,8 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let serving = self.services[port_index as usize].slot;
         let backlog = self.backlog(port_index);
         self.probe.enqueued(self.now, &there, &backlog);
-        let bytes = there.wire_bytes;
-        if !self.port_has_room(port_index, bytes) || !self.pool_has_room(switch, port_index, bytes)
-        {
-            self.drops[port_index as usize] += 1;
-            return self.lose(slot, LossCause::Overflow);
+        if u64::from(there.wire_bytes) > self.room(switch, port_index) {
+            return self.drop_at(port_index, slot);
         }
         self.flights.frames[slot as usize].gap = there.wire_bytes;
         let lower = backlog.in_service_priority < there.priority;
@@ -46,7 +42,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
             _ => {
                 let port = &mut self.ports[port_index as usize];
                 let frames = &mut self.flights.frames;
-                port.wait(&mut self.levels[port_index as usize], frames, slot);
+                port.wait(&mut self.levels[port_index as usize], frames, (there.priority, slot));
             }
         }
     }
@@ -74,7 +70,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         }
         self.services[port_index as usize] = Service::of(port, slot, &there);
         let free_at = port.occupy(self.now, frame.bytes);
-        self.schedule(free_at, Happening::Served(port_index));
+        self.schedule(free_at, Event::Served(port_index));
     }
 
     /// The last bit of the frame in service may have left.
@@ -91,7 +87,7 @@ impl<T: Transport, P: Probe<T::Packet>, F: Fault<T::Packet>> Net<T, P, F> {
         let alone = port.launch(frames, slot);
         let next = port.take_first(&mut self.levels[port_index as usize], frames);
         if let Some(at) = alone {
-            self.schedule(at, Happening::Arrival(port_index));
+            self.schedule(at, Event::Arrival(port_index));
         }
         if let Some(next) = next {
             self.begin(port_index, next);

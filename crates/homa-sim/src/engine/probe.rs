@@ -1,7 +1,7 @@
 //! Observation: one method per thing that happens, each empty unless overridden, so that what
 //! nobody watches costs nothing. A probe cannot influence anything.
 //!
-//! Happenings of one host come in the order of time, and so do those of one port. Between ports
+//! Events of one host come in the order of time, and so do those of one port. Between ports
 //! `departed` may come late, by at most the link's delay, because ports act when they are looked
 //! at: use the time given, not the order of calls.
 
@@ -9,14 +9,14 @@ use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted};
 
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Tier};
-use crate::transport::Label;
+use crate::transport::{Label, Transport};
 
 /// Why a packet never arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
     /// A fault.
     Fault,
-    /// The output port's buffer was full.
+    /// The queue of an output port dropped it: its buffer was full, or others were worth more.
     Overflow,
     /// The destination host was down.
     HostDown,
@@ -53,8 +53,8 @@ pub struct Backlog {
     pub in_service_priority: u8,
 }
 
-/// Receives what happens. `K` is the transport's packet.
-pub trait Probe<K> {
+/// Receives what happens. `T` is what hosts run: it knows what its packets carry.
+pub trait Probe<T: Transport> {
     /// An application submitted something.
     #[inline]
     fn submitted(
@@ -77,7 +77,7 @@ pub trait Probe<K> {
         _now: SimTime,
         _host: HostId,
         _slot: u32,
-        _packet: &K,
+        _packet: &T::Packet,
         _label: &Label,
     ) {
     }
@@ -98,6 +98,15 @@ pub trait Probe<K> {
     #[inline]
     fn resumed(&mut self, _now: SimTime, _frame: &AtPort) {}
 
+    /// A switch cut off a frame's payload: so many bytes are left.
+    #[inline]
+    fn trimmed(&mut self, _now: SimTime, _frame: &AtPort) {}
+
+    /// A switch turned a packet round, of which so many wire bytes are left: it goes back to its
+    /// sender.
+    #[inline]
+    fn returned(&mut self, _now: SimTime, _slot: u32, _wire_bytes: u16) {}
+
     /// A link duplicated a packet: there are two now, which take effect one by one.
     #[inline]
     fn copied(&mut self, _now: SimTime, _slot: u32, _copy: u32) {}
@@ -114,14 +123,22 @@ pub trait Probe<K> {
         _host: HostId,
         _from: HostId,
         _slot: u32,
-        _packet: &K,
+        _packet: &T::Packet,
         _receipt: &Receipt,
     ) {
     }
 
     /// A packet to `to` disappeared.
     #[inline]
-    fn lost(&mut self, _now: SimTime, _to: HostId, _slot: u32, _packet: &K, _cause: LossCause) {}
+    fn lost(
+        &mut self,
+        _now: SimTime,
+        _to: HostId,
+        _slot: u32,
+        _packet: &T::Packet,
+        _cause: LossCause,
+    ) {
+    }
 
     /// A link has another rate from the next frame on.
     #[inline]
@@ -137,7 +154,7 @@ pub trait Probe<K> {
 }
 
 /// Observes nothing.
-impl<K> Probe<K> for () {}
+impl<T: Transport> Probe<T> for () {}
 
 macro_rules! both {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
@@ -166,17 +183,20 @@ macro_rules! forwarded {
                 now: SimTime, host: HostId, what: &Submit, result: &Result<Submitted, SubmitError>
             );
             event(now: SimTime, host: HostId, event: &Event);
-            transmitted(now: SimTime, host: HostId, slot: u32, packet: &K, label: &Label);
+            transmitted(now: SimTime, host: HostId, slot: u32, packet: &T::Packet, label: &Label);
             enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
             departed(at: SimTime, frame: &AtPort);
             interrupted(now: SimTime, frame: &AtPort);
             resumed(now: SimTime, frame: &AtPort);
+            trimmed(now: SimTime, frame: &AtPort);
+            returned(now: SimTime, slot: u32, wire_bytes: u16);
             copied(now: SimTime, slot: u32, copy: u32);
             deferred(now: SimTime, slot: u32, until: SimTime);
             received(
-                now: SimTime, host: HostId, from: HostId, slot: u32, packet: &K, receipt: &Receipt
+                now: SimTime, host: HostId, from: HostId, slot: u32, packet: &T::Packet,
+                receipt: &Receipt
             );
-            lost(now: SimTime, to: HostId, slot: u32, packet: &K, cause: LossCause);
+            lost(now: SimTime, to: HostId, slot: u32, packet: &T::Packet, cause: LossCause);
             rate_changed(now: SimTime, port: PortId, rate: Rate);
             crashed(now: SimTime, host: HostId);
             restarted(now: SimTime, host: HostId);
@@ -185,11 +205,11 @@ macro_rules! forwarded {
 }
 
 /// Two probes see the same.
-impl<K, A: Probe<K>, B: Probe<K>> Probe<K> for (A, B) {
+impl<T: Transport, A: Probe<T>, B: Probe<T>> Probe<T> for (A, B) {
     forwarded!(both);
 }
 
 /// A probe that is there or not, as the run decides.
-impl<K, A: Probe<K>> Probe<K> for Option<A> {
+impl<T: Transport, A: Probe<T>> Probe<T> for Option<A> {
     forwarded!(maybe);
 }

@@ -1,24 +1,18 @@
-//! The loop: one handler per kind of happening.
+//! The loop: one handler per kind of event.
 
 use crate::time::SimTime;
 use crate::topology::{HostId, NodeId};
 use crate::transport::Transport;
 
-use super::agenda::Happening;
+use super::agenda::Event;
 use super::application::Application;
-use super::fault::Fault;
 use super::net::{Incident, Wake};
 use super::probe::{LossCause, Probe};
+use super::world::World;
 use super::{Halt, Simulation};
 use crate::fabric::NONE;
 
-impl<T, A, P, F> Simulation<T, A, P, F>
-where
-    T: Transport,
-    A: Application,
-    P: Probe<T::Packet>,
-    F: Fault<T::Packet>,
-{
+impl<W: World> Simulation<W> {
     /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`,
     /// unless something else ended the run.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
@@ -58,31 +52,31 @@ where
         self.run_until(SimTime::MAX, u64::MAX)
     }
 
-    /// The next happening; false when nothing is pending.
+    /// The next event; false when nothing is pending.
     pub fn step(&mut self) -> bool {
         let net = &mut self.net;
         let Some((at, ticket)) = net.events.pop() else { return false };
         assert!(at >= net.now, "time runs backwards");
         net.now = at;
         net.counters.events += 1;
-        match ticket.happening() {
-            Happening::Arrival(port) => {
+        match ticket.event() {
+            Event::Arrival(port) => {
                 if let Some((slot, node)) = net.on_arrival(port) {
                     self.on_effect(slot, node);
                 }
             }
-            Happening::WireFree(host) => self.on_wire_free(host),
-            Happening::Timer(host) => self.on_timer(host),
-            Happening::Deferred(slot) => {
+            Event::WireFree(host) => self.on_wire_free(host),
+            Event::Timer(host) => self.on_timer(host),
+            Event::Deferred(slot) => {
                 let node = net.deferred(slot);
                 self.on_effect(slot, node);
             }
-            Happening::Wake(index) => {
+            Event::Wake(index) => {
                 let wake = net.take_wake(index);
                 self.on_wake(wake);
             }
-            Happening::Served(port) => net.on_served(port),
-            Happening::Incident(index) => {
+            Event::Served(port) => net.on_served(port),
+            Event::Incident(index) => {
                 let incident = net.incident(index);
                 self.on_incident(incident);
             }
@@ -120,7 +114,7 @@ where
         let host = &mut self.net.hosts[id as usize];
         if self.net.now < host.paused_until {
             let until = host.paused_until;
-            return self.net.schedule(until, Happening::WireFree(id));
+            return self.net.schedule(until, Event::WireFree(id));
         }
         host.wire_awaited = false;
         if host.up {
@@ -139,7 +133,13 @@ where
         if net.now < host.paused_until {
             let until = host.paused_until;
             host.timer = until;
-            return net.schedule(until, Happening::Timer(id));
+            host.timer_waited = true;
+            return net.schedule(until, Event::Timer(id));
+        }
+        if std::mem::take(&mut host.timer_waited) {
+            // Behind the packets that wait for the same moment.
+            host.timer = net.now;
+            return net.schedule(net.now, Event::Timer(id));
         }
         net.transports[id as usize].expire(net.now.protocol());
         self.settle(id);
@@ -229,10 +229,10 @@ where
         let rearmed = host.rearm(net.now, transport.deadline());
         if busy_until > net.now && !host.wire_awaited && transport.has_packet() {
             host.wire_awaited = true;
-            net.schedule(busy_until, Happening::WireFree(id));
+            net.schedule(busy_until, Event::WireFree(id));
         }
         if let Some(at) = rearmed {
-            self.net.schedule(at, Happening::Timer(id));
+            self.net.schedule(at, Event::Timer(id));
         }
     }
 

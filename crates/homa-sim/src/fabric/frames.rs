@@ -5,43 +5,110 @@
 //! only. Freed slots are used again first, so that few cache lines are in use. Nothing is allocated
 //! once the arrays have grown to the largest number of packets in flight.
 
+use crate::transport::Label;
+
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a hop needs to know of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// The frame behind it in its list.
-    pub next: u32,
+    pub(crate) next: u32,
     /// In a pipe: picoseconds from the arrival before to its own.
-    pub gap: u32,
-    /// The receiver, and the priority above.
-    to_and_priority: u32,
+    pub(crate) gap: u32,
+    /// From the low end: the receiver, the priority, the marks.
+    header: u32,
     /// On the wire; less when the frame was interrupted and the rest has yet to go.
     pub bytes: u16,
     /// Decides the path under ECMP.
-    pub flow: u16,
+    pub(crate) flow: u16,
 }
 
+/// One-bit marks of a packet on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// ECN-capable transport (RFC 3168 §5): switches may mark instead of dropping.
+    pub const ECT: Self = Self(1);
+    /// Congestion experienced (RFC 3168 §5).
+    pub const CE: Self = Self(2);
+    /// A switch cut the payload off (NDP §3.1).
+    pub const TRIMMED: Self = Self(4);
+    /// The sender can do without it: a switch may drop it before others.
+    pub const DROPPABLE: Self = Self(8);
+    /// A switch sent it back to its sender (NDP §3.2.4).
+    pub const RETURNED: Self = Self(16);
+
+    /// True when all marks of `other` are set.
+    #[inline]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// As a number below 32; 0: none.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// These, and another if `set`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self, set: bool) -> Self {
+        if set { Self(self.0 | other.0) } else { self }
+    }
+}
+
+const PRIORITY_SHIFT: u32 = 24;
+const MARKS_SHIFT: u32 = 27;
+
 impl Frame {
-    pub fn new(to: u32, priority: u8, bytes: u32, flow: u32) -> Self {
+    #[inline]
+    pub(crate) fn new(label: &Label) -> Self {
+        let flow = label.flow;
+        let priority = u32::from(label.priority & 7) << PRIORITY_SHIFT;
+        let marks = u32::from(label.marks().bits()) << MARKS_SHIFT;
         Self {
             next: NONE,
             gap: 0,
-            to_and_priority: to.min((1 << 24) - 1) | u32::from(priority & 7) << 24,
-            bytes: u16::try_from(bytes).unwrap_or(u16::MAX),
+            header: label.to.0.min((1 << PRIORITY_SHIFT) - 1) | priority | marks,
+            bytes: u16::try_from(label.wire_bytes).unwrap_or(u16::MAX),
             flow: (flow ^ flow >> 16) as u16,
         }
     }
 
+    /// The host it goes to.
     #[inline]
     pub const fn to(self) -> u32 {
-        self.to_and_priority & 0xFF_FFFF
+        self.header & ((1 << PRIORITY_SHIFT) - 1)
     }
 
+    /// Priority level 0 (lowest) to 7.
     #[inline]
     pub const fn priority(self) -> u8 {
-        (self.to_and_priority >> 24) as u8
+        (self.header >> PRIORITY_SHIFT) as u8 & 7
+    }
+
+    /// Its marks.
+    #[inline]
+    pub const fn marks(self) -> Marks {
+        Marks((self.header >> MARKS_SHIFT) as u8)
+    }
+
+    /// Sets marks.
+    #[inline]
+    pub const fn set(&mut self, marks: Marks) {
+        self.header |= (marks.0 as u32) << MARKS_SHIFT;
+    }
+
+    /// Turns it round: it goes to `to`, marked as returned.
+    pub(crate) fn send_back(&mut self, to: u32) {
+        self.header = self.header >> PRIORITY_SHIFT << PRIORITY_SHIFT | to;
+        self.set(Marks::RETURNED);
     }
 }
 
@@ -82,37 +149,42 @@ pub(crate) struct Parcel<K> {
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct Flights<K> {
+pub(crate) struct Flights<K, Tag> {
     pub frames: Vec<Frame>,
+    /// What the queues of switches keep of each packet.
+    pub tags: Vec<Tag>,
     parcels: Vec<Parcel<K>>,
     free: u32,
     live: u32,
 }
 
-impl<K: Copy> Flights<K> {
+impl<K: Copy, Tag: Copy> Flights<K, Tag> {
     pub fn new() -> Self {
-        Self { frames: Vec::new(), parcels: Vec::new(), free: NONE, live: 0 }
+        Self { frames: Vec::new(), tags: Vec::new(), parcels: Vec::new(), free: NONE, live: 0 }
     }
 
     #[inline]
-    pub fn insert(&mut self, frame: Frame, parcel: Parcel<K>) -> u32 {
+    pub fn insert(&mut self, frame: Frame, tag: Tag, parcel: Parcel<K>) -> u32 {
         self.live += 1;
         let slot = self.free;
         if slot == NONE {
             self.frames.push(frame);
+            self.tags.push(tag);
             self.parcels.push(parcel);
             return (self.frames.len() - 1) as u32;
         }
         let place = &mut self.frames[slot as usize];
         self.free = place.next;
         *place = frame;
+        self.tags[slot as usize] = tag;
         self.parcels[slot as usize] = parcel;
         slot
     }
 
     /// A second frame with the same packet.
     pub fn copy(&mut self, slot: u32) -> u32 {
-        self.insert(self.frames[slot as usize], self.parcels[slot as usize])
+        let at = slot as usize;
+        self.insert(self.frames[at], self.tags[at], self.parcels[at])
     }
 
     #[inline]

@@ -1,16 +1,19 @@
-//! Switches and links: output-queued ports with strict priorities, joined by a
+//! Switches and links: output-queued ports, each with a queueing discipline (`queue/`), joined by a
 //! [`Wiring`](crate::topology::Wiring).
 //!
 //! Lazy: a port acts when it is looked at (`port.rs`), so a packet costs one event per hop.
 
 mod frames;
 mod port;
+pub mod queue;
 mod spray;
 
-pub(crate) use frames::{Flights, Frame, NONE, Parcel};
-pub(crate) use port::{Levels, Port, Started};
+pub(crate) use frames::{Flights, NONE, Parcel};
+pub use frames::{Frame, Marks};
+pub(crate) use port::{Levels, Port};
+pub use queue::{PortQueue, StrictPriority};
 pub use spray::Forwarding;
-pub(crate) use spray::{Chooser, ecmp};
+pub(crate) use spray::{Chooser, by_sender, ecmp};
 
 /// Memory behind the output ports of switches. Hosts' own queues have no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

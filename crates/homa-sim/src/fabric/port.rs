@@ -1,9 +1,10 @@
-//! The sending end of a link: strict-priority queue, serialisation, and the pipe behind it.
+//! The sending end of a link: waiting frames, serialisation, and the pipe behind it.
+//! Which frame waits where, and which one is next, the queue decides (`queue/`).
 //!
 //! A port needs no event of its own for "transmission finished". Whoever looks at it first lets the
-//! waiting frames [`serve`](Port::serve) up to the present: back to back, in strict order of
-//! priority among those that had arrived by then, at exactly the times at which they would have
-//! entered service. The only event of a port is the arrival of the first frame in its pipe at the
+//! waiting frames [`start`](Port::start) up to the present: back to back, in the queue's order
+//! among those that had arrived by then, at exactly the times at which they would have entered
+//! service. The only event of a port is the arrival of the first frame in its pipe at the
 //! far end, and as long as a frame waits there is one in the pipe. Invariants: service is back to
 //! back while frames wait; frames leave the pipe in the order of their service; `queued` is the sum
 //! over all levels.
@@ -20,33 +21,34 @@ use super::frames::{Frame, List, NONE};
 #[repr(C, align(64))]
 pub(crate) struct Port {
     /// When the frame in service will have left.
-    pub free_at: SimTime,
+    pub(crate) free_at: SimTime,
     /// When the last frame of the pipe arrives.
     last_at: SimTime,
     delay: SimDuration,
     /// Wire bytes of all frames that entered service, without the rests of interrupted ones.
-    pub sent_bytes: u64,
+    pub(crate) sent_bytes: u64,
     /// Frames in service and on the way.
     pipe: List,
     /// Picoseconds per byte; 0 when that is not a whole number.
     per_byte: u32,
     /// Rate in Mbit/s.
-    pub mbps: u32,
-    pub to: NodeId,
+    pub(crate) mbps: u32,
+    pub(crate) to: NodeId,
     /// Wire bytes waiting, the frame in service not included.
     queued: u32,
     /// Most wire bytes held, the frame in service included; `MAX`: no limit.
-    pub limit: u32,
-    /// Bit `n` set: level `n` holds a frame.
+    pub(crate) limit: u32,
+    /// Bit `n` set: list `n` holds a frame.
     occupied: u8,
-    pub tier: Tier,
+    pub(crate) tier: Tier,
     /// The far end may act when it has a header.
-    pub cut_through: bool,
+    pub(crate) cut_through: bool,
     /// The link is down: what arrives is lost.
-    pub failed: bool,
+    pub(crate) failed: bool,
 }
 
-/// The frames that wait, by level. Apart from [`Port`]: many hops find no queue.
+/// The frames that wait, in lists; most queues have one for each level. Apart from [`Port`]: many
+/// hops find no queue.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Levels([List; 8]);
@@ -55,20 +57,11 @@ impl Levels {
     pub const EMPTY: Self = Self([List::EMPTY; 8]);
 }
 
-/// A frame that enters service, for the probe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Started {
-    pub slot: u32,
-    pub at: SimTime,
-    /// Its arrival, when that is the port's next event.
-    pub arrival: Option<SimTime>,
-}
-
 /// Bytes a switch must have seen before it sends a frame on: preamble, Ethernet, IP, some of UDP.
 const HEADER: u32 = 64;
 
 impl Port {
-    pub fn new(spec: &PortSpec, limit: u32) -> Self {
+    pub(crate) fn new(spec: &PortSpec, limit: u32) -> Self {
         let mut port = Self {
             free_at: SimTime::ZERO,
             last_at: SimTime::ZERO,
@@ -90,7 +83,7 @@ impl Port {
     }
 
     /// From the next frame on. Rates count in whole Mbit/s, at least one.
-    pub fn set_rate(&mut self, rate: Rate) {
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.mbps = u32::try_from(rate.0 / 1_000_000).unwrap_or(u32::MAX).max(1);
         let whole = 8_000_000 % self.mbps == 0;
         self.per_byte = if whole { 8_000_000 / self.mbps } else { 0 };
@@ -107,13 +100,13 @@ impl Port {
 
     /// The first frame of the pipe, and the last, if the pipe is not empty.
     #[inline]
-    pub fn first_and_last(&self) -> (u32, u32) {
+    pub(crate) fn first_and_last(&self) -> (u32, u32) {
         (self.pipe.head, self.pipe.tail)
     }
 
     /// The waiting frame that enters service next, or [`NONE`].
     #[inline]
-    pub fn first_waiting(&self, levels: &Levels) -> u32 {
+    pub(crate) fn first_waiting(&self, levels: &Levels) -> u32 {
         match self.occupied.checked_ilog2() {
             Some(level) => levels.0[level as usize & 7].head,
             None => NONE,
@@ -122,7 +115,7 @@ impl Port {
 
     /// The same, and the last waiting frame of a level, if the level is not empty.
     #[inline]
-    pub fn waiting(&self, levels: &Levels, level: u8) -> (u32, u32) {
+    pub(crate) fn waiting(&self, levels: &Levels, level: u8) -> (u32, u32) {
         if self.occupied == 0 {
             return (NONE, NONE);
         }
@@ -131,45 +124,50 @@ impl Port {
 
     /// Wire bytes waiting.
     #[inline]
-    pub fn queued(&self) -> u32 {
+    pub(crate) fn queued(&self) -> u32 {
         self.queued
     }
 
     /// True when a waiting frame should have entered service before `now` (or at `now`, too).
     #[inline]
-    pub fn is_due(&self, now: SimTime) -> bool {
+    pub(crate) fn is_due(&self, now: SimTime) -> bool {
         (self.occupied != 0) & (self.free_at <= now)
     }
 
     /// True when a frame that comes at `now` has to wait.
     #[inline]
-    pub fn is_busy(&self, now: SimTime) -> bool {
+    pub(crate) fn is_busy(&self, now: SimTime) -> bool {
         (self.occupied != 0) | (self.free_at > now)
     }
 
     /// The frame in service at `now`.
     #[inline]
-    pub fn in_service(&self, frames: &[Frame], now: SimTime) -> Option<Frame> {
+    pub(crate) fn in_service(&self, frames: &[Frame], now: SimTime) -> Option<Frame> {
         (self.free_at > now && !self.pipe.is_empty()).then(|| frames[self.pipe.tail as usize])
     }
 
     /// Wire bytes of the frame in service that have not left yet, if it leaves at `mbps` Mbit/s.
     #[inline]
-    pub fn residual(&self, now: SimTime, mbps: u32) -> u32 {
+    pub(crate) fn residual(&self, now: SimTime, mbps: u32) -> u32 {
         (self.free_at.since(now).0 * u64::from(mbps)).div_ceil(8_000_000) as u32
     }
 
     /// True when a frame waits and no arrival will bring the port back to mind: the frame in
     /// service was cut through and is there already.
     #[inline]
-    pub fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         self.pipe.is_empty() & (self.occupied != 0)
     }
 
     /// A frame enters service. Gives its arrival when it is alone in the pipe: the port's next
     /// event.
     #[inline(always)]
-    pub fn start(&mut self, frames: &mut [Frame], slot: u32, at: SimTime) -> Option<SimTime> {
+    pub(crate) fn start(
+        &mut self,
+        frames: &mut [Frame],
+        slot: u32,
+        at: SimTime,
+    ) -> Option<SimTime> {
         let bytes = frames[slot as usize].bytes;
         self.occupy(at, bytes);
         self.launch(frames, slot)
@@ -177,7 +175,7 @@ impl Port {
 
     /// The wire is taken for `bytes` more; until when?
     #[inline(always)]
-    pub fn occupy(&mut self, at: SimTime, bytes: u16) -> SimTime {
+    pub(crate) fn occupy(&mut self, at: SimTime, bytes: u16) -> SimTime {
         self.sent_bytes += u64::from(bytes);
         self.free_at = SimTime(at.0 + self.serialisation(u32::from(bytes)));
         self.free_at
@@ -186,7 +184,7 @@ impl Port {
     /// A frame whose last bit leaves at `free_at` enters the pipe. Gives its arrival as
     /// [`Port::start`] does.
     #[inline(always)]
-    pub fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
+    pub(crate) fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
         let frame = &mut frames[slot as usize];
         let mut arrival = self.free_at.0 + self.delay.0;
         if self.cut_through {
@@ -201,34 +199,30 @@ impl Port {
         alone.then_some(self.last_at)
     }
 
-    /// A frame waits behind those of its level.
-    #[inline]
-    pub fn wait(&mut self, levels: &mut Levels, frames: &mut [Frame], slot: u32) {
+    /// A frame waits behind those of a list.
+    #[inline(always)]
+    pub(crate) fn wait(
+        &mut self,
+        levels: &mut Levels,
+        frames: &mut [Frame],
+        (list, slot): (u8, u32),
+    ) {
         let frame = &mut frames[slot as usize];
         frame.next = NONE;
-        let level = frame.priority() & 7;
+        let level = list & 7;
         self.queued += u32::from(frame.bytes);
         self.occupied |= 1 << level;
         levels.0[usize::from(level)].append(frames, slot);
     }
 
-    /// The next waiting frame enters service, back to back with the one before. Some frame must be
-    /// due.
-    #[inline]
-    pub fn serve(&mut self, levels: &mut Levels, frames: &mut [Frame]) -> Started {
-        let at = self.free_at;
-        let slot = self.remove_first(levels, frames);
-        let arrival = self.start(frames, slot, at);
-        Started { slot, at, arrival }
-    }
-
     /// Takes the first waiting frame of the highest level, if any waits.
-    pub fn take_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> Option<u32> {
+    pub(crate) fn take_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> Option<u32> {
         (self.occupied != 0).then(|| self.remove_first(levels, frames))
     }
 
+    /// The same; some frame must wait.
     #[inline(always)]
-    fn remove_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> u32 {
+    pub(crate) fn remove_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> u32 {
         let level = (7 - self.occupied.leading_zeros()) & 7;
         let list = &mut levels.0[level as usize];
         let slot = list.head;
@@ -240,23 +234,85 @@ impl Port {
     }
 
     /// An interrupted frame waits before those of its level.
-    pub fn wait_first(&mut self, levels: &mut Levels, frames: &mut [Frame], slot: u32) {
+    pub(crate) fn wait_first(&mut self, levels: &mut Levels, frames: &mut [Frame], slot: u32) {
         let level = frames[slot as usize].priority() & 7;
         let list = &mut levels.0[usize::from(level)];
         let (first, tail) = (list.head, list.tail);
         *list = List::EMPTY;
-        self.wait(levels, frames, slot);
+        self.wait(levels, frames, (level, slot));
         if first != NONE {
             frames[slot as usize].next = first;
             levels.0[usize::from(level)].tail = tail;
         }
     }
 
+    /// The highest list that holds a frame.
+    #[inline]
+    pub(crate) fn highest(&self) -> Option<u8> {
+        self.occupied.checked_ilog2().map(|list| list as u8)
+    }
+
+    /// The oldest frame of a list.
+    #[inline]
+    pub(crate) fn first_of(&self, levels: &Levels, list: u8) -> Option<u32> {
+        (self.occupied >> (list & 7) & 1 != 0).then_some(levels.0[usize::from(list & 7)].head)
+    }
+
+    /// The frames of a list, oldest first.
+    pub(crate) fn list(
+        &self,
+        levels: &Levels,
+        frames: &[Frame],
+        list: u8,
+    ) -> impl Iterator<Item = u32> {
+        let follow = |slot: &u32| Some(frames[*slot as usize].next).filter(|next| *next != NONE);
+        std::iter::successors(self.first_of(levels, list), follow)
+    }
+
+    /// Takes a frame out of a list, wherever it is; false when it is not there.
+    pub(crate) fn remove(
+        &mut self,
+        levels: &mut Levels,
+        frames: &mut [Frame],
+        (list, slot): (u8, u32),
+    ) -> bool {
+        let mut before = None;
+        for waiting in self.list(levels, frames, list) {
+            if waiting == slot {
+                break;
+            }
+            before = Some(waiting);
+        }
+        let Frame { next, bytes, .. } = frames[slot as usize];
+        let queue = &mut levels.0[usize::from(list & 7)];
+        let there = match before {
+            None => self.occupied >> (list & 7) & 1 != 0 && queue.head == slot,
+            Some(before) => frames[before as usize].next == slot,
+        };
+        if !there {
+            return false;
+        }
+        match before {
+            None => queue.head = next,
+            Some(before) => frames[before as usize].next = next,
+        }
+        if next == NONE {
+            queue.tail = before.unwrap_or(NONE);
+        }
+        self.occupied &= !(u8::from(queue.head == NONE) << (list & 7));
+        self.queued -= u32::from(bytes);
+        true
+    }
+
     /// The first frame of the pipe arrives now; when will the next one? Let waiting frames enter
     /// service before. `None` when the pipe is empty or its only frame, on which the port was woken
     /// to begin, is still on its way.
     #[inline]
-    pub fn arrive(&mut self, frames: &[Frame], now: SimTime) -> Option<(u32, Option<SimTime>)> {
+    pub(crate) fn arrive(
+        &mut self,
+        frames: &[Frame],
+        now: SimTime,
+    ) -> Option<(u32, Option<SimTime>)> {
         let slot = self.pipe.head;
         let next = frames.get(slot as usize)?.next;
         if (slot == self.pipe.tail) & (self.last_at != now) {

@@ -1,6 +1,11 @@
-//! Which of several equal paths: a fresh uniform choice per packet, or a hash of the flow.
+//! Which of several equal paths: a fresh uniform choice per packet, a hash of the flow, or the
+//! sender's choice.
+
+use std::fmt;
 
 use homa_workload::rng::Rng;
+
+use crate::topology::Tier;
 
 /// How switches choose among shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +15,20 @@ pub enum Forwarding {
     Spray,
     /// By a hash of source, destination and flow label: per-flow ECMP.
     Ecmp,
+    /// By the sender: the flow label numbers the path (NDP §3.1.1). In trees each switch on the way
+    /// up takes its digit of the number, so that as many consecutive numbers as there are paths
+    /// name each once; elsewhere switches choose by a hash of it.
+    Source,
+}
+
+impl fmt::Display for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spray => "spray",
+            Self::Ecmp => "ecmp",
+            Self::Source => "source",
+        })
+    }
 }
 
 /// Uniform choices that use up random bits sparingly.
@@ -40,6 +59,16 @@ impl Chooser {
         self.bits >>= width;
         self.left -= width;
         choice
+    }
+}
+
+/// The choice of a sender that numbers paths, among `n` ports of `tier` at `switch`.
+#[inline]
+pub(crate) fn by_sender(n: u32, (switch, tier): (u32, Tier), path: u32) -> u32 {
+    match tier {
+        Tier::TorUp => path % n,
+        Tier::AggrUp => path / n % n,
+        _ => ecmp(n, switch, (0, 0, path)),
     }
 }
 

@@ -13,15 +13,13 @@
 //! which was interrupted too. At the sender a packet of a message with more bytes left counts as
 //! lower.
 
-use homa_proto::{
-    Body, Data, Event, MessageKind, Packet, Rate, Receipt, Submit, SubmitError, Submitted,
-};
+use homa_proto::{Event, MessageKind, Rate, Receipt, Submit, SubmitError, Submitted};
 
 use crate::engine::{AtPort, Backlog, Probe};
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
-use crate::traffic::{Numbered, number};
-use crate::transport::Label;
+use crate::traffic::Numbered;
+use crate::transport::{Content, DataContent, Label, Transport, message_number};
 
 /// The places where a packet waits on a path of two tiers. With three, ports up count together,
 /// and so do ports down above the last one; all ports between the switches of a graph are up.
@@ -154,23 +152,16 @@ impl Journeys {
         &mut self.flights[slot]
     }
 
-    fn on_data(
-        &mut self,
-        now: SimTime,
-        host: HostId,
-        data: &Data,
-        label: &Label,
-        id: u32,
-    ) -> Flight {
+    fn on_data(&mut self, now: SimTime, host: HostId, data: &DataContent, label: &Label) -> Flight {
         let serialisation = self.rates[host.0 as usize].serialisation(label.wire_bytes);
         let end = now + serialisation;
-        self.on_wire[host.0 as usize] = (end, data.message_length - data.span.offset);
-        let Some(message) = self.outgoing[host.0 as usize].get_mut(id) else {
+        self.on_wire[host.0 as usize] = (end, data.total - data.offset);
+        let Some(message) = self.outgoing[host.0 as usize].get_mut(data.message) else {
             return Flight::default();
         };
         let since = now.since(message.submitted).0;
         let mut journey = Journey { bytes: message.bytes, ..Journey::default() };
-        let first_sent = message.sent_whole.filter(|_| data.retransmit);
+        let first_sent = message.sent_whole.filter(|_| data.resent);
         journey.recovery = first_sent.map_or(0, |whole| now.since(whole).0);
         journey.grant_wait = message.grant_wait;
         journey.wire = message.own;
@@ -185,10 +176,10 @@ impl Journeys {
             measured: message.measured,
             ..Flight::default()
         };
-        if !data.retransmit {
-            let sent = data.span.offset + data.span.len;
+        if !data.resent {
+            let sent = data.offset + data.len;
             message.own += serialisation.0;
-            message.permitted = message.permitted.max(data.incoming);
+            message.permitted = message.permitted.max(data.permitted);
             if sent >= message.bytes {
                 message.sent_whole = Some(end);
             } else if sent >= message.permitted {
@@ -198,7 +189,7 @@ impl Journeys {
         flight
     }
 
-    fn on_grant(&mut self, now: SimTime, sender: HostId, (id, offset): (u32, u32)) {
+    fn on_permit(&mut self, now: SimTime, sender: HostId, (id, offset): (u32, u32)) {
         let Some(message) = self.outgoing[sender.0 as usize].get_mut(id) else { return };
         if offset > message.permitted {
             message.permitted = offset;
@@ -245,7 +236,7 @@ impl Journeys {
     }
 }
 
-impl Probe<Packet> for Journeys {
+impl<T: Transport> Probe<T> for Journeys {
     fn submitted(
         &mut self,
         now: SimTime,
@@ -276,7 +267,7 @@ impl Probe<Packet> for Journeys {
         if let Event::Delivered(message) = event
             && message.kind == MessageKind::OneWay
         {
-            self.on_delivered(now, host, (message.peer.0, number(message.id.client())));
+            self.on_delivered(now, host, (message.peer.0, message_number(message.id.client())));
         }
     }
 
@@ -285,11 +276,11 @@ impl Probe<Packet> for Journeys {
         now: SimTime,
         host: HostId,
         slot: u32,
-        packet: &Packet,
+        packet: &T::Packet,
         label: &Label,
     ) {
-        let flight = if let Body::Data(data) = &packet.body {
-            self.on_data(now, host, data, label, number(packet.id.client()))
+        let flight = if let Content::Data(data) = T::content(packet) {
+            self.on_data(now, host, &data, label)
         } else {
             let end = now + self.rates[host.0 as usize].serialisation(label.wire_bytes);
             self.on_wire[host.0 as usize] = (end, 0);
@@ -331,15 +322,13 @@ impl Probe<Packet> for Journeys {
         host: HostId,
         _from: HostId,
         slot: u32,
-        packet: &Packet,
+        packet: &T::Packet,
         _receipt: &Receipt,
     ) {
-        match packet.body {
-            Body::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
-            Body::Grant { offset, .. } => {
-                self.on_grant(now, host, (number(packet.id.client()), offset));
-            }
-            _ => {}
+        match T::content(packet) {
+            Content::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
+            Content::Permit { message, offset } => self.on_permit(now, host, (message, offset)),
+            Content::Other => {}
         }
     }
 }

@@ -8,13 +8,15 @@
 //! each receiver's own p99, averaged ([`ByReceiver`]). With many messages a receiver the two agree;
 //! with few they do not, and the second says less about the slowest ones.
 
+use std::collections::BTreeMap;
+
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::{self, Interval};
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::sizes::SizeDistribution;
 
-use crate::scenario::SlowdownBy;
-use crate::scenario::outcome::{Bucket, ByReceiver, Slowdown};
+use crate::scenario::outcome::{Bucket, ByReceiver, Group, GroupPercentile, Slowdown};
+use crate::scenario::{Groups, SlowdownBy};
 use crate::time::SimDuration;
 
 /// One measured message.
@@ -28,6 +30,8 @@ pub struct Sample {
     pub switches: u32,
     /// The host it went to; of an RPC, the server.
     pub receiver: u32,
+    /// Its kind, as its source numbers them.
+    pub class: u8,
 }
 
 /// All measured messages, by bin.
@@ -105,6 +109,40 @@ impl Latencies {
         }
     }
 
+    /// Latency over ranges of sizes, by class, then by size; ranges without messages are left out.
+    pub fn groups(&self, wanted: &Groups, ideal: &dyn Fn(u32, u32) -> SimDuration) -> Vec<Group> {
+        let mut members: BTreeMap<(u8, usize), Vec<(f64, u64)>> = BTreeMap::new();
+        for sample in self.samples.iter().flatten() {
+            let range = wanted.up_to.partition_point(|largest| *largest < sample.bytes);
+            let alone = ideal(sample.bytes, sample.switches).0.max(1);
+            let slowdown = sample.latency.0 as f64 / alone as f64;
+            let member = (slowdown, sample.latency.0);
+            members.entry((sample.class, range)).or_default().push(member);
+        }
+        let of = |((class, range), members): ((u8, usize), Vec<(f64, u64)>)| {
+            let (slowdowns, latencies): (Vec<f64>, Vec<u64>) = members.into_iter().unzip();
+            let count = slowdowns.len();
+            let mean = slowdowns.iter().sum::<f64>() / count as f64;
+            let mean_us = latencies.iter().map(|ps| *ps as f64).sum::<f64>() / count as f64 / 1e6;
+            let (slowdowns, latencies) = (Sorted::new(slowdowns), Sorted::new(latencies));
+            let percentile = |&percent: &f64| {
+                let share = Percentile::millionths((percent * 1e4).round() as u32)?;
+                let us = latencies.percentile(share)? as f64 / 1e6;
+                Some(GroupPercentile { percent, slowdown: slowdowns.percentile(share)?, us })
+            };
+            Group {
+                class,
+                above_bytes: range.checked_sub(1).map_or(0, |below| wanted.up_to[below]),
+                max_bytes: wanted.up_to.get(range).copied(),
+                count: count as u64,
+                mean,
+                mean_us,
+                percentiles: wanted.percentiles.iter().filter_map(percentile).collect(),
+            }
+        };
+        members.into_iter().map(of).collect()
+    }
+
     fn bucket(&self, index: usize, slowdowns: &[f64]) -> Bucket {
         let samples = &self.samples[index];
         let times = Sorted::new(samples.iter().map(|sample| sample.latency.0).collect());
@@ -147,13 +185,20 @@ mod tests {
         for n in 1..=100 {
             let latency = SimDuration(n * 1_000_000);
             let switches = 1 + 2 * (n as u32 % 2);
-            latencies.record(Sample { latency, bytes: 10, switches, receiver: n as u32 % 3 });
+            latencies.record(Sample {
+                latency,
+                bytes: 10,
+                switches,
+                receiver: n as u32 % 3,
+                class: 0,
+            });
         }
         latencies.record(Sample {
             latency: SimDuration(7_000_000),
             bytes: 20,
             switches: 3,
             receiver: 0,
+            class: 0,
         });
         let ideal = |_, switches: u32| SimDuration(u64::from(switches) * 1_000_000);
         let slowdown = latencies.slowdown(SlowdownBy::Idle, &ideal);
@@ -166,12 +211,29 @@ mod tests {
         assert_eq!(latencies.count(), 101);
     }
 
+    #[test]
+    fn groups_divide_messages_by_class_and_size() {
+        let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
+        for (bytes, class, us) in [(10, 0, 4), (10, 0, 8), (11, 0, 30), (10, 1, 6), (10, 0, 3)] {
+            let latency = SimDuration(us * 1_000_000);
+            latencies.record(Sample { latency, bytes, switches: 1, receiver: 0, class });
+        }
+        let wanted = Groups { up_to: vec![10, 20], percentiles: vec![50.0, 99.9] };
+        let groups = latencies.groups(&wanted, &|_, _| SimDuration(2_000_000));
+        let place = |group: &Group| (group.class, group.above_bytes, group.max_bytes, group.count);
+        let places: Vec<_> = groups.iter().map(place).collect();
+        assert_eq!(places, [(0, 0, Some(10), 3), (0, 10, Some(20), 1), (1, 0, Some(10), 1)]);
+        assert_eq!((groups[0].mean, groups[0].mean_us), (2.5, 5.0));
+        let percentiles = groups[0].percentiles.iter().map(|p| (p.percent, p.slowdown, p.us));
+        assert_eq!(percentiles.collect::<Vec<_>>(), [(50.0, 2.0, 4.0), (99.9, 4.0, 8.0)]);
+    }
+
     /// The bin of messages of one size to these receivers, with slowdowns of these.
     fn bin(messages: impl Iterator<Item = (u32, u64)>) -> Bucket {
         let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
         for (receiver, slowdown) in messages {
             let latency = SimDuration(slowdown * 1_000_000);
-            latencies.record(Sample { latency, bytes: 10, switches: 1, receiver });
+            latencies.record(Sample { latency, bytes: 10, switches: 1, receiver, class: 0 });
         }
         let ideal = |_, _| SimDuration(1_000_000);
         latencies.slowdown(SlowdownBy::Idle, &ideal).buckets.remove(0)

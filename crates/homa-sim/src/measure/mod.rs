@@ -7,7 +7,7 @@
 //! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
 //! | [`wasted`] | links that idle although senders wait for grants |
 //! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
-//! | [`watch`] | queue lengths, priority use |
+//! | [`queue_probe`] | queue lengths, priority use |
 //! | [`cost`] | CPU time and memory of the run itself |
 //!
 //! A measure that watches packets is a [`crate::engine::Probe`]; one that is off is compiled out.
@@ -18,6 +18,6 @@ pub mod findings;
 pub mod ideal;
 pub mod journey;
 pub mod latency;
-pub mod pace;
+pub mod queue_probe;
+pub mod throughput;
 pub mod wasted;
-pub mod watch;

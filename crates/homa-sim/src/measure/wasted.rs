@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use homa_proto::{Body, Packet, Receipt};
+use homa_proto::Receipt;
 use homa_workload::interval::{GroupMean, mean};
 
 use crate::engine::{AtPort, Probe};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, Tier};
-use crate::transport::Label;
+use crate::transport::{Content, Label, Transport};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct Wasted {
 
 #[derive(Clone, Debug, Default)]
 struct Receiver {
-    /// By sender: its messages with bytes to grant.
-    wanting: BTreeMap<u32, Vec<u64>>,
+    /// By sender: its messages with bytes to grant, by number, and their lengths.
+    wanting: BTreeMap<u32, Vec<(u32, u32)>>,
     withholding: Option<SimTime>,
     withheld: SimDuration,
     /// Wire bytes that began to arrive while withholding.
@@ -97,23 +97,23 @@ impl Wasted {
     }
 }
 
-impl Probe<Packet> for Wasted {
+impl<T: Transport> Probe<T> for Wasted {
     fn transmitted(
         &mut self,
         now: SimTime,
         host: HostId,
         _slot: u32,
-        packet: &Packet,
-        _label: &Label,
+        packet: &T::Packet,
+        label: &Label,
     ) {
         // A grant may name an earlier message of the sender twice; only the end matters.
-        let Body::Grant { offset, .. } = packet.body else { return };
-        let (sender, id) = (packet.peer.0, packet.id.client().0);
+        let Content::Permit { message, offset } = T::content(packet) else { return };
+        let sender = label.to.0;
         let wanting = &mut self.receivers[host.0 as usize].wanting;
         let Some(messages) = wanting.get_mut(&sender) else { return };
-        let key = |message: &u64| *message >> 32 == id & 0xFFFF_FFFF;
-        if let Some(at) = messages.iter().position(key)
-            && offset >= messages[at] as u32
+        let known = messages.iter().position(|(number, _)| *number == message);
+        if let Some(at) = known
+            && offset >= messages[at].1
         {
             messages.swap_remove(at);
             if messages.is_empty() {
@@ -139,16 +139,14 @@ impl Probe<Packet> for Wasted {
         host: HostId,
         from: HostId,
         _slot: u32,
-        packet: &Packet,
+        packet: &T::Packet,
         _receipt: &Receipt,
     ) {
-        let Body::Data(data) = packet.body else { return };
-        let first = data.span.offset == 0 && !data.retransmit;
-        if first && data.message_length > data.incoming {
-            let id = packet.id.client().0 & 0xFFFF_FFFF;
-            let message = id << 32 | u64::from(data.message_length);
+        let Content::Data(data) = T::content(packet) else { return };
+        let first = data.offset == 0 && !data.resent;
+        if first && data.total > data.permitted {
             let wanting = &mut self.receivers[host.0 as usize].wanting;
-            wanting.entry(from.0).or_default().push(message);
+            wanting.entry(from.0).or_default().push((data.message, data.total));
             self.update(now, host);
         }
     }

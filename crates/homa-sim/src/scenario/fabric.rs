@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Bandwidth, Span};
 
 /// A network. The default is the one of Homa §5.2: 144 hosts in 9 racks, 4 spines, 10 and 40
-/// Gbit/s, per-packet spraying, unlimited buffers.
+/// Gbit/s, unlimited buffers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fabric {
@@ -29,8 +29,9 @@ pub struct Fabric {
     pub cut_through: bool,
     /// Frames of higher priority interrupt the one being sent (link-level preemption).
     pub preemption: bool,
-    /// How a switch picks among equal paths.
-    pub routing: Routing,
+    /// How a switch picks among equal paths; absent: as the scheme has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Routing>,
     /// Memory for waiting frames.
     pub buffer: Buffer,
     /// Packets lost at random on every link, per million.
@@ -154,7 +155,7 @@ impl Default for Fabric {
             propagation: Span::nanos(0),
             cut_through: false,
             preemption: false,
-            routing: Routing::Spray,
+            routing: None,
             buffer: Buffer::Unlimited,
             loss_ppm: 0,
             duplicate_ppm: 0,

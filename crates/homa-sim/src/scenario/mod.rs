@@ -1,4 +1,5 @@
-//! What a simulation is: a plain description that a plan file holds, and what came out.
+//! What a simulation is: a plain description that a plan file holds, and what came out. Nothing
+//! here runs: [`crate::experiment`] does.
 //!
 //! | module | what it decides |
 //! |---|---|
@@ -6,31 +7,26 @@
 //! | [`demand`] | traffic, load and how long |
 //! | [`options`] | which of the scheme's parameters differ from its defaults |
 //! | [`outcome`] | everything measured |
-//! | [`limit`] | the highest load that is sustained |
 //!
-//! [`run`] is a function of the [`Scenario`] alone, except for what the run cost (CPU seconds,
-//! memory). Unknown keys are refused when a scenario is read.
+//! Unknown keys are refused when a scenario is read.
 
-mod assemble;
-mod checks;
 pub mod demand;
 mod error;
 pub mod fabric;
-mod faults;
-pub mod limit;
-mod network;
 pub mod options;
 pub mod outcome;
-mod run;
-mod setup;
+mod transports;
 pub mod units;
 
 pub use demand::{Basis, Ending, Exchange, Load, Stop, Traffic};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
-pub use options::{FramingName, Measures, SchemeOptions, SlowdownBy};
+pub use options::{
+    EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions, SlowdownBy,
+    TcpOptions,
+};
 pub use outcome::Outcome;
-pub use run::{Eyes, Physics, Progress, Replay, Trace, replay, run, run_watched, validate};
+pub use transports::{NdpOptions, PFabricOptions, PHostFirst, PHostOptions};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};
@@ -107,27 +103,5 @@ mod tests {
         ] {
             assert!(serde_json::from_str::<Scenario>(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn what_cannot_be_run_is_said_before_it_runs() {
-        let refused = |scenario: Scenario| {
-            let refused = run(&scenario, &mut |_| ()).unwrap_err();
-            assert_eq!(validate(&scenario), Err(refused.clone()));
-            refused.to_string()
-        };
-        let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
-        assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
-        let idle = Load { fraction: 0.0, basis: Basis::Paper };
-        assert!(refused(Scenario { load: idle, ..Scenario::default() }).contains("load.fraction"));
-        let traffic = Traffic::ClientsServers {
-            workload: "w4".to_owned(),
-            clients: 100,
-            servers: 100,
-            max_bytes: None,
-        };
-        let scheme = "homa".to_owned();
-        let crowded = refused(Scenario { scheme, traffic, ..Scenario::default() });
-        assert!(crowded.contains("144"), "{crowded}");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::transports::{NdpOptions, PFabricOptions, PHostOptions};
 use super::units::Span;
 
 /// Parameters that differ from the scheme's defaults; absent: the default.
@@ -48,6 +49,114 @@ pub struct SchemeOptions {
     /// Silence after which a RESEND is sent, and then again (Homa §3.7); at least 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resend_after: Option<Span>,
+    /// Where switches mark congestion, for schemes whose hosts heed it (RFC 8257 §3.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<EcnConfig>,
+    /// Of the scheme `pfabric`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pfabric: Option<PFabricOptions>,
+    /// Of the scheme `phost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phost: Option<PHostOptions>,
+    /// Of the scheme `ndp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ndp: Option<NdpOptions>,
+    /// Of schemes whose hosts run TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpOptions>,
+}
+
+impl SchemeOptions {
+    /// True when an option of Homa's own is given.
+    pub fn is_homas(&self) -> bool {
+        let others = Self { ecn: None, pfabric: None, phost: None, ndp: None, ..self.clone() };
+        Self { tcp: None, ..others } != Self::default()
+    }
+}
+
+/// What differs from the defaults of a scheme whose hosts run TCP; absent: the default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpOptions {
+    /// Largest IP packet, 576 to 9000 bytes; absent: 1500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Least retransmission timeout (RFC 6298 §2.4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rto: Option<Span>,
+    /// Greatest retransmission timeout (RFC 6298 §2.5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rto: Option<Span>,
+    /// Granularity of the timers' clock (RFC 6298 §2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rto_granularity: Option<Span>,
+    /// How long an acknowledgement waits for a second segment; `0ns`: every one is acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delayed_ack: Option<Span>,
+    /// First congestion window, segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// Permanent connections per client and server; 0: a new one per message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Which of several connections takes a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pick: Option<PickName>,
+    /// Connections begin with SYN and SYN-ACK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<bool>,
+    /// A silent connection starts again from its initial window (RFC 5681 §4.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_restart: Option<bool>,
+    /// Three duplicates send a segment again; otherwise only timeouts do (DeTail).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_retransmit: Option<bool>,
+    /// Selective acknowledgements (RFC 6675).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sack: Option<bool>,
+    /// Losses by time, probes of the tail (RFC 8985).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<bool>,
+    /// Largest message of each class but the last, bytes, ascending: the first class has the
+    /// highest level and each class connections of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_classes: Option<Vec<u32>>,
+    /// Bytes of a message before its packets fall to the next lower level (PIAS), ascending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demotion: Option<Vec<u32>>,
+}
+
+/// Which connection of several takes a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PickName {
+    /// Any.
+    #[default]
+    Random,
+    /// One that has nothing to do, if there is one.
+    Idle,
+}
+
+/// Where the port of a switch marks arriving packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EcnConfig {
+    /// When more wire bytes wait than these (K).
+    pub threshold: u32,
+    /// Which of them are counted.
+    #[serde(default)]
+    pub scope: EcnScopeName,
+}
+
+/// Which waiting bytes are compared with a threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnScopeName {
+    /// Those of the packet's own priority level.
+    #[default]
+    Queue,
+    /// Those of all levels of the port.
+    Port,
 }
 
 /// Headers around packets.
@@ -77,7 +186,7 @@ pub enum SlowdownBy {
 }
 
 /// What is measured besides latency, load, drops and cost. What is off costs nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measures {
     /// Queue lengths per tier (Homa Table 1).
@@ -90,6 +199,20 @@ pub struct Measures {
     pub tail_delay: bool,
     /// Where every message's time went.
     pub ledger: bool,
+    /// Means and percentiles over ranges of sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+}
+
+/// Ranges of message sizes, and what is said of each besides the mean: as most papers but Homa's
+/// report latency.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Groups {
+    /// The largest message of each range but the last, bytes, ascending.
+    pub up_to: Vec<u32>,
+    /// Percentiles, such as 99.9.
+    pub percentiles: Vec<f64>,
 }
 
 impl Default for Measures {
@@ -100,6 +223,7 @@ impl Default for Measures {
             wasted_bandwidth: false,
             tail_delay: false,
             ledger: false,
+            groups: None,
         }
     }
 }

@@ -48,7 +48,8 @@ pub struct Outcome {
     /// traffic lasts, found alike.
     #[serde(default)]
     pub messages_per_second_ci: [Option<f64>; 2],
-    /// The same, application bytes of delivered messages only.
+    /// Share of the receivers' links that application bytes of delivered messages took while
+    /// traffic lasted.
     pub goodput: f64,
     /// The load in other terms.
     pub loads: Loads,
@@ -60,6 +61,9 @@ pub struct Outcome {
     pub tail_delay: Option<TailDelay>,
     /// Where the messages' time went, when measured.
     pub ledger: Option<Ledger>,
+    /// Latency over ranges of sizes, when measured: by class, then by size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
     /// Simulated time when traffic ended.
     pub traffic_seconds: f64,
     /// Simulated time when the run ended.
@@ -141,6 +145,36 @@ pub struct Bucket {
     pub by_receiver: Option<ByReceiver>,
 }
 
+/// Latency of the messages of one class in a range of sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Which of the traffic's kinds of messages, from 0; most traffic has one.
+    pub class: u8,
+    /// Larger than this, bytes; 0 in the first range.
+    pub above_bytes: u32,
+    /// At most this; absent in the last range.
+    pub max_bytes: Option<u32>,
+    /// Messages measured.
+    pub count: u64,
+    /// Mean of their slowdowns.
+    pub mean: f64,
+    /// Mean latency, microseconds.
+    pub mean_us: f64,
+    /// Those that were asked for.
+    pub percentiles: Vec<GroupPercentile>,
+}
+
+/// A percentile over a range of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupPercentile {
+    /// Per cent.
+    pub percent: f64,
+    /// Of slowdown.
+    pub slowdown: f64,
+    /// Of latency, microseconds.
+    pub us: f64,
+}
+
 /// A percentile of each receiver's own messages, averaged over the receivers, each of which counts
 /// as often as it has messages: how the published curves of Homa Figure 10 were made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,7 +227,8 @@ pub struct QueueLength {
     pub frames: u64,
 }
 
-/// The load in other terms, as shares of the host links' rate.
+/// The load in other terms, as shares of the host links' rate. 0 where all traffic starts at once,
+/// as that of a permutation: it is no share of any time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loads {
     /// As asked for.

@@ -4,6 +4,29 @@
 //! read it. `docs/adding-a-scheme.md` shows how a row is made.
 
 pub mod homa;
+mod ndp;
+mod pfabric;
+mod phost;
+pub mod tcp;
+
+use std::fmt;
+use std::sync::Arc;
+
+use homa_proto::{Duration, Rate};
+use homa_workload::framing::Framing;
+use homa_workload::sizes::SizeDistribution;
+
+use crate::fabric::queue::{EcnThreshold, Order, PriorityDrop, Trimming, TrimmingConfig};
+use crate::fabric::{Forwarding, PortQueue, StrictPriority};
+use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError, SchemeOptions};
+
+use crate::transport::ndp::NdpConfig;
+use crate::transport::parts::WireFormat;
+use crate::transport::pfabric::PFabricConfig;
+use crate::transport::phost::PHostConfig;
+
+pub use crate::transport::tcp::config::TcpConfig;
+pub use homa::HomaConfig;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -12,98 +35,453 @@ pub struct Scheme {
     pub name: &'static str,
     /// Where it is described.
     pub paper: &'static str,
-    /// What runs on the hosts, in words.
-    pub host: &'static str,
-    /// What the switch ports do.
-    pub queue: &'static str,
+    /// What runs on the hosts.
+    pub host: Host,
+    /// What the switch ports do with frames that wait.
+    pub queue: Queue,
     /// How packets find their way, unless the scenario says otherwise.
-    pub forwarding: &'static str,
+    pub forwarding: Forwarding,
     /// What the NIC does.
-    pub nic: &'static str,
+    pub nic: Nic,
     /// Knows messages without answer only.
     pub one_way_only: bool,
-    /// What runs on the hosts.
-    pub hosts: Hosts,
+    /// Packets may be dropped in a network without faults and limits: the design counts on it.
+    pub loses_by_design: bool,
 }
 
-/// Host transports. The one place where a name becomes a type is `scenario::run`.
+/// What runs on the hosts of a row.
 #[derive(Clone, Copy, Debug)]
-pub enum Hosts {
+pub enum Host {
     /// Homa's own protocol code under a profile.
-    Homa(homa::Build),
+    Homa {
+        /// The profile's name.
+        profile: &'static str,
+        /// Makes its configuration.
+        build: homa::Build,
+    },
+    /// One packet of a message at a time.
+    StopAndWait,
+    /// Flows that start at line rate and leave the rest to switches.
+    PFabric,
+    /// Tokens of receivers.
+    PHost,
+    /// Pulls of receivers.
+    Ndp,
+    /// Messages over byte streams.
+    Tcp {
+        /// Which TCP, in words.
+        variant: &'static str,
+        /// Makes its configuration.
+        build: tcp::Build,
+    },
 }
+
+/// What the switch ports of a row do with frames that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// [`crate::fabric::StrictPriority`].
+    Strict,
+    /// [`crate::fabric::queue::EcnThreshold`], unless `options.ecn` says otherwise with this many
+    /// wire bytes.
+    Ecn(EcnConfig),
+    /// [`crate::fabric::queue::PriorityDrop`].
+    PriorityDrop,
+    /// [`crate::fabric::queue::Trimming`]; `options.ndp` decides on its size.
+    Trimming(TrimmingConfig),
+}
+
+impl Queue {
+    /// What the order of service at these ports obeys.
+    pub fn order(&self) -> Order {
+        match self {
+            Self::Strict => StrictPriority::ORDER,
+            Self::Ecn(_) => EcnThreshold::ORDER,
+            Self::PriorityDrop => PriorityDrop::ORDER,
+            Self::Trimming(_) => Trimming::ORDER,
+        }
+    }
+}
+
+/// What the NIC of a row does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nic {
+    /// It takes a packet from its transport whenever its wire is free, and holds none.
+    Pull,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Homa { profile, .. } => write!(f, "homa-proto, profile {profile}"),
+            Self::StopAndWait => f.write_str("stop and wait"),
+            Self::PFabric => f.write_str("pFabric: window, timeout"),
+            Self::PHost => f.write_str("pHost: tokens"),
+            Self::Ndp => f.write_str("NDP: pulls"),
+            Self::Tcp { variant, .. } => f.write_str(variant),
+        }
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict priority",
+            Self::Ecn(_) => "ECN threshold",
+            Self::PriorityDrop => "priority drop",
+            Self::Trimming(_) => "trimming",
+        })
+    }
+}
+
+impl fmt::Display for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pull => f.write_str("pull"),
+        }
+    }
+}
+
+/// What a scheme's configuration is derived from.
+#[derive(Clone, Copy, Debug)]
+pub struct Environment<'a> {
+    /// Rate of a host's link.
+    pub link: Rate,
+    /// RTTbytes of the fabric: what a host can send while the first grant comes back.
+    pub rtt_bytes: u32,
+    /// The workload's name, as plans write it.
+    pub workload: &'a str,
+    /// Its sizes.
+    pub sizes: &'a SizeDistribution,
+}
+
+impl Environment<'_> {
+    /// The bandwidth-delay product in packets of `full` bytes on the wire.
+    fn bdp(&self, full: u32) -> u32 {
+        self.rtt_bytes.div_ceil(full).max(1)
+    }
+
+    /// The time of `n` round trips without queueing.
+    fn round_trips(&self, n: u64) -> Duration {
+        self.link.time_for(n * u64::from(self.rtt_bytes))
+    }
+}
+
+/// Packets with 40 bytes of headers, `mtu` bytes in all, and control packets of those headers, in
+/// Ethernet frames unless `bare`.
+fn plain_format(
+    (mtu, bare): (Option<u32>, Option<bool>),
+    field: &'static str,
+) -> Result<WireFormat, ScenarioError> {
+    let mtu = mtu.unwrap_or(1_500);
+    if !(100..=9_000).contains(&mtu) {
+        return Err(ScenarioError::field(field, "be 100 to 9000 bytes"));
+    }
+    let headers = WireFormat::HEADERS;
+    Ok(match bare {
+        Some(true) => WireFormat::bare(mtu, headers, headers),
+        _ => WireFormat::ethernet(mtu, headers, headers),
+    })
+}
+
+/// A time that timers can count.
+fn positive(time: Duration, field: &'static str) -> Result<Duration, ScenarioError> {
+    match time {
+        Duration::ZERO => Err(ScenarioError::field(field, "be at least 1ns")),
+        time => Ok(time),
+    }
+}
+
+/// What runs on the hosts of a scenario. The one place where it becomes a type is
+/// `experiment/start.rs`.
+#[derive(Clone, Debug)]
+pub enum HostConfig {
+    /// Homa's own protocol code.
+    Homa(Box<HomaConfig>),
+    /// [`crate::transport::StopAndWait`].
+    StopAndWait,
+    /// [`crate::transport::pfabric`].
+    PFabric(PFabricConfig),
+    /// [`crate::transport::phost`].
+    PHost(PHostConfig),
+    /// [`crate::transport::ndp`]; paths and seed are those of the simulation.
+    Ndp(NdpConfig),
+    /// [`crate::transport::tcp::Tcp`].
+    Tcp(Arc<TcpConfig>),
+}
+
+impl HostConfig {
+    /// How messages are priced in the scheme's own wire bytes.
+    pub fn framing(&self) -> Framing {
+        match self {
+            Self::Homa(config) => config.framing.priced(),
+            Self::StopAndWait | Self::Tcp(_) => Framing::Tcp,
+            Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) => Framing::Plain,
+        }
+    }
+
+    /// The headers of a packet, where it has a wire format.
+    pub fn packet_framing(&self) -> Option<crate::Framing> {
+        match self {
+            Self::Homa(config) => Some(config.framing),
+            _ => None,
+        }
+    }
+
+    /// RTTbytes that hosts begin with, as the scheme counts them; in a network of so many.
+    pub fn rtt_bytes(&self, network: u32) -> u32 {
+        match self {
+            Self::Homa(config) => config.rtt_bytes(),
+            _ => network,
+        }
+    }
+
+    /// The largest message of each level, 0 for scheduled levels; `None` where there are none, or
+    /// they are measured.
+    pub fn cutoffs(&self) -> Option<[u32; 8]> {
+        match self {
+            Self::Homa(config) => config.cutoffs(),
+            _ => None,
+        }
+    }
+
+    /// The degree of overcommitment; `None` where there is none, or it is measured or unlimited.
+    pub fn degree(&self) -> Option<usize> {
+        match self {
+            Self::Homa(config) => config.degree(),
+            // They never have one sender too many: any bandwidth that is idle while a message
+            // waits for permission is wasted.
+            Self::PHost(_) | Self::Ndp(_) => Some(0),
+            _ => None,
+        }
+    }
+}
+
+impl Scheme {
+    /// The row's hosts under a scenario's options.
+    pub fn configure(
+        &self,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<HostConfig, ScenarioError> {
+        self.check_options(options)?;
+        Ok(match self.host {
+            Host::Homa { build, .. } => {
+                HostConfig::Homa(Box::new(HomaConfig::new(build, environment, options)?))
+            }
+            Host::StopAndWait => HostConfig::StopAndWait,
+            Host::Tcp { build, .. } => {
+                HostConfig::Tcp(tcp::configure(build, environment, options)?)
+            }
+            Host::PFabric => HostConfig::PFabric(pfabric::configure(environment, options)?),
+            Host::PHost => HostConfig::PHost(phost::configure(environment, options)?),
+            Host::Ndp => HostConfig::Ndp(ndp::configure(environment, options)?),
+        })
+    }
+
+    /// Options of one transport mean nothing to another.
+    fn check_options(&self, options: &SchemeOptions) -> Result<(), ScenarioError> {
+        let of = |host: fn(&Host) -> bool| host(&self.host);
+        let others = [
+            ("options", options.is_homas() && !of(|host| matches!(host, Host::Homa { .. }))),
+            ("options.pfabric", options.pfabric.is_some() && !of(|h| matches!(h, Host::PFabric))),
+            ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
+            ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
+            ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
+        ];
+        match others.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((field, _)) if *field == "options" => {
+                let must = "have none of Homa's options: this scheme has no use for them";
+                Err(ScenarioError::field("options", must))
+            }
+            Some((field, _)) => {
+                Err(ScenarioError::field(field, "stay out: it belongs to another scheme"))
+            }
+        }
+    }
+
+    /// Wire bytes of a port's memory, where the scenario sets no limit; `None`: there is none.
+    pub fn memory(
+        &self,
+        options: &SchemeOptions,
+        rtt_bytes: u32,
+    ) -> Result<Option<u64>, ScenarioError> {
+        match self.host {
+            Host::PFabric => pfabric::memory(rtt_bytes, options).map(Some),
+            Host::PHost => phost::memory(rtt_bytes, options).map(Some),
+            Host::Homa { .. } | Host::StopAndWait | Host::Ndp | Host::Tcp { .. } => Ok(None),
+        }
+    }
+
+    /// The row's queues under a scenario's options.
+    pub fn queue(&self, options: &SchemeOptions) -> Result<Queue, ScenarioError> {
+        match (self.queue, options.ecn) {
+            (Queue::Trimming(_), None) => ndp::queue(options).map(Queue::Trimming),
+            (queue, None) => Ok(queue),
+            (Queue::Ecn(_), Some(ecn)) => Ok(Queue::Ecn(ecn)),
+            (_, Some(_)) => {
+                let must = "stay out: the hosts of this scheme do not heed marks of congestion";
+                Err(ScenarioError::field("options.ecn", must))
+            }
+        }
+    }
+}
+
+/// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
+/// Gbit/s.
+const K: u32 = 65 * 1_538;
 
 /// Every scheme.
 pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "homa-sim",
         paper: "Homa (SIGCOMM 2018) §5.2, as its authors' simulator has it",
-        host: "homa-proto, profile sigcomm18-sim",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "sigcomm18-sim", build: homa::simulator },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: true,
-        hosts: Hosts::Homa(homa::simulator),
+        loses_by_design: false,
     },
     Scheme {
         name: "homa-paper",
         paper: "Homa (SIGCOMM 2018), its text",
-        host: "homa-proto, profile sigcomm18",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "sigcomm18", build: homa::paper },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::paper),
+        loses_by_design: false,
     },
     Scheme {
         name: "homa",
         paper: "Homa, as users get it",
-        host: "homa-proto, profile default",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "default", build: homa::default },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::default),
+        loses_by_design: false,
     },
     Scheme {
         name: "homa-p4",
         paper: "HomaP4 of Homa (SIGCOMM 2018) Figure 8: the levels merged to four",
-        host: "homa-proto, profile sigcomm18",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<4> },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::merged::<4>),
+        loses_by_design: false,
     },
     Scheme {
         name: "homa-p2",
         paper: "HomaP2 of Homa (SIGCOMM 2018) Figure 8: the levels merged to two",
-        host: "homa-proto, profile sigcomm18",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<2> },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::merged::<2>),
+        loses_by_design: false,
     },
     Scheme {
         name: "homa-p1",
         paper: "HomaP1 of Homa (SIGCOMM 2018) Figure 8: the levels merged to one",
-        host: "homa-proto, profile sigcomm18",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<1> },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::merged::<1>),
+        loses_by_design: false,
     },
     Scheme {
         name: "basic",
         paper: "Basic of Homa (SIGCOMM 2018) Figure 8: RAMCloud's BasicTransport",
-        host: "homa-proto, profile basic",
-        queue: "strict priority",
-        forwarding: "spray",
-        nic: "pull",
+        host: Host::Homa { profile: "basic", build: homa::basic },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
         one_way_only: false,
-        hosts: Hosts::Homa(homa::basic),
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "stop-and-wait",
+        paper: "one packet of a message at a time: the smallest transport that is correct",
+        host: Host::StopAndWait,
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: true,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "pfabric",
+        paper: "pFabric (SIGCOMM 2013)",
+        host: Host::PFabric,
+        queue: Queue::PriorityDrop,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: true,
+    },
+    Scheme {
+        name: "phost",
+        paper: "pHost (CoNEXT 2015)",
+        host: Host::PHost,
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: true,
+    },
+    Scheme {
+        name: "ndp",
+        paper: "NDP (SIGCOMM 2017)",
+        host: Host::Ndp,
+        queue: Queue::Trimming(TrimmingConfig::PAPER),
+        forwarding: Forwarding::Source,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "tcp",
+        paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",
+        host: Host::Tcp { variant: "TCP CUBIC, SACK, RACK-TLP", build: tcp::linux },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "tcp-newreno",
+        paper: "RFC 5681 and 6582",
+        host: Host::Tcp { variant: "TCP NewReno", build: tcp::newreno },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "dctcp",
+        paper: "DCTCP (SIGCOMM 2010), RFC 8257",
+        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "pias",
+        paper: "PIAS (NSDI 2015)",
+        host: Host::Tcp { variant: "DCTCP, levels by bytes sent", build: tcp::pias },
+        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Port }),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
     },
 ];
 

@@ -17,6 +17,7 @@ use homa_proto::{Completion, Config, Profile, UnscheduledLimit};
 use crate::checker::Promises;
 use crate::engine::RandomFaults;
 use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::topology::HostId;
 
 use super::scenario::{HostFault, Impaired, PlannedCall, Rack, WARM_UP};
 
@@ -45,6 +46,24 @@ impl Faults<'_> {
         });
         let links = self.impaired.iter().map(|impaired| impaired.until);
         hosts.chain(links).chain([self.links.heals_at])
+    }
+
+    /// When hosts stand still; times that overlap are one.
+    fn pauses(&self) -> Vec<(HostId, SimTime, SimTime)> {
+        let pauses = self.hosts.iter().filter_map(|fault| match *fault {
+            HostFault::Pause(host, at, length) => Some((host, at, at + length)),
+            HostFault::Crash(..) => None,
+        });
+        let mut pauses: Vec<_> = pauses.collect();
+        pauses.sort_unstable();
+        pauses.dedup_by(|next, kept| {
+            let one = next.0 == kept.0 && next.1 <= kept.2;
+            if one {
+                kept.2 = kept.2.max(next.2);
+            }
+            one
+        });
+        pauses
     }
 
     fn someone_dies(&self) -> bool {
@@ -118,6 +137,7 @@ pub(super) fn promises(
             Completion::Acked { suppress_duplicates, .. } => !suppress_duplicates && !calm,
         },
         unreachable_after: config.loss.timeout,
+        pauses: faults.pauses(),
         indeterminate: config.profile == Profile::Default,
         deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
         max_message: config.max_message,

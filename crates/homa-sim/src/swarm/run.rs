@@ -1,9 +1,10 @@
 //! Running one scenario: every host an endpoint, the checker watching, then silence.
 
-use homa_proto::{Config, Coverage, Credit, Endpoint, Packet};
+use homa_proto::{Config, Coverage, Credit, Endpoint};
 
 use crate::checker::{Checker, Ending, Violation};
 use crate::engine::{Halt, Probe, RandomFaults, Simulation};
+use crate::fabric::StrictPriority;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec};
 use crate::transport::Homa;
@@ -11,7 +12,7 @@ use crate::transport::Homa;
 use super::application::{Planned, SERVER_PORT, last_call};
 use super::scenario::{HostFault, Rack, Scenario};
 
-/// More happenings than any scenario needs: a run that has more is going round in circles.
+/// More events than any scenario needs: a run that has more is going round in circles.
 const MAX_EVENTS: u64 = 20_000_000;
 
 /// How a scenario went.
@@ -35,10 +36,10 @@ pub struct Outcome {
     pub coverage: Coverage,
 }
 
-type Swarm<P> = Simulation<Homa, Planned, (Checker, P), RandomFaults>;
+type Swarm<P> = Simulation<(Homa, StrictPriority, Planned, (Checker, P), RandomFaults)>;
 
 /// Runs a scenario to its end and judges it; `watcher` may look on.
-pub fn run<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Outcome {
+pub fn run<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Outcome {
     let mut network = build(scenario, watcher);
     let finished = advance(&mut network, scenario);
     let now = network.now();
@@ -52,7 +53,7 @@ pub fn run<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Outcome {
     outcome(&network)
 }
 
-fn build<P: Probe<Packet>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
+fn build<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, rack) = (scenario.config.clone(), scenario.network);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
     let make = Box::new(move |host: HostId, life: u32| {
@@ -96,7 +97,7 @@ fn transport(config: Config, rack: &Rack) -> Homa {
 }
 
 /// Runs until every call ended, then until the endpoints had time to forget, then through silence.
-fn advance<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
+fn advance<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
     let step = SimDuration::millis(20);
     let run_until =
         |network: &mut Swarm<P>, end| network.run_until(end, MAX_EVENTS) != Halt::Events;
@@ -118,7 +119,7 @@ fn advance<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) -> boo
 }
 
 /// What only the endpoints themselves can say: nothing left, nothing planned.
-fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
+fn look_inside<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
     for host in (0..scenario.hosts).map(HostId) {
         let Some(endpoint) = network.transport(host).map(Homa::endpoint) else { continue };
@@ -145,7 +146,7 @@ fn look_inside<P: Probe<Packet>>(network: &mut Swarm<P>, scenario: &Scenario) {
     }
 }
 
-fn outcome<P: Probe<Packet>>(network: &Swarm<P>) -> Outcome {
+fn outcome<P: Probe<Homa>>(network: &Swarm<P>) -> Outcome {
     let checker = &network.probe().0;
     let count = |wanted: fn(&Ending) -> bool| {
         checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64

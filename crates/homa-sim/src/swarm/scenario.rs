@@ -209,7 +209,7 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
 fn protocol(rng: &mut Rng, rate: Rate) -> Config {
     let mut config = match rng.between(0, 9) {
         0 | 1 => Config::sigcomm18(rate),
-        2 | 3 => Config { link_rate: rate, ..Config::linux() },
+        2 | 3 => Config { link_rate: Some(rate), ..Config::linux() },
         _ => Config::for_users(rate),
     };
     config.readable_events = rng.chance(0.5);

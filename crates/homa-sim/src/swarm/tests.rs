@@ -1,6 +1,12 @@
 //! The swarm's own claims; long runs are `homa swarm`'s business.
 
+use homa_proto::{Config, Duration, Rate};
+
+use super::promises::{Faults, promises};
 use super::*;
+use crate::framing::Framing;
+use crate::time::{LinkRate, SimDuration};
+use crate::topology::HostId;
 
 #[test]
 fn a_hundred_scenarios_keep_every_promise() {
@@ -48,5 +54,56 @@ fn scenarios_that_once_broke_a_promise_keep_it() {
         50_084_602, 50_110_841, 50_298_298,
     ] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
+    }
+}
+
+/// A client that stands still five times for 150 ms, longer than `linux` waits for anybody, while
+/// it makes 16 calls of 1 MB. Its server does not, and nothing is lost.
+fn standstills(config: Config) -> Scenario {
+    let drawn = Scenario::draw(1);
+    let (client, server) = (HostId(0), HostId(1));
+    let network = Rack {
+        rate: LinkRate::new(Rate::gbps(1)),
+        buffer_bytes: 4_000_000,
+        framing: Framing::Ip146,
+        mtu: Framing::MTU,
+        ..drawn.network
+    };
+    let call = |n: u64| PlannedCall {
+        at: scenario::WARM_UP + SimDuration::millis(n * 10),
+        client,
+        server,
+        request_bytes: 1_000_000,
+        response_bytes: 1_000_000,
+        service: SimDuration::ZERO,
+        refused: false,
+        cancel_after: None,
+        allowed: Duration::secs(10),
+        idempotent: false,
+    };
+    let pause = |n: u64| {
+        let at = scenario::WARM_UP + SimDuration::millis(13 + n * 170);
+        HostFault::Pause(client, at, SimDuration::millis(150))
+    };
+    let (calls, host_faults) = ((0..16).map(call).collect::<Vec<_>>(), (0..5).map(pause).collect());
+    let mut scenario = Scenario { hosts: 2, network, host_faults, calls, config, ..drawn };
+    (scenario.links.loss_ppm, scenario.links.duplicate_ppm, scenario.links.delay_ppm) = (0, 0, 0);
+    scenario.impaired.clear();
+    let Scenario { links, impaired, host_faults, .. } = &scenario;
+    let faults = Faults { links, impaired, hosts: host_faults };
+    let physics = (&scenario.network, scenario.network.rate);
+    scenario.promises = promises(&scenario.config, physics, &faults, &scenario.calls);
+    scenario
+}
+
+#[test]
+fn a_client_that_stands_still_loses_no_call_whatever_its_profile() {
+    let rate = Rate::gbps(1);
+    let linux = Config { link_rate: Some(rate), ..Config::linux() };
+    for config in [Config::sigcomm18(rate), linux, Config::for_users(rate)] {
+        let profile = config.profile;
+        let outcome = run(&standstills(config), ());
+        assert_eq!(outcome.violations, [], "{profile:?}");
+        assert_eq!((outcome.calls, outcome.answered), (16, 16), "{profile:?}");
     }
 }

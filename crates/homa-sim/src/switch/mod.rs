@@ -1,8 +1,9 @@
 //! Output-queued switch models as state machines: no clock, no socket, no simulator.
 //!
-//! Time comes in with every call, so the same [`Port`] serves the simulator in virtual time and a
-//! software switch in real time. Frames are opaque values; a model reads only what [`Frame`]
-//! offers. Left out: ECN marking, shared memory between ports, pause frames, forwarding.
+//! Time comes in with every call. The software switch of the rack (`homa-testbed`) runs this
+//! [`Port`] in real time; the simulator has a faster one of its own ([`crate::fabric`]), and a test
+//! that both serve alike. Frames are opaque values; a model reads only what [`Frame`] offers. Left
+//! out: ECN marking, shared memory between ports, pause frames, forwarding.
 
 mod port;
 mod queue;

@@ -234,6 +234,21 @@ impl Wiring {
         PortId(self.hosts + host.0)
     }
 
+    /// Shortest paths between distant hosts, as senders that number them count
+    /// ([`crate::fabric::Forwarding::Source`]): all of a tree's; in other networks, where switches
+    /// hash the number, enough numbers to reach most.
+    pub fn paths(&self) -> u32 {
+        let ups = |tier| {
+            let of_tier = self.ports.iter().filter(|port| port.tier == tier);
+            let first = of_tier.clone().next().map(|port| port.from);
+            of_tier.filter(|port| Some(port.from) == first).count().max(1) as u32
+        };
+        match self.ports.iter().any(|port| port.tier == Tier::Fabric) {
+            true => 64,
+            false => ups(Tier::TorUp) * ups(Tier::AggrUp),
+        }
+    }
+
     /// The port from one node to another, if they are neighbours.
     pub fn port_between(&self, from: NodeId, to: NodeId) -> Option<PortId> {
         let at = self.ports.iter().position(|port| (port.from, port.to) == (from, to))?;

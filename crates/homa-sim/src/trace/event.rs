@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{AtPort, Backlog, LossCause, Probe};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId};
-use crate::transport::Label;
+use crate::transport::{Label, Transport};
 
 /// Something that happened to a packet. `slot` names it until it is received or lost; times are
 /// picoseconds.
@@ -71,6 +71,24 @@ pub enum TraceEvent {
         /// The port.
         port: u32,
     },
+    /// A switch cut off its payload.
+    Trimmed {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// Bytes on the wire that are left.
+        left_bytes: u32,
+    },
+    /// A switch turned it round, to its sender.
+    Returned {
+        /// When.
+        at_ps: u64,
+        /// The packet.
+        slot: u32,
+        /// Bytes on the wire that are left.
+        left_bytes: u32,
+    },
     /// A link duplicated it.
     Copied {
         /// When.
@@ -129,6 +147,8 @@ impl TraceEvent {
             | Self::Departed { at_ps, .. }
             | Self::Interrupted { at_ps, .. }
             | Self::Resumed { at_ps, .. }
+            | Self::Trimmed { at_ps, .. }
+            | Self::Returned { at_ps, .. }
             | Self::Copied { at_ps, .. }
             | Self::Deferred { at_ps, .. }
             | Self::Received { at_ps, .. }
@@ -161,8 +181,8 @@ impl<L: Listener> Listener for &mut L {
 #[derive(Clone, Debug)]
 pub struct Recorder<L>(pub L);
 
-impl<K, L: Listener> Probe<K> for Recorder<L> {
-    fn transmitted(&mut self, now: SimTime, host: HostId, slot: u32, _: &K, label: &Label) {
+impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
+    fn transmitted(&mut self, now: SimTime, host: HostId, slot: u32, _: &T::Packet, label: &Label) {
         self.0.hear(&TraceEvent::Transmitted {
             at_ps: now.0,
             slot,
@@ -201,6 +221,16 @@ impl<K, L: Listener> Probe<K> for Recorder<L> {
         self.0.hear(&TraceEvent::Resumed { at_ps: now.0, slot: frame.slot, port });
     }
 
+    fn trimmed(&mut self, now: SimTime, frame: &AtPort) {
+        let (slot, left_bytes) = (frame.slot, frame.wire_bytes);
+        self.0.hear(&TraceEvent::Trimmed { at_ps: now.0, slot, left_bytes });
+    }
+
+    fn returned(&mut self, now: SimTime, slot: u32, wire_bytes: u16) {
+        let left_bytes = u32::from(wire_bytes);
+        self.0.hear(&TraceEvent::Returned { at_ps: now.0, slot, left_bytes });
+    }
+
     fn copied(&mut self, now: SimTime, slot: u32, copy: u32) {
         self.0.hear(&TraceEvent::Copied { at_ps: now.0, slot, copy });
     }
@@ -215,14 +245,14 @@ impl<K, L: Listener> Probe<K> for Recorder<L> {
         host: HostId,
         from: HostId,
         slot: u32,
-        _: &K,
+        _: &T::Packet,
         _: &Receipt,
     ) {
         let (host, from) = (host.0, from.0);
         self.0.hear(&TraceEvent::Received { at_ps: now.0, slot, host, from });
     }
 
-    fn lost(&mut self, now: SimTime, _: HostId, slot: u32, _: &K, cause: LossCause) {
+    fn lost(&mut self, now: SimTime, _: HostId, slot: u32, _: &T::Packet, cause: LossCause) {
         let overflow = cause == LossCause::Overflow;
         self.0.hear(&TraceEvent::Lost { at_ps: now.0, slot, overflow });
     }

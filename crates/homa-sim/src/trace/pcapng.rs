@@ -18,7 +18,7 @@ use crate::engine::Probe;
 use crate::framing::Framing;
 use crate::time::SimTime;
 use crate::topology::HostId;
-use crate::transport::Label;
+use crate::transport::{Label, Transport};
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
@@ -93,7 +93,7 @@ impl<W: Write> Capture<W> {
     }
 }
 
-impl<W: Write> Probe<Packet> for Capture<W> {
+impl<T: Transport<Packet = Packet>, W: Write> Probe<T> for Capture<W> {
     fn transmitted(&mut self, now: SimTime, host: HostId, _: u32, packet: &Packet, label: &Label) {
         self.write(now, host, (packet, label));
     }

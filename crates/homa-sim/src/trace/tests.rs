@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::engine::{NoFaults, Simulation};
+use crate::fabric::queue::Order;
 use crate::fabric::{Buffers, FabricConfig};
 use crate::measure::latency::Latencies;
 use crate::scenario::{Ending, Exchange};
-use crate::scheme::homa::{self, Basis, Stack};
+use crate::scheme::{Environment, HomaConfig, homa};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{LeafSpine, Physics, SingleSwitch, Wiring};
 use crate::trace::{Checked, Count, Listener, Recorder, TraceEvent, Verifier, Violation};
@@ -21,8 +22,8 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2, physics }.wire();
     let sizes = Workload::W3.sizes().unwrap().truncated(100_000);
     let link = Rate::gbps(10);
-    let basis = Basis { link, rtt_bytes: 9680, workload: "w3", sizes: &sizes };
-    let stack = Stack::new(homa::default, &basis, &Default::default()).unwrap();
+    let basis = Environment { link, rtt_bytes: 9680, workload: "w3", sizes: &sizes };
+    let stack = HomaConfig::new(homa::default, &basis, &Default::default()).unwrap();
     let limits = Limits {
         warm_up: SimTime::ZERO,
         messages: 500,
@@ -31,7 +32,8 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
         sample_every: SimDuration::micros(100),
     };
     let arrivals = OpenLoop::new(sizes.clone(), Pairs::All(8), 1e6, 5);
-    let pattern = Pattern::Open { arrivals, exchange: Exchange::Echo };
+    let source = Box::new(arrivals);
+    let pattern = Pattern { source, exchange: Exchange::Echo, response_bytes: None };
     let distance = Distance { rack: 4, pod: 8 };
     let generator = Generator::new(8, pattern, limits, (distance, Latencies::new(&sizes)));
     let capture = Capture::new(Vec::new(), 8, Framing::Ip146, u64::MAX).unwrap();
@@ -51,7 +53,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
 
 /// The verdict on the trace of a run after which the network is empty.
 fn judge(wiring: &Wiring, events: &[TraceEvent]) -> Result<Checked, Vec<Violation>> {
-    let mut verifier = Verifier::new(wiring, &FabricConfig::default());
+    let mut verifier = Verifier::new(wiring, &FabricConfig::default(), Order::Strict);
     events.iter().for_each(|event| verifier.hear(event));
     verifier.finish(0)
 }
@@ -86,7 +88,7 @@ fn a_run_obeys_physics_and_its_capture_reads_back() {
 
 /// What the judge says first.
 fn blame(wiring: &Wiring, config: &FabricConfig, events: &[TraceEvent]) -> String {
-    let mut verifier = Verifier::new(wiring, config);
+    let mut verifier = Verifier::new(wiring, config, Order::Strict);
     events.iter().for_each(|event| verifier.hear(event));
     let violations = verifier.finish(0).unwrap_err();
     violations[0].what.clone()

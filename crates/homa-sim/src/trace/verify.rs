@@ -8,11 +8,12 @@
 //!   delay after it left the last, leaves through neighbouring links only, and its last bit leaves
 //!   no earlier than it came. It passes no more switches than there are, and gets stuck at none.
 //! * Capacity: a link carries one frame at a time, and does not idle while a frame waits for it.
-//! * Order: a port sends first in, first out within a priority level, and never a frame while one
-//!   of a higher level waits.
-//!   With preemption one of a higher level does not wait for it either.
+//! * Order, where queues are in strict order of priority: a port sends first in, first out within a
+//!   level, and never a frame while one of a higher level waits. With preemption one of a higher
+//!   level does not wait for it either.
 //! * Queues: what an arriving frame finds waiting is the sum of the frames that wait; where ports
-//!   have buffers of their own, it is dropped when it does not fit, and only then.
+//!   have buffers of their own and queues are in strict order, it is dropped when it does not fit,
+//!   and only then.
 //!
 //! Not judged: which of several ways a packet takes, frames that cross a link that is down, losses
 //! for other reasons than a full buffer, and buffers that ports share.
@@ -23,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use homa_proto::Rate;
 
+use crate::fabric::queue::Order;
 use crate::fabric::{Buffers, FabricConfig};
 use crate::time::LinkRate;
 use crate::topology::{HostId, NodeId, Wiring};
@@ -77,6 +79,9 @@ pub struct Verifier {
     wiring: Wiring,
     interrupts: bool,
     cut_through: bool,
+    order: Order,
+    /// Bytes that switches cut off.
+    cut: u64,
     /// By port: its far end sends on what is still arriving.
     cuts: Vec<bool>,
     rates: Vec<LinkRate>,
@@ -111,17 +116,20 @@ fn link_rate(rate: Rate) -> LinkRate {
 }
 
 impl Verifier {
-    /// A judge for one network.
-    pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
+    /// A judge for one network, the queues of which keep an order.
+    pub fn new(wiring: &Wiring, config: &FabricConfig, order: Order) -> Self {
         let ports = wiring.ports();
         let mut verifier = Self {
             interrupts: config.preemption,
+            order,
+            cut: 0,
             cut_through: config.cut_through && !config.preemption,
             cuts: vec![false; ports.len()],
             rates: ports.iter().map(|port| link_rate(port.rate)).collect(),
             busy_until: vec![0; ports.len()],
             serving: vec![(0, 0, 0); ports.len()],
             limit: match config.buffers {
+                _ if order == Order::Own => None,
                 Buffers::PerPort(bytes) => Some(bytes),
                 Buffers::Unlimited => Some(u64::MAX),
                 Buffers::Shared { .. } => None,
@@ -167,7 +175,8 @@ impl Verifier {
             let frames = under_way.frames;
             self.blame(format!("{frames} packets did not end, {in_flight} are in the network"));
         }
-        if sent.bytes + copied.bytes != received.bytes + lost.bytes + under_way.bytes {
+        let ended = received.bytes + lost.bytes + under_way.bytes + self.cut;
+        if sent.bytes + copied.bytes != ended {
             self.blame(format!("bytes are not conserved: {:?}", self.checked));
         }
         if self.violations.is_empty() { Ok(self.checked) } else { Err(self.violations) }
@@ -262,6 +271,11 @@ impl Verifier {
             TraceEvent::Interrupted { at_ps, slot, port, left_bytes } => {
                 self.on_interrupted(at_ps, slot, (port, left_bytes));
             }
+            TraceEvent::Trimmed { slot, left_bytes, .. } => self.on_trimmed(slot, left_bytes),
+            TraceEvent::Returned { at_ps, slot, left_bytes } => {
+                self.on_trimmed(slot, left_bytes);
+                self.on_returned(at_ps, slot);
+            }
             TraceEvent::Copied { at_ps, slot, copy } => {
                 let Some(packet) = self.due(at_ps, slot, "is duplicated") else { return };
                 self.checked.copied.add(packet.wire_bytes);
@@ -354,6 +368,33 @@ impl Verifier {
         Owed { slot, port, drop, interrupts: self.interrupts && busy && level < packet.priority }
     }
 
+    /// A packet that waits has fewer bytes than it had.
+    fn on_trimmed(&mut self, slot: u32, left_bytes: u32) {
+        let Some(packet) = self.packet(slot) else { return };
+        let Some(port) = packet.waits_at.filter(|_| left_bytes <= packet.wire_bytes) else {
+            return self
+                .blame(format!("packet {slot} is cut to {left_bytes} B where it cannot be"));
+        };
+        let cut = u64::from(packet.wire_bytes - left_bytes);
+        self.cut += cut;
+        self.queued[port as usize] = self.queued[port as usize].saturating_sub(cut);
+        let (wire_bytes, rest) = (left_bytes, left_bytes);
+        // A switch that cuts through acts when the headers are there, and these are what is left.
+        let whole_at = packet.whole_at.min(packet.since);
+        self.packets[slot as usize] = Some(Packet { wire_bytes, rest, whole_at, ..packet });
+    }
+
+    /// A packet that waits leaves the queue and begins its way back, at the same switch.
+    fn on_returned(&mut self, at: u64, slot: u32) {
+        let Some(packet) = self.packet(slot) else { return };
+        if packet.waits_at.is_none() || packet.to == packet.from {
+            self.blame(format!("packet {slot} is sent back where it cannot be"));
+        }
+        self.unqueue(slot, packet);
+        let (to, hops, waits_at, arrives) = (packet.from, 0, None, at);
+        self.packets[slot as usize] = Some(Packet { to, hops, waits_at, arrives, ..packet });
+    }
+
     fn on_interrupted(&mut self, at: u64, slot: u32, (port, left_bytes): (u32, u32)) {
         let Some(packet) = self.packet(slot) else { return };
         let free_at = self.busy_until[port as usize];
@@ -391,7 +432,8 @@ impl Verifier {
         // One that came at this very moment may be too late.
         let overtaken = higher.filter_map(|(_, queue)| oldest(queue)).any(|since| since < at);
         let first = self.queues.get(&(port, packet.priority)).and_then(VecDeque::front);
-        if overtaken || first != Some(&slot) || packet.since > at {
+        let strict = self.order == Order::Strict;
+        if strict && (overtaken || first != Some(&slot)) || packet.since > at {
             self.blame(format!("packet {slot} leaves port {port} out of order"));
         }
         if at > waited_since.max(self.busy_until[port as usize]) {

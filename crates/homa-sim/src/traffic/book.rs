@@ -17,12 +17,14 @@ pub struct Message {
     pub bytes: u32,
     /// Counts towards the results.
     pub measured: bool,
+    /// Its kind, as its source numbers them.
+    pub class: u8,
 }
 
 impl Message {
-    /// A message that starts now.
+    /// A message that starts now, of kind 0.
     pub fn new(submitted: SimTime, dst: u32, bytes: u32, measured: bool) -> Self {
-        Self { submitted, dst, bytes, measured }
+        Self { submitted, dst, bytes, measured, class: 0 }
     }
 }
 

@@ -5,7 +5,7 @@
 //! delivered or fails. The end of traffic stops the run, so that the caller can read counters at
 //! that moment and decide how to go on.
 
-use homa_proto::{Event, MessageKind, PeerId, Request, RpcId, Submit, Time};
+use homa_proto::{Event, MessageKind, PeerId, Request, Submit, Time};
 
 use crate::engine::{Application, Context};
 use crate::measure::backlog::BacklogSeries;
@@ -13,41 +13,21 @@ use crate::measure::latency::{Latencies, Sample};
 use crate::scenario::{Ending, Exchange};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
+use crate::transport::message_number;
 
 use super::book::{Book, Message};
-use super::open_loop::{Arrival, OpenLoop};
-use super::ways::Ways;
+use super::paths::Paths;
+use super::source::{Asked, Source, Start};
 
-/// What is submitted when.
+/// What is submitted when, and what is answered.
 #[derive(Debug)]
-pub enum Pattern {
-    /// Poisson arrivals, for ever.
-    Open {
-        /// Their source.
-        arrivals: OpenLoop,
-        /// What each starts.
-        exchange: Exchange,
-    },
-    /// A list.
-    List {
-        /// By time.
-        arrivals: Vec<Arrival>,
-        /// What each starts.
-        exchange: Exchange,
-        /// Bytes of a response; `None`: as many as its request has.
-        response_bytes: Option<u32>,
-    },
-    /// Host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn.
-    Closed {
-        /// Number of servers.
-        servers: u32,
-        /// RPCs outstanding.
-        concurrent: u32,
-        /// Bytes of a request.
-        request_bytes: u32,
-        /// Bytes of a response.
-        response_bytes: u32,
-    },
+pub struct Pattern {
+    /// Where messages come from.
+    pub source: Box<dyn Source>,
+    /// What each starts.
+    pub exchange: Exchange,
+    /// Bytes of a response; `None`: as many as its request has.
+    pub response_bytes: Option<u32>,
 }
 
 /// When traffic starts to count and when it ends.
@@ -101,10 +81,9 @@ pub struct Tally {
 pub struct Generator {
     pattern: Pattern,
     limits: Limits,
-    ways: Ways,
-    pending: Vec<Option<Arrival>>,
-    next: usize,
-    turn: u32,
+    paths: Paths,
+    /// What the source asks for, while it is asked.
+    asked: Asked,
     /// Messages under way.
     pub book: Book,
     /// Measured messages that arrived.
@@ -117,22 +96,15 @@ pub struct Generator {
     pub ended: Option<SimTime>,
 }
 
-/// Tokens above the numbers of hosts.
+/// Tokens above those of sources.
 const SAMPLE: u64 = 1 << 32;
-const LISTED: u64 = 2 << 32;
-const BEGIN: u64 = 3 << 32;
-const END: u64 = 4 << 32;
+const BEGIN: u64 = 2 << 32;
+const END: u64 = 3 << 32;
 
 /// Ports that mean nothing here; not 0, which marks one-way messages.
 const CLIENT_PORT: u16 = 1;
 /// The port at which servers listen.
 pub const SERVER_PORT: u16 = 2;
-
-/// The number that a sender's transport gave a message: the low half of its id counts submissions
-/// in steps of two.
-pub fn number(id: RpcId) -> u32 {
-    id.0 as u32 >> 1
-}
 
 impl Generator {
     /// A generator for `hosts` hosts. Wake it once with `start`.
@@ -140,19 +112,17 @@ impl Generator {
         hosts: u32,
         pattern: Pattern,
         limits: Limits,
-        (ways, latencies): (impl Into<Ways>, Latencies),
+        (paths, latencies): (impl Into<Paths>, Latencies),
     ) -> Self {
         Self {
-            pending: vec![None; hosts as usize],
-            next: 0,
-            turn: 0,
+            asked: Asked::default(),
             book: Book::new(hosts),
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
             ended: None,
             pattern,
             limits,
-            ways: ways.into(),
+            paths: paths.into(),
             latencies,
         }
     }
@@ -165,66 +135,41 @@ impl Generator {
         if self.limits.time < SimTime::MAX {
             net.wake_at(self.limits.time, END);
         }
-        match &mut self.pattern {
-            Pattern::Open { arrivals, .. } => {
-                for src in 0..arrivals.senders() {
-                    let arrival = arrivals.next(src);
-                    self.pending[src as usize] = Some(arrival);
-                    net.wake_at(arrival.at, u64::from(src));
-                }
-            }
-            Pattern::List { arrivals, .. } => match arrivals.first() {
-                Some(first) => net.wake_at(first.at, LISTED),
-                None => self.end_traffic(net),
-            },
-            Pattern::Closed { concurrent, .. } => {
-                for _ in 0..*concurrent {
-                    self.call_next(net);
-                }
-            }
-        }
+        self.ask(net, |source, now, asked| source.begin(now, asked));
     }
 
-    /// The next message of an open loop is due.
-    fn on_arrival<C: Context>(&mut self, net: &mut C, src: u32) {
-        let Some(arrival) = self.pending[src as usize].take() else { return };
-        let Pattern::Open { arrivals, exchange } = &mut self.pattern else { return };
-        if self.ended.is_some() && self.limits.ending != Ending::Loaded {
+    /// Asks the source, and does what it asks for.
+    fn ask<C: Context>(
+        &mut self,
+        net: &mut C,
+        question: impl FnOnce(&mut dyn Source, SimTime, &mut Asked),
+    ) {
+        if !self.goes_on() {
             return;
         }
-        let next = arrivals.next(src);
-        self.pending[src as usize] = Some(next);
-        net.wake_at(next.at, u64::from(src));
-        let exchange = *exchange;
-        self.start(net, arrival, exchange);
-    }
-
-    fn on_listed<C: Context>(&mut self, net: &mut C) {
-        loop {
-            let Pattern::List { arrivals, exchange, .. } = &self.pattern else { return };
-            let exchange = *exchange;
-            let Some(&arrival) = arrivals.get(self.next) else { return self.end_traffic(net) };
-            if arrival.at > net.now() {
-                return net.wake_at(arrival.at, LISTED);
-            }
-            self.next += 1;
-            if self.ended.is_none() {
-                self.start(net, arrival, exchange);
+        let mut asked = std::mem::take(&mut self.asked);
+        question(&mut *self.pattern.source, net.now(), &mut asked);
+        for (at, token) in asked.wakes.drain(..) {
+            net.wake_at(at, u64::from(token));
+        }
+        for start in asked.starts.drain(..) {
+            if self.goes_on() {
+                self.start(net, start);
             }
         }
+        if std::mem::take(&mut asked.is_exhausted) {
+            self.end_traffic(net);
+        }
+        self.asked = asked;
     }
 
-    /// Host 0 calls the next server in turn.
-    fn call_next<C: Context>(&mut self, net: &mut C) {
-        let Pattern::Closed { servers, request_bytes, .. } = self.pattern else { return };
-        let dst = 1 + self.turn % servers;
-        self.turn = self.turn.wrapping_add(1);
-        let arrival = Arrival { at: net.now(), src: 0, dst, bytes: request_bytes };
-        self.start(net, arrival, Exchange::Echo);
+    /// Messages may start.
+    fn goes_on(&self) -> bool {
+        self.ended.is_none() || self.limits.ending == Ending::Loaded
     }
 
-    fn start<C: Context>(&mut self, net: &mut C, arrival: Arrival, exchange: Exchange) {
-        let Arrival { src, dst, bytes, .. } = arrival;
+    fn start<C: Context>(&mut self, net: &mut C, start: Start) {
+        let Start { src, dst, bytes, class } = start;
         let now = net.now();
         let measured = now >= self.limits.warm_up
             && self.ended.is_none()
@@ -232,7 +177,7 @@ impl Generator {
         // In step with the transport, which numbers the messages that it accepts.
         let cookie = u64::from(self.book.next_number(src));
         let peer = PeerId(dst);
-        let what = match exchange {
+        let what = match self.pattern.exchange {
             Exchange::OneWay => Submit::OneWay { peer, length: bytes, cookie },
             Exchange::Echo => Submit::Request(Request {
                 peer,
@@ -251,7 +196,7 @@ impl Generator {
             self.tally.measured_refused += u64::from(measured);
             return;
         }
-        self.book.begin(src, Message::new(now, dst, bytes, measured));
+        self.book.begin(src, Message { class, ..Message::new(now, dst, bytes, measured) });
         if self.ended.is_none() {
             self.tally.entered_bytes += u64::from(bytes);
         }
@@ -293,16 +238,12 @@ impl Generator {
         host: HostId,
         request: &homa_proto::Delivered,
     ) {
-        let length = match self.pattern {
-            Pattern::Closed { response_bytes, .. } => response_bytes,
-            Pattern::List { response_bytes, .. } => response_bytes.unwrap_or(request.length),
-            Pattern::Open { .. } => request.length,
-        };
+        let length = self.pattern.response_bytes.unwrap_or(request.length);
         self.count_offered(length);
         self.count_delivered(net.now(), request.length);
         if net.submit(host, Submit::Response { rpc: request.rpc, length }).is_err() {
             self.tally.refused += 1;
-            let (client, number) = (request.peer.0, number(request.id.client()));
+            let (client, number) = (request.peer.0, message_number(request.id.client()));
             let measured = self.book.is_measured(client, number);
             self.tally.measured_refused += u64::from(measured);
         }
@@ -325,8 +266,9 @@ impl Generator {
             self.latencies.record(Sample {
                 latency: now.since(message.submitted),
                 bytes: message.bytes,
-                switches: self.ways.number(src, message.dst),
+                switches: self.paths.number(src, message.dst),
                 receiver: message.dst,
+                class: message.class,
             });
         }
         self.after_end(net);
@@ -347,9 +289,7 @@ impl Generator {
         if through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
             net.stop();
         }
-        if matches!(self.pattern, Pattern::Closed { .. }) && self.ended.is_none() {
-            self.call_next(net);
-        }
+        self.ask(net, |source, now, asked| source.ended(now, asked));
     }
 }
 
@@ -357,17 +297,16 @@ impl Application for Generator {
     fn wake<C: Context>(&mut self, net: &mut C, token: u64) {
         match token {
             SAMPLE => self.on_sample(net),
-            LISTED => self.on_listed(net),
             BEGIN => self.begin(net),
             END => self.end_traffic(net),
-            src => self.on_arrival(net, src as u32),
+            token => self.ask(net, |source, now, asked| source.due(now, token as u32, asked)),
         }
     }
 
     fn event<C: Context>(&mut self, net: &mut C, host: HostId, event: &Event) {
         match event {
             Event::Delivered(message) => {
-                let number = number(message.id.client());
+                let number = message_number(message.id.client());
                 match message.kind {
                     MessageKind::Request => self.on_request(net, host, message),
                     MessageKind::Response => self.on_end(net, host.0, (number, message.length)),

@@ -2,25 +2,33 @@
 //!
 //! | module | what it decides |
 //! |---|---|
+//! | [`source`] | where messages come from |
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
-//! | [`flows`] | a list of messages from a file |
+//! | [`list`], [`flows`] | a list of messages, read from a file |
+//! | [`closed`] | a closed loop |
 //! | `book`, `numbered` | messages under way, by sender and number |
 //! | `generator` | the application that submits all of it and hears of deliveries |
-//! | `ways` | how far apart hosts are |
+//! | `paths` | how far apart hosts are |
 //! | [`rate`] | from a load to messages per second and back |
 //!
 //! Everything random comes from streams named by host, so that a host's messages do not depend on
 //! the others'.
 
 mod book;
+pub mod closed;
 pub mod flows;
 mod generator;
+pub mod list;
 mod numbered;
 pub mod open_loop;
+mod paths;
 pub mod rate;
-mod ways;
+pub mod source;
 
 pub use book::{Book, Message};
-pub use generator::{Generator, Limits, Pattern, SERVER_PORT, Tally, number};
+pub use closed::Closed;
+pub use generator::{Generator, Limits, Pattern, SERVER_PORT, Tally};
+pub use list::Listed;
 pub use numbered::Numbered;
-pub use ways::{Classes, Distance, Ways};
+pub use paths::{Classes, Distance, Paths};
+pub use source::Source;

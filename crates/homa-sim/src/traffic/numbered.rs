@@ -50,6 +50,11 @@ impl<T> Numbered<T> {
         value
     }
 
+    /// Everything kept with its number, oldest first.
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
+        (self.first..).zip(&self.entries).filter_map(|(n, entry)| Some((n, entry.as_ref()?)))
+    }
+
     /// Everything kept, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().flatten()

@@ -9,6 +9,8 @@ use homa_workload::sizes::SizeDistribution;
 
 use crate::time::SimTime;
 
+use super::source::{Asked, Source, Start};
+
 /// A message to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -20,6 +22,13 @@ pub struct Arrival {
     pub dst: u32,
     /// Message bytes.
     pub bytes: u32,
+}
+
+impl Arrival {
+    /// What is to be started then.
+    pub fn start(&self) -> Start {
+        Start { src: self.src, dst: self.dst, bytes: self.bytes, class: 0 }
+    }
 }
 
 /// Which hosts send, and to whom.
@@ -63,6 +72,8 @@ pub struct OpenLoop {
     pairs: Pairs,
     mean_gap_ps: f64,
     hosts: Vec<Streams>,
+    /// By sender: its next message.
+    pending: Vec<Option<Arrival>>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,12 +96,20 @@ impl OpenLoop {
                 peers: stream("peers", host),
             })
             .collect();
-        Self { sizes, pairs, mean_gap_ps, hosts }
+        let pending = vec![None; pairs.senders() as usize];
+        Self { sizes, pairs, mean_gap_ps, hosts, pending }
     }
 
     /// Number of senders.
     pub fn senders(&self) -> u32 {
         self.pairs.senders()
+    }
+
+    /// The next message of one sender is drawn, and its time asked for.
+    fn wait(&mut self, src: u32, asked: &mut Asked) {
+        let next = self.next(src);
+        self.pending[src as usize] = Some(next);
+        asked.wakes.push((next.at, src));
     }
 
     /// The next message of one sender.
@@ -103,6 +122,18 @@ impl OpenLoop {
             dst: self.pairs.draw(src, &mut streams.peers),
             bytes: self.sizes.sample(&mut streams.sizes),
         }
+    }
+}
+
+impl Source for OpenLoop {
+    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
+        (0..self.senders()).for_each(|src| self.wait(src, asked));
+    }
+
+    fn due(&mut self, _: SimTime, src: u32, asked: &mut Asked) {
+        let Some(arrival) = self.pending[src as usize].take() else { return };
+        self.wait(src, asked);
+        asked.starts.push(arrival.start());
     }
 }
 

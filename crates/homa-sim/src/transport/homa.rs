@@ -11,7 +11,7 @@ use homa_proto::{
 use crate::framing::Framing;
 use crate::topology::HostId;
 
-use super::{Arrival, Label, Transport};
+use super::{Arrival, Content, DataContent, Label, Transport, message_number};
 
 /// No peer yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -129,11 +129,31 @@ impl Transport for Homa {
     fn label(&self, packet: &Packet) -> Label {
         let id = packet.id.client().0;
         Label {
-            to: HostId(packet.peer.0),
-            wire_bytes: self.framing.wire_bytes(packet),
             priority: packet.priority,
             flow: (id >> 32) as u32 ^ id as u32,
+            ..Label::new(HostId(packet.peer.0), self.framing.wire_bytes(packet))
         }
+    }
+
+    #[inline]
+    fn content(packet: &Packet) -> Content {
+        let message = message_number(packet.id.client());
+        match &packet.body {
+            Body::Data(data) => Content::Data(DataContent {
+                message,
+                offset: data.span.offset,
+                len: data.span.len,
+                total: data.message_length,
+                permitted: data.incoming,
+                resent: data.retransmit,
+            }),
+            Body::Grant { offset, .. } => Content::Permit { message, offset: *offset },
+            _ => Content::Other,
+        }
+    }
+
+    fn refused(&self) -> u64 {
+        self.endpoint.counters().drops().map(|(_, count)| count).sum()
     }
 
     fn expire(&mut self, now: Time) {

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use homa_lab::cell::Cell;
 use homa_lab::plan::{Plan, changed};
 use homa_lab::settings::assignment;
-use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, program};
+use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, model};
 use homa_lab::sweep::tabulate;
-use homa_sim::scenario::limit::{self, Range};
-use homa_sim::scenario::{
-    Eyes, Outcome as Simulated, Physics, Progress, Scenario, Trace, run_watched,
-};
+use homa_sim::experiment::limit::{self, Range};
+use homa_sim::experiment::{Observers, Physics, Progress, Trace, run_watched};
+use homa_sim::scenario::{Outcome as Simulated, Scenario};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
@@ -265,13 +264,13 @@ fn simulate(
 ) -> Result<(Simulated, Option<Physics>), Failure> {
     let verify = args.verify;
     let Some(path) = &args.trace else {
-        return run_watched(scenario, Eyes { trace: None, verify }, progress).hint(HINT);
+        return run_watched(scenario, Observers { trace: None, verify }, progress).hint(HINT);
     };
     let named = |error| anyhow::anyhow!("{}: {error}", path.display());
     // A scenario that is refused leaves the file of an earlier one alone.
     let mut out = LateFile { path, file: None };
     let trace = Some(Trace { out: &mut out, packets: args.trace_packets });
-    let watched = run_watched(scenario, Eyes { trace, verify }, progress).hint(HINT)?;
+    let watched = run_watched(scenario, Observers { trace, verify }, progress).hint(HINT)?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
     Ok(watched)
 }
@@ -330,7 +329,7 @@ fn save(
     outcome: &Simulated,
 ) -> Result<(), homa_lab::error::LabError> {
     let store = Store::create(folder)?;
-    let program = program()?;
+    let program = model().to_owned();
     let manifest = Manifest::new(&plan.title, &program, &plan.cells);
     store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
     let (version, outcome) = (VERSION.to_owned(), outcome.clone());

@@ -3,7 +3,7 @@
 use homa_proto::Rate;
 use homa_workload::rng::Rng;
 
-use super::plain::{Plain, Plainly, Sent, planned};
+use super::plain::{Hose, Plain, Plainly, Sent, planned};
 use crate::engine::*;
 use crate::fabric::{Buffers, FabricConfig, Forwarding};
 use crate::switch::Port;
@@ -19,7 +19,7 @@ fn frame(at_ns: u64, from: u32, to: u32, (bytes, priority): (u32, u8)) -> Sent {
     Sent { at: SimTime(at_ns * 1_000), from, to, bytes, priority, flow: 0 }
 }
 
-fn run<P: Probe<Plain>>(mut simulation: Plainly<P>) -> Plainly<P> {
+fn run<P: Probe<Hose>>(mut simulation: Plainly<P>) -> Plainly<P> {
     assert_eq!(simulation.run_to_drain(), Halt::Drained);
     assert_eq!(simulation.packets_in_flight(), 0);
     simulation
@@ -35,7 +35,7 @@ struct Tally {
     departures: Vec<(SimTime, AtPort)>,
 }
 
-impl Probe<Plain> for Tally {
+impl Probe<Hose> for Tally {
     fn transmitted(
         &mut self,
         _: SimTime,
@@ -277,6 +277,24 @@ fn spraying_is_uniform_and_ecmp_keeps_a_flow_on_its_path() {
     assert_eq!(one.iter().max(), Some(&8_000));
     let many = uplinks(ecmp, 400);
     assert!(many.iter().all(|&n| n.abs_diff(2_000) < 1_000), "{many:?}");
+}
+
+#[test]
+fn a_sender_that_numbers_its_paths_uses_each_as_often() {
+    let config = FabricConfig { forwarding: Forwarding::Source, ..FabricConfig::default() };
+    assert_eq!(uplinks(config, 4), [2_000; 4]);
+    assert_eq!(uplinks(config, 2), [4_000, 4_000, 0, 0]);
+    // Four paths between pods: two digits of two values.
+    let wiring = FatTree { k: 4, oversubscription: 1, physics: slow(SimDuration::ZERO) }.wire();
+    let sent: Vec<Sent> = (0..400)
+        .map(|i| Sent { flow: i % 4, ..frame(u64::from(i) * 10_000, 0, 15, (84, 0)) })
+        .collect();
+    let simulation = run(planned(wiring, config, &sent, Tally::default()));
+    let mut counts = std::collections::BTreeMap::new();
+    for (_, frame) in simulation.probe().departures.iter().filter(|d| d.1.tier == Tier::AggrUp) {
+        *counts.entry(frame.port).or_insert(0) += 1;
+    }
+    assert_eq!(counts.into_values().collect::<Vec<u32>>(), [100; 4]);
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Claims about faults, with a transport that is not Homa.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::checker::saboteur::OneShot;
 use crate::engine::*;
 use crate::fabric::{Buffers, FabricConfig};
-use crate::stop_and_wait::StopAndWait;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch};
-use homa_proto::{Event, MessageKind, Packet, PeerId, Rate, Request, Submit, Time};
+use homa_proto::{Body, Event, MessageKind, Packet, PeerId, Rate, Request, Submit, Time};
 use homa_workload::rng::Rng;
 
 /// Calls `(client, server, bytes)` by token; servers echo the length.
@@ -55,13 +58,13 @@ fn physics() -> Physics {
     Physics { receiver_delay: SimDuration::nanos(500), ..uniform }
 }
 
-type Echoes<F> = Simulation<StopAndWait, Echo, (), F>;
+type Echoes<F> = Simulation<(OneShot, StrictPriority, Echo, (), F)>;
 
 fn network<F: Fault<Packet>>(calls: &[(u32, u32, u32)], faults: F) -> Echoes<F> {
     let echo = Echo { calls: calls.to_vec(), ..Echo::default() };
     let wiring = SingleSwitch { hosts: 4, physics: physics() }.wire();
     let config = FabricConfig { buffers: Buffers::PerPort(100_000), ..FabricConfig::default() };
-    let make = Box::new(|_, life| StopAndWait::new(life, None));
+    let make = Box::new(|_, life| OneShot::new(life, None));
     let mut network = Simulation::new(wiring, config, make, (echo, (), faults));
     for (token, call) in calls.iter().enumerate() {
         network.wake_host_at(HostId(call.0), SimTime::ZERO, token as u64);
@@ -120,6 +123,25 @@ fn a_paused_host_answers_when_it_resumes_and_a_dead_one_never() {
     assert!(at > SimTime(500_000_000) && at < SimTime(510_000_000), "{at:?}");
     assert_eq!(paused.application().failures, 1);
     assert!(paused.transport(HostId(3)).is_none());
+}
+
+#[test]
+fn a_host_that_stood_still_reads_what_arrived_before_its_timers_run() {
+    let requests = Rc::new(Cell::new(0));
+    let counter = requests.clone();
+    let count = Script(move |_, link, packet: &Packet| {
+        let request = matches!(packet.body, Body::Data(_)) && link == Link::Up(HostId(0));
+        counter.set(counter.get() + u32::from(request));
+        Verdict::Pass
+    });
+    let mut network = network(&[(0, 1, 100)], count);
+    network.pause(HostId(1), SimTime(0), SimDuration::millis(2));
+    network.pause(HostId(0), SimTime(500_000_000), SimDuration::millis(20));
+    run(&mut network);
+    let [(0, at)] = network.application().answers[..] else { panic!() };
+    assert_eq!(at, SimTime(20_500_000_000));
+    // Its timer was due before the response arrived: nothing is sent again.
+    assert_eq!(requests.get(), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod fabric;
 mod faults;
 mod plain;
+mod queues;
 
 use super::*;
 use crate::framing::Framing;
@@ -44,11 +45,16 @@ fn homa(framing: Framing) -> MakeTransport<Homa> {
     })
 }
 
-fn run(flows: &[(u32, u32, u32, SimTime)]) -> Simulation<Homa, Flows> {
+fn run(
+    flows: &[(u32, u32, u32, SimTime)],
+) -> Simulation<(Homa, StrictPriority, Flows, (), NoFaults)> {
     run_on(LeafSpine::homa().wire(), flows)
 }
 
-fn run_on(wiring: Wiring, flows: &[(u32, u32, u32, SimTime)]) -> Simulation<Homa, Flows> {
+fn run_on(
+    wiring: Wiring,
+    flows: &[(u32, u32, u32, SimTime)],
+) -> Simulation<(Homa, StrictPriority, Flows, (), NoFaults)> {
     let application = Flows { flows: flows.to_vec(), delivered: Vec::new() };
     let make = homa(Framing::Authors);
     let mut simulation =

@@ -8,7 +8,7 @@ use homa_proto::{
 };
 
 use crate::engine::*;
-use crate::fabric::FabricConfig;
+use crate::fabric::{FabricConfig, StrictPriority};
 use crate::time::SimTime;
 use crate::topology::{HostId, Wiring};
 use crate::transport::{Arrival, Label, Transport};
@@ -24,7 +24,7 @@ pub struct Sent {
     pub flow: u32,
 }
 
-/// A frame as a packet.
+/// A frame as a packet. The cookie is index, ECT, flow, priority.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
     pub to: u32,
@@ -75,7 +75,7 @@ impl Transport for Hose {
     /// The cookie is index, flow, priority.
     fn label(&self, packet: &Plain) -> Label {
         let (priority, flow) = (packet.cookie as u8, (packet.cookie >> 8) as u32 & 0xFFFF);
-        Label { to: HostId(packet.to), wire_bytes: packet.bytes, priority, flow }
+        Label { priority, flow, ..Label::new(HostId(packet.to), packet.bytes) }
     }
 
     fn expire(&mut self, _: Time) {}
@@ -110,10 +110,10 @@ impl Application for Plan {
     }
 }
 
-pub type Plainly<P> = Simulation<Hose, Plan, P>;
+pub type Plainly<P> = Simulation<(Hose, StrictPriority, Plan, P, NoFaults)>;
 
 /// A simulation with everything planned and nothing run.
-pub fn planned<P: Probe<Plain>>(
+pub fn planned<P: Probe<Hose>>(
     wiring: Wiring,
     config: FabricConfig,
     sent: &[Sent],

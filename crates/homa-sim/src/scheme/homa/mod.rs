@@ -1,35 +1,23 @@
 //! Homa as a host transport of the simulator: which profile, which sizes, which levels.
 
 use homa_proto::{
-    Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile, Rate,
+    Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile,
     UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
 use homa_workload::framing::PaperWire;
-use homa_workload::sizes::{SizeDistribution, Workload};
+use homa_workload::sizes::Workload;
 
 use crate::framing::Framing;
 use crate::scenario::{FramingName, ScenarioError, SchemeOptions};
+use crate::scheme::Environment;
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
 use crate::transport::Homa;
 
-/// What a profile is derived from.
-#[derive(Clone, Copy, Debug)]
-pub struct Basis<'a> {
-    /// Rate of a host's link.
-    pub link: Rate,
-    /// RTTbytes of the fabric: what a host can send while the first grant comes back.
-    pub rtt_bytes: u32,
-    /// The workload's name, as plans write it.
-    pub workload: &'a str,
-    /// Its sizes.
-    pub sizes: &'a SizeDistribution,
-}
-
-/// A configured host transport.
+/// Homa hosts, configured.
 #[derive(Clone, Debug)]
-pub struct Stack {
+pub struct HomaConfig {
     config: ValidConfig,
     /// Headers around packets.
     pub framing: Framing,
@@ -38,17 +26,18 @@ pub struct Stack {
 }
 
 /// How a scheme makes its configuration.
-pub type Build = fn(&Basis<'_>) -> (Config, Framing);
+pub type Build = fn(&Environment<'_>) -> (Config, Framing);
 
 /// The authors' simulator (Homa §5.2): RTTbytes of 10,000 wire bytes where the network is theirs,
 /// else of the network; there their splits and cutoffs for their workloads, else by their rule.
-pub fn simulator(basis: &Basis<'_>) -> (Config, Framing) {
-    let rtt = if basis.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { basis.rtt_bytes };
-    let config = Config::sigcomm18_sim(basis.link).with_rtt_wire_bytes(rtt);
-    let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
+pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
+    let rtt = if environment.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { environment.rtt_bytes };
+    let config = Config::sigcomm18_sim(environment.link).with_rtt_wire_bytes(rtt);
+    let known =
+        Workload::parse(environment.workload).ok().and_then(|workload| configured(&workload));
     let cutoffs = match known {
         Some(split) if rtt == 10_000 => split.cutoffs.to_vec(),
-        _ => rule(&config, LEVELS - split(&config, basis)).cutoffs(basis.sizes),
+        _ => rule(&config, LEVELS - split(&config, environment)).cutoffs(environment.sizes),
     };
     let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
     let config = Config { priorities: priorities.unwrap_or(config.priorities), ..config };
@@ -56,28 +45,28 @@ pub fn simulator(basis: &Basis<'_>) -> (Config, Framing) {
 }
 
 /// The paper's text.
-pub fn paper(basis: &Basis<'_>) -> (Config, Framing) {
-    let config = Config::sigcomm18(basis.link);
-    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Authors)
+pub fn paper(environment: &Environment<'_>) -> (Config, Framing) {
+    let config = Config::sigcomm18(environment.link);
+    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Authors)
 }
 
 /// As users get it.
-pub fn default(basis: &Basis<'_>) -> (Config, Framing) {
-    let config = Config::for_users(basis.link);
-    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Ip146)
+pub fn default(environment: &Environment<'_>) -> (Config, Framing) {
+    let config = Config::for_users(environment.link);
+    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Ip146)
 }
 
 /// The paper's text on a network with `N` levels: adjacent ones merged, the degree of
 /// overcommitment kept (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
-pub fn merged<const N: u8>(basis: &Basis<'_>) -> (Config, Framing) {
-    let (config, framing) = paper(basis);
+pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Framing) {
+    let (config, framing) = paper(environment);
     (Config { network_levels: N, ..config }, framing)
 }
 
 /// The transport that Homa Figure 8 calls Basic.
-pub fn basic(basis: &Basis<'_>) -> (Config, Framing) {
-    let config = Config::basic(basis.link);
-    (large(Config { rtt_bytes: basis.rtt_bytes, ..config }, basis), Framing::Authors)
+pub fn basic(environment: &Environment<'_>) -> (Config, Framing) {
+    let config = Config::basic(environment.link);
+    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Authors)
 }
 
 const LEVELS: u8 = 8;
@@ -87,9 +76,10 @@ const PAPER_RTT_BYTES: u32 = 9680;
 /// Scheduled levels: on the authors' network as they configured them for their workloads (W3's 4 of
 /// 8 is configured, the rule gives 5; W2's 3 is configured, Figure 4 of the paper shows 2), else by
 /// the share of the wire bytes that `config` sends unscheduled (Homa §3.4).
-fn split(config: &Config, basis: &Basis<'_>) -> u8 {
-    let known = Workload::parse(basis.workload).ok().and_then(|workload| configured(&workload));
-    if let Some(split) = known.filter(|_| basis.rtt_bytes == PAPER_RTT_BYTES) {
+fn split(config: &Config, environment: &Environment<'_>) -> u8 {
+    let known =
+        Workload::parse(environment.workload).ok().and_then(|workload| configured(&workload));
+    if let Some(split) = known.filter(|_| environment.rtt_bytes == PAPER_RTT_BYTES) {
         return split.scheduled_levels;
     }
     let limit = match config.unscheduled {
@@ -99,7 +89,7 @@ fn split(config: &Config, basis: &Basis<'_>) -> u8 {
     // Control packets travel with the unscheduled ones.
     let unscheduled = |wire: PaperWire| wire.unscheduled + wire.grants;
     let part = |of: &dyn Fn(PaperWire) -> u64| {
-        basis.sizes.mean_of(|bytes| of(PaperWire::new(bytes, limit)) as f64)
+        environment.sizes.mean_of(|bytes| of(PaperWire::new(bytes, limit)) as f64)
     };
     let share = part(&unscheduled) / part(&|wire| unscheduled(wire) + wire.scheduled);
     LEVELS - (f64::from(LEVELS) * share).round().clamp(1.0, 7.0) as u8
@@ -123,25 +113,25 @@ fn rule(config: &Config, unscheduled_levels: u8) -> CutoffRule {
 }
 
 /// Limits that protect a real host, lifted, and a cap on RTTbytes that leaves room to measure them.
-fn large(config: Config, basis: &Basis<'_>) -> Config {
+fn large(config: Config, environment: &Environment<'_>) -> Config {
     Config {
         max_message: (1 << 31) - 1,
         max_rpcs: 1 << 24,
         memory_budget: 1 << 60,
         receive_buffer: u32::MAX,
-        rtt_bytes_max: config.rtt_bytes_max.max(basis.rtt_bytes.saturating_mul(2)),
+        rtt_bytes_max: config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2)),
         ..config
     }
 }
 
-impl Stack {
+impl HomaConfig {
     /// A scheme's configuration with a scenario's changes.
     pub fn new(
         build: Build,
-        basis: &Basis<'_>,
+        environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<Self, ScenarioError> {
-        let (mut config, mut framing) = build(basis);
+        let (mut config, mut framing) = build(environment);
         if let Some(name) = options.framing {
             framing = match name {
                 FramingName::Paper => Framing::Authors,
@@ -153,7 +143,7 @@ impl Stack {
         if !(Framing::MTU..=9_000).contains(&mtu) {
             return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
         }
-        apply(&mut config, options, basis)?;
+        apply(&mut config, options, environment)?;
         let config = config.validate().map_err(|error| ScenarioError::Field {
             field: "options",
             must: format!("make a valid configuration: {error}"),
@@ -204,7 +194,7 @@ impl Stack {
 fn apply(
     config: &mut Config,
     options: &SchemeOptions,
-    basis: &Basis<'_>,
+    environment: &Environment<'_>,
 ) -> Result<(), ScenarioError> {
     if let Some(bytes) = options.rtt_bytes {
         config.rtt_bytes = bytes;
@@ -240,7 +230,7 @@ fn apply(
         }
         config.loss.resend_after = Duration(silence.0 / 1_000);
     }
-    apply_levels(config, options, basis)?;
+    apply_levels(config, options, environment)?;
     if let Some(degree) = options.overcommitment {
         config.overcommitment = Overcommitment::Fixed(degree);
     }
@@ -251,7 +241,7 @@ fn apply(
 fn apply_levels(
     config: &mut Config,
     options: &SchemeOptions,
-    basis: &Basis<'_>,
+    environment: &Environment<'_>,
 ) -> Result<(), ScenarioError> {
     let SchemeOptions { levels, scheduled_levels, cutoffs, cutoff_weight, .. } = options;
     let untouched = levels.is_none() && scheduled_levels.is_none() && cutoffs.is_none();
@@ -286,14 +276,14 @@ fn apply_levels(
                         `options.scheduled_levels` are given";
             return if cutoff_weight.is_some() { Err(no_weight(must)) } else { Ok(()) };
         }
-        (None, None) => (LEVELS - split(config, basis)).min(config.levels),
+        (None, None) => (LEVELS - split(config, environment)).min(config.levels),
     };
     if unscheduled == 0 || (scheduled_levels.is_some() && by_scheduled != Some(unscheduled)) {
         return Err(wrong());
     }
     let weight = cutoff_weight.unwrap_or(1.0);
     let rule = CutoffRule { weight, ..rule(config, unscheduled) };
-    let cutoffs = cutoffs.clone().unwrap_or_else(|| rule.cutoffs(basis.sizes));
+    let cutoffs = cutoffs.clone().unwrap_or_else(|| rule.cutoffs(environment.sizes));
     config.priorities =
         PriorityAllocation::precomputed(config.levels, &cutoffs).ok_or_else(wrong)?;
     Ok(())

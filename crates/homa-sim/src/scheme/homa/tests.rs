@@ -1,13 +1,14 @@
 //! Claims about splits, cutoffs and options.
 
 use super::*;
+use homa_proto::Rate;
 use homa_workload::sizes::Workload;
 
-fn stack(workload: &str, options: &SchemeOptions) -> Result<Stack, ScenarioError> {
+fn stack(workload: &str, options: &SchemeOptions) -> Result<HomaConfig, ScenarioError> {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
     let link = Rate::gbps(10);
-    let basis = Basis { link, rtt_bytes: PAPER_RTT_BYTES, workload, sizes: &sizes };
-    Stack::new(simulator, &basis, options)
+    let environment = Environment { link, rtt_bytes: PAPER_RTT_BYTES, workload, sizes: &sizes };
+    HomaConfig::new(simulator, &environment, options)
 }
 
 fn cutoffs(workload: &str, options: &SchemeOptions) -> [u32; 8] {
@@ -32,8 +33,9 @@ fn the_authors_splits_and_cutoffs() {
 /// of 4.82 us, in which 100 Gbit/s send 60 kB.
 fn scheduled_at_100g(workload: &str, options: &SchemeOptions) -> usize {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
-    let basis = Basis { link: Rate::gbps(100), rtt_bytes: 60_300, workload, sizes: &sizes };
-    Stack::new(simulator, &basis, options).unwrap().degree().unwrap()
+    let environment =
+        Environment { link: Rate::gbps(100), rtt_bytes: 60_300, workload, sizes: &sizes };
+    HomaConfig::new(simulator, &environment, options).unwrap().degree().unwrap()
 }
 
 #[test]
@@ -81,15 +83,16 @@ fn a_weight_that_no_cutoff_would_follow_is_refused() {
     let split = SchemeOptions { scheduled_levels: Some(4), ..weighted.clone() };
     let sizes = Workload::W3.sizes().unwrap();
     let rtt_bytes = PAPER_RTT_BYTES;
-    let basis = Basis { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
-    let refused = |build, options| match Stack::new(build, &basis, options) {
+    let environment =
+        Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let refused = |build, options| match HomaConfig::new(build, &environment, options) {
         Err(error) => error.to_string().contains("options.cutoff_weight"),
         Ok(_) => false,
     };
     assert!(refused(simulator, &given));
     for measuring in [default as Build, paper, merged::<2>] {
         assert!(refused(measuring, &weighted) && refused(measuring, &given));
-        assert!(Stack::new(measuring, &basis, &split).is_ok());
+        assert!(HomaConfig::new(measuring, &environment, &split).is_ok());
     }
 }
 
@@ -107,7 +110,7 @@ fn larger_frames_carry_the_same_messages_in_fewer_packets() {
             scheme: "homa-paper".to_owned(),
             ..Default::default()
         };
-        let outcome = crate::scenario::run(&scenario, &mut |_| ()).map_err(|e| e.to_string())?;
+        let outcome = crate::experiment::run(&scenario, &mut |_| ()).map_err(|e| e.to_string())?;
         assert_eq!((outcome.messages, outcome.undelivered), (300, 0));
         Ok::<_, String>(outcome.packet_hops)
     };
@@ -125,11 +128,13 @@ fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
     };
     let sizes = Workload::W3.sizes().unwrap();
     let rtt_bytes = PAPER_RTT_BYTES;
-    let basis = Basis { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
-    let refused = |build, ms| Stack::new(build, &basis, &options(ms)).unwrap_err().to_string();
+    let environment =
+        Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let refused =
+        |build, ms| HomaConfig::new(build, &environment, &options(ms)).unwrap_err().to_string();
     assert!(refused(simulator, 6).contains("options.resend_after"), "{}", refused(simulator, 6));
     for build in [default as Build, paper, basic] {
-        let stack = Stack::new(build, &basis, &options(6)).unwrap();
+        let stack = HomaConfig::new(build, &environment, &options(6)).unwrap();
         assert_eq!(stack.config.loss.resend_after, Duration::millis(6));
         assert!(refused(build, 0).contains("at least 1 ms"), "{}", refused(build, 0));
     }

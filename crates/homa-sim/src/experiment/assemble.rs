@@ -1,0 +1,255 @@
+//! The outcome of a finished simulation.
+
+use std::collections::BTreeMap;
+
+use crate::measure::journey::Journeys;
+use crate::measure::queue_probe::QueueProbe;
+use crate::measure::throughput::Throughput;
+use crate::measure::wasted::Wasted;
+use crate::measure::{cost, findings};
+use crate::scenario::outcome::{Drops, Loads};
+use crate::scenario::{Exchange, Outcome, SlowdownBy};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{HostId, PortId};
+
+use super::Experiment;
+use super::run::{ports_by_tier, seconds};
+use super::running::{Measure, Running};
+
+/// Idle times by (bytes, path).
+pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
+
+/// A finished run: when it was measured, and what ports had sent at those times.
+pub(super) struct MeasurementWindow<'a> {
+    pub experiment: Experiment<'a>,
+    pub opened: SimTime,
+    pub closed: SimTime,
+    /// When the last event happened, if nothing was pending at the end.
+    pub emptied: Option<SimTime>,
+    pub start: Vec<u64>,
+    pub end: Vec<u64>,
+    pub cpu_seconds: f64,
+    pub throughput: Throughput,
+}
+
+impl MeasurementWindow<'_> {
+    /// How much one host link can carry while the run was measured, bytes.
+    pub fn capacity(&self) -> f64 {
+        let picos = self.closed.since(self.opened).0.max(1) as f64;
+        self.experiment.network.link.0 as f64 / 8e12 * picos
+    }
+
+    fn sent(&self, port: PortId) -> f64 {
+        // Less at the end if all that was in service at the start is an interrupted frame.
+        self.end[port.0 as usize] as f64 - self.start[port.0 as usize] as f64
+    }
+
+    /// What the links to all receivers carried.
+    fn received(&self) -> f64 {
+        let Experiment { network, demand, .. } = self.experiment;
+        let receivers = demand.receivers.clone().map(HostId);
+        receivers.map(|host| self.sent(network.wiring.downlink(host))).sum()
+    }
+
+    /// The ends of the interval around a utilisation.
+    fn utilisation_ci(&self, utilisation: f64) -> [Option<f64>; 2] {
+        let links = self.experiment.demand.receivers.len() as f64;
+        let per_second = self.experiment.network.link.0 as f64 / 8.0 * links;
+        let half = self.throughput.received().and_then(|rate| Some(rate.half_width? / per_second));
+        [-1.0, 1.0].map(|side| half.map(|half| (utilisation + side * half).max(0.0)))
+    }
+
+    /// What the links to all receivers can carry.
+    pub fn receiving_capacity(&self) -> f64 {
+        self.capacity() * self.experiment.demand.receivers.len() as f64
+    }
+}
+
+impl Measure for QueueProbe {
+    fn open(&mut self, now: SimTime) {
+        Self::open(self, now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        Self::close(self, now);
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        let measures = &window.experiment.scenario.measures;
+        if measures.priorities {
+            let capacity = window.receiving_capacity();
+            outcome.priority_share = Some(self.level_bytes().map(|bytes| bytes as f64 / capacity));
+        }
+        outcome.queues = self.queues(ports_by_tier(window.experiment.network));
+    }
+}
+
+impl Measure for Journeys {
+    fn open(&mut self, _: SimTime) {
+        Self::open(self);
+    }
+
+    fn close(&mut self, _: SimTime) {
+        Self::close(self);
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        let Experiment { scenario, demand, .. } = window.experiment;
+        let latencies = demand.latencies();
+        let bin = |bytes| latencies.bin(bytes);
+        if scenario.measures.tail_delay {
+            let max_bytes = demand.short_messages();
+            outcome.tail_delay = Some(findings::tail_delay(&self.done, max_bytes, &bin));
+        }
+        if scenario.measures.ledger {
+            let bins = (latencies.bins(), &bin as &dyn Fn(u32) -> usize);
+            outcome.ledger = Some(findings::ledger(&self.done, self.unbalanced, bins));
+        }
+    }
+}
+
+impl Measure for Wasted {
+    fn open(&mut self, now: SimTime) {
+        Self::open(self, now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        Self::close(self, now);
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        let Experiment { network, demand, .. } = window.experiment;
+        let wasted = self.share(network.link.0 as f64 / 8.0, &demand.receivers);
+        outcome.wasted_bandwidth = wasted.map(|share| share.mean);
+        let ends = wasted.map_or([None; 2], |share| share.ends());
+        outcome.wasted_ci = ends.map(|end| end.map(|share| share.max(0.0)));
+    }
+}
+
+pub(super) fn assemble(
+    window: &MeasurementWindow<'_>,
+    sim: &mut dyn Running,
+    ideals: &Ideals,
+) -> Outcome {
+    let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
+    let backlog = std::mem::take(&mut sim.generator_mut().backlog);
+    let generator = sim.generator();
+    let tally = generator.tally;
+    let counters = sim.counters();
+    let ideal = idle_time(window.experiment, ideals);
+    let overflow =
+        (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
+    let lasted = window.closed > window.opened;
+    let utilisation = if lasted { window.received() / window.receiving_capacity() } else { 0.0 };
+    let arrivals = window.throughput.delivered().map_or([None; 2], |rate| rate.ends());
+    let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
+    let limits = demand.limits(scenario, network, hosts.framing());
+    let needs = demand.needs_seconds(scenario, network, hosts.framing());
+    let undelivered = generator.book.measured();
+    // Where nothing is under way, nothing can still bring them.
+    let lost = |left: u64| if window.emptied.is_some() { left } else { 0 };
+    let mut outcome = Outcome {
+        scheme: scenario.scheme.clone(),
+        workload: demand.workload.clone(),
+        load: loads.asked,
+        messages: tally.delivered,
+        seed: scenario.seed,
+        trace_hash: format!("{:016x}", sim.trace_hash()),
+        packet_hops: counters.packet_hops,
+        cpu_seconds: window.cpu_seconds,
+        hops_per_cpu_second: counters.packet_hops as f64 / window.cpu_seconds.max(1e-6),
+        peak_rss_bytes: cost::peak_rss_bytes(),
+        slowdown: generator.latencies.slowdown(scenario.slowdown, &*ideal),
+        queues: None,
+        priority_share: None,
+        wasted_bandwidth: None,
+        wasted_ci: [None; 2],
+        utilisation,
+        utilisation_ci: window.utilisation_ci(utilisation),
+        messages_per_second_ci: arrivals.map(|end| end.map(|rate| rate.max(0.0))),
+        goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),
+        loads,
+        backlog: backlog.judge(limits.sample_every, tally.entered_bytes, needs),
+        drops: Drops { overflow, fault: counters.lost - overflow, refused: sim.refused() },
+        tail_delay: None,
+        ledger: None,
+        groups: scenario
+            .measures
+            .groups
+            .as_ref()
+            .map_or_else(Vec::new, |groups| generator.latencies.groups(groups, &*ideal)),
+        traffic_seconds: seconds(window.closed),
+        simulated_seconds: seconds(window.emptied.unwrap_or_else(|| sim.now())),
+        events: counters.events,
+        submitted: tally.submitted,
+        rtt_bytes: hosts.rtt_bytes(network.rtt_bytes),
+        cutoffs: hosts.cutoffs(),
+        undelivered,
+        failed: tally.failed + lost(generator.book.len()),
+        measured_failed: tally.measured_failed + lost(undelivered),
+        refused: tally.refused,
+        measured_refused: tally.measured_refused,
+        in_flight: u64::from(sim.packets_in_flight()),
+        offered_bytes: tally.all_offered_bytes,
+        delivered_bytes: tally.all_delivered_bytes,
+    };
+    sim.report(window, &mut outcome);
+    outcome
+}
+
+/// The load in other terms. Realised: from the empty start to the end of traffic.
+fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
+    let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
+    let links = match demand.is_split() {
+        // Requests load the clients' links and responses the servers': the load is that of the
+        // side with fewer.
+        true => 2 * demand.senders.min(demand.receivers.len() as u32),
+        false => demand.senders,
+    };
+    let whole = network.link.0 as f64 / 8.0 * seconds(window.closed) * f64::from(links);
+    // All at once: no share of any time.
+    let at_once = window.closed == SimTime::ZERO;
+    let realised = |bytes: u64| if at_once { 0.0 } else { bytes as f64 / whole };
+    let uplinks = (0..demand.senders).map(|host| window.sent(PortId(host)));
+    let (realised_paper, realised_payload) = (realised(paper_bytes), realised(payload_bytes));
+    let (paper, payload) = if demand.is_open() {
+        demand.expressed(scenario, hosts.framing())
+    } else {
+        (realised_paper, realised_payload)
+    };
+    Loads {
+        asked: if demand.is_open() { scenario.load.fraction } else { realised_paper },
+        basis: scenario.load.basis,
+        paper,
+        payload,
+        realised_paper,
+        realised_payload,
+        realised_wire: match at_once {
+            true => 0.0,
+            false => uplinks.sum::<f64>() / (window.capacity() * f64::from(demand.senders)),
+        },
+    }
+}
+
+/// The idle time of a message or RPC by (bytes, switches).
+fn idle_time<'a>(
+    experiment: Experiment<'a>,
+    ideals: &'a Ideals,
+) -> Box<dyn Fn(u32, u32) -> SimDuration + 'a> {
+    let by = experiment.scenario.slowdown;
+    if by == SlowdownBy::Idle {
+        // Every message that was measured has one.
+        return Box::new(move |bytes, switches| ideals[&(bytes, switches)]);
+    }
+    let formula =
+        experiment.network.formula(experiment.scenario, by == SlowdownBy::AuthorsCorrected);
+    let response_bytes = experiment.demand.response_bytes();
+    match experiment.demand.exchange {
+        Exchange::OneWay => Box::new(move |bytes, switches| formula.time(bytes, switches)),
+        // The request one way and the response the other.
+        Exchange::Echo => Box::new(move |bytes, switches| {
+            let back = response_bytes.unwrap_or(bytes);
+            formula.time(bytes, switches) + formula.time(back, switches)
+        }),
+    }
+}

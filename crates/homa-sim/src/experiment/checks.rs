@@ -1,0 +1,45 @@
+//! Scenarios that contradict themselves: refused before a packet moves, each with the key and what
+//! it must be. What needs the network or the workload is checked where those are built.
+
+use crate::scenario::{Buffer, Scenario, ScenarioError};
+
+const MILLION: u32 = 1_000_000;
+
+/// Whether a scenario can measure anything.
+pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let (stop, fabric) = (&scenario.stop, &scenario.fabric);
+    let wrong = |key: &'static str, must: &'static str| Err(ScenarioError::field(key, must));
+    if stop.messages == Some(0) {
+        return wrong("stop.messages", "be at least 1");
+    }
+    if stop.time.is_some_and(|time| time.0 <= scenario.warm_up.0) {
+        return wrong("stop.time", "be later than `warm_up`: nothing is measured before");
+    }
+    for (key, ppm) in
+        [("fabric.loss_ppm", fabric.loss_ppm), ("fabric.duplicate_ppm", fabric.duplicate_ppm)]
+    {
+        if ppm > MILLION {
+            return wrong(key, "be at most 1000000 packets per million");
+        }
+    }
+    if fabric.loss_ppm + fabric.duplicate_ppm > MILLION {
+        return wrong("fabric.loss_ppm and duplicate_ppm", "be at most 1000000 together");
+    }
+    if let Some(groups) = &scenario.measures.groups {
+        if !groups.up_to.is_sorted_by(|a, b| a < b) {
+            return wrong("measures.groups.up_to", "be sizes in ascending order");
+        }
+        if !groups.percentiles.iter().all(|percent| (0.0001..100.0).contains(percent)) {
+            return wrong("measures.groups.percentiles", "be above 0 and below 100");
+        }
+    }
+    match fabric.buffer {
+        Buffer::PerPort { bytes: 0 } | Buffer::Shared { bytes: 0, .. } => {
+            wrong("fabric.buffer.bytes", "hold at least a frame, such as 131072")
+        }
+        Buffer::Shared { alpha_percent: 0, .. } => {
+            wrong("fabric.buffer.alpha_percent", "be at least 1: a port's share of what is free")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,325 @@
+//! From a description to the demand: traffic, limits, loads.
+
+use std::ops::Range;
+
+use homa_proto::Rate;
+use homa_workload::framing::Framing;
+use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
+
+use crate::measure::backlog;
+use crate::measure::latency::Latencies;
+use crate::scenario::{Basis, Exchange, Scenario, ScenarioError, Traffic};
+use crate::time::{SimDuration, SimTime};
+use crate::traffic::flows;
+use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
+use crate::traffic::rate;
+use crate::traffic::{Closed, Limits, Listed, Pattern, Source};
+
+use super::network::Network;
+
+/// The traffic of a scenario.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    /// Name for people.
+    pub workload: String,
+    pub sizes: SizeDistribution,
+    pub exchange: Exchange,
+    kind: Kind,
+    /// Hosts that send messages, and that receive them.
+    pub senders: u32,
+    pub receivers: Range<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Open(Pairs),
+    List { arrivals: Vec<Arrival>, response_bytes: Option<u32> },
+    Closed { servers: u32, concurrent: u32, request_bytes: u32, response_bytes: u32 },
+}
+
+impl Demand {
+    pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
+        match &scenario.traffic {
+            Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
+                workload: workload.clone(),
+                sizes: sizes(workload, *max_bytes)?,
+                exchange: *exchange,
+                kind: Kind::Open(Pairs::All(hosts)),
+                senders: hosts,
+                receivers: 0..hosts,
+            }),
+            Traffic::ClientsServers { workload, clients, servers, max_bytes } => {
+                let (clients, servers) = (*clients, *servers);
+                if clients == 0 || servers == 0 || clients.saturating_add(servers) > hosts {
+                    let must = format!("be at least 1 each and {hosts} together at most");
+                    return Err(ScenarioError::field("traffic.clients and servers", must));
+                }
+                Ok(Self {
+                    workload: workload.clone(),
+                    sizes: sizes(workload, *max_bytes)?,
+                    exchange: Exchange::Echo,
+                    kind: Kind::Open(Pairs::Split { clients, servers }),
+                    senders: clients,
+                    receivers: clients..clients + servers,
+                })
+            }
+            Traffic::Incast { servers, concurrent, request_bytes, response_bytes } => {
+                let (servers, concurrent) = (*servers, *concurrent);
+                if servers == 0 || servers >= hosts || concurrent == 0 {
+                    let must = format!("be 1 to {} with something concurrent", hosts - 1);
+                    return Err(ScenarioError::field("traffic.servers", must));
+                }
+                let (request_bytes, response_bytes) = (*request_bytes, *response_bytes);
+                let kind = Kind::Closed { servers, concurrent, request_bytes, response_bytes };
+                Ok(Self {
+                    workload: format!("incast-{response_bytes}"),
+                    sizes: constant(request_bytes)?,
+                    exchange: Exchange::Echo,
+                    kind,
+                    senders: 1,
+                    receivers: 0..1,
+                })
+            }
+            Traffic::Permutation { bytes } => {
+                let list = permutation(hosts, *bytes, scenario.seed);
+                Self::list(format!("permutation-{bytes}"), list, hosts)
+            }
+            Traffic::Flows { file, exchange } => {
+                let listed = Self::list(file.clone(), read_flows(file)?, hosts)?;
+                Ok(Self { exchange: *exchange, ..listed })
+            }
+        }
+    }
+
+    fn list(name: String, list: Vec<Arrival>, hosts: u32) -> Result<Self, ScenarioError> {
+        if let Some(flow) = list.iter().find(|flow| flow.src.max(flow.dst) >= hosts) {
+            let must = format!(
+                "have hosts for every flow: {} to {} but only {hosts} hosts",
+                flow.src, flow.dst
+            );
+            return Err(ScenarioError::field("fabric.shape", must));
+        }
+        let sizes = SizeDistribution::of_messages(list.iter().map(|flow| flow.bytes));
+        let sizes = sizes.ok_or_else(|| ScenarioError::field("traffic", "hold a message"))?;
+        Ok(Self {
+            workload: name,
+            sizes,
+            exchange: Exchange::OneWay,
+            kind: Kind::List { arrivals: list, response_bytes: None },
+            senders: hosts,
+            receivers: 0..hosts,
+        })
+    }
+
+    /// A list from memory, with its exchange.
+    pub fn given(
+        list: Vec<Arrival>,
+        exchange: Exchange,
+        hosts: u32,
+    ) -> Result<Self, ScenarioError> {
+        Ok(Self { exchange, ..Self::list("list".to_owned(), list, hosts)? })
+    }
+
+    /// A list that replaces the traffic: what an idle network is probed with.
+    pub fn replaced_by(&self, arrivals: Vec<Arrival>) -> Self {
+        let kind = Kind::List { arrivals, response_bytes: self.response_bytes() };
+        Self { kind, ..self.clone() }
+    }
+
+    /// Bytes of a response to an RPC; `None`: as many as its request has.
+    pub fn response_bytes(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Closed { response_bytes, .. } => Some(response_bytes),
+            Kind::List { response_bytes, .. } => response_bytes,
+            Kind::Open(_) => None,
+        }
+    }
+
+    /// Messages per second of one sender for the load asked for, and the mean bytes of a message.
+    fn per_second(&self, scenario: &Scenario, link: Rate, own: Framing) -> f64 {
+        let load = scenario.load;
+        let mean = rate::mean_counted_bytes(load.basis, own, &self.sizes);
+        let per_link = match (self.kind.clone(), self.exchange) {
+            (Kind::Open(Pairs::All(_)), Exchange::Echo) => 2.0,
+            (Kind::Open(Pairs::Split { clients, servers }), _) => {
+                (f64::from(clients) / f64::from(servers)).max(1.0)
+            }
+            _ => 1.0,
+        };
+        rate::per_second(load.fraction, link.0, mean, per_link)
+    }
+
+    /// True for patterns whose load the scenario chooses.
+    pub fn is_open(&self) -> bool {
+        matches!(self.kind, Kind::Open(_))
+    }
+
+    /// True when clients and servers are different hosts.
+    pub fn is_split(&self) -> bool {
+        matches!(self.kind, Kind::Open(Pairs::Split { .. }) | Kind::Closed { .. })
+    }
+
+    /// The load asked for in other terms: the authors' wire bytes and payload.
+    pub fn expressed(&self, scenario: &Scenario, own: Framing) -> (f64, f64) {
+        let mean = |basis| rate::mean_counted_bytes(basis, own, &self.sizes);
+        let asked = mean(scenario.load.basis);
+        let fraction = scenario.load.fraction;
+        (fraction * mean(Basis::Paper) / asked, fraction * mean(Basis::Payload) / asked)
+    }
+
+    /// Seconds of traffic that show whether the load is sustained, where it is the scenario's.
+    pub fn needs_seconds(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        own: Framing,
+    ) -> Option<f64> {
+        let per_second = self.lasts_seconds(scenario, network, own).1;
+        let link = (network.link.0, network.rtt_bytes);
+        let sizes = (&self.sizes, per_second);
+        self.is_open().then(|| backlog::needs_seconds(sizes, scenario.load.fraction, link))
+    }
+
+    /// Seconds for which the traffic is expected to be measured, and messages a second.
+    pub fn lasts_seconds(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        own: Framing,
+    ) -> (f64, f64) {
+        let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
+        let by_messages = scenario.stop.messages.map_or(f64::MAX, |n| n as f64 / rate);
+        let time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64 / 1e12);
+        (by_messages.min(time - scenario.warm_up.0 as f64 / 1e12), rate)
+    }
+
+    pub fn pattern(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        own: Framing,
+    ) -> Result<Pattern, ScenarioError> {
+        let source: Box<dyn Source> = match self.kind.clone() {
+            Kind::Open(pairs) => {
+                let fraction = scenario.load.fraction;
+                if !(fraction.is_finite() && fraction > 0.0) {
+                    let must = "be above 0, such as 0.8";
+                    return Err(ScenarioError::field("load.fraction", must));
+                }
+                let gap = 1e12 / self.per_second(scenario, network.link, own);
+                Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
+            }
+            Kind::List { arrivals, .. } => Box::new(Listed::new(arrivals)),
+            Kind::Closed { servers, concurrent, request_bytes, .. } => {
+                Box::new(Closed { servers, concurrent, request_bytes, calls: 0 })
+            }
+        };
+        let (exchange, response_bytes) = (self.exchange, self.response_bytes());
+        Ok(Pattern { source, exchange, response_bytes })
+    }
+
+    pub fn limits(&self, scenario: &Scenario, network: &Network, own: Framing) -> Limits {
+        let stop = scenario.stop;
+        let list = match &self.kind {
+            Kind::List { arrivals, .. } => arrivals.len() as u64,
+            _ => u64::MAX,
+        };
+        let messages = stop.messages.unwrap_or(u64::MAX).min(list);
+        let time = stop.time.map_or(SimTime::MAX, |span| span.after_start());
+        Limits {
+            warm_up: scenario.warm_up.after_start(),
+            messages,
+            time,
+            ending: stop.ending,
+            sample_every: self.sample_every(scenario, network, (messages, own)),
+        }
+    }
+
+    /// A millisecond, as the authors sampled, or a hundredth of a run expected to be shorter. Of a
+    /// list that is mostly silence no more than ten thousand.
+    fn sample_every(
+        &self,
+        scenario: &Scenario,
+        network: &Network,
+        (messages, own): (u64, Framing),
+    ) -> SimDuration {
+        let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
+        let by_messages = match self.kind {
+            Kind::Open(_) => messages as f64 / rate * 1e12,
+            _ => f64::MAX,
+        };
+        let by_time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64);
+        let expected = by_messages.min(by_time);
+        let listed = match &self.kind {
+            Kind::List { arrivals, .. } => arrivals.last().map_or(0.0, |last| last.at.0 as f64),
+            _ => 0.0,
+        };
+        SimDuration((expected / 100.0).clamp(1e6, 1e9_f64.max(listed / 1e4)) as u64)
+    }
+
+    /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
+    /// packet.
+    pub fn short_messages(&self) -> u32 {
+        match self.sizes.min_bytes() {
+            one_packet if one_packet >= 1442 => one_packet,
+            _ => self.sizes.quantile(0.2),
+        }
+    }
+
+    pub fn latencies(&self) -> Latencies {
+        Latencies::new(&self.sizes)
+    }
+}
+
+fn constant(bytes: u32) -> Result<SizeDistribution, ScenarioError> {
+    let must = || ScenarioError::field("traffic.request_bytes", "be at least 1");
+    SizeDistribution::constant(bytes).ok_or_else(must)
+}
+
+fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, ScenarioError> {
+    let failed = |error: WorkloadError| {
+        let reason = match error {
+            // Their own text names the path, too.
+            WorkloadError::Table { source, .. } => source.to_string(),
+            WorkloadError::Read { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        ScenarioError::File { path: workload.to_owned(), reason }
+    };
+    let sizes = Workload::parse(workload).and_then(|workload| workload.sizes()).map_err(failed)?;
+    Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
+}
+
+fn read_flows(file: &str) -> Result<Vec<Arrival>, ScenarioError> {
+    let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    flows::parse(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// Every host sends to the next one in a random circle of all hosts.
+fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<Arrival> {
+    let mut rng = homa_workload::rng::Rng::stream(seed, "permutation");
+    let mut circle: Vec<u32> = (0..hosts).collect();
+    for i in (1..hosts).rev() {
+        circle.swap(i as usize, rng.uniform_below(i + 1) as usize);
+    }
+    let next = circle.iter().cycle().skip(1);
+    let pairs = circle.iter().zip(next);
+    pairs.map(|(&src, &dst)| Arrival { at: SimTime::ZERO, src, dst, bytes }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permutation_is_one_circle() {
+        let list = permutation(144, 10, 3);
+        let mut received = vec![0; 144];
+        for flow in &list {
+            assert_ne!(flow.src, flow.dst);
+            received[flow.dst as usize] += 1;
+        }
+        assert_eq!(received, vec![1; 144]);
+    }
+}

@@ -1,0 +1,169 @@
+//! Links that are not as the others: what a plan says of them, as changes of the fabric at given
+//! times and as the loss of packets on some links.
+
+use std::collections::BTreeMap;
+
+use homa_workload::rng::Rng;
+
+use crate::engine::{Fault, Link, LinkChange, Verdict};
+use crate::scenario::{Impaired, Scenario, ScenarioError};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{NodeId, PortId, PortSpec, Wiring};
+
+use super::network::Network;
+
+/// A link changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub port: PortId,
+    pub at: SimTime,
+    pub what: LinkChange,
+}
+
+/// A link loses packets for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lossy {
+    port: u32,
+    ppm: u32,
+    from: SimTime,
+    until: SimTime,
+}
+
+/// What becomes of links, as the plan's list says. `names`: switches by name.
+pub(super) fn impair(
+    list: &[Impaired],
+    wiring: &Wiring,
+    names: &BTreeMap<String, NodeId>,
+) -> Result<(Vec<Change>, Vec<Lossy>), ScenarioError> {
+    let (mut changes, mut lossy) = (Vec::new(), Vec::new());
+    for (place, one) in list.iter().enumerate() {
+        let wrong = |text: String| {
+            ScenarioError::field("fabric.impaired", format!("{text} (entry {})", place + 1))
+        };
+        let (at, until) = (one.at.after_start(), one.until.map(|span| span.after_start()));
+        if until.is_some_and(|until| until <= at) {
+            return Err(wrong("end after it begins: `until` later than `at`".to_owned()));
+        }
+        if one.loss_ppm.is_some_and(|ppm| ppm > 1_000_000) {
+            return Err(wrong("lose at most 1000000 packets per million".to_owned()));
+        }
+        for port in ports(one, wiring, names).map_err(wrong)? {
+            if let Some(ppm) = one.loss_ppm {
+                let until = until.unwrap_or(SimTime::MAX);
+                lossy.push(Lossy { port: port.0, ppm, from: at, until });
+            }
+            let own = wiring.ports()[port.0 as usize];
+            let (what, back) = match (one.rate, one.loss_ppm) {
+                (Some(rate), _) => {
+                    let rate = rate.rate();
+                    if !(PortSpec { rate, ..own }).fits() {
+                        return Err(wrong("have a rate of at least 20Mbps".to_owned()));
+                    }
+                    if rate.0 > own.rate.0 {
+                        let most = own.rate.0 as f64 / 1e9;
+                        return Err(wrong(format!("have no more than the link's {most} Gbit/s")));
+                    }
+                    (LinkChange::Rate(rate), LinkChange::Rate(own.rate))
+                }
+                (None, Some(_)) => continue,
+                (None, None) => (LinkChange::Fail, LinkChange::Recover),
+            };
+            changes.push(Change { port, at, what });
+            changes.extend(until.map(|at| Change { port, at, what: back }));
+        }
+    }
+    Ok((changes, lossy))
+}
+
+/// All links between the two ends, both paths unless asked otherwise.
+fn ports(
+    one: &Impaired,
+    wiring: &Wiring,
+    names: &BTreeMap<String, NodeId>,
+) -> Result<Vec<PortId>, String> {
+    let node = |name: &str| node(name, wiring.hosts(), names);
+    let (a, b) = (node(&one.from)?, node(&one.to)?);
+    let joins = |port: &PortSpec| {
+        (port.from, port.to) == (a, b) || (!one.one_way && (port.from, port.to) == (b, a))
+    };
+    let found = (0..).zip(wiring.ports()).filter(|(_, port)| joins(port));
+    let found: Vec<PortId> = found.map(|(at, _)| PortId(at)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let name_of = |node: NodeId| match names.iter().find(|(_, known)| **known == node) {
+        Some((name, _)) => name.clone(),
+        None => format!("h{}", node.0),
+    };
+    let neighbours = wiring.ports().iter().filter(|port| port.from == a);
+    let neighbours: Vec<String> = neighbours.take(20).map(|port| name_of(port.to)).collect();
+    Err(format!("join neighbours; those of `{}` are {}", one.from, neighbours.join(", ")))
+}
+
+fn node(name: &str, hosts: u32, names: &BTreeMap<String, NodeId>) -> Result<NodeId, String> {
+    if let Some(node) = names.get(name) {
+        return Ok(*node);
+    }
+    let host = name.strip_prefix('h').and_then(|digits| digits.parse().ok());
+    if let Some(host) = host.filter(|host| *host < hosts) {
+        return Ok(NodeId(host));
+    }
+    let switches: Vec<&str> = names.keys().take(20).map(String::as_str).collect();
+    Err(format!(
+        "name a host h0 to h{} or a switch such as {}, not `{name}`",
+        hosts - 1,
+        switches.join(", ")
+    ))
+}
+
+/// The loss and duplication of packets that a scenario asks for.
+#[derive(Clone, Debug)]
+pub(super) struct LinkFaults {
+    rng: Rng,
+    hosts: u32,
+    loss_ppm: u32,
+    duplicate_ppm: u32,
+    lossy: Vec<Lossy>,
+}
+
+impl LinkFaults {
+    pub fn new(scenario: &Scenario, network: &Network) -> Self {
+        Self {
+            rng: Rng::stream(scenario.seed, "faults"),
+            hosts: network.wiring.hosts(),
+            loss_ppm: scenario.fabric.loss_ppm,
+            duplicate_ppm: scenario.fabric.duplicate_ppm,
+            lossy: network.lossy.clone(),
+        }
+    }
+
+    /// False: nothing is ever lost or duplicated.
+    pub fn any(&self) -> bool {
+        self.loss_ppm > 0 || self.duplicate_ppm > 0 || !self.lossy.is_empty()
+    }
+
+    fn loss_ppm(&self, now: SimTime, link: Link) -> u32 {
+        let port = match link {
+            Link::Up(host) => host.0,
+            Link::Down(host) => self.hosts + host.0,
+            Link::Between(port) => port.0,
+        };
+        let here = |lossy: &&Lossy| lossy.port == port && lossy.from <= now && now < lossy.until;
+        let extra: u32 = self.lossy.iter().filter(here).map(|lossy| lossy.ppm).sum();
+        self.loss_ppm.saturating_add(extra)
+    }
+}
+
+impl<K> Fault<K> for LinkFaults {
+    fn verdict(&mut self, now: SimTime, link: Link, _: &K) -> Verdict {
+        let loss_ppm = self.loss_ppm(now, link);
+        let draw = self.rng.uniform_below(1_000_000);
+        if draw < loss_ppm {
+            Verdict::Lose
+        } else if draw - loss_ppm < self.duplicate_ppm {
+            Verdict::Duplicate(SimDuration::ZERO)
+        } else {
+            Verdict::Pass
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The highest load a scheme sustains (Homa Figure 12): bisection over runs.
+
+use crate::scenario::{Outcome, Scenario, ScenarioError};
+
+use super::demand::Demand;
+use super::network::Network;
+use super::run::{configure, find};
+use super::{Progress, run};
+
+/// Where to look for the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// A load that is surely sustained.
+    pub low: f64,
+    /// A load that surely is not.
+    pub high: f64,
+    /// Stop when the two are this close.
+    pub resolution: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// The run at the highest load whose backlog is bounded; `None`: not even the lowest.
+    pub sustained: Option<Outcome>,
+    /// The lowest load tried whose backlog diverges; `None`: not even the highest.
+    pub diverging: Option<f64>,
+}
+
+/// Bisects between two loads by the rule of [`crate::measure::backlog`], one run for each. Within
+/// about three points of the limit the verdict of one run is chance: other seeds tell how far the
+/// answer moves. Everything else is the scenario's: also how long each run lasts, which has to be
+/// as long as the rule needs.
+pub fn max_load(
+    scenario: &Scenario,
+    range: Range,
+    progress: &mut dyn FnMut(f64, Progress),
+) -> Result<Limit, ScenarioError> {
+    let network = Network::new(scenario, find(scenario)?)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    if !demand.is_open() {
+        let what = "the highest load of traffic whose load is no setting: use the pattern \
+                    all-to-all or clients-servers";
+        return Err(ScenarioError::Unsupported { what: what.to_owned() });
+    }
+    let at_load = |fraction: f64| {
+        let mut scenario = scenario.clone();
+        scenario.load.fraction = fraction;
+        scenario
+    };
+    for fraction in [range.high, range.low] {
+        long_enough(&at_load(fraction), (&demand, &network))?;
+    }
+    let mut attempt = |fraction: f64| {
+        let outcome = run(&at_load(fraction), &mut |at| progress(fraction, at))?;
+        let is_sustained = outcome.backlog.is_sustained().ok_or_else(|| {
+            let must = format!("let traffic last longer: at load {fraction} it was too short");
+            ScenarioError::field("stop", must)
+        })?;
+        Ok::<_, ScenarioError>((outcome, is_sustained))
+    };
+    let (first, true) = attempt(range.low)? else {
+        return Ok(Limit { sustained: None, diverging: Some(range.low) });
+    };
+    if let (last, true) = attempt(range.high)? {
+        return Ok(Limit { sustained: Some(last), diverging: None });
+    }
+    let (mut sustained, mut low, mut high) = (first, range.low, range.high);
+    while high - low > range.resolution.max(1e-3) {
+        let middle = (low + high) / 2.0;
+        match attempt(middle)? {
+            (outcome, true) => (low, sustained) = (middle, outcome),
+            (_, false) => high = middle,
+        }
+    }
+    Ok(Limit { sustained: Some(sustained), diverging: Some(high) })
+}
+
+/// Refuses a stop rule that ends traffic before the rule can speak.
+fn long_enough(
+    scenario: &Scenario,
+    (demand, network): (&Demand, &Network),
+) -> Result<(), ScenarioError> {
+    let framing = configure(scenario, (find(scenario)?, network, demand))?.framing();
+    let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
+    let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
+    // Samples and random arrivals may end a little early.
+    let needs = needs * 1.05;
+    if lasts >= needs {
+        return Ok(());
+    }
+    let (time, messages) = (needs * 1e3, needs * per_second);
+    let must = format!(
+        "let traffic last {:.3} ms after the warm-up, here {:.3}: shorter traffic does not show \
+         whether load {} is sustained; {:.0} messages do, such as stop = {{ messages = \
+         {:.0}, time = \"{:.0}ms\" }}",
+        needs * 1e3,
+        lasts.max(0.0) * 1e3,
+        scenario.load.fraction,
+        messages.ceil(),
+        messages.ceil(),
+        time.ceil() + scenario.warm_up.0 as f64 / 1e9,
+    );
+    Err(ScenarioError::field("stop", must))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Exchange, Fabric, Shape, Traffic};
+
+    #[test]
+    fn traffic_without_a_load_has_no_highest_one() {
+        let mut scenario = Scenario {
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
+            ..Scenario::default()
+        };
+        scenario.traffic = Traffic::Permutation { bytes: 10_000 };
+        let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
+        let refused = max_load(&scenario, range, &mut |_, _| ());
+        assert!(matches!(refused, Err(ScenarioError::Unsupported { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn no_scheme_sustains_more_than_the_link() {
+        let mut scenario = Scenario {
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
+            ..Scenario::default()
+        };
+        scenario.traffic = Traffic::AllToAll {
+            workload: "1000".to_owned(),
+            exchange: Exchange::OneWay,
+            max_bytes: None,
+        };
+        scenario.stop.messages = Some(45_000);
+        let range = Range { low: 0.5, high: 1.3, resolution: 0.1 };
+        let limit = max_load(&scenario, range, &mut |_, _| ()).unwrap();
+        let sustained = limit.sustained.unwrap();
+        assert!(sustained.load >= 0.9 && sustained.load <= 1.0, "{}", sustained.load);
+        assert!(limit.diverging.unwrap() - sustained.load <= 0.1 + 1e-9);
+    }
+
+    #[test]
+    fn traffic_too_short_to_tell_is_refused() {
+        let scenario = Scenario::default();
+        let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
+        let refused = max_load(&scenario, range, &mut |_, _| ());
+        let Err(ScenarioError::Field { field: "stop", must }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(must.contains("messages do"), "{must}");
+    }
+
+    #[test]
+    fn an_overload_of_rpcs_shows_like_one_of_messages() {
+        let growth = |exchange| {
+            let mut scenario = Scenario {
+                scheme: "homa".to_owned(),
+                fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
+                ..Scenario::default()
+            };
+            let workload = "20000".to_owned();
+            scenario.traffic = Traffic::AllToAll { workload, exchange, max_bytes: None };
+            scenario.load.fraction = 1.3;
+            scenario.stop.messages = Some(6_000);
+            run(&scenario, &mut |_| ()).unwrap().backlog.growth
+        };
+        let (rpcs, messages) = (growth(Exchange::Echo), growth(Exchange::OneWay));
+        assert!((0.7..1.4).contains(&(rpcs / messages)), "{rpcs} {messages}");
+    }
+}

@@ -1,0 +1,40 @@
+//! From a description to its outcome: [`run`] is a function of the [`Scenario`] alone, except for
+//! what the run cost (CPU seconds, memory).
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `checks` | refuses scenarios that contradict themselves |
+//! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
+//! | `demand` | traffic, limits, loads |
+//! | `start` | the one `match` that turns a scheme into types |
+//! | `running` | a simulation whose types are forgotten: everything below is compiled once |
+//! | `run`, `assemble` | the phases of a run, and its outcome |
+//! | [`limit`] | the highest load that is sustained |
+
+mod assemble;
+mod checks;
+mod demand;
+mod faults;
+pub mod limit;
+mod network;
+mod run;
+mod running;
+mod start;
+
+pub use run::{Observers, Physics, Progress, Replay, Trace, replay, run, run_watched, validate};
+
+use crate::scenario::Scenario;
+use crate::scheme::{HostConfig, Queue};
+
+use demand::Demand;
+use network::Network;
+
+/// Everything that a simulation is made of.
+#[derive(Clone, Copy)]
+struct Experiment<'a> {
+    scenario: &'a Scenario,
+    network: &'a Network,
+    demand: &'a Demand,
+    hosts: &'a HostConfig,
+    queue: Queue,
+}

@@ -1,0 +1,229 @@
+//! From a description to the network: wiring, fabric, paths, what goes wrong with links.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homa_proto::{FULL_FRAME, Rate};
+use homa_workload::framing::MIN_FRAME;
+
+use crate::fabric::{Buffers, FabricConfig, Forwarding};
+use crate::measure::ideal::Formula;
+use crate::scenario::{Buffer, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
+use crate::scheme::Scheme;
+use crate::time::SimDuration;
+use crate::topology::{FatTree, Graph, HostId, LeafSpine, NodeId, Physics, SingleSwitch, Wiring};
+use crate::traffic::{Classes, Distance, Paths};
+
+use super::faults::{Change, Lossy, impair};
+
+/// The network of a scenario.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub wiring: Wiring,
+    pub config: FabricConfig,
+    pub paths: Paths,
+    /// Rate of a host's link; of the slowest one in a graph.
+    pub link: Rate,
+    /// RTTbytes: what a host sends while a grant comes back to it, over the longest path.
+    pub rtt_bytes: u32,
+    /// What becomes of links, and when.
+    pub changes: Vec<Change>,
+    /// Links that lose packets.
+    pub lossy: Vec<Lossy>,
+}
+
+/// A shape with its names.
+struct Wired {
+    wiring: Wiring,
+    paths: Paths,
+    /// Switches by name.
+    names: BTreeMap<String, NodeId>,
+}
+
+impl Network {
+    pub fn new(scenario: &Scenario, scheme: &Scheme) -> Result<Self, ScenarioError> {
+        let fabric = &scenario.fabric;
+        if fabric.cut_through && fabric.preemption {
+            let what = "cut-through and preemption together".to_owned();
+            return Err(ScenarioError::Unsupported { what });
+        }
+        let physics = Physics {
+            host_rate: fabric.host_link.rate(),
+            fabric_rate: fabric.fabric_link.rate(),
+            sender_delay: SimDuration(fabric.send_delay.0 + fabric.nic_delay.0),
+            switch_delay: fabric.switch_delay.duration(),
+            receiver_delay: fabric.receive_delay.duration(),
+            propagation: fabric.propagation.duration(),
+        };
+        let Wired { wiring, paths, names } = wire(&fabric.shape, physics)?;
+        if wiring.unfit().is_some() {
+            let must = "carry a jumbo frame over every link within 4.29 ms: choose links of at \
+                        least 20Mbps and delays below 0.5ms";
+            return Err(ScenarioError::field("fabric", must));
+        }
+        if matches!(paths, Paths::Listed(_)) && scenario.slowdown != SlowdownBy::Idle {
+            let must = "be \"idle\" for a graph: the authors' formula knows their network only";
+            return Err(ScenarioError::field("slowdown", must));
+        }
+        let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;
+        let uplinks = wiring.ports()[..wiring.hosts() as usize].iter();
+        let link = uplinks.map(|port| port.rate).min_by_key(|rate| rate.0);
+        let link = link.unwrap_or(fabric.host_link.rate());
+        let rtt_bytes = rtt_bytes(&wiring, &paths, link);
+        let memory = scheme.memory(&scenario.options, rtt_bytes)?;
+        Ok(Self {
+            config: config(scenario, (scheme, memory)),
+            wiring,
+            paths,
+            link,
+            rtt_bytes,
+            changes,
+            lossy,
+        })
+    }
+
+    /// The same with links that are as they should be.
+    pub fn unimpaired(&self) -> Self {
+        Self { changes: Vec::new(), lossy: Vec::new(), ..self.clone() }
+    }
+
+    /// The formula that the authors divide by.
+    pub fn formula(&self, scenario: &Scenario, corrected: bool) -> Formula {
+        let fabric = &scenario.fabric;
+        let fixed = fabric.send_delay.0 + fabric.nic_delay.0 + fabric.receive_delay.0;
+        Formula {
+            host: self.link,
+            fabric: fabric.fabric_link.rate(),
+            fixed: SimDuration(fixed),
+            propagation: fabric.propagation.duration(),
+            switch: fabric.switch_delay.duration(),
+            corrected,
+        }
+    }
+}
+
+fn config(scenario: &Scenario, (scheme, memory): (&Scheme, Option<u64>)) -> FabricConfig {
+    let fabric = &scenario.fabric;
+    FabricConfig {
+        forwarding: match fabric.routing {
+            Some(Routing::Spray) => Forwarding::Spray,
+            Some(Routing::Ecmp) => Forwarding::Ecmp,
+            None => scheme.forwarding,
+        },
+        buffers: match fabric.buffer {
+            Buffer::Unlimited => memory.map_or(Buffers::Unlimited, Buffers::PerPort),
+            Buffer::PerPort { bytes } => Buffers::PerPort(bytes),
+            Buffer::Shared { bytes, alpha_percent } => Buffers::Shared { bytes, alpha_percent },
+        },
+        cut_through: fabric.cut_through,
+        preemption: fabric.preemption,
+        seed: scenario.seed,
+    }
+}
+
+fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
+    if let &Shape::FatTree { k, oversubscription } = shape
+        && (k < 2 || k % 2 == 1 || oversubscription == 0)
+    {
+        let must = "have an even `k` and an `oversubscription` of at least 1";
+        return Err(ScenarioError::field("fabric.shape", must));
+    }
+    let hosts = shape.hosts().unwrap_or(0);
+    if !(2..=1 << 20).contains(&hosts) && !matches!(shape, Shape::Graph { .. }) {
+        return Err(ScenarioError::field("fabric.shape", "have 2 to 1048576 hosts"));
+    }
+    let regular = |wiring, (rack, pod), kinds: &[(&str, u32)]| {
+        let named = kinds.iter().flat_map(|(kind, n)| (0..*n).map(move |i| format!("{kind}{i}")));
+        let names = named.zip((hosts..).map(NodeId)).collect();
+        Wired { wiring, paths: Distance { rack, pod }.into(), names }
+    };
+    Ok(match shape {
+        Shape::SingleSwitch { .. } => {
+            regular(SingleSwitch { hosts, physics }.wire(), (hosts, hosts), &[("tor", 1)])
+        }
+        &Shape::LeafSpine { racks, hosts_per_rack, spines } => {
+            if spines == 0 {
+                return Err(ScenarioError::field("fabric.shape.spines", "be at least 1"));
+            }
+            let wiring = LeafSpine { racks, hosts_per_rack, spines, physics }.wire();
+            regular(wiring, (hosts_per_rack, hosts), &[("tor", racks), ("spine", spines)])
+        }
+        &Shape::FatTree { k, oversubscription } => {
+            let wiring = FatTree { k, oversubscription, physics }.wire();
+            let (half, rack) = (k / 2, k / 2 * oversubscription);
+            let kinds = [("tor", k * half), ("aggr", k * half), ("core", half * half)];
+            regular(wiring, (rack, rack * half), &kinds)
+        }
+        Shape::Graph { file } => graph(file)?,
+    })
+}
+
+fn graph(file: &str) -> Result<Wired, ScenarioError> {
+    let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let graph = Graph::from_csv(&text).map_err(|error| failed(error.to_string()))?;
+    let wiring = graph.wire();
+    if wiring.hosts() < 2 {
+        return Err(failed("a network has at least two hosts".to_owned()));
+    }
+    let nodes = (wiring.hosts()..).map(NodeId);
+    let names = graph.switches().iter().cloned().zip(nodes).collect();
+    let paths = Paths::Listed(Arc::new(Classes::of(&wiring)));
+    Ok(Wired { wiring, paths, names })
+}
+
+/// Link rate x (a grant's way there + a full frame's way back) (Homa §3.2: RTTbytes), over the
+/// longest path.
+fn rtt_bytes(wiring: &Wiring, paths: &Paths, link: Rate) -> u32 {
+    let round_trip = |a, b| {
+        let there = wiring.ideal(HostId(a), HostId(b), &[MIN_FRAME as u32]);
+        let back = wiring.ideal(HostId(b), HostId(a), &[FULL_FRAME]);
+        there.0 + back.0
+    };
+    let picos = match paths {
+        Paths::Regular(_) => round_trip(0, wiring.hosts() - 1),
+        Paths::Listed(classes) => {
+            let all = classes.examples.iter().map(|&(a, b)| round_trip(a, b));
+            all.max().unwrap_or_default()
+        }
+    };
+    let bytes = (u128::from(picos) * u128::from(link.0)).div_ceil(8_000_000_000_000);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Span;
+    use crate::scheme::SCHEMES;
+
+    #[test]
+    fn the_default_network_has_the_papers_round_trip() {
+        let network = Network::new(&Scenario::default(), &SCHEMES[0]).unwrap();
+        // 7.744 us at 10 Gbit/s.
+        assert_eq!(network.rtt_bytes, 9680);
+        assert_eq!(network.paths.number(0, 15), 1);
+        assert_eq!(network.paths.number(0, 16), 3);
+    }
+
+    #[test]
+    fn the_corrected_formula_is_the_way_of_a_frame_through_the_network() {
+        let mut scenario = Scenario::default();
+        scenario.fabric.propagation = Span::nanos(1_000);
+        let shapes = [
+            Shape::SingleSwitch { hosts: 4 },
+            Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
+            Shape::FatTree { k: 4, oversubscription: 1 },
+        ];
+        for shape in shapes {
+            scenario.fabric.shape = shape;
+            let network = Network::new(&scenario, &SCHEMES[0]).unwrap();
+            let formula = network.formula(&scenario, true);
+            for host in 1..network.wiring.hosts() {
+                let way = network.wiring.ideal(HostId(0), HostId(host), &[1_066]);
+                let switches = network.paths.number(0, host);
+                assert_eq!(formula.time(1_000, switches), way, "{switches} switches");
+            }
+        }
+    }
+}

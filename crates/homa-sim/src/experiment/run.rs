@@ -1,0 +1,415 @@
+//! Running a scenario: what is built, the phases of the run, what is kept of it.
+
+use std::io::Write;
+use std::ops::Range;
+
+use crate::engine::Halt;
+use crate::measure::cost;
+use crate::measure::journey::Journeys;
+use crate::measure::latency::Sample;
+use crate::measure::queue_probe::QueueProbe;
+use crate::measure::throughput::{Counted, Throughput};
+use crate::measure::wasted::Wasted;
+use crate::scenario::{Ending, Exchange, Outcome, Scenario, ScenarioError, SlowdownBy, Span, Stop};
+use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme};
+use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::topology::{HostId, PortId, Tier};
+use crate::trace::{Capture, Checked, Recorder, Verifier, Violation};
+use crate::traffic::Generator;
+use crate::traffic::open_loop::Arrival;
+
+use super::Experiment;
+use super::assemble::{Ideals, MeasurementWindow, assemble};
+use super::checks::check;
+use super::demand::Demand;
+use super::network::Network;
+use super::running::Running;
+use super::start::Watching;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Between 0 and 1, by the stop rule.
+    pub done: f64,
+    /// Simulated seconds so far.
+    pub simulated_seconds: f64,
+    /// Messages submitted so far.
+    pub submitted: u64,
+    /// Measured messages that arrived so far.
+    pub delivered: u64,
+    /// Packet-hops so far.
+    pub packet_hops: u64,
+}
+
+/// Events between reports of progress.
+const STRIDE: u64 = 2_000_000;
+
+/// Runs a scenario; calls `progress` from time to time.
+pub fn run(
+    scenario: &Scenario,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, ScenarioError> {
+    run_watched(scenario, Observers::default(), progress).map(|(outcome, _)| outcome)
+}
+
+/// Where a run's packets are written.
+pub struct Trace<'a> {
+    /// Receives a pcapng file. The first error ends the trace, not the run; flush it to learn of
+    /// one.
+    pub out: &'a mut dyn Write,
+    /// Most packets.
+    pub packets: u64,
+}
+
+/// What watches a run beside its measures.
+#[derive(Default)]
+pub struct Observers<'a> {
+    /// The packets are written as hosts send them ([`Capture`]).
+    pub trace: Option<Trace<'a>>,
+    /// Every event of every packet is checked ([`Verifier`]).
+    pub verify: bool,
+}
+
+/// Whether a run obeyed physics: what was checked, or the first violations.
+pub type Physics = Result<Checked, Vec<Violation>>;
+
+/// As [`run`], watched; with the verdict on its physics if one is wanted.
+pub fn run_watched(
+    scenario: &Scenario,
+    observers: Observers<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Outcome, Option<Physics>), ScenarioError> {
+    check(scenario)?;
+    let row = find(scenario)?;
+    let network = Network::new(scenario, row)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let mut verifier = observers
+        .verify
+        .then(|| Verifier::new(&network.wiring, &network.config, row.queue.order()));
+    // No longer than the verifier lives.
+    let mut trace = observers.trace;
+    let trace = trace.as_mut().map(|to| Trace { out: &mut *to.out, packets: to.packets });
+    let watched = (trace, verifier.as_mut());
+    let (outcome, _) = simulate(scenario, (row, &network, &demand), watched, progress)?;
+    let physics = verifier.map(|verifier| verifier.finish(outcome.in_flight));
+    Ok((outcome, physics))
+}
+
+/// What came of a list of messages.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Everything measured.
+    pub outcome: Outcome,
+    /// Every message or RPC that arrived, those of one bin of sizes together, in the order in which
+    /// they arrived.
+    pub samples: Vec<Sample>,
+}
+
+/// Runs a scenario with messages from memory in place of its traffic, all of them. `arrivals` are
+/// in the order of time.
+pub fn replay(
+    scenario: &Scenario,
+    arrivals: Vec<Arrival>,
+    exchange: Exchange,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replay, ScenarioError> {
+    check(scenario)?;
+    let row = find(scenario)?;
+    let network = Network::new(scenario, row)?;
+    let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
+    let (outcome, samples) = simulate(scenario, (row, &network, &demand), (None, None), progress)?;
+    Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
+}
+
+pub(super) fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
+    scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
+        name: scenario.scheme.clone(),
+        known: SCHEMES.iter().map(|row| row.name).collect(),
+    })
+}
+
+/// Whether [`run`] would refuse a scenario, and why: all is built as there, nothing runs.
+pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
+    check(scenario)?;
+    let row = find(scenario)?;
+    let network = Network::new(scenario, row)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let hosts = configure(scenario, (row, &network, &demand))?;
+    let queue = row.queue(&scenario.options)?;
+    let experiment =
+        Experiment { scenario, network: &network, demand: &demand, hosts: &hosts, queue };
+    experiment.journeys()?;
+    experiment.wasted()?;
+    demand.pattern(scenario, &network, hosts.framing())?;
+    experiment.check_parts()
+}
+
+/// What runs on the hosts.
+pub(super) fn configure(
+    scenario: &Scenario,
+    (row, network, demand): (&Scheme, &Network, &Demand),
+) -> Result<HostConfig, ScenarioError> {
+    if row.one_way_only && demand.exchange == Exchange::Echo {
+        let what = format!("RPCs under {}, which knows one-way messages only", row.name);
+        return Err(ScenarioError::Unsupported { what });
+    }
+    let environment = Environment {
+        link: network.link,
+        rtt_bytes: network.rtt_bytes,
+        workload: &demand.workload,
+        sizes: &demand.sizes,
+    };
+    row.configure(&environment, &scenario.options)
+}
+
+/// The samples of every bin of sizes, beside the outcome.
+type Finished = (Outcome, Vec<Vec<Sample>>);
+
+fn simulate<'a>(
+    scenario: &Scenario,
+    (row, network, demand): (&Scheme, &Network, &Demand),
+    (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Finished, ScenarioError> {
+    let hosts = configure(scenario, (row, network, demand))?;
+    let queue = row.queue(&scenario.options)?;
+    let experiment = Experiment { scenario, network, demand, hosts: &hosts, queue };
+    experiment.check_parts()?;
+    let watching = Watching {
+        queues: experiment.queue_probe(),
+        journeys: experiment.journeys()?,
+        wasted: experiment.wasted()?,
+        capture: trace.map(|to| experiment.capture(to)).transpose()?,
+        judge: verifier.map(Recorder),
+    };
+    experiment.run(watching, progress)
+}
+
+impl Experiment<'_> {
+    fn capture<'a>(self, to: Trace<'a>) -> Result<Capture<&'a mut dyn Write>, ScenarioError> {
+        let Some(framing) = self.hosts.packet_framing() else {
+            let scheme = &self.scenario.scheme;
+            let what = format!("a capture of {scheme}, whose packets have no wire format here");
+            return Err(ScenarioError::Unsupported { what });
+        };
+        let hosts = self.network.wiring.hosts();
+        Capture::new(to.out, hosts, framing, to.packets).map_err(|error| ScenarioError::File {
+            path: "the trace".to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn queue_probe(self) -> Option<QueueProbe> {
+        let measures = &self.scenario.measures;
+        let Range { start, end } = self.demand.receivers;
+        let downlink = |host| self.network.wiring.downlink(HostId(host));
+        let probe = || QueueProbe::new(measures.queues, downlink(start)..downlink(end));
+        (measures.queues || measures.priorities).then(probe)
+    }
+
+    fn journeys(self) -> Result<Option<Journeys>, ScenarioError> {
+        let measures = &self.scenario.measures;
+        if !(measures.tail_delay || measures.ledger) {
+            return Ok(None);
+        }
+        if self.demand.exchange != Exchange::OneWay {
+            let what = "the ledger and the tail's delays for RPCs: use one-way messages";
+            return Err(ScenarioError::Unsupported { what: what.to_owned() });
+        }
+        let wiring = &self.network.wiring;
+        let rates = wiring.ports().iter().map(|port| LinkRate::new(port.rate)).collect();
+        // Ten million messages take more than a gigabyte: only the ledger is about all of them.
+        let kept = if measures.ledger { u32::MAX } else { self.demand.short_messages() };
+        Ok(Some(Journeys::new(wiring.hosts(), rates, kept)))
+    }
+
+    fn wasted(self) -> Result<Option<Wasted>, ScenarioError> {
+        if !self.scenario.measures.wasted_bandwidth {
+            return Ok(None);
+        }
+        let degree = self.hosts.degree().ok_or_else(|| ScenarioError::Unsupported {
+            what:
+                "wasted bandwidth where there is no degree of overcommitment, or it is measured: \
+                   set it"
+                    .into(),
+        })?;
+        Ok(Some(Wasted::new(self.network.wiring.hosts(), degree)))
+    }
+
+    fn generator(self) -> Result<Generator, ScenarioError> {
+        let Self { scenario, network, demand, hosts, .. } = self;
+        let pattern = demand.pattern(scenario, network, hosts.framing())?;
+        let limits = demand.limits(scenario, network, hosts.framing());
+        let parts = (network.paths.clone(), demand.latencies());
+        Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
+    }
+
+    fn run(
+        self,
+        watching: Watching<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Finished, ScenarioError> {
+        let limits = self.demand.limits(self.scenario, self.network, self.hosts.framing());
+        let mut sim = self.start(self.generator()?, watching);
+        let sim = &mut *sim;
+        let before = cost::cpu_seconds();
+        let mut report = |sim: &dyn Running| {
+            let tally = sim.generator().tally;
+            let by_messages = tally.measured as f64 / limits.messages.max(1) as f64;
+            let by_time = sim.now().0 as f64 / limits.time.0 as f64;
+            progress(Progress {
+                done: by_messages.max(by_time).min(1.0),
+                simulated_seconds: seconds(sim.now()),
+                submitted: tally.submitted,
+                delivered: tally.delivered,
+                packet_hops: sim.counters().packet_hops,
+            });
+        };
+        advance(sim, limits.warm_up, &mut report);
+        let start = self.sent_bytes(sim);
+        let opened = sim.now();
+        sim.measure().open(opened);
+        let mut throughput = Throughput::new(opened, limits.sample_every, self.counted(sim));
+        loop {
+            let ended = sim.generator().ended.is_some();
+            let until = if ended { SimTime::MAX } else { throughput.next() };
+            if advance(sim, until, &mut report) != Halt::Time {
+                break;
+            }
+            throughput.record(self.counted(sim));
+        }
+        let closed = sim.now();
+        sim.measure().close(closed);
+        let end = self.sent_bytes(sim);
+        if limits.ending != Ending::Cut {
+            let last = closed + self.scenario.stop.drain_limit.duration();
+            advance(sim, last, &mut report);
+        }
+        let emptied = (sim.pending() == 0).then(|| sim.last_event());
+        report(sim);
+        let cpu_seconds = cost::cpu_seconds() - before;
+        let window = MeasurementWindow {
+            experiment: self,
+            opened,
+            closed,
+            emptied,
+            start,
+            end,
+            cpu_seconds,
+            throughput,
+        };
+        let ideals = self.ideals(sim)?;
+        let outcome = assemble(&window, sim, &ideals);
+        Ok((outcome, sim.generator_mut().latencies.take_samples()))
+    }
+
+    /// Wire bytes sent so far by every port.
+    fn sent_bytes(self, sim: &dyn Running) -> Vec<u64> {
+        let ports = 0..self.network.wiring.ports().len() as u32;
+        ports.map(|port| sim.sent_bytes(PortId(port))).collect()
+    }
+
+    /// What receivers' links carried so far, and the measured messages that arrived.
+    fn counted(self, sim: &dyn Running) -> Counted {
+        let downlinks = self.demand.receivers.clone().map(HostId);
+        let downlinks = downlinks.map(|host| self.network.wiring.downlink(host));
+        let received = downlinks.map(|port| sim.sent_bytes(port) as f64).sum();
+        (received, sim.generator().tally.delivered)
+    }
+
+    /// Idle times by (bytes, switches), when latencies are divided by measured ones.
+    fn ideals(self, loaded: &dyn Running) -> Result<Ideals, ScenarioError> {
+        if self.scenario.slowdown != SlowdownBy::Idle {
+            return Ok(Ideals::new());
+        }
+        let samples = loaded.generator().latencies.samples().iter().flatten();
+        let mut kinds: Vec<(u32, u32)> = samples.map(|s| (s.bytes, s.switches)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let hosts = self.network.wiring.hosts();
+        let mut at = SimTime::ZERO;
+        let list = kinds.iter().map(|&(bytes, switches)| {
+            let (src, dst) = self.network.paths.example(switches, hosts);
+            let arrival = Arrival { at, src, dst, bytes };
+            // Three times its serialisation both paths, and a round trip or two: long gone.
+            let most = bytes.max(self.demand.response_bytes().unwrap_or(bytes));
+            let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
+            at += SimDuration(wire as u64) + SimDuration::micros(200);
+            arrival
+        });
+        let demand = self.demand.replaced_by(list.collect());
+        let mut scenario = self.scenario.clone();
+        scenario.warm_up = Span(0);
+        scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
+        scenario.fabric.loss_ppm = 0;
+        scenario.fabric.duplicate_ppm = 0;
+        let network = self.network.unimpaired();
+        let idle = Experiment { scenario: &scenario, demand: &demand, network: &network, ..self };
+        let mut sim = idle.start(idle.generator()?, Watching::default());
+        advance(&mut *sim, SimTime::MAX, &mut |_| ());
+        advance(&mut *sim, SimTime::MAX, &mut |_| ());
+        let samples = sim.generator().latencies.samples().iter().flatten();
+        let ideals: Ideals = samples.map(|s| ((s.bytes, s.switches), s.latency)).collect();
+        match kinds.iter().find(|kind| !ideals.contains_key(kind)) {
+            Some((bytes, _)) => {
+                let must = format!(
+                    "not be \"idle\" here: {bytes} bytes do not arrive even alone in this network"
+                );
+                Err(ScenarioError::field("slowdown", must))
+            }
+            None => Ok(ideals),
+        }
+    }
+}
+
+/// Runs to `until`, to the application's stop, or until nothing is pending.
+fn advance(sim: &mut dyn Running, until: SimTime, report: &mut dyn FnMut(&dyn Running)) -> Halt {
+    while sim.now() < until {
+        match sim.run_until(until, STRIDE) {
+            Halt::Events => report(sim),
+            halt => return halt,
+        }
+    }
+    Halt::Time
+}
+
+pub(super) fn seconds(time: SimTime) -> f64 {
+    time.0 as f64 / 1e12
+}
+
+/// Number of ports of each tier.
+pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
+    let mut count = [0; Tier::ALL.len()];
+    for port in network.wiring.ports() {
+        count[port.tier as usize] += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Basis, Load, Traffic};
+
+    #[test]
+    fn what_cannot_be_run_is_said_before_it_runs() {
+        let refused = |scenario: Scenario| {
+            let refused = run(&scenario, &mut |_| ()).unwrap_err();
+            assert_eq!(validate(&scenario), Err(refused.clone()));
+            refused.to_string()
+        };
+        let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
+        assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
+        let idle = Load { fraction: 0.0, basis: Basis::Paper };
+        assert!(refused(Scenario { load: idle, ..Scenario::default() }).contains("load.fraction"));
+        let traffic = Traffic::ClientsServers {
+            workload: "w4".to_owned(),
+            clients: 100,
+            servers: 100,
+            max_bytes: None,
+        };
+        let scheme = "homa".to_owned();
+        let crowded = refused(Scenario { scheme, traffic, ..Scenario::default() });
+        assert!(crowded.contains("144"), "{crowded}");
+    }
+}

@@ -1,0 +1,164 @@
+//! A simulation whose hosts, queues, probes and faults are forgotten, and what its measures are
+//! told. Nothing here is called per packet.
+
+use std::io::Write;
+
+use crate::engine::{Counters, Fault, Halt, Simulation};
+use crate::engine::{Probe, World};
+use crate::fabric::PortQueue;
+use crate::scenario::Outcome;
+use crate::time::SimTime;
+use crate::topology::PortId;
+use crate::trace::{Capture, Listener, Recorder};
+use crate::traffic::Generator;
+use crate::transport::Transport;
+
+use super::assemble::MeasurementWindow;
+use super::network::Network;
+
+/// What a measuring probe is told.
+pub(super) trait Measure {
+    /// Measurement begins.
+    fn open(&mut self, _now: SimTime) {}
+    /// Measurement ends.
+    fn close(&mut self, _now: SimTime) {}
+    /// Writes its findings.
+    fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut Outcome) {}
+}
+
+impl Measure for () {}
+
+impl<W: Write> Measure for Capture<W> {}
+
+impl<L: Listener> Measure for Recorder<L> {}
+
+impl<A: Measure, B: Measure> Measure for (A, B) {
+    fn open(&mut self, now: SimTime) {
+        self.0.open(now);
+        self.1.open(now);
+    }
+
+    fn close(&mut self, now: SimTime) {
+        self.0.close(now);
+        self.1.close(now);
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        self.0.report(window, outcome);
+        self.1.report(window, outcome);
+    }
+}
+
+impl<A: Measure> Measure for Option<A> {
+    fn open(&mut self, now: SimTime) {
+        if let Some(probe) = self {
+            probe.open(now);
+        }
+    }
+
+    fn close(&mut self, now: SimTime) {
+        if let Some(probe) = self {
+            probe.close(now);
+        }
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        if let Some(probe) = self {
+            probe.report(window, outcome);
+        }
+    }
+}
+
+/// See the module's description. The methods are those of [`Simulation`].
+pub(super) trait Running {
+    /// Traffic begins, and links change when the network says so.
+    fn begin(&mut self, network: &Network);
+    fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt;
+    fn now(&self) -> SimTime;
+    fn last_event(&self) -> SimTime;
+    fn pending(&self) -> usize;
+    fn packets_in_flight(&self) -> u32;
+    fn counters(&self) -> Counters;
+    fn trace_hash(&self) -> u64;
+    fn sent_bytes(&self, port: PortId) -> u64;
+    fn dropped_frames(&self, port: PortId) -> u64;
+    /// Packets that transports refused.
+    fn refused(&self) -> u64;
+    fn generator(&self) -> &Generator;
+    fn generator_mut(&mut self) -> &mut Generator;
+    fn measure(&mut self) -> &mut dyn Measure;
+    /// The measures write their findings.
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome);
+}
+
+impl<T, Q, P, F> Running for Simulation<(T, Q, Generator, P, F)>
+where
+    T: Transport,
+    Q: PortQueue,
+    P: Probe<T> + Measure,
+    F: Fault<T::Packet>,
+    (T, Q, Generator, P, F): World<Host = T, App = Generator, Probe = P>,
+{
+    fn begin(&mut self, network: &Network) {
+        self.wake_at(SimTime::ZERO, Generator::START);
+        for change in &network.changes {
+            self.change_link(change.port, change.at, change.what);
+        }
+    }
+
+    fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
+        self.run_until(end, max_events)
+    }
+
+    fn now(&self) -> SimTime {
+        self.now()
+    }
+
+    fn last_event(&self) -> SimTime {
+        self.last_event()
+    }
+
+    fn pending(&self) -> usize {
+        self.pending()
+    }
+
+    fn packets_in_flight(&self) -> u32 {
+        self.packets_in_flight()
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn trace_hash(&self) -> u64 {
+        self.trace_hash()
+    }
+
+    fn sent_bytes(&self, port: PortId) -> u64 {
+        self.sent_bytes(port)
+    }
+
+    fn dropped_frames(&self, port: PortId) -> u64 {
+        self.dropped_frames(port)
+    }
+
+    fn refused(&self) -> u64 {
+        self.transports().map(Transport::refused).sum()
+    }
+
+    fn generator(&self) -> &Generator {
+        self.application()
+    }
+
+    fn generator_mut(&mut self) -> &mut Generator {
+        self.application_mut()
+    }
+
+    fn measure(&mut self) -> &mut dyn Measure {
+        self.probe_mut()
+    }
+
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+        self.probe().report(window, outcome);
+    }
+}

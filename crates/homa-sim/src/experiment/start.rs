@@ -1,0 +1,190 @@
+//! The one place where a scheme becomes types. From here on everything is monomorphised: no call
+//! per packet is virtual.
+//!
+//! Homa has an instantiation for each kind of observation, with and without faults on links,
+//! because its runs are long; every other pair of hosts and queues has one, in which probes and
+//! faults are optional.
+
+use std::io::Write;
+
+use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
+use crate::fabric::queue::{EcnScope, EcnThreshold, PriorityDrop, Trimming, TrimmingConfig};
+use crate::fabric::{PortQueue, StrictPriority};
+use crate::measure::journey::Journeys;
+use crate::measure::queue_probe::QueueProbe;
+use crate::measure::wasted::Wasted;
+use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
+use crate::scheme::{HostConfig, Queue};
+use crate::trace::{Capture, Recorder, Verifier};
+use crate::traffic::Generator;
+use crate::transport::ndp::{Ndp, NdpConfig};
+use crate::transport::pfabric::PFabric;
+use crate::transport::phost::PHost;
+use crate::transport::tcp::Tcp;
+use crate::transport::{Homa, StopAndWait, Transport};
+
+use super::Experiment;
+use super::faults::LinkFaults;
+use super::running::{Measure, Running};
+
+/// What watches a run.
+#[derive(Default)]
+pub(super) struct Watching<'a> {
+    pub queues: Option<QueueProbe>,
+    pub journeys: Option<Journeys>,
+    pub wasted: Option<Wasted>,
+    pub capture: Option<Capture<&'a mut dyn Write>>,
+    pub judge: Option<Recorder<&'a mut Verifier>>,
+}
+
+impl Watching<'_> {
+    /// Something looks at every packet.
+    fn follows_packets(&self) -> bool {
+        let Self { queues: _, journeys, wasted, capture, judge } = self;
+        journeys.is_some() || wasted.is_some() || capture.is_some() || judge.is_some()
+    }
+}
+
+/// The queue of one port.
+fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
+    let scope = match ecn.scope {
+        EcnScopeName::Queue => EcnScope::Queue,
+        EcnScopeName::Port => EcnScope::Port,
+    };
+    EcnThreshold::new(ecn.threshold, scope)
+}
+
+/// A simulation that has not begun.
+type Started<'a> = Box<dyn Running + 'a>;
+
+impl Experiment<'_> {
+    /// Refuses hosts, queues and fabric that do not go together.
+    pub fn check_parts(self) -> Result<(), ScenarioError> {
+        let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
+        match (self.hosts, self.queue) {
+            (HostConfig::Homa(_), Queue::Ecn(_)) => {
+                refused("Homa over ports that mark congestion: its hosts do not heed marks")
+            }
+            (_, Queue::Ecn(_)) if self.network.config.preemption => {
+                refused("preemption at ports that mark congestion")
+            }
+            (_, Queue::PriorityDrop | Queue::Trimming(_)) if self.network.config.preemption => {
+                refused("preemption at ports that do not serve strict priorities")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Builds the simulation; its parts go together.
+    pub fn start<'a>(self, generator: Generator, watching: Watching<'a>) -> Started<'a> {
+        let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
+        match (hosts, self.queue) {
+            (HostConfig::Homa(config), _) => {
+                let make = Box::new(move |host, life| config.host(host, life, seed));
+                self.start_homa(generator, make, watching)
+            }
+            (HostConfig::PFabric(config), _) => {
+                let make = Box::new(move |_, life| PFabric::new(config, life));
+                self.start_any(generator, (make, || PriorityDrop), watching)
+            }
+            (HostConfig::PHost(config), _) => {
+                let make = Box::new(move |_, life| PHost::new(config, life));
+                self.start_any(generator, (make, || StrictPriority), watching)
+            }
+            (HostConfig::Ndp(config), queue) => {
+                let paths = self.network.wiring.paths();
+                let config = NdpConfig { paths, seed, ..config };
+                let make = Box::new(move |host, life| Ndp::new(config, host, life));
+                let queue = match queue {
+                    Queue::Trimming(queue) => queue,
+                    _ => TrimmingConfig::PAPER,
+                };
+                let mut port = 0;
+                let queues = move || {
+                    port += 1;
+                    Trimming::new(queue, seed, port)
+                };
+                self.start_any(generator, (make, queues), watching)
+            }
+            (HostConfig::StopAndWait, Queue::Ecn(ecn)) => {
+                let make = Box::new(|_, life| StopAndWait::new(life));
+                self.start_any(generator, (make, || ecn_queue(ecn)), watching)
+            }
+            (HostConfig::Tcp(config), queue) => {
+                let make = Box::new(move |host, life| Tcp::new(config.clone(), host, (life, seed)));
+                match queue {
+                    Queue::Ecn(ecn) => {
+                        self.start_any(generator, (make, || ecn_queue(ecn)), watching)
+                    }
+                    _ => self.start_any(generator, (make, || StrictPriority), watching),
+                }
+            }
+            (HostConfig::StopAndWait, _) => {
+                let make = Box::new(|_, life| StopAndWait::new(life));
+                self.start_any(generator, (make, || StrictPriority), watching)
+            }
+        }
+    }
+
+    fn start_homa<'a>(
+        self,
+        generator: Generator,
+        make: MakeTransport<Homa>,
+        watching: Watching<'a>,
+    ) -> Started<'a> {
+        let faults = LinkFaults::new(self.scenario, self.network);
+        let follows = watching.follows_packets();
+        let Watching { queues, journeys, wasted, capture, judge } = watching;
+        let parts = (make, || StrictPriority);
+        match (follows, queues, faults.any()) {
+            (true, queues, faulty) => {
+                let probes = (queues, (journeys, (wasted, (capture, judge))));
+                if faulty {
+                    self.boxed(parts, (generator, probes, faults))
+                } else {
+                    self.boxed(parts, (generator, probes, NoFaults))
+                }
+            }
+            (false, Some(queues), true) => self.boxed(parts, (generator, queues, faults)),
+            (false, Some(queues), false) => self.boxed(parts, (generator, queues, NoFaults)),
+            (false, None, true) => self.boxed(parts, (generator, (), faults)),
+            (false, None, false) => self.boxed(parts, (generator, (), NoFaults)),
+        }
+    }
+
+    /// Any other pair of hosts and queues.
+    fn start_any<'a, T, Q>(
+        self,
+        generator: Generator,
+        parts: (MakeTransport<T>, impl FnMut() -> Q),
+        watching: Watching<'a>,
+    ) -> Started<'a>
+    where
+        T: Transport + 'a,
+        Q: PortQueue + 'a,
+    {
+        let Watching { queues, journeys, wasted, judge, .. } = watching;
+        let faults = LinkFaults::new(self.scenario, self.network);
+        let faults = faults.any().then_some(faults);
+        let probes = (queues, (journeys, (wasted, judge)));
+        self.boxed(parts, (generator, probes, faults))
+    }
+
+    fn boxed<'a, T, Q, P, F>(
+        self,
+        (make, mut queue): (MakeTransport<T>, impl FnMut() -> Q),
+        parts: (Generator, P, F),
+    ) -> Started<'a>
+    where
+        T: Transport + 'a,
+        Q: PortQueue + 'a,
+        P: Probe<T> + Measure + 'a,
+        F: Fault<T::Packet> + 'a,
+    {
+        let (wiring, config) = (self.network.wiring.clone(), self.network.config);
+        let mut queue = |_, _: &_| queue();
+        let mut sim = Box::new(Simulation::with_queues(wiring, config, (make, &mut queue), parts));
+        sim.begin(self.network);
+        sim
+    }
+}

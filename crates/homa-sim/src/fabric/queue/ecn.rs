@@ -1,0 +1,133 @@
+//! Strict priorities with Explicit Congestion Notification: the marking of DCTCP's switches
+//! (RFC 8257 §3.1; Alizadeh et al., SIGCOMM 2010, §3.1).
+//!
+//! An arriving frame whose sender set ECT gets CE when more than K bytes wait at that instant; no
+//! average, no probability. What counts is the wire bytes that wait, neither the arriving frame nor
+//! the one in service among them; a real switch whose counter includes the latter marks one frame
+//! earlier. Frames without ECT are treated as strict priority would treat them. Invariant:
+//! `level_bytes` sums to the bytes that wait.
+
+use crate::fabric::Marks;
+use crate::topology::HostId;
+use crate::transport::Label;
+
+use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+
+/// Which bytes are compared with the threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnScope {
+    /// Those of the frame's own priority level.
+    #[default]
+    Queue,
+    /// Those of all levels of the port (PIAS, NSDI 2015, §5.1: shorter messages do not escape the
+    /// marking of the port they share).
+    Port,
+}
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug)]
+pub struct EcnThreshold {
+    threshold: u32,
+    scope: EcnScope,
+    level_bytes: [u32; 8],
+}
+
+impl EcnThreshold {
+    /// Marks beyond `threshold` wire bytes (K); `u32::MAX`: never.
+    pub fn new(threshold: u32, scope: EcnScope) -> Self {
+        Self { threshold, scope, level_bytes: [0; 8] }
+    }
+}
+
+impl PortQueue for EcnThreshold {
+    type Tag = ();
+
+    const ORDER: Order = Order::Strict;
+
+    #[inline]
+    fn tag(_: &Label, _: HostId) {}
+
+    #[inline]
+    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+        let frame = waiting.frame(slot);
+        let level = &mut self.level_bytes[usize::from(frame.priority())];
+        let found = match self.scope {
+            EcnScope::Queue => *level,
+            EcnScope::Port => waiting.bytes(),
+        };
+        let admission = StrictPriority.admit(waiting, slot, room);
+        if admission == Admission::Queued {
+            *level += u32::from(frame.bytes);
+            if frame.marks().has(Marks::ECT) && found > self.threshold {
+                waiting.mark_ce(slot);
+            }
+        }
+        admission
+    }
+
+    #[inline]
+    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+        let slot = waiting.take_highest();
+        let frame = waiting.frame(slot);
+        self.level_bytes[usize::from(frame.priority())] -= u32::from(frame.bytes);
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::queue::tests::Bare;
+
+    fn label(bytes: u32, priority: u8, ect: bool) -> Label {
+        Label { priority, ect, ..Label::new(HostId(0), bytes) }
+    }
+
+    /// Which of the arriving frames are marked, when all wait.
+    fn marked(scope: EcnScope, arrivals: &[(u32, u8, bool)]) -> Vec<bool> {
+        let mut port = Bare::new(EcnThreshold::new(3_000, scope));
+        for &(bytes, priority, ect) in arrivals {
+            let (_, admission) = port.arrives(label(bytes, priority, ect), u64::MAX);
+            assert_eq!(admission, Admission::Queued);
+        }
+        port.frames.iter().map(|frame| frame.marks().has(Marks::CE)).collect()
+    }
+
+    #[test]
+    fn a_frame_is_marked_when_more_than_the_threshold_waits_before_it() {
+        let data = (1_500, 0, true);
+        assert_eq!(marked(EcnScope::Queue, &[data; 4]), [false, false, false, true]);
+        // Exactly K bytes are not more than K.
+        let short = [(3_000, 0, true), data, data];
+        assert_eq!(marked(EcnScope::Queue, &short), [false, false, true]);
+    }
+
+    #[test]
+    fn only_senders_that_asked_are_marked_and_the_others_bytes_count() {
+        let (asked, not) = ((1_500, 0, true), (1_500, 0, false));
+        let frames = [not, not, not, asked, not];
+        assert_eq!(marked(EcnScope::Queue, &frames), [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn a_level_is_marked_by_its_own_bytes_or_by_those_of_the_port() {
+        let frames = [(1_500, 0, true), (1_500, 0, true), (1_500, 0, true), (100, 7, true)];
+        assert_eq!(marked(EcnScope::Queue, &frames), [false; 4]);
+        assert_eq!(marked(EcnScope::Port, &frames), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_left_no_longer_counts() {
+        let mut port = Bare::new(EcnThreshold::new(3_000, EcnScope::Queue));
+        for _ in 0..3 {
+            port.arrives(label(1_500, 2, true), u64::MAX);
+        }
+        assert_eq!((port.next(), port.next()), (Some(0), Some(1)));
+        let (late, _) = port.arrives(label(1_500, 2, true), u64::MAX);
+        assert!(!port.frames[late as usize].marks().has(Marks::CE));
+        // What is dropped was never there.
+        assert_eq!(port.arrives(label(1_500, 2, true), 1_499).1, Admission::Dropped);
+        assert_eq!((port.next(), port.next(), port.next()), (Some(2), Some(late), None));
+        assert_eq!(port.queue.level_bytes, [0; 8]);
+    }
+}

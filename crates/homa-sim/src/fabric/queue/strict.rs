@@ -1,0 +1,37 @@
+//! Strict priorities: the oldest frame of the highest level that has one; a frame that does not fit
+//! is dropped, whatever its priority (Homa §5.2, Table 1 of the paper: 8 levels).
+
+use crate::topology::HostId;
+use crate::transport::Label;
+
+use super::{Admission, Order, PortQueue, Waiting};
+
+/// See the module's description. Takes no memory and leaves no trace in the compiled code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StrictPriority;
+
+impl PortQueue for StrictPriority {
+    type Tag = ();
+
+    const ORDER: Order = Order::Strict;
+
+    const IS_PREEMPTIBLE: bool = true;
+
+    #[inline]
+    fn tag(_: &Label, _: HostId) {}
+
+    #[inline(always)]
+    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+        let frame = waiting.frame(slot);
+        if u64::from(frame.bytes) > room {
+            return Admission::Dropped;
+        }
+        waiting.append(frame.priority(), slot);
+        Admission::Queued
+    }
+
+    #[inline(always)]
+    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+        waiting.take_highest()
+    }
+}

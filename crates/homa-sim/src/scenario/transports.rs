@@ -1,0 +1,102 @@
+//! Parameters of pFabric, pHost and NDP; what is absent follows their papers and the network.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::Span;
+
+/// Of pFabric (SIGCOMM 2013). BDP: the packets that RTTbytes of the network make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PFabricOptions {
+    /// Bytes of a full IP packet; absent: 1500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Packets are not in Ethernet frames: 38 bytes less each, as ns-2 counts; absent: they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare: Option<bool>,
+    /// The window that a flow begins with, packets; absent: BDP (pFabric §5.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// The largest window, packets; absent: one less than a port's queue holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_window: Option<u32>,
+    /// Packets that wait at a port of a switch, unless `fabric.buffer` sets a limit; absent: 2 BDP
+    /// (pFabric §5.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<u32>,
+    /// Until a packet is taken for lost; absent: three round trips (pFabric §5.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Timeouts in a row from which on a flow probes; absent: 5 (pFabric §4.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_after: Option<u32>,
+}
+
+/// Of pHost (CoNEXT 2015). A packet time: of a full packet on the host's link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PHostOptions {
+    /// Bytes of a full IP packet; absent: 1500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Packets are not in Ethernet frames: 38 bytes less each, as YAPS counts; absent: they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare: Option<bool>,
+    /// Packets that may be sent without tokens; absent: BDP (pHost §3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_tokens: Option<u32>,
+    /// Messages that need more than those get them, too; absent: true. YAPS: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_for_long: Option<bool>,
+    /// Unanswered tokens at which a message is downgraded; absent: BDP (pHost §3.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// How long, packet times; absent: three round trips (pHost §3.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub downgrade: Option<f64>,
+    /// How long a token is good for, packet times; absent: 1.5 (pHost §3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<f64>,
+    /// Until packets that are missing get tokens again, packet times; absent: three round trips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resend: Option<f64>,
+    /// Which data has the higher of two priorities; absent: what was sent without tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<PHostFirst>,
+    /// Packets that wait at a port of a switch, unless `fabric.buffer` sets a limit; absent: 3 BDP
+    /// (pHost §4.1: 36 KB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<u32>,
+}
+
+/// Data of pHost that goes before other data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PHostFirst {
+    /// What was sent without tokens (Homa §2.2).
+    Blind,
+    /// Messages that free tokens suffice for (YAPS).
+    Short,
+}
+
+/// Of NDP (SIGCOMM 2017).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NdpOptions {
+    /// Bytes of a full IP packet; absent: 1500. The paper: 9000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Packets that a message pushes at once; absent: BDP and a port's queue. The paper: 30 of 9000
+    /// bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// Full packets that wait at a port; absent: 8 (NDP §3.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<u32>,
+    /// Until a packet of which nothing was heard is sent again; absent: 5 ms (the authors' code).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Senders avoid paths with outstandingly many NACKs; absent: true (NDP §3.1.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avoid_bad_paths: Option<bool>,
+}

@@ -1,0 +1,153 @@
+//! TCP and its relatives as hosts of the simulator: which parameters a row has, and what a scenario
+//! may change.
+//!
+//! Constants that follow the round trip in their papers follow the network's here.
+
+use std::sync::Arc;
+
+use homa_proto::Duration;
+
+use crate::scenario::{PickName, ScenarioError, SchemeOptions, Span, TcpOptions};
+use crate::transport::stream::{ConnectionPolicy, Pick};
+use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
+use crate::transport::tcp::priorities::{LEVELS, Priorities};
+
+use super::Environment;
+
+/// How a row makes its configuration.
+pub type Build = fn(&Environment<'_>) -> TcpConfig;
+
+/// TCP as Linux runs it by default, one connection per client and server (as the TCP of the
+/// Homa/Linux study, ATC 2021 §5).
+pub fn linux(_: &Environment<'_>) -> TcpConfig {
+    TcpConfig::linux()
+}
+
+/// The RFCs' NewReno with selective acknowledgements left out, timeouts from 10 ms on: the TCP of
+/// the DCTCP paper's shorter variant (SIGCOMM 2010 §4) and of DeTail's flow hashing.
+pub fn newreno(_: &Environment<'_>) -> TcpConfig {
+    let newreno = TcpConfig::newreno();
+    let rto = RtoConfig { min: Duration::millis(10), ..newreno.rto };
+    TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..newreno }
+}
+
+/// DCTCP as Linux runs it (RFC 8257), timeouts from 10 ms on (SIGCOMM 2010 §4).
+pub fn dctcp(_: &Environment<'_>) -> TcpConfig {
+    let dctcp = TcpConfig::dctcp();
+    let rto = RtoConfig { min: Duration::millis(10), ..dctcp.rto };
+    TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..dctcp }
+}
+
+/// PIAS (NSDI 2015 §5.1, and its authors' ns-2 scripts): DCTCP with a fresh connection without
+/// handshake per message, an initial window of the bandwidth-delay product (70 packets at their
+/// 85.2 us), every segment acknowledged, at the highest level, timeouts from 2 ms on.
+pub fn pias(environment: &Environment<'_>) -> TcpConfig {
+    let dctcp = TcpConfig { timestamps: false, ..TcpConfig::dctcp() };
+    TcpConfig {
+        rto: RtoConfig { min: Duration::millis(2), ..dctcp.rto },
+        recovery: Recovery::SACK,
+        connections: ConnectionPolicy::PerMessage,
+        initial_window: environment.rtt_bytes.div_ceil(dctcp.mss()).max(2),
+        delayed_ack: None,
+        priorities: Priorities::Sent(equal_split(environment)),
+        ack_priority: LEVELS - 1,
+        ..dctcp
+    }
+}
+
+/// Demotion thresholds that split the messages equally over the levels by size (PIAS §4.2, its
+/// simplest heuristic), none below a packet, so that single-packet messages stay on top.
+fn equal_split(environment: &Environment<'_>) -> Vec<u32> {
+    let at = |level: u8| environment.sizes.quantile(f64::from(level) / f64::from(LEVELS));
+    let mut thresholds: Vec<u32> = (1..LEVELS).map(|level| at(level).max(1_460)).collect();
+    thresholds.dedup();
+    thresholds
+}
+
+fn duration(span: Span) -> Duration {
+    Duration(span.0 / 1_000)
+}
+
+/// A row's configuration with a scenario's changes.
+pub fn configure(
+    build: Build,
+    environment: &Environment<'_>,
+    options: &SchemeOptions,
+) -> Result<Arc<TcpConfig>, ScenarioError> {
+    let mut config = build(environment);
+    if let Some(changes) = &options.tcp {
+        apply(&mut config, changes)?;
+    }
+    Ok(Arc::new(config))
+}
+
+fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
+    let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
+    if let Some(mtu) = changes.mtu {
+        if !(576..=9_000).contains(&mtu) {
+            return wrong("options.tcp.mtu", "be 576 to 9000 bytes");
+        }
+        config.mtu = mtu;
+    }
+    let TcpOptions { min_rto, max_rto, rto_granularity, delayed_ack, .. } = changes;
+    let set = |to: &mut Duration, from: &Option<Span>| {
+        from.iter().for_each(|span| *to = duration(*span));
+    };
+    set(&mut config.rto.min, min_rto);
+    set(&mut config.rto.max, max_rto);
+    set(&mut config.rto.granularity, rto_granularity);
+    if config.rto.min > config.rto.max || config.rto.min == Duration::ZERO {
+        return wrong("options.tcp.min_rto", "be more than 0 and at most `max_rto`");
+    }
+    config.rto.initial = config.rto.initial.max(config.rto.min);
+    if let Some(span) = delayed_ack {
+        config.delayed_ack = (span.0 > 0).then(|| duration(*span));
+    }
+    if let Some(segments) = changes.initial_window {
+        if segments == 0 {
+            return wrong("options.tcp.initial_window", "be at least 1 segment");
+        }
+        config.initial_window = segments;
+    }
+    if let Some(size) = changes.connections {
+        let pick = match changes.pick.unwrap_or_default() {
+            PickName::Random => Pick::Random,
+            PickName::Idle => Pick::Idle,
+        };
+        config.connections = match size {
+            0 => ConnectionPolicy::PerMessage,
+            size => ConnectionPolicy::Pool { size, pick },
+        };
+    } else if changes.pick.is_some() {
+        return wrong("options.tcp.pick", "come with `connections`");
+    }
+    config.handshake = changes.handshake.unwrap_or(config.handshake);
+    config.idle_restart = changes.idle_restart.unwrap_or(config.idle_restart);
+    let recovery = &mut config.recovery;
+    recovery.fast_retransmit = changes.fast_retransmit.unwrap_or(recovery.fast_retransmit);
+    recovery.sack = changes.sack.unwrap_or(recovery.sack);
+    recovery.rack = changes.rack.unwrap_or(recovery.rack && recovery.sack);
+    if recovery.rack && !recovery.sack {
+        return wrong("options.tcp.rack", "come with `sack`");
+    }
+    let levels = |field, bytes: &[u32]| match bytes.len() < usize::from(LEVELS) && bytes.is_sorted()
+    {
+        true => Ok(bytes.to_vec()),
+        false => Err(ScenarioError::field(field, "be at most 7 sizes, ascending")),
+    };
+    match (&changes.size_classes, &changes.demotion) {
+        (Some(_), Some(_)) => {
+            return wrong("options.tcp.demotion", "stay out where there are `size_classes`");
+        }
+        (Some(bytes), None) => {
+            config.priorities = Priorities::Size(levels("options.tcp.size_classes", bytes)?);
+            config.ack_priority = LEVELS - 1;
+        }
+        (None, Some(bytes)) => {
+            config.priorities = Priorities::Sent(levels("options.tcp.demotion", bytes)?);
+            config.ack_priority = LEVELS - 1;
+        }
+        (None, None) => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The rules of a flow, one by one, by hand; with losses: `transport/tests.rs`.
+
+use homa_proto::{PeerId, Submit};
+
+use super::*;
+
+const CONFIG: PFabricConfig = PFabricConfig {
+    wire: WireFormat::ethernet(1_500, 40, 40),
+    initial_window: 4,
+    max_window: 6,
+    timeout: Duration::micros(45),
+    probe_after: 5,
+};
+const TIMEOUT: u64 = CONFIG.timeout.0;
+
+fn sender(packets: &[u32]) -> PFabric {
+    let mut sender = PFabric::new(CONFIG, 0);
+    for &packets in packets {
+        start(&mut sender, packets * CONFIG.wire.payload);
+    }
+    sender
+}
+
+fn start(sender: &mut PFabric, length: u32) {
+    let what = Submit::OneWay { peer: PeerId(1), length, cookie: 0 };
+    sender.submit(Time::ZERO, what).unwrap();
+}
+
+/// Serials and numbers of the packets that it sends now.
+fn sends(sender: &mut PFabric, now: u64) -> Vec<(u32, u32)> {
+    let packets = std::iter::from_fn(|| sender.transmit(Time(now)));
+    let number = |packet: PFabricPacket| match packet.body {
+        PFabricBody::Data { piece, .. } => (packet.head.serial, piece.packet),
+        PFabricBody::Probe { .. } => (packet.head.serial, PROBE),
+        other => panic!("{other:?}"),
+    };
+    packets.map(number).collect()
+}
+
+const PROBE: u32 = u32::MAX;
+
+fn ack(sender: &mut PFabric, now: u64, serial: u32, (prefix, packet): (u32, u32)) {
+    let head = Head {
+        id: homa_proto::RpcId(u64::from(serial) * 2 + 2),
+        to: HostId(0),
+        serial,
+        from_port: 0,
+        to_port: 0,
+        epoch: 0,
+    };
+    let body = PFabricBody::Ack { prefix, packet: Some(packet) };
+    let arrival = crate::transport::tests::arrival(1);
+    let _ = sender.receive(Time(now), &PFabricPacket { head, body }, arrival);
+}
+
+#[test]
+fn a_flow_starts_with_its_window_and_goes_on_one_packet_per_acknowledgement_and_growth() {
+    let mut sender = sender(&[20]);
+    assert_eq!(sends(&mut sender, 0), [(0, 0), (0, 1), (0, 2), (0, 3)]);
+    ack(&mut sender, 10, 0, (1, 0));
+    assert_eq!(sends(&mut sender, 10), [(0, 4), (0, 5)], "the window grew to 5");
+    ack(&mut sender, 20, 0, (2, 1));
+    ack(&mut sender, 20, 0, (3, 2));
+    assert_eq!(sends(&mut sender, 20), [(0, 6), (0, 7), (0, 8)], "and stays at 6");
+    // A later one is acknowledged: the window's begin stays.
+    ack(&mut sender, 30, 0, (3, 5));
+    assert_eq!(sends(&mut sender, 30), []);
+}
+
+#[test]
+fn the_flow_with_the_fewest_unacknowledged_bytes_goes_first() {
+    let mut sender = sender(&[4, 3]);
+    assert_eq!(sender.transmit(Time(0)).map(|p| p.head.serial), Some(1));
+    let rest = sends(&mut sender, 0);
+    assert_eq!(rest, [(1, 1), (1, 2), (0, 0), (0, 1), (0, 2), (0, 3)]);
+    // Sent is not enough: the rank counts what is acknowledged.
+    start(&mut sender, 2 * CONFIG.wire.payload + 1);
+    let next = sender.transmit(Time(0)).unwrap();
+    assert_eq!(next.head.serial, 2);
+    let PFabricBody::Data { left, resent, .. } = next.body else { panic!("{next:?}") };
+    assert_eq!((left, resent), (2 * CONFIG.wire.payload + 1, false));
+}
+
+#[test]
+fn the_rank_of_a_packet_is_what_is_left_of_its_flow() {
+    let mut sender = sender(&[]);
+    start(&mut sender, 5 * CONFIG.wire.payload + 100);
+    sends(&mut sender, 0);
+    ack(&mut sender, 5, 0, (1, 0));
+    ack(&mut sender, 5, 0, (1, 3));
+    let next = sender.transmit(Time(5)).unwrap();
+    let PFabricBody::Data { left, piece, .. } = next.body else { panic!("{next:?}") };
+    assert_eq!((piece.packet, left), (4, 3 * CONFIG.wire.payload + 100));
+    ack(&mut sender, 6, 0, (1, 5));
+    let (key, _) = (sender.ready.first(), sends(&mut sender, 6));
+    assert_eq!(key, None, "all has been sent");
+}
+
+#[test]
+fn a_timeout_sends_what_is_missing_one_at_a_time_and_then_two() {
+    let mut sender = sender(&[20]);
+    sends(&mut sender, 0);
+    ack(&mut sender, 10, 0, (0, 1));
+    ack(&mut sender, 10, 0, (0, 3));
+    assert_eq!(sends(&mut sender, 10), [(0, 4), (0, 5)], "the window is 6, from packet 0");
+    sender.expire(Time(TIMEOUT - 1));
+    assert_eq!(sends(&mut sender, TIMEOUT - 1), [], "only progress of the sum restarts the timer");
+    sender.expire(Time(TIMEOUT));
+    assert_eq!(sends(&mut sender, TIMEOUT), [(0, 0)]);
+    ack(&mut sender, TIMEOUT + 10, 0, (2, 0));
+    assert_eq!(
+        sends(&mut sender, TIMEOUT + 10),
+        [(0, 2)],
+        "of packets 2 and 3, the latter is there"
+    );
+    ack(&mut sender, TIMEOUT + 20, 0, (4, 2));
+    assert_eq!(sends(&mut sender, TIMEOUT + 20), [(0, 4), (0, 5), (0, 6)]);
+    // Half of six: from here on it grows by one per window.
+    ack(&mut sender, TIMEOUT + 30, 0, (5, 4));
+    assert_eq!(sends(&mut sender, TIMEOUT + 30), [(0, 7)]);
+}
+
+#[test]
+fn after_five_timeouts_a_flow_probes_until_it_is_answered() {
+    let mut sender = sender(&[3]);
+    sends(&mut sender, 0);
+    for n in 1..5 {
+        sender.expire(Time(n * TIMEOUT));
+        assert_eq!(sends(&mut sender, n * TIMEOUT), [(0, 0)], "timeout {n}");
+    }
+    for n in 5..8 {
+        sender.expire(Time(n * TIMEOUT));
+        assert_eq!(sends(&mut sender, n * TIMEOUT), [(0, PROBE)], "timeout {n}");
+    }
+    ack(&mut sender, 8 * TIMEOUT, 0, (0, PROBE));
+    assert_eq!(sends(&mut sender, 8 * TIMEOUT), [(0, 0)]);
+    ack(&mut sender, 8 * TIMEOUT + 1, 0, (3, 0));
+    assert!(matches!(sender.event(), Some(Event::Release { .. })));
+    assert_eq!((sender.under_way(), sender.has_packet()), ((0, 0), false));
+}
+
+#[test]
+fn a_flow_that_waits_for_its_hosts_link_does_not_time_out() {
+    let mut sender = sender(&[9, 3]);
+    assert_eq!(sender.transmit(Time(0)).map(|p| p.head.serial), Some(1));
+    sender.expire(Time(10 * TIMEOUT));
+    // Only the one that was sent is repeated.
+    assert_eq!(sends(&mut sender, 10 * TIMEOUT)[..2], [(1, 0), (0, 0)]);
+}

@@ -1,0 +1,188 @@
+//! Which connection carries a message, and how the two ends know a connection.
+//!
+//! The client, who sends requests and one-way messages, opens connections and names them; a name is
+//! never used twice. A server remembers the latest name of each slot of a client, so that a late
+//! copy of the packet that opened an old connection does not open it again; that costs as many
+//! entries as the client ever had connections at a time.
+
+use std::collections::BTreeMap;
+
+use homa_workload::rng::Rng;
+
+use super::table::Key;
+
+/// How many connections there are between a client and a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionPolicy {
+    /// Permanent ones, opened when they are first needed.
+    Pool {
+        /// How many per server, and per priority class where messages have classes; at least 1.
+        size: u32,
+        /// Which of them takes a message.
+        pick: Pick,
+    },
+    /// A new one for each RPC or one-way message.
+    PerMessage,
+}
+
+impl ConnectionPolicy {
+    /// One permanent connection per client and server.
+    pub const ONE: Self = Self::Pool { size: 1, pick: Pick::Random };
+}
+
+/// Which connection of a pool takes a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// Any, all with equal probability.
+    Random,
+    /// One that has nothing to send and waits for no response; any if there is none.
+    Idle,
+}
+
+/// A connection as both ends know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// Of the client: counts its restarts.
+    pub life: u32,
+    /// In the client's table.
+    pub key: Key,
+}
+
+/// A client's permanent connections.
+#[derive(Debug)]
+pub struct Pools {
+    /// By server and class.
+    pools: BTreeMap<(u32, u8), Vec<Option<Key>>>,
+    rng: Rng,
+}
+
+impl Pools {
+    /// None yet. `rng` decides where connections are drawn.
+    pub fn new(rng: Rng) -> Self {
+        Self { pools: BTreeMap::new(), rng }
+    }
+
+    /// The place of the next message's connection: its pool and index, and the connection there.
+    pub fn choose(
+        &mut self,
+        (server, class): (u32, u8),
+        (size, pick): (u32, Pick),
+        is_idle: impl Fn(Key) -> bool,
+    ) -> (usize, Option<Key>) {
+        let pool = self.pools.entry((server, class)).or_default();
+        pool.resize(size.max(1) as usize, None);
+        if pick == Pick::Idle {
+            let usable = |key: &Option<Key>| key.is_none_or(&is_idle);
+            if let Some(index) = pool.iter().position(usable) {
+                return (index, pool[index]);
+            }
+        }
+        let index = match pool.len() {
+            1 => 0,
+            several => self.rng.uniform_below(several as u32) as usize,
+        };
+        (index, pool[index])
+    }
+
+    /// A connection takes its place.
+    pub fn set(&mut self, (server, class): (u32, u8), index: usize, key: Key) {
+        let place = self.pools.get_mut(&(server, class)).and_then(|pool| pool.get_mut(index));
+        if let Some(place) = place {
+            *place = Some(key);
+        }
+    }
+
+    /// A connection is gone.
+    pub fn forget(&mut self, (server, class): (u32, u8), key: Key) {
+        let pool = self.pools.get_mut(&(server, class)).into_iter().flatten();
+        pool.filter(|place| **place == Some(key)).for_each(|place| *place = None);
+    }
+}
+
+/// What a server knows of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It is this connection.
+    Open(Key),
+    /// It was closed, or is older than one in the same place.
+    Over,
+    /// Never heard of; the connection that has its place, if one has, is over.
+    New(Option<Key>),
+}
+
+/// A server's connections by their names.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// By client and slot of its table.
+    latest: BTreeMap<(u32, u32), (Name, Option<Key>)>,
+}
+
+impl Names {
+    /// Looks a name up.
+    pub fn find(&self, client: u32, name: Name) -> Served {
+        match self.latest.get(&(client, name.key.slot)) {
+            None => Served::New(None),
+            Some(&(latest, key)) if name > latest => Served::New(key),
+            Some(&(latest, Some(key))) if name == latest => Served::Open(key),
+            Some(_) => Served::Over,
+        }
+    }
+
+    /// A connection opens.
+    pub fn open(&mut self, client: u32, name: Name, key: Key) {
+        self.latest.insert((client, name.key.slot), (name, Some(key)));
+    }
+
+    /// A connection is over.
+    pub fn close(&mut self, client: u32, name: Name) {
+        if let Some((latest, key)) = self.latest.get_mut(&(client, name.key.slot))
+            && *latest == name
+        {
+            *key = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u32, generation: u32) -> Key {
+        Key { slot, generation }
+    }
+
+    #[test]
+    fn a_name_opens_one_connection_in_its_life() {
+        let name = |life, generation| Name { life, key: key(7, generation) };
+        let mut names = Names::default();
+        assert_eq!(names.find(3, name(0, 0)), Served::New(None));
+        names.open(3, name(0, 0), key(1, 1));
+        assert_eq!(names.find(3, name(0, 0)), Served::Open(key(1, 1)));
+        assert_eq!(names.find(4, name(0, 0)), Served::New(None), "another client");
+        names.close(3, name(0, 0));
+        assert_eq!(names.find(3, name(0, 0)), Served::Over);
+        assert_eq!(names.find(3, name(0, 1)), Served::New(None));
+        names.open(3, name(0, 1), key(2, 2));
+        assert_eq!(names.find(3, name(0, 0)), Served::Over);
+        assert_eq!(names.find(3, name(1, 0)), Served::New(Some(key(2, 2))), "the client restarted");
+    }
+
+    #[test]
+    fn an_idle_connection_is_preferred_and_all_of_a_pool_are_used() {
+        let mut pools = Pools::new(Rng::stream(1, "pools"));
+        let two = (2, Pick::Idle);
+        assert_eq!(pools.choose((5, 0), two, |_| true), (0, None));
+        pools.set((5, 0), 0, key(0, 0));
+        assert_eq!(pools.choose((5, 0), two, |_| true), (0, Some(key(0, 0))));
+        assert_eq!(pools.choose((5, 0), two, |_| false), (1, None));
+        pools.set((5, 0), 1, key(1, 0));
+        let mut used = [0; 2];
+        for _ in 0..100 {
+            used[pools.choose((5, 0), two, |_| false).0] += 1;
+        }
+        assert!(used[0] > 25 && used[1] > 25, "{used:?}");
+        assert_eq!(pools.choose((5, 1), two, |_| true), (0, None), "another class");
+        pools.forget((5, 0), key(1, 0));
+        assert_eq!(pools.choose((5, 0), two, |k| k.slot == 1), (1, None));
+    }
+}

@@ -1,0 +1,60 @@
+//! Who has something to send: levels from 7 down, round-robin within a level.
+
+use std::collections::VecDeque;
+
+use super::table::Key;
+
+/// Network priority levels.
+const LEVELS: usize = 8;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub struct Ready {
+    levels: [VecDeque<Key>; LEVELS],
+    /// Bit per level that has somebody.
+    occupied: u8,
+}
+
+impl Ready {
+    /// Joins the end of a level, 0 to 7.
+    #[inline]
+    pub fn push(&mut self, level: u8, key: Key) {
+        let level = usize::from(level) % LEVELS;
+        self.levels[level].push_back(key);
+        self.occupied |= 1 << level;
+    }
+
+    /// The first of the highest level leaves.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Key> {
+        let level = 7_u32.checked_sub(self.occupied.leading_zeros())? as usize;
+        let first = self.levels[level].pop_front();
+        if self.levels[level].is_empty() {
+            self.occupied &= !(1 << level);
+        }
+        first
+    }
+
+    /// True when nobody is ready.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_levels_first_and_turns_within_a_level() {
+        let key = |slot| Key { slot, generation: 0 };
+        let mut ready = Ready::default();
+        for (level, slot) in [(0, 1), (7, 2), (0, 3), (7, 4), (3, 5)] {
+            ready.push(level, key(slot));
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).map(|key| key.slot).collect();
+        assert_eq!(order, [2, 4, 5, 1, 3]);
+        assert!(ready.is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! The congestion window, and the algorithms that move it behind one dispatch per acknowledgement.
+
+use homa_proto::{Duration, Time};
+
+use super::config::{Algorithm, TcpConfig};
+use super::cubic::Cubic;
+use super::dctcp::Dctcp;
+use super::reno;
+
+/// See RFC 5681 §2; both in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Congestion window.
+    pub cwnd: u32,
+    /// Slow start threshold.
+    pub ssthresh: u32,
+    /// Bytes acknowledged that have not opened the window yet (RFC 5681 §3.1, RFC 3465).
+    pub credit: u32,
+}
+
+impl Window {
+    /// That of a new connection (RFC 5681 §3.1: the threshold arbitrarily high).
+    pub fn new(config: &TcpConfig) -> Self {
+        let cwnd = config.initial_window.max(1).saturating_mul(config.mss());
+        Self { cwnd, ssthresh: u32::MAX, credit: 0 }
+    }
+
+    /// True below the threshold.
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+}
+
+/// An acknowledgement that opens the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// When it came.
+    pub now: Time,
+    /// Bytes that it acknowledges.
+    pub bytes: u32,
+    /// Smoothed round-trip time.
+    pub srtt: Duration,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Most segments in slow start.
+    pub slow_start_limit: u32,
+}
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CongestionControl {
+    /// RFC 5681.
+    NewReno,
+    /// RFC 9438.
+    Cubic(Cubic),
+    /// RFC 8257.
+    Dctcp(Dctcp),
+}
+
+impl CongestionControl {
+    /// At the start of a connection.
+    pub fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::NewReno => Self::NewReno,
+            Algorithm::Cubic => Self::Cubic(Cubic::default()),
+            Algorithm::Dctcp { gain } => Self::Dctcp(Dctcp::new(gain)),
+        }
+    }
+
+    /// Every acknowledgement: `(ack, next)` is what it says and what was sent, `(bytes, marked)`
+    /// what it newly acknowledges and whether it echoes congestion.
+    #[inline]
+    pub fn observe(&mut self, (ack, next): (u64, u64), (bytes, marked): (u32, bool)) {
+        if let Self::Dctcp(dctcp) = self {
+            dctcp.observe((ack, next), (bytes, marked));
+        }
+    }
+
+    /// The window was used and is acknowledged: it grows.
+    #[inline]
+    pub fn grow(&mut self, window: &mut Window, acked: &Acked) {
+        let left = reno::slow_start(window, acked);
+        if left == 0 {
+            return;
+        }
+        match self {
+            Self::NewReno | Self::Dctcp(_) => reno::congestion_avoidance(window, left, acked.mss),
+            Self::Cubic(cubic) => cubic.grow(window, left, acked),
+        }
+    }
+
+    /// A loss was found with `flight` bytes under way: sets the threshold.
+    pub fn on_loss(&mut self, window: &mut Window, flight: u32, mss: u32) {
+        window.ssthresh = match self {
+            Self::NewReno | Self::Dctcp(_) => reno::halved(flight, mss),
+            Self::Cubic(cubic) => cubic.reduced(window.cwnd, flight, mss),
+        };
+        window.credit = 0;
+    }
+
+    /// Congestion was echoed, at most once per window (RFC 3168 §6.1.2, RFC 8257 §3.3).
+    pub fn on_mark(&mut self, window: &mut Window, mss: u32) {
+        window.ssthresh = match self {
+            Self::NewReno => reno::halved(window.cwnd, mss),
+            Self::Cubic(cubic) => cubic.reduced(window.cwnd, window.cwnd, mss),
+            Self::Dctcp(dctcp) => dctcp.reduced(window.cwnd, mss),
+        };
+        window.cwnd = window.cwnd.min(window.ssthresh);
+        window.credit = 0;
+    }
+
+    /// The retransmission timer expired, after [`CongestionControl::on_loss`] the first time.
+    pub fn on_timeout(&mut self) {
+        if let Self::Cubic(cubic) = self {
+            cubic.on_timeout();
+        }
+    }
+
+    /// Nothing was sent for a while.
+    pub fn on_idle(&mut self, idle: Duration) {
+        if let Self::Cubic(cubic) = self {
+            cubic.on_idle(idle);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! TCP, its variants and DCTCP as a host transport: messages over byte streams over connections.
+//!
+//! | module | rules |
+//! |---|---|
+//! | [`config`] | every parameter |
+//! | [`segment`] | what travels |
+//! | [`connection`] | opening, closing, one stream each way (RFC 9293) |
+//! | [`sender`] | acknowledgements, losses, what is sent next (RFC 5681, 6582, 3042, 3168) |
+//! | [`scoreboard`] | what is under way (RFC 6675) |
+//! | [`rack`] | losses by time, probes of the tail (RFC 8985) |
+//! | [`rto`] | the retransmission timeout (RFC 6298) |
+//! | [`congestion`], [`reno`], [`cubic`], [`dctcp`] | the window (RFC 5681, 9438, 8257) |
+//! | [`receiver`] | delayed and selective acknowledgements, echoes (RFC 2018, 3168, 8257) |
+//! | [`priorities`] | levels by application, or by bytes sent (PIAS §4.1) |
+//!
+//! Acknowledgements leave before data; connections with data take turns. Nagle's algorithm is off.
+//! An incoming message is named by its RPC's number, which is unique with its peer and kind.
+//! Invariants: a connection that can send is listed, one with a timer has an entry at or before it:
+//! `wake` after every input sees to both. Left out: urgent data, window scaling and probes
+//! (applications take everything at once), path MTU discovery, segmentation in the NIC.
+
+pub mod config;
+pub mod congestion;
+pub mod connection;
+pub mod cubic;
+pub mod dctcp;
+pub mod priorities;
+pub mod rack;
+pub mod receiver;
+pub mod reno;
+pub mod rto;
+pub mod scoreboard;
+pub mod segment;
+pub mod sender;
+
+mod submit;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use homa_proto::{
+    Delivered, DropReason, Event, MessageId, MessageKind, PeerId, Place, Receipt, RpcError, Submit,
+    SubmitError, Submitted, Time,
+};
+use homa_workload::rng::Rng;
+
+use crate::topology::HostId;
+
+use super::stream::{
+    Call, Calls, Key, Name, Names, Piece, Pools, Ready, Received, Served, Table, Timers,
+};
+use super::{Arrival, Content, DataContent, Label, Transport};
+
+use config::TcpConfig;
+use connection::{Connection, Ends, reset};
+use priorities::Priorities;
+use segment::{Flags, Segment};
+
+/// Not known.
+const NOWHERE: u32 = u32::MAX;
+
+/// Who a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Connection(Key),
+    /// The deadline of a call, by its number.
+    Call(u32),
+}
+
+/// A host. See the module's description.
+#[derive(Debug)]
+pub struct Tcp {
+    config: Arc<TcpConfig>,
+    /// Counts restarts.
+    life: u32,
+    connections: Table<Connection>,
+    names: Names,
+    pools: Pools,
+    calls: Calls,
+    ready: Ready,
+    timers: Timers<Timer>,
+    /// Acknowledgements and resets that wait for the link.
+    control: VecDeque<Segment>,
+    events: VecDeque<Event>,
+    /// Segments that were there before, or of no connection.
+    refused: u64,
+}
+
+impl Tcp {
+    /// A host in its `life`-th life; what is drawn depends on the seed and the host.
+    pub fn new(config: Arc<TcpConfig>, host: HostId, (life, seed): (u32, u64)) -> Self {
+        Self {
+            config,
+            life,
+            connections: Table::default(),
+            names: Names::default(),
+            pools: Pools::new(Rng::stream(seed, &format!("connections of h{} #{life}", host.0))),
+            calls: Calls::default(),
+            ready: Ready::default(),
+            timers: Timers::default(),
+            control: VecDeque::new(),
+            events: VecDeque::new(),
+            refused: 0,
+        }
+    }
+
+    /// Connections that this host has an end of.
+    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().map(|(_, connection)| connection)
+    }
+
+    /// RPCs and one-way messages in progress, as client and as server.
+    pub fn calls(&self) -> (usize, usize) {
+        self.calls.len()
+    }
+
+    /// The connection of a segment. There is none: whether to say so.
+    #[inline]
+    fn find(&mut self, from: HostId, segment: &Segment) -> Result<Key, bool> {
+        let unknown = Err(!segment.flags.has(Flags::RST));
+        if segment.flags.has(Flags::SERVER) {
+            let key = segment.name.key;
+            let own = self.connections.get(key).filter(|it| it.is_client && it.peer == from);
+            return match own {
+                Some(_) if segment.name.life == self.life => Ok(key),
+                _ => unknown,
+            };
+        }
+        if let Some(key) = self.connections.key_at(segment.server_slot)
+            && let Some(it) = self.connections.get(key)
+            && (it.peer, it.name, it.is_client) == (from, segment.name, false)
+        {
+            return Ok(key);
+        }
+        match self.names.find(from.0, segment.name) {
+            Served::Open(key) => Ok(key),
+            Served::Over if segment.flags.has(Flags::SYN) => Err(false),
+            Served::Over => unknown,
+            Served::New(old) => {
+                // Without a handshake, whoever has heard from us means a connection that we lost.
+                let opens = match self.config.handshake {
+                    true => segment.flags.has(Flags::SYN),
+                    false => !segment.flags.has(Flags::HEARD) && !segment.flags.has(Flags::RST),
+                };
+                if !opens {
+                    return unknown;
+                }
+                if let Some(old) = old {
+                    self.abandon(old, RpcError::Indeterminate);
+                }
+                Ok(self.accept(from, segment.name))
+            }
+        }
+    }
+
+    /// A client opens a connection.
+    fn accept(&mut self, from: HostId, name: Name) -> Key {
+        let server_slot = self.connections.next_key().slot;
+        let ends = Ends { peer: from, name, is_client: false, server_slot };
+        let key = self.connections.insert(Connection::new(ends, 0, &self.config));
+        self.names.open(from.0, name, key);
+        key
+    }
+
+    /// Messages that are there as a whole.
+    #[inline]
+    fn deliver(&mut self, key: Key) {
+        while let Some(connection) = self.connections.get_mut(key)
+            && let Some(piece) = connection.receiver.incoming.complete()
+        {
+            let (peer, life) = (connection.peer, connection.name.life);
+            let served = match piece.kind {
+                MessageKind::Response => {
+                    connection.open_requests = connection.open_requests.saturating_sub(1);
+                    let Some(waiting) = self.calls.end(piece.number) else { continue };
+                    Some((waiting.cookie, Calls::client_handle(piece.number)))
+                }
+                MessageKind::Request => {
+                    connection.open_requests += 1;
+                    let call = Call { connection: key, request: piece };
+                    Some((0, self.calls.serve(call)))
+                }
+                MessageKind::OneWay => None,
+            };
+            let (cookie, rpc) = served.unwrap_or((0, Calls::client_handle(piece.number)));
+            let response = piece.kind == MessageKind::Response;
+            let server_port = Self::SERVER_PORT;
+            let (local_port, remote_port) =
+                if response { (piece.port, server_port) } else { (server_port, piece.port) };
+            self.events.push_back(Event::Delivered(Delivered {
+                rpc,
+                message: MessageId(piece.number),
+                kind: piece.kind,
+                peer: PeerId(peer.0),
+                remote_port,
+                local_port,
+                id: Calls::id(life, piece.number),
+                length: piece.length,
+                cookie,
+            }));
+        }
+    }
+
+    /// Messages that are acknowledged as a whole; for a one-way message that was all.
+    #[inline]
+    fn release(&mut self, key: Key) {
+        while let Some(connection) = self.connections.get_mut(key)
+            && let Some(message) = connection.out.release(connection.sender.una)
+        {
+            if message.piece.kind == MessageKind::OneWay {
+                self.calls.end(message.piece.number);
+            }
+            self.events.push_back(Event::Release { message: message.id });
+        }
+    }
+
+    /// Closes our side when the other end has and is answered; forgets a connection that is over.
+    fn finish(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.receiver.is_finished() && connection.open_requests == 0 {
+            connection.close();
+        }
+        if connection.is_over() {
+            self.abandon(key, RpcError::Indeterminate);
+        }
+    }
+
+    /// A connection is no more; what it should have brought fails.
+    fn abandon(&mut self, key: Key, error: RpcError) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        let was_idle = connection.is_idle();
+        self.events.extend(connection.out.drain().map(|it| Event::Release { message: it.id }));
+        if !connection.is_client {
+            self.names.close(connection.peer.0, connection.name);
+            if connection.open_requests > 0 {
+                for rpc in self.calls.served_over(key) {
+                    self.calls.served(rpc);
+                    self.events.push_back(Event::Cancelled { rpc });
+                }
+            }
+            return;
+        }
+        self.pools.forget((connection.peer.0, connection.class), key);
+        if !was_idle {
+            for number in self.calls.over(key) {
+                self.fail(number, error);
+            }
+        }
+    }
+
+    /// A call fails at its client.
+    fn fail(&mut self, number: u32, error: RpcError) {
+        if let Some(waiting) = self.calls.end(number) {
+            let rpc = Calls::client_handle(number);
+            self.events.push_back(Event::Failed { rpc, cookie: waiting.cookie, error });
+        }
+    }
+
+    /// Lists a connection that can send, and arms its timer.
+    #[inline]
+    fn wake(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.listed && connection.can_send(&self.config) {
+            connection.listed = true;
+            let level = match &self.config.priorities {
+                Priorities::Size(_) => {
+                    let next = connection.next_piece().map_or(0, |piece| piece.length);
+                    self.config.priorities.class(next)
+                }
+                Priorities::One(_) | Priorities::Sent(_) => 0,
+            };
+            self.ready.push(level, key);
+        }
+        let due = connection.due();
+        self.timers.arm(due, Timer::Connection(key), &mut connection.armed);
+    }
+
+    fn on_connection_timer(&mut self, now: Time, key: Key, at: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        // A later entry than its earliest: of before that was armed.
+        if connection.armed != at {
+            return;
+        }
+        connection.armed = Time::MAX;
+        if connection.due() <= now && !connection.expire(now, &self.config, &mut self.control) {
+            return self.abandon(key, RpcError::PeerUnreachable);
+        }
+        self.wake(key);
+    }
+
+    /// Where bytes go of which at least one is new.
+    #[inline]
+    fn receipt(received: Option<Received>, segment: &Segment) -> Receipt {
+        match (received, segment.pieces.first()) {
+            (Some(Received::Duplicate), _) => Receipt::Dropped(DropReason::Duplicate),
+            (Some(_), Some(Piece { number, length, .. })) => {
+                let offset = segment.pieces.offset;
+                let len = segment.len.min(length.saturating_sub(offset));
+                Receipt::Place(Place { message: MessageId(number), total: length, offset, len })
+            }
+            _ => Receipt::Consumed,
+        }
+    }
+}
+
+impl Transport for Tcp {
+    type Packet = Segment;
+
+    fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
+        match what {
+            Submit::Request(request) => self.request(now, &request),
+            Submit::OneWay { peer, length, cookie } => self.one_way(peer, length, cookie),
+            Submit::Response { rpc, length } => self.respond(rpc, length),
+            Submit::Cancel { rpc } => self.cancel(rpc),
+        }
+    }
+
+    #[inline]
+    fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Time, segment: &Segment, arrival: Arrival) -> Receipt {
+        let key = match self.find(arrival.from, segment) {
+            Ok(key) => key,
+            Err(answer) => {
+                self.refused += 1;
+                if answer {
+                    let reset = reset(segment, arrival.from, self.config.ack_priority);
+                    self.control.push_back(reset);
+                }
+                return Receipt::Dropped(DropReason::UnknownRpc);
+            }
+        };
+        if segment.flags.has(Flags::RST) {
+            self.abandon(key, RpcError::Indeterminate);
+            return Receipt::Consumed;
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return Receipt::Consumed };
+        let came = (now, segment, arrival.ce);
+        let received = connection.receive(came, &self.config, &mut self.control);
+        self.release(key);
+        self.deliver(key);
+        self.finish(key);
+        self.wake(key);
+        self.refused += u64::from(received == Some(Received::Duplicate));
+        Self::receipt(received, segment)
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time) -> Option<Segment> {
+        if let Some(segment) = self.control.pop_front() {
+            return Some(segment);
+        }
+        while let Some(key) = self.ready.pop() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.listed = false;
+            let segment = connection.transmit(now, &self.config);
+            self.wake(key);
+            if segment.is_some() {
+                return segment;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn label(&self, segment: &Segment) -> Label {
+        Label {
+            priority: segment.priority,
+            flow: segment.flow(),
+            ect: segment.flags.has(Flags::ECT),
+            ..Label::new(segment.to, segment.wire_bytes(self.config.timestamps))
+        }
+    }
+
+    /// Of a segment with bytes of several messages, the first. What the window permits is not in
+    /// the segment.
+    fn content(segment: &Segment) -> Content {
+        let Some(first) = segment.pieces.first() else { return Content::Other };
+        let (offset, total) = (segment.pieces.offset, first.length);
+        Content::Data(DataContent {
+            message: first.number,
+            offset,
+            len: segment.len.min(total - offset),
+            total,
+            permitted: total,
+            resent: segment.flags.has(Flags::RESENT),
+        })
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some((at, timer)) = self.timers.fire(now) {
+            match timer {
+                Timer::Connection(key) => self.on_connection_timer(now, key, at),
+                Timer::Call(number) => self.on_deadline(now, number),
+            }
+        }
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Time> {
+        self.timers.deadline()
+    }
+
+    #[inline]
+    fn has_packet(&self) -> bool {
+        !self.control.is_empty() || !self.ready.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

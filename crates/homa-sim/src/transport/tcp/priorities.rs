@@ -1,0 +1,62 @@
+//! The level of a packet: one for all, by the size of its message (priorities by application), or
+//! by what was sent of it before (PIAS).
+
+/// Levels of the network.
+pub const LEVELS: u8 = 8;
+
+/// How packets get their level, 7 the highest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Priorities {
+    /// All the same.
+    One(u8),
+    /// The application knows: messages of up to the first cutoff (bytes) have level 7, up to the
+    /// second 6, and so on. Each class has connections of its own.
+    Size(Vec<u32>),
+    /// PIAS §4.1: a message's bytes before the first threshold travel at level 7, up to the second
+    /// at 6, and so on. Nothing needs to be known of the message. At most 7 thresholds.
+    Sent(Vec<u32>),
+}
+
+impl Priorities {
+    /// The level of a packet whose first byte follows `sent` bytes of its message of `length`.
+    #[inline]
+    pub fn level(&self, length: u32, sent: u32) -> u8 {
+        match self {
+            Self::One(level) => *level,
+            Self::Size(cutoffs) => demoted(cutoffs.partition_point(|&cutoff| cutoff < length)),
+            Self::Sent(thresholds) => demoted(thresholds.partition_point(|&bytes| bytes <= sent)),
+        }
+    }
+
+    /// Messages of different classes do not share connections.
+    pub fn class(&self, length: u32) -> u8 {
+        match self {
+            Self::Size(_) => self.level(length, 0),
+            Self::One(_) | Self::Sent(_) => 0,
+        }
+    }
+}
+
+fn demoted(by: usize) -> u8 {
+    (LEVELS - 1).saturating_sub(by.min(usize::from(LEVELS)) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pias_demotes_by_bytes_sent() {
+        let pias = Priorities::Sent(vec![1_460, 10_000]);
+        let level = |sent| pias.level(u32::MAX, sent);
+        assert_eq!([0, 1_459, 1_460, 9_999, 10_000].map(level), [7, 7, 6, 6, 5]);
+        assert_eq!(pias.class(1), pias.class(1_000_000));
+    }
+
+    #[test]
+    fn an_application_prefers_short_messages() {
+        let qos = Priorities::Size(vec![1_000]);
+        assert_eq!([1, 1_000, 1_001].map(|length| qos.level(length, 500)), [7, 7, 6]);
+        assert_ne!(qos.class(1_000), qos.class(1_001));
+    }
+}

@@ -1,0 +1,201 @@
+//! The receiving side of a connection: which acknowledgements are sent when, and what they echo.
+//!
+//! Delayed acknowledgements (RFC 1122 §4.2.3.2, RFC 5681 §4.2), selective ones (RFC 2018), echo of
+//! congestion (RFC 3168 §6.1.3; RFC 8257 §3.2). The application takes bytes as they come in order,
+//! so that the window is always open.
+
+use homa_proto::Time;
+
+use crate::transport::stream::{Incoming, Received};
+
+use super::config::{Algorithm, TcpConfig};
+use super::segment::{Flags, Sacks, Segment};
+
+/// Segments that wait for an acknowledgement before one is sent (RFC 5681 §4.2).
+const EVERY: u8 = 2;
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// What is expected next.
+    pub ack: u64,
+    /// What is there beyond.
+    pub sacks: Sacks,
+    /// ECE, and DSACK.
+    pub flags: Flags,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The stream.
+    pub incoming: Incoming,
+    /// Where it ends.
+    fin: Option<u64>,
+    /// Segments that came in order since the last acknowledgement.
+    pending: u8,
+    /// When they are acknowledged at the latest.
+    due: Time,
+    /// The last segment was marked (DCTCP.CE), or one since the last CWR (RFC 3168).
+    congested: bool,
+}
+
+impl Default for Receiver {
+    /// Of a stream without bytes.
+    fn default() -> Self {
+        let incoming = Incoming::default();
+        Self { incoming, fin: None, pending: 0, due: Time::MAX, congested: false }
+    }
+}
+
+impl Receiver {
+    /// A segment that occupies sequence numbers arrives. Acknowledgements go to `replies`, the
+    /// newest last.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        (now, segment, marked): (Time, &Segment, bool),
+        config: &TcpConfig,
+        mut replies: impl FnMut(Reply),
+    ) -> Received {
+        let mut at_once = config.delayed_ack.is_none();
+        if matches!(config.algorithm, Algorithm::Dctcp { .. }) {
+            if marked != self.congested {
+                // RFC 8257 §3.2, as Linux has it: what came before is acknowledged with the old
+                // state, and the segment that changed it at once with the new one.
+                if self.pending > 0 {
+                    replies(self.reply(config, false));
+                }
+                self.congested = marked;
+                at_once = true;
+            }
+        } else {
+            // RFC 3168 §6.1.3
+            self.congested &= !segment.flags.has(Flags::CWR);
+            self.congested |= marked;
+        }
+        let span = segment.span();
+        if segment.flags.has(Flags::FIN) {
+            self.fin = Some(span.end);
+            at_once = true;
+        }
+        let received = self.incoming.receive(span, &segment.pieces);
+        self.pending += 1;
+        if at_once || received != Received::InOrder || self.pending >= EVERY {
+            replies(self.reply(config, received == Received::Duplicate));
+        } else if self.due == Time::MAX {
+            self.due = now + config.longest_ack_delay();
+        }
+        received
+    }
+
+    /// An acknowledgement of everything that is there.
+    pub fn reply(&mut self, config: &TcpConfig, duplicate: bool) -> Reply {
+        self.pending = 0;
+        self.due = Time::MAX;
+        let ack = self.incoming.next();
+        let beyond = if config.recovery.sack { self.incoming.beyond() } else { &[] };
+        let flags = Flags::default().with(Flags::ECE, self.congested);
+        let duplicate = duplicate && config.recovery.sack;
+        Reply { ack, sacks: Sacks::new(ack, beyond), flags: flags.with(Flags::DSACK, duplicate) }
+    }
+
+    /// When a delayed acknowledgement is due; [`Time::MAX`]: none waits.
+    #[inline]
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// True when the stream is there to its end.
+    pub fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.incoming.next() >= fin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::HostId;
+    use crate::transport::stream::{Key, Name, Pieces};
+    use homa_proto::Duration;
+
+    const LEN: u32 = 1_000;
+
+    fn segment(index: u64, flags: Flags) -> Segment {
+        Segment {
+            to: HostId(0),
+            name: Name { life: 0, key: Key { slot: 0, generation: 0 } },
+            server_slot: 0,
+            flags,
+            priority: 0,
+            sacks: Sacks::default(),
+            len: LEN,
+            seq: index * u64::from(LEN),
+            ack: 0,
+            pieces: Pieces::NONE,
+        }
+    }
+
+    /// What is acknowledged, in segments, and whether ECE is set.
+    fn give(
+        receiver: &mut Receiver,
+        config: &TcpConfig,
+        (index, marked, flags): (u64, bool, Flags),
+    ) -> Vec<(u64, bool)> {
+        let mut replies = Vec::new();
+        let segment = segment(index, flags);
+        receiver.receive((Time(5), &segment, marked), config, |reply| {
+            replies.push((reply.ack / u64::from(LEN), reply.flags.has(Flags::ECE)));
+        });
+        replies
+    }
+
+    #[test]
+    fn every_second_segment_is_acknowledged_or_after_a_while() {
+        let config = TcpConfig::newreno();
+        let mut receiver = Receiver::default();
+        let mut give = |index| give(&mut receiver, &config, (index, false, Flags::ACK));
+        assert_eq!((give(0), give(1)), (vec![], vec![(2, false)]));
+        assert_eq!(give(2), []);
+        // A gap, and what fills it, are acknowledged at once.
+        assert_eq!(
+            (give(4), give(5), give(3)),
+            (vec![(3, false)], vec![(3, false)], vec![(6, false)])
+        );
+        assert_eq!(give(2), [(6, false)], "so is a duplicate");
+        assert_eq!(give(6), []);
+        assert_eq!(receiver.due(), Time(5) + Duration::millis(200));
+        assert_eq!(receiver.reply(&config, false).ack, 7_000);
+        assert_eq!(receiver.due(), Time::MAX);
+        let eager = TcpConfig { delayed_ack: None, ..config };
+        assert_eq!(self::give(&mut receiver, &eager, (7, false, Flags::ACK)), [(8, false)]);
+    }
+
+    #[test]
+    fn dctcp_echoes_each_change_of_the_mark() {
+        let config = TcpConfig::dctcp();
+        let mut receiver = Receiver::default();
+        let mut give = |index, marked| give(&mut receiver, &config, (index, marked, Flags::ACK));
+        assert_eq!((give(0, false), give(1, false)), (vec![], vec![(2, false)]));
+        assert_eq!(give(2, false), []);
+        // Segment 2 is acknowledged without, segment 3 with the echo.
+        assert_eq!(give(3, true), [(3, false), (4, true)]);
+        assert_eq!((give(4, true), give(5, true)), (vec![], vec![(6, true)]));
+        // Nothing is pending at the next change.
+        assert_eq!(give(6, false), [(7, false)]);
+    }
+
+    #[test]
+    fn classic_echoes_go_on_until_cwr() {
+        let config = TcpConfig { ecn: true, delayed_ack: None, ..TcpConfig::newreno() };
+        let mut receiver = Receiver::default();
+        let mut give = |index, marked, flags| {
+            give(&mut receiver, &config, (index, marked, flags)).last().map(|reply| reply.1)
+        };
+        assert_eq!(give(0, false, Flags::ACK), Some(false));
+        assert_eq!(give(1, true, Flags::ACK), Some(true));
+        assert_eq!(give(2, false, Flags::ACK), Some(true));
+        assert_eq!(give(3, false, Flags::CWR), Some(false));
+        assert_eq!(give(4, true, Flags::CWR), Some(true), "the mark is newer than the reduction");
+    }
+}
