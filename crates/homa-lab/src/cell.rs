@@ -41,18 +41,19 @@ impl Cell {
         hash.text()
     }
 
-    /// Files that the scenario reads.
+    /// Files that the scenario reads. Every kind of traffic and shape is named, so that a new one
+    /// that reads a file cannot be forgotten here.
     fn inputs(&self) -> Vec<&Path> {
         let named = match &self.scenario.traffic {
             Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
                 Some(workload)
             }
             Traffic::Flows { file, .. } => Some(file),
-            _ => None,
+            Traffic::Incast { .. } | Traffic::Permutation { .. } => None,
         };
         let graph = match &self.scenario.fabric.shape {
             Shape::Graph { file } => Some(file),
-            _ => None,
+            Shape::SingleSwitch { .. } | Shape::LeafSpine { .. } | Shape::FatTree { .. } => None,
         };
         named.into_iter().chain(graph).map(Path::new).filter(|path| path.is_file()).collect()
     }

@@ -17,6 +17,7 @@
 pub mod cell;
 pub mod chart;
 pub mod document;
+mod embedded;
 pub mod error;
 pub mod plan;
 mod refusal;

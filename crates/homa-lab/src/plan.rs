@@ -13,8 +13,19 @@
 //! "options.overcommitment" = [2, 4]
 //! ```
 //!
-//! Every combination of axis values runs once per seed: twelve simulations here. Keys that are not
-//! given keep the defaults of [`Scenario`]. All simulations are checked before any runs.
+//! Schemes may differ in their settings, which come before those of the axes:
+//!
+//! ```toml
+//! [axes]
+//! scheme = ["homa-paper", "homa"]
+//!
+//! [schemes.homa]
+//! "options.mtu" = 4000
+//! ```
+//!
+//! Every combination of axis values runs once per seed: twelve simulations in the first example.
+//! Keys that are not given keep the defaults of [`Scenario`]. All simulations are checked before
+//! any runs.
 
 use std::path::Path;
 
@@ -26,7 +37,7 @@ use crate::cell::Cell;
 use crate::document::Document;
 use crate::error::{LabError, PlanFault};
 use crate::refusal::Origin;
-use crate::settings::{Settings, label, related};
+use crate::settings::{Settings, label, related, unknown_scheme};
 
 /// Most simulations of one plan: more is a mistake in an axis.
 const MAX_CELLS: usize = 1_000_000;
@@ -48,6 +59,8 @@ struct File {
     scenario: Scenario,
     #[serde(default)]
     axes: Table,
+    #[serde(default)]
+    schemes: Table,
 }
 
 /// A plan, with all its simulations written out.
@@ -67,6 +80,8 @@ struct Resolved<'a> {
     seeds: &'a [u64],
     scenario: &'a Table,
     axes: &'a Table,
+    #[serde(skip_serializing_if = "Table::is_empty")]
+    schemes: &'a Table,
 }
 
 impl Plan {
@@ -82,6 +97,9 @@ impl Plan {
         let base = changed(&file.scenario, changes)?;
         let listed = replaced(&file.axes, document, changes)?;
         let axes = axes(document, &listed)?;
+        if let Some((name, message)) = unknown_scheme(&file.schemes) {
+            return Err(document.fault(&["schemes", name], message));
+        }
         let seeds = match &file.seeds {
             Some(seeds) if seeds.is_empty() => {
                 return Err(document.fault(&["seeds"], "needs at least one seed"));
@@ -96,7 +114,7 @@ impl Plan {
         let mut cells = Vec::new();
         for index in 0..combinations {
             let chosen = choose(&axes, index);
-            let scenario = combine(document, &base, &chosen)?;
+            let scenario = combine(document, &base, (&chosen, &file.schemes))?;
             let axes: Vec<(String, String)> =
                 chosen.iter().map(|(axis, value)| ((*axis).to_owned(), label(value))).collect();
             for &seed in &seeds {
@@ -111,7 +129,8 @@ impl Plan {
         let (base, axes, seeds) = (&base, axes.as_slice(), seeds.as_slice());
         Origin { document, changes, base, axes, seeds: seeds.len() }.check(&cells)?;
         let (scenario, axes) = (&anchored(base.table()), &anchored(&listed));
-        let resolved = Resolved { title: &file.title, seeds, scenario, axes };
+        let schemes = &anchored(&file.schemes);
+        let resolved = Resolved { title: &file.title, seeds, scenario, axes, schemes };
         let resolved =
             toml::to_string(&resolved).map_err(|error| document.fault(&[], error.to_string()))?;
         Ok(Self { title: file.title, cells, resolved })
@@ -129,6 +148,7 @@ impl Plan {
             seeds: &[scenario.seed],
             scenario: &anchored(settings.table()),
             axes: &Table::new(),
+            schemes: &Table::new(),
         };
         let resolved = toml::to_string(&resolved);
         let resolved = resolved.map_err(|error| document.fault(&[], error.to_string()))?;
@@ -257,9 +277,16 @@ pub(crate) fn choose<'a>(axes: &[Axis<'a>], mut index: usize) -> Vec<(&'a str, &
 fn combine(
     document: &Document,
     base: &Settings,
-    chosen: &[(&str, &Value)],
+    (chosen, schemes): (&[(&str, &Value)], &Table),
 ) -> Result<Scenario, PlanFault> {
     let mut settings = base.clone();
+    for (_, scheme) in chosen.iter().filter(|(path, _)| *path == "scheme") {
+        let set = settings.set("scheme", (*scheme).clone());
+        set.map_err(|message| document.fault(&["axes", "scheme"], message))?;
+    }
+    let set = settings.set_for_scheme(schemes);
+    set.map_err(|(path, message)| document.fault(&["schemes", &path], message))?;
+    let base = settings.clone();
     let listed = chosen.iter().map(|(path, value)| (*path, (*value).clone()));
     settings.set_all(listed).map_err(|(path, m)| document.fault(&["axes", &path], m))?;
     settings.scenario().map_err(|message| {
@@ -302,6 +329,26 @@ mod tests {
         let again = parse(&plan.resolved).unwrap();
         assert_eq!(plan, again);
         assert!(plan.resolved.contains("host_link = \"10Gbps\""), "{}", plan.resolved);
+    }
+
+    #[test]
+    fn schemes_of_one_plan_may_differ_in_their_settings() {
+        let text = "[scenario]\noptions = { mtu = 2000 }\n[axes]\n\
+                    scheme = [\"homa\", \"homa-paper\"]\n\
+                    [schemes.homa]\n\"options.mtu\" = 4000\n";
+        let plan = parse(text).unwrap();
+        let mtus: Vec<_> = plan.cells.iter().map(|cell| cell.scenario.options.mtu).collect();
+        assert_eq!(mtus, [Some(4000), Some(2000)]);
+        assert_eq!(plan, parse(&plan.resolved).unwrap());
+        // What an axis says holds for every scheme.
+        let both = text.replace("[schemes", "\"options.mtu\" = [3000]\n[schemes");
+        let mtus = parse(&both).unwrap();
+        assert!(mtus.cells.iter().all(|cell| cell.scenario.options.mtu == Some(3000)));
+        let wrong = "[schemes.pigeon]\n\"options.mtu\" = 4000\n";
+        assert_fault(wrong, 1, "schemes.pigeon", &["no scheme `pigeon`", "homa-paper"]);
+        let wrong = "[scenario]\nscheme = \"homa\"\n[schemes.homa]\n\"seed.x\" = 1\n";
+        let fault = parse(wrong).unwrap_err();
+        assert!(fault.key.starts_with("schemes.homa"), "{fault}");
     }
 
     #[test]

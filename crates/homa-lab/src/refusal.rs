@@ -4,7 +4,8 @@
 //! The simulator knows what is wrong, the plan knows where it stands: in an axis, on the command
 //! line, or in the scenario.
 
-use homa_sim::scenario::{Scenario, ScenarioError, Shape, Traffic, validate};
+use homa_sim::experiment::validate;
+use homa_sim::scenario::{Scenario, ScenarioError, Shape, Traffic};
 use toml::Value;
 
 use crate::cell::Cell;

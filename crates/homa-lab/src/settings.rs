@@ -6,6 +6,7 @@
 //! the old kind mean nothing to the new one.
 
 use homa_sim::scenario::Scenario;
+use homa_sim::scheme;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -64,11 +65,30 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets the keys that `schemes` has under the scheme's name.
+    pub fn set_for_scheme(&mut self, schemes: &Table) -> Result<(), (String, String)> {
+        let name = self.table.get("scheme").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let Some(changes) = schemes.get(&name) else { return Ok(()) };
+        let Value::Table(changes) = changes else {
+            let message = "a table of keys and values: { \"options.mtu\" = 4000 }".to_owned();
+            return Err((name, message));
+        };
+        let changes = changes.iter().map(|(path, value)| (path.as_str(), value.clone()));
+        self.set_all(changes).map_err(|(path, message)| (format!("{name}.{path}"), message))
+    }
+
     /// The scenario these keys describe.
     pub fn scenario(&self) -> Result<Scenario, String> {
         let value = Value::Table(self.table.clone());
         Scenario::deserialize(value).map_err(|error| plain(error.message()))
     }
+}
+
+/// The first name of a table by scheme that is none.
+pub(crate) fn unknown_scheme(schemes: &Table) -> Option<(&str, String)> {
+    let name = schemes.keys().find(|name| scheme::find(name).is_none())?;
+    let known: Vec<&str> = scheme::SCHEMES.iter().map(|scheme| scheme.name).collect();
+    Some((name, format!("no scheme `{name}`: use one of {}", known.join(", "))))
 }
 
 /// Whether one path is the other, or leads to it.

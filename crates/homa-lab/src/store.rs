@@ -12,14 +12,15 @@
 //! | `checks.json` | the verdicts of a reproduction |
 //!
 //! A file is complete or absent: it is written beside its place and renamed. So a run may be
-//! killed at any time and continued, and folders of several machines are merged by copying.
+//! interrupted at any time and resumed, and folders of several machines are merged by copying.
 
 use std::path::{Path, PathBuf};
 
 use homa_sim::scenario::Outcome;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Cell, Hash};
+use crate::cell::Cell;
+use crate::embedded::MODEL;
 use crate::error::LabError;
 
 /// The version in results and reports.
@@ -46,7 +47,7 @@ pub struct Store {
 pub struct Stored {
     /// Version of this software.
     pub version: String,
-    /// Identity of the program, as [`program`] gives it.
+    /// Identity of the simulator, as [`model`] gives it.
     pub program: String,
     /// What was simulated.
     pub cell: Cell,
@@ -61,7 +62,7 @@ pub struct Manifest {
     pub title: String,
     /// Version of this software.
     pub version: String,
-    /// Identity of the program.
+    /// Identity of the simulator.
     pub program: String,
     /// The simulations of the plan, in its order.
     pub cells: Vec<Listed>,
@@ -161,13 +162,10 @@ impl Manifest {
     }
 }
 
-/// The running program by its content: results of another build are not taken for its own.
-pub fn program() -> Result<String, LabError> {
-    let path = std::env::current_exe().map_err(|error| LabError::file(Path::new("self"), error))?;
-    let content = std::fs::read(&path).map_err(|error| LabError::file(&path, error))?;
-    let mut hash = Hash::new();
-    hash.add(&content);
-    Ok(hash.text())
+/// The simulator by its sources (homa-proto, homa-sim, homa-workload): results of another model are
+/// not taken for its own, and a change of what only shows them runs nothing again.
+pub fn model() -> &'static str {
+    MODEL
 }
 
 /// Reads a document.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use homa_sim::scenario;
+use homa_sim::experiment;
 
 use crate::cell::Cell;
 use crate::error::LabError;
@@ -24,7 +24,7 @@ pub struct Options {
     pub threads: usize,
     /// Which part of the plan.
     pub shard: Shard,
-    /// Identity of the program, see [`crate::store::program`].
+    /// Identity of the simulator, see [`crate::store::model`].
     pub program: String,
     /// A simulation that cannot be run does not keep the others from running.
     pub keep_going: bool,
@@ -217,7 +217,7 @@ fn work(
     news: &mpsc::Sender<News>,
 ) -> Result<(), LabError> {
     let mut shown = 0.0;
-    let outcome = scenario::run(&cell.scenario, &mut |progress| {
+    let outcome = experiment::run(&cell.scenario, &mut |progress| {
         if progress.done >= shown + 0.01 {
             shown = progress.done;
             let _ = news.send(News::Step { job, done: progress.done });

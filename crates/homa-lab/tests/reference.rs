@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use homa_lab::cell::Cell;
 use homa_lab::results;
 use homa_lab::store::Stored;
+use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, FramingName, Impaired, Measures, Scenario, SchemeOptions,
-    Shape, Span, Stop, Traffic, run,
+    Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName, Groups, Impaired,
+    Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PickName, Routing, Scenario,
+    SchemeOptions, Shape, Span, Stop, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
@@ -55,6 +57,52 @@ fn options() -> SchemeOptions {
         tail_boost: Some(true),
         incast_control: Some(true),
         resend_after: Some(Span(1)),
+        ecn: Some(EcnConfig { threshold: 1, scope: EcnScopeName::Queue }),
+        pfabric: Some(PFabricOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            initial_window: Some(1),
+            max_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            probe_after: Some(1),
+        }),
+        phost: Some(PHostOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            free_tokens: Some(1),
+            free_for_long: Some(true),
+            window: Some(1),
+            downgrade: Some(1.0),
+            expiry: Some(1.0),
+            resend: Some(1.0),
+            first: Some(PHostFirst::Blind),
+            queue_packets: Some(1),
+        }),
+        ndp: Some(NdpOptions {
+            mtu: Some(1500),
+            initial_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            avoid_bad_paths: Some(true),
+        }),
+        tcp: Some(TcpOptions {
+            mtu: Some(1500),
+            min_rto: Some(Span(1)),
+            max_rto: Some(Span(1)),
+            rto_granularity: Some(Span(1)),
+            delayed_ack: Some(Span(1)),
+            initial_window: Some(1),
+            connections: Some(1),
+            pick: Some(PickName::Idle),
+            handshake: Some(true),
+            idle_restart: Some(true),
+            fast_retransmit: Some(true),
+            sack: Some(true),
+            rack: Some(true),
+            size_classes: Some(vec![1]),
+            demotion: Some(vec![1]),
+        }),
     }
 }
 
@@ -68,7 +116,8 @@ fn fabric(shape: Shape, buffer: Buffer) -> Fabric {
         rate: Some(Bandwidth::gbps(1)),
         loss_ppm: Some(1),
     };
-    Fabric { shape, buffer, impaired: vec![impaired], ..Fabric::default() }
+    let routing = Some(Routing::Spray);
+    Fabric { shape, buffer, routing, impaired: vec![impaired], ..Fabric::default() }
 }
 
 /// Paths of all keys below a table; entries of a list have no number.
@@ -96,7 +145,9 @@ fn scenario_keys() -> BTreeSet<String> {
     };
     let stop = Stop { messages: Some(1), time: Some(Span(1)), ..Stop::default() };
     for traffic in traffics() {
-        add(Scenario { traffic, stop, options: options(), ..Scenario::default() });
+        let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
+        let measures = Measures { groups, ..Measures::default() };
+        add(Scenario { traffic, stop, options: options(), measures, ..Scenario::default() });
     }
     let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
     for shape in shapes() {
@@ -151,6 +202,7 @@ fn with_ledger() -> Stored {
         wasted_bandwidth: true,
         tail_delay: true,
         ledger: true,
+        groups: Some(Groups { up_to: vec![1], percentiles: vec![50.0] }),
     };
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");
     let cell = Cell { axes: Vec::new(), scenario };

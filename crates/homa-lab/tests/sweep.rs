@@ -141,7 +141,7 @@ fn no_two_columns_have_one_name() {
 fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
     let folder = Folder::new("page");
     sweep(&folder, 2, Shard::ALL);
-    let page = report::page(&folder.0).unwrap();
+    let page = report::pages(&folder.0).unwrap().remove(0).1;
     assert_eq!(page.matches("<svg").count(), 4, "p99 and p50 of two workloads");
     assert!(
         page.contains(">W1, median<")

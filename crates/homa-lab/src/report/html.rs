@@ -49,10 +49,10 @@ pub(super) fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
-pub(super) fn reproductions(manifest: &Manifest, list: &[Reproduction]) -> String {
+pub(super) fn reproductions(title: &str, manifest: &Manifest, list: &[Reproduction]) -> String {
     let mut body = String::new();
     let quick = list.iter().any(|reproduction| reproduction.quick);
-    let _ = writeln!(body, "<h1>Published figures, simulated again</h1>");
+    let _ = writeln!(body, "<h1>{}</h1>", escaped(title));
     let kind = if quick { "A quick look: short runs that leave tails undecided." } else { "" };
     let _ = writeln!(
         body,
@@ -65,7 +65,7 @@ pub(super) fn reproductions(manifest: &Manifest, list: &[Reproduction]) -> Strin
     for reproduction in list {
         body += &section(reproduction);
     }
-    page("Published figures, simulated again", &body)
+    page(title, &body)
 }
 
 /// What the names in legends and columns stand for.
@@ -73,25 +73,11 @@ fn schemes(list: &[Reproduction]) -> String {
     let used = |name: &str| list.iter().any(|one| one.variants.iter().any(|v| v == name));
     let mut out = String::from("<ul class=\"soft\">\n");
     for scheme in SCHEMES.iter().filter(|scheme| used(scheme.name)) {
-        let (name, host, paper) = (scheme.name, escaped(scheme.host), escaped(scheme.paper));
+        let (name, host, paper) =
+            (scheme.name, escaped(&scheme.host.to_string()), escaped(scheme.paper));
         let _ = writeln!(out, "<li><b>{name}</b>: {paper} ({host})</li>");
     }
     out + "</ul>\n"
-}
-
-/// Counts of verdicts: passed, failed, undecided, reported only.
-fn tally(checks: &[Check]) -> [usize; 4] {
-    let mut counts = [0; 4];
-    for check in checks {
-        let kind = match check.pass {
-            Some(true) => 0,
-            Some(false) => 1,
-            None if check.gates() => 2,
-            None => 3,
-        };
-        counts[kind] += 1;
-    }
-    counts
 }
 
 fn overview(list: &[Reproduction]) -> String {
@@ -100,7 +86,7 @@ fn overview(list: &[Reproduction]) -> String {
          <th>outside</th><th>undecided</th><th>reported</th></tr>\n",
     );
     for reproduction in list {
-        let [passed, failed, open, only] = tally(&reproduction.checks);
+        let [passed, failed, open, only] = reproduction.tally();
         let class = |count: usize, class: &str| match count {
             0 => "soft".to_owned(),
             _ => class.to_owned(),

@@ -5,25 +5,32 @@
 mod html;
 mod sweep;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::error::LabError;
 use crate::repro::Reproduction;
-use crate::store::{Manifest, Store, read_json};
+use crate::store::{Store, read_json};
 
-/// The page of a folder, of whichever kind.
-pub fn page(folder: &Path) -> Result<String, LabError> {
+/// The pages of a folder by file name, `index.html` first. Reproductions of several papers have a
+/// page for each (`hull.html`) beside the one of all.
+pub fn pages(folder: &Path) -> Result<Vec<(String, String)>, LabError> {
     let store = Store::open(folder)?;
     let manifest = store.manifest()?;
     let checks = folder.join("checks.json");
-    if checks.is_file() {
-        let reproductions: Vec<Reproduction> = read_json(&checks)?;
-        return Ok(reproduction_page(&manifest, &reproductions));
+    let index = "index.html".to_owned();
+    if !checks.is_file() {
+        return Ok(vec![(index, sweep::page(&store, &manifest)?)]);
     }
-    sweep::page(&store, &manifest)
-}
-
-/// The page of reproduced figures.
-pub fn reproduction_page(manifest: &Manifest, reproductions: &[Reproduction]) -> String {
-    html::reproductions(manifest, reproductions)
+    let all: Vec<Reproduction> = read_json(&checks)?;
+    let title = "Published figures, simulated again";
+    let mut pages = vec![(index, html::reproductions(title, &manifest, &all))];
+    let families: BTreeSet<&str> = all.iter().map(|one| one.family.as_str()).collect();
+    for family in families.iter().filter(|_| families.len() > 1) {
+        let own = all.iter().filter(|one| one.family == *family).cloned();
+        let title = format!("{title}: {family}");
+        let page = html::reproductions(&title, &manifest, &own.collect::<Vec<_>>());
+        pages.push((format!("{family}.html"), page));
+    }
+    Ok(pages)
 }

@@ -72,9 +72,9 @@ fn name(figure: &Figure, run: &str, variant: &str) -> String {
 }
 
 fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
-    let reading = match figure.metric {
+    let reading = match &figure.metric {
         _ if figure.by_receiver => Reading::P99ByReceiver,
-        Some(Metric::Overall(rank)) => Reading::All(rank),
+        Some(Metric::Overall(rank)) => Reading::All(*rank),
         _ => Reading::All(Rank::P99),
     };
     let mut ticks = Vec::new();
@@ -146,17 +146,17 @@ pub fn steps(bins: &[Bucket], reading: Reading) -> Vec<Point> {
 }
 
 fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
-    let metric = figure.metric.unwrap_or(Metric::Wasted);
+    let metric = figure.metric.as_ref().unwrap_or(&Metric::Wasted);
     let mut series = Vec::new();
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
         let title = named.title.as_deref().unwrap_or(run);
         for variant in variants(plan, Some(named), figure) {
             let points = results.values(place, variant).into_iter().filter_map(|at| {
-                let read = |metric| results.measure(metric, place, variant, Some(at));
+                let read = |metric: &Metric| results.measure(metric, place, variant, Some(at));
                 let measured = read(metric)?;
                 let [low, high] = measured.ends();
-                let x = match figure.x_metric {
+                let x = match &figure.x_metric {
                     Some(metric) => read(metric)?.value,
                     None => at,
                 };
@@ -188,7 +188,7 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     let shown: Vec<_> = drawn(&plan.checks, figure).collect();
     let labels = shown.iter().enumerate().map(|(place, (row, point))| {
-        let text = point.label.clone().unwrap_or_else(|| match figure.metric {
+        let text = point.label.clone().unwrap_or_else(|| match &figure.metric {
             Some(_) => row.row.trim_start_matches(&plan.id).trim_start_matches('-').to_owned(),
             None => point.metric.to_string(),
         });
@@ -206,7 +206,7 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     }];
     for variant in variants(plan, None, figure) {
         let points = shown.iter().enumerate().filter_map(|(x, (row, point))| {
-            let measured = measure(plan, results, row, point.metric, variant)?;
+            let measured = measure(plan, results, row, &point.metric, variant)?;
             Some(Point::at(x as f64, measured.value))
         });
         let (name, points) = (variant.clone(), points.collect());

@@ -19,6 +19,11 @@
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
 //! | `max_concurrent@9` | most RPCs outstanding with a `response_wire_gbps` of 9 or more | RPCs |
+//! | `outcome.…` | any number of the outcome, by its path in the JSON of `homa sim` | as there |
+//!
+//! So what a measure adds to the outcome is a metric without a change here:
+//! `outcome.drops.overflow`, `outcome.priority_share.7` (elements of lists count from 0). The
+//! interval of a number `x` is its neighbour `x_ci`, or `low` and `high` beside a `value`.
 //!
 //! Slowdowns and latencies of bins, wasted bandwidth, utilisation, delays near p99 and rates of
 //! responses lie in an interval; the others are taken as they were counted.
@@ -29,7 +34,6 @@ use std::str::FromStr;
 use homa_sim::scenario::outcome::{Bucket, TailDelay};
 use homa_sim::scenario::{Outcome, Traffic};
 use homa_workload::framing::Framing;
-use serde::{Deserialize, Serialize};
 
 use super::computed::Computed;
 use super::limit::AtLimit;
@@ -97,8 +101,7 @@ impl Reading {
 }
 
 /// A number to be read. See the table of this module.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
     /// Slowdown at a percent of messages.
     Slowdown(Reading, f64),
@@ -134,6 +137,8 @@ pub enum Metric {
     Limit(AtLimit),
     /// Follows from rules.
     Computed(Computed),
+    /// A number of the outcome, by its path there.
+    Path(String),
 }
 
 const KIB: f64 = 1024.0;
@@ -156,15 +161,15 @@ const PLAIN: [(&str, Metric); 12] = [
 
 impl Metric {
     /// True when it needs no simulation.
-    pub const fn is_computed(self) -> bool {
+    pub const fn is_computed(&self) -> bool {
         matches!(self, Self::Computed(_))
     }
 
     /// Reads it from one outcome; `None` when it was not measured there.
-    pub fn read(self, stored: &Stored) -> Option<Measured> {
+    pub fn read(&self, stored: &Stored) -> Option<Measured> {
         let outcome = &stored.outcome;
         let percent = |share: f64| Measured::exact(share * 100.0);
-        match self {
+        match *self {
             Self::Slowdown(reading, at) => reading.of(bin_at(outcome, at)?),
             Self::Step(reading, at) => {
                 let bins = &outcome.slowdown.buckets;
@@ -205,6 +210,28 @@ impl Metric {
             Self::ResponseWireRate => response_rate(stored, with_headers),
             Self::Computed(computed) => Some(Measured::exact(computed.value())),
             Self::Limit(_) => None,
+            Self::Path(ref path) => at_path(outcome, path),
+        }
+    }
+}
+
+/// The number at a path of the outcome's JSON, in its interval where it has one.
+fn at_path(outcome: &Outcome, path: &str) -> Option<Measured> {
+    let document = serde_json::to_value(outcome).ok()?;
+    let pointer = |path: &str| format!("/{}", path.replace('.', "/"));
+    let found = document.pointer(&pointer(path))?;
+    let end = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_f64);
+    match found {
+        serde_json::Value::Object(keys) => {
+            let value = end(keys.get("value"))?;
+            Some(Measured::between(value, [end(keys.get("low")), end(keys.get("high"))]))
+        }
+        number => {
+            let value = number.as_f64()?;
+            match document.pointer(&pointer(&format!("{path}_ci"))) {
+                Some(ends) => Some(Measured::between(value, [end(ends.get(0)), end(ends.get(1))])),
+                None => Some(Measured::exact(value)),
+            }
         }
     }
 }
@@ -287,7 +314,10 @@ impl FromStr for Metric {
     fn from_str(text: &str) -> Result<Self, String> {
         let named = PLAIN.iter().find(|(name, _)| *name == text);
         if let Some((_, metric)) = named {
-            return Ok(*metric);
+            return Ok(metric.clone());
+        }
+        if let Some(path) = text.strip_prefix("outcome.").filter(|path| !path.is_empty()) {
+            return Ok(Self::Path(path.to_owned()));
         }
         let parsed = match text.split_once('@') {
             Some((name, at)) => at_percent(name, at),
@@ -299,7 +329,7 @@ impl FromStr for Metric {
                 "unknown metric `{text}`; allowed: `p99@50`, `p50@50`, `p99_by_receiver@50`, \
                  `p99_to@50` and so on, `p99_us@50`, `p50_us@50`, `p99_max@50`, \
                  `max_concurrent@9`, `tor_up.mean`, `tor_up.max`, `priority.0`, \
-                 `computed.frame_us`, {}",
+                 `computed.frame_us`, `outcome.drops.overflow`, {}",
                 names.join(", ")
             )
         })
@@ -340,20 +370,6 @@ fn of_queue_or_level(text: &str) -> Option<Metric> {
     }
 }
 
-impl TryFrom<String> for Metric {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Metric> for String {
-    fn from(metric: Metric) -> Self {
-        metric.to_string()
-    }
-}
-
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -369,6 +385,7 @@ impl fmt::Display for Metric {
             }
             Self::Priority(level) => write!(f, "priority.{level}"),
             Self::Computed(computed) => write!(f, "computed.{}", computed.name()),
+            Self::Path(path) => write!(f, "outcome.{path}"),
             other => {
                 let named = PLAIN.iter().find(|(_, metric)| metric == other);
                 f.write_str(named.map_or("", |(name, _)| name))
@@ -450,6 +467,7 @@ mod tests {
             "max_concurrent@9",
             "computed.frame_us",
             "computed.w2.top",
+            "outcome.drops.overflow",
         ];
         for name in names {
             assert_eq!(name.parse::<Metric>().unwrap().to_string(), name);

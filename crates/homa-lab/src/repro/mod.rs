@@ -9,18 +9,22 @@
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`verdict`] | the comparison |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
+//! | `file`, `template`, `names` | how a plan's file is read: axes, placeholders, names |
 //! | `record` | what was simulated, as a file beside the results |
 //!
-//! The plans lie in `repro/` at the root of the repository and are built into the program.
+//! The plans lie in `repro/`, a folder for each paper, and are built into the program.
 //! Simulations that several plans need (Figures 10, 11, 14 and Table 1 read the same ones) run
 //! once.
 
 pub mod computed;
 pub mod figure;
+mod file;
 pub mod limit;
 pub mod metric;
+mod names;
 pub mod plan;
 mod record;
+mod template;
 pub mod tolerance;
 pub mod verdict;
 
@@ -34,53 +38,29 @@ use serde::{Deserialize, Serialize};
 use crate::cell::Cell;
 use crate::chart::Chart;
 use crate::document::Document;
+use crate::embedded::{PLANS, RUN_SETS};
 use crate::error::{LabError, PlanFault};
 use crate::store::{Manifest, REPRO_FILE, Store, write_json};
 use crate::sweep::{self, Options, Progress};
 use plan::{Planned, ReproPlan};
 use verdict::{Check, Results};
 
-macro_rules! plan_files {
-    ($($name:literal),+ $(,)?) => {
-        [$((
-            concat!("repro/homa/", $name, ".toml"),
-            include_str!(concat!("../../../../repro/homa/", $name, ".toml")),
-        )),+]
-    };
-}
-
-/// The plans of this repository: file and text.
-const BUILT_IN: [(&str, &str); 17] = plan_files![
-    "rttbytes",
-    "fig4",
-    "alloc",
-    "overcommit1",
-    "fig8",
-    "fig9",
-    "fig10",
-    "fig11",
-    "fig12",
-    "fig13",
-    "fig14",
-    "table1",
-    "sens",
-    "preemption",
-    "x13",
-    "x14",
-    "x15",
-];
-
-/// All plans, in the order of the paper.
+/// All plans, by family, then by name.
 pub fn plans() -> Result<Vec<ReproPlan>, PlanFault> {
-    BUILT_IN.iter().map(|(file, text)| ReproPlan::parse(&Document::new(*file, *text))).collect()
+    let document = |(file, text): &(&str, &str)| Document::new(*file, *text);
+    let sets: Vec<Document> = RUN_SETS.iter().map(document).collect();
+    PLANS.iter().map(|plan| ReproPlan::parse(&document(plan), &sets)).collect()
 }
 
 /// The plans of these ids, in the order of the paper; all when none is named. A longer id names
 /// rows of its plan, those called so or else those that begin so: only they and the simulations
-/// they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan.
+/// they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan, the
+/// name of a family (`homa`) for all of its plans.
 pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
     let all = plans()?;
-    let known: Vec<String> = all.iter().map(|plan| plan.id.clone()).collect();
+    let mut known: Vec<String> = all.iter().map(|plan| plan.id.clone()).collect();
+    known.extend(all.iter().map(|plan| plan.family.clone()));
+    known.dedup();
     let of = |id: &str| id.split('-').take(2).collect::<Vec<_>>().join("-");
     if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
         return Err(LabError::Unknown { what: "figure", name: id.clone(), known });
@@ -89,9 +69,10 @@ pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
     for mut plan in all {
         let named: Vec<&str> =
             ids.iter().map(String::as_str).filter(|id| of(id) == plan.id).collect();
-        if !named.is_empty() {
+        let whole = ids.contains(&plan.family);
+        if !named.is_empty() && !whole {
             plan.keep_rows(&named);
-        } else if !ids.is_empty() {
+        } else if !ids.is_empty() && !whole {
             continue;
         }
         selected.push(plan);
@@ -104,6 +85,12 @@ pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
 pub struct Reproduction {
     /// As `homa repro` names it.
     pub id: String,
+    /// The folder of its plan: one for each paper.
+    pub family: String,
+    /// Processor time of its simulations, those that other figures read, too.
+    pub cpu_seconds: f64,
+    /// What a quick look may take.
+    pub budget_seconds: Option<f64>,
     /// What the figure shows.
     pub title: String,
     /// Where it was published.
@@ -123,6 +110,21 @@ pub struct Reproduction {
 }
 
 impl Reproduction {
+    /// Counts of verdicts: within, outside, undecided, reported only.
+    pub fn tally(&self) -> [usize; 4] {
+        let mut counts = [0; 4];
+        for check in &self.checks {
+            let kind = match check.pass {
+                Some(true) => 0,
+                Some(false) => 1,
+                None if check.gates() => 2,
+                None => 3,
+            };
+            counts[kind] += 1;
+        }
+        counts
+    }
+
     /// True when a check failed; in a full run also when one is undecided.
     pub fn failed(&self) -> bool {
         self.checks.iter().any(|check| match check.pass {
@@ -183,6 +185,9 @@ pub fn run(
         let results = Results::read(&planned, store, &options.program)?;
         reproductions.push(Reproduction {
             id: plan.id.clone(),
+            family: plan.family.clone(),
+            cpu_seconds: results.cpu_seconds(),
+            budget_seconds: plan.budget.map(|budget| budget.as_secs_f64()),
             title: plan.title.clone(),
             source: plan.source.clone(),
             notes: plan.notes.clone(),

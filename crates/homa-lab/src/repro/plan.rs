@@ -5,53 +5,75 @@
 //! id = "homa-fig10"
 //! title = "Tail latency by message size"
 //! source = "Homa §5.2 Figure 10"
-//! notes = ["W2 uses five unscheduled levels, as the authors' code; Figure 4 shows six."]
-//! variants = ["homa-sim", "homa-paper", "homa"]   # schemes; the first is compared
+//! budget = "10m"                  # processor time of a quick look
+//! use = "homa-144"                # the runs of repro/homa/runs/homa-144.toml, those that are read
+//! variants = ["homa-sim", "k4"]   # schemes or `variant`s; the first is compared
 //!
-//! [scenario]                      # as in any plan; what runs have in common
+//! [[variant]]                     # a scheme with settings of its own
+//! name = "k4"
+//! scheme = "homa"
+//! set = { "options.overcommitment" = 4 }
+//!
+//! [scenario]                      # as in any plan; what the plan's own runs have in common
 //! stop = { messages = 1_000_000 }
 //!
-//! [quick]                         # changes for all runs under `--quick`
+//! [quick]                         # changes for all of them under `--quick`
 //! "stop.messages" = 100_000
 //!
-//! [[run]]
-//! name = "w2"
-//! set = { "traffic.workload" = "w2" }
+//! [axes]
+//! w = ["w2", "w4"]
+//!
+//! [[run]]                         # two runs, see [`super::template`]
+//! each = ["w"]
+//! name = "{w}-cut"
+//! like = "{w}"                    # begins as another run
+//! set = { "stop.ending" = "cut" }
 //!
 //! [[check]]
 //! row = "homa-fig10-w2-homa"
 //! run = "w2"
-//! points = [{ metric = "p99@50", published = 1.90, tolerance = "10%" }]
+//! report = ["p50@10,50"]          # shown without a verdict
+//! [check.points]
+//! "p99@50" = [1.90, "10%"]        # metric = [published, tolerance, "full-only", "grows"]
 //!
 //! [[figure]]
 //! kind = "slowdown"
 //! title = "W2, 80 % load"
-//! metric = "p99"
 //! runs = ["w2"]
-//! published = [{ name = "Homa, published", points = [[50, 1.899]] }]
+//!
+//! [[curve]]                       # a published curve
+//! figure = "W2, 80 % load"
+//! name = "Homa, published"
+//! points = [[50, 1.899]]
 //! ```
 //!
 //! A run may vary along one `axis = { key = "load.fraction", values = [0.5, 0.8] }`; a check then
 //! says `at` which value it reads, or uses a metric of the whole axis such as `max_goodput`.
+//!
+//! A check compares what it reads: `over = "w4"` is the quotient by another run, `reduction =
+//! { variant = "dctcp" }` by how many per cent it is below, `ordering = [{ variant = "hull" },
+//! { variant = "dctcp" }]` that each side is below the next at every point.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use homa_sim::scenario::Scenario;
-use homa_sim::scheme;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::metric::{Metric, Rank};
+use super::metric::Metric;
 use super::tolerance::Tolerance;
+use super::{file, names};
 use crate::cell::Cell;
 use crate::document::Document;
 use crate::error::PlanFault;
 use crate::settings::{Settings, label};
 
 /// A figure's or table's plan.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct ReproPlan {
+    /// The folder it lies in: one for each paper.
+    pub family: String,
     /// The first two dash-separated parts of its rows' ids.
     pub id: String,
     /// What the figure shows.
@@ -59,46 +81,47 @@ pub struct ReproPlan {
     /// Where it was published, and whence its values.
     pub source: String,
     /// Choices among disagreeing sources and their reasons; definitions; explained deviations.
-    #[serde(default)]
     pub notes: Vec<String>,
-    /// Schemes to run; the first is compared with what was published.
-    #[serde(default = "homa_variants")]
+    /// Processor time that a quick look may take.
+    pub budget: Option<Duration>,
+    /// Schemes and variants to run; the first is compared with what was published.
     pub variants: Vec<String>,
-    /// What all runs have in common.
-    #[serde(default)]
-    pub scenario: Scenario,
-    /// Changes of all runs for a quick look.
-    #[serde(default)]
-    pub quick: Table,
+    /// Variants that are more than the name of a scheme.
+    pub named: Vec<Variant>,
     /// The simulations.
-    #[serde(default, rename = "run")]
     pub runs: Vec<Run>,
     /// The published values.
-    #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
     /// How to draw it.
-    #[serde(default, rename = "figure")]
     pub figures: Vec<Figure>,
 }
 
-fn homa_variants() -> Vec<String> {
-    ["homa-sim", "homa-paper", "homa"].map(String::from).to_vec()
+/// A scheme with settings of its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// As plans and readers name it.
+    pub name: String,
+    /// The scheme.
+    pub scheme: String,
+    /// Changes of the scenario, before those of the run.
+    #[serde(default)]
+    pub set: Table,
 }
 
 /// Simulations that differ in scheme, seed and at most one axis.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Run {
     /// As checks and figures name it.
     pub name: String,
     /// As readers see it; absent: the name.
     pub title: Option<String>,
-    /// Changes of the scenario.
-    #[serde(default)]
-    pub set: Table,
+    /// What it begins with.
+    pub base: Scenario,
+    /// Changes of the scenario, one after the other.
+    pub set: Vec<Table>,
     /// Further changes for a quick look.
-    #[serde(default)]
-    pub quick: Table,
+    pub quick: Vec<Table>,
     /// Seeds; several are pooled.
     pub seeds: Option<Vec<u64>>,
     /// Seeds of a quick look.
@@ -107,6 +130,26 @@ pub struct Run {
     pub variants: Option<Vec<String>>,
     /// What varies.
     pub axis: Option<Axis>,
+    /// Place among the file's runs; `None` for those of a shared set.
+    pub place: Option<usize>,
+}
+
+impl Run {
+    /// Without a name, and as the file's other runs begin.
+    pub(super) fn new(base: &Scenario, quick: &Table) -> Self {
+        Self {
+            name: String::new(),
+            title: None,
+            base: base.clone(),
+            set: Vec::new(),
+            quick: vec![quick.clone()],
+            seeds: None,
+            quick_seeds: None,
+            variants: None,
+            axis: None,
+            place: None,
+        }
+    }
 }
 
 /// A key that takes several values within one run.
@@ -122,24 +165,59 @@ pub struct Axis {
 }
 
 /// Published values of one row.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Check {
     /// The id of the row.
     pub row: String,
     /// How binding it is.
-    #[serde(default)]
     pub class: Class,
     /// The run that is read; none when all is computed.
     pub run: Option<String>,
-    /// The run by whose value, under the plan's first scheme, the measured one is divided.
-    pub over: Option<String>,
-    /// The scheme that is read; absent: the first.
+    /// The scheme or variant that is read; absent: the first.
     pub variant: Option<String>,
     /// The value of the run's axis.
     pub at: Option<f64>,
+    /// What it is compared with.
+    pub compare: Compare,
     /// The numbers.
     pub points: Vec<Point>,
+    /// Place among the file's checks.
+    pub place: usize,
+}
+
+impl Check {
+    /// The other sides of its comparison.
+    pub fn sides(&self) -> &[Side] {
+        match &self.compare {
+            Compare::Alone => &[],
+            Compare::Over(side) | Compare::Reduction(side) => std::slice::from_ref(side),
+            Compare::Ordering(sides) => sides,
+        }
+    }
+}
+
+/// What a check makes of the number it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compare {
+    /// The number itself.
+    Alone,
+    /// Divided by the same number of another side.
+    Over(Side),
+    /// By how many per cent it is below that of another side.
+    Reduction(Side),
+    /// Each side's number is below the next one's.
+    Ordering(Vec<Side>),
+}
+
+/// What a check reads to compare with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    /// The run.
+    pub run: String,
+    /// The scheme or variant; absent: the plan's first.
+    pub variant: Option<String>,
+    /// The value of the run's axis; absent: the check's.
+    pub at: Option<f64>,
 }
 
 /// How binding a row is.
@@ -155,8 +233,7 @@ pub enum Class {
 }
 
 /// A number and what was published for it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Point {
     /// What is read.
     pub metric: Metric,
@@ -168,16 +245,21 @@ pub struct Point {
     pub tolerance: Option<Tolerance>,
     /// The value grows with the length of the run (maxima), so a quick look that finds too little
     /// decides nothing.
-    #[serde(default)]
     pub grows: bool,
     /// Short runs say nothing about it: a quick look reports it without a verdict.
-    #[serde(default)]
     pub full_only: bool,
 }
 
+impl Point {
+    /// A number that is only reported.
+    pub const fn of(metric: Metric) -> Self {
+        let (label, published, tolerance) = (None, None, None);
+        Self { metric, label, published, tolerance, grows: false, full_only: false }
+    }
+}
+
 /// A drawing.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Figure {
     /// Of what kind.
     pub kind: FigureKind,
@@ -190,22 +272,19 @@ pub struct Figure {
     /// What is drawn: `p99` or `p50` for slowdowns, any metric for curves.
     pub metric: Option<Metric>,
     /// Of slowdowns: each receiver's own p99, averaged, instead of that of all messages.
-    #[serde(default)]
     pub by_receiver: bool,
     /// Of curves: what is read along the horizontal axis; absent: the runs' own axis.
     pub x_metric: Option<Metric>,
     /// The runs it shows.
-    #[serde(default)]
     pub runs: Vec<String>,
-    /// The rows it shows, for bars.
-    #[serde(default)]
+    /// The rows it shows, for bars; `*` stands for anything.
     pub rows: Vec<String>,
     /// Published curves.
-    #[serde(default)]
     pub published: Vec<Curve>,
     /// Draw only the first scheme.
-    #[serde(default)]
     pub first_only: bool,
+    /// Place among the file's figures.
+    pub place: usize,
 }
 
 /// Kinds of drawings.
@@ -221,8 +300,7 @@ pub enum FigureKind {
 }
 
 /// A published curve.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Curve {
     /// In the legend.
     pub name: String,
@@ -245,14 +323,27 @@ pub struct Planned {
 
 impl ReproPlan {
     /// Understands a plan; every name in it must be the name of something.
-    pub fn parse(document: &Document) -> Result<Self, PlanFault> {
-        let plan: Self = document.parse()?;
-        plan.check_names(document)?;
+    pub fn parse(document: &Document, sets: &[Document]) -> Result<Self, PlanFault> {
+        let mut plan = file::read(document, sets)?;
+        names::check(&mut plan, document)?;
         for quick in [false, true] {
-            plan.expand(quick)
-                .map_err(|(run, message)| document.fault(&["run", &run.to_string()], message))?;
+            plan.expand(quick).map_err(|(run, message)| match plan.runs[run].place {
+                Some(place) => document.fault(&["run", &place.to_string()], message),
+                None => {
+                    document.fault(&["use"], format!("run `{}`: {message}", plan.runs[run].name))
+                }
+            })?;
         }
         Ok(plan)
+    }
+
+    /// The runs that checks and drawings name, and those of the plan's own.
+    pub fn read_runs(&self) -> impl Iterator<Item = &str> {
+        let checks = self
+            .checks
+            .iter()
+            .flat_map(|check| check.run.iter().chain(check.sides().iter().map(|side| &side.run)));
+        checks.chain(self.figures.iter().flat_map(|figure| &figure.runs)).map(String::as_str)
     }
 
     /// The schemes that some run has, in the plan's order; the first, which is compared, always.
@@ -267,12 +358,22 @@ impl ReproPlan {
         shown.map(|(_, scheme)| scheme.clone()).collect()
     }
 
-    /// Leaves out the schemes that are only shown beside the one that is compared.
+    /// Leaves out the schemes that are only shown beside those that are compared.
     pub fn keep_compared(&mut self) {
-        self.variants.truncate(1);
-        for variants in self.runs.iter_mut().filter_map(|run| run.variants.as_mut()) {
-            variants.truncate(1);
-        }
+        let checks = self.checks.iter();
+        let named = checks.flat_map(|check| {
+            check
+                .variant
+                .iter()
+                .chain(check.sides().iter().filter_map(|side| side.variant.as_ref()))
+        });
+        let named: BTreeSet<String> = named.cloned().collect();
+        let keep = |variants: &mut Vec<String>| {
+            let first = variants.first().cloned();
+            variants.retain(|variant| Some(variant) == first.as_ref() || named.contains(variant));
+        };
+        keep(&mut self.variants);
+        self.runs.iter_mut().filter_map(|run| run.variants.as_mut()).for_each(keep);
     }
 
     /// Leaves out all rows but those of these names, and what only the others read. A name that
@@ -290,7 +391,10 @@ impl ReproPlan {
             rows.extend(if exact.is_empty() { begun } else { exact });
         }
         self.checks.retain(|check| rows.contains(&check.row));
-        let read = self.checks.iter().flat_map(|check| [&check.run, &check.over]).flatten();
+        let read = self
+            .checks
+            .iter()
+            .flat_map(|check| check.run.iter().chain(check.sides().iter().map(|side| &side.run)));
         let runs: BTreeSet<String> = read.cloned().collect();
         self.runs.retain(|run| runs.contains(&run.name));
         for figure in &mut self.figures {
@@ -322,13 +426,13 @@ impl ReproPlan {
         planned: &mut Vec<Planned>,
     ) -> Result<(), String> {
         let run = &self.runs[place];
-        let base = Scenario { scheme: variant.to_owned(), ..self.scenario.clone() };
+        let named = self.named.iter().find(|named| named.name == variant);
+        let scheme = named.map_or(variant, |named| &named.scheme);
+        let base = Scenario { scheme: scheme.to_owned(), ..run.base.clone() };
         let mut settings = Settings::of(&base)?;
-        let mut layers = vec![&run.set];
-        if quick {
-            layers.extend([&self.quick, &run.quick]);
-        }
-        for layer in layers {
+        let own = named.map(|named| &named.set);
+        let quick_changes = run.quick.iter().filter(|_| quick);
+        for layer in own.into_iter().chain(&run.set).chain(quick_changes) {
             let changes = layer.iter().map(|(path, value)| (path.as_str(), value.clone()));
             settings.set_all(changes).map_err(|(path, message)| format!("{path}: {message}"))?;
         }
@@ -361,80 +465,6 @@ impl ReproPlan {
     pub fn run(&self, name: &str) -> Option<(usize, &Run)> {
         self.runs.iter().enumerate().find(|(_, run)| run.name == name)
     }
-
-    fn check_names(&self, document: &Document) -> Result<(), PlanFault> {
-        let known: Vec<&str> = scheme::SCHEMES.iter().map(|scheme| scheme.name).collect();
-        let unknown =
-            |variants: &[String]| variants.iter().find(|v| scheme::find(v).is_none()).cloned();
-        if let Some(name) = unknown(&self.variants) {
-            let message = format!("unknown scheme `{name}`; allowed: {}", known.join(", "));
-            return Err(document.fault(&["variants"], message));
-        }
-        let mut names = BTreeSet::new();
-        for (place, run) in self.runs.iter().enumerate() {
-            let at = place.to_string();
-            if !names.insert(run.name.as_str()) {
-                return Err(document.fault(&["run", &at, "name"], "is the name of two runs"));
-            }
-            if let Some(name) = run.variants.as_deref().and_then(unknown) {
-                let message = format!("unknown scheme `{name}`; allowed: {}", known.join(", "));
-                return Err(document.fault(&["run", &at, "variants"], message));
-            }
-        }
-        let no_run = |name: &str| {
-            let names: Vec<&str> = names.iter().copied().collect();
-            format!("unknown run `{name}`; allowed: {}", names.join(", "))
-        };
-        for (place, check) in self.checks.iter().enumerate() {
-            let at = place.to_string();
-            for (key, name) in [("run", &check.run), ("over", &check.over)] {
-                if let Some(name) = name.as_deref().filter(|name| !names.contains(name)) {
-                    return Err(document.fault(&["check", &at, key], no_run(name)));
-                }
-            }
-            let needs_run = check.points.iter().any(|point| !point.metric.is_computed());
-            if check.run.is_none() && needs_run {
-                let message = "needs a `run` to read its metrics from";
-                return Err(document.fault(&["check", &at], message));
-            }
-            if !check.row.starts_with(&self.id) {
-                let message = format!("belongs to another plan: it must begin with `{}`", self.id);
-                return Err(document.fault(&["check", &at, "row"], message));
-            }
-        }
-        for (place, figure) in self.figures.iter().enumerate() {
-            let at = place.to_string();
-            if let Some(name) = figure.runs.iter().find(|name| !names.contains(name.as_str())) {
-                return Err(document.fault(&["figure", &at, "runs"], no_run(name)));
-            }
-            let rows = || self.checks.iter().map(|check| check.row.as_str());
-            if let Some(row) = figure.rows.iter().find(|row| !rows().any(|known| known == *row)) {
-                let message = format!("unknown row `{row}`");
-                return Err(document.fault(&["figure", &at, "rows"], message));
-            }
-            let wrong = |(key, message)| document.fault(&["figure", &at, key], message);
-            figure.check_reading().map_err(wrong)?;
-            self.check_bars(figure).map_err(wrong)?;
-        }
-        Ok(())
-    }
-
-    /// Bars have to show something; an error names the key.
-    fn check_bars(&self, figure: &Figure) -> Result<(), (&'static str, String)> {
-        if figure.kind != FigureKind::Bars || drawn(&self.checks, figure).next().is_some() {
-            return Ok(());
-        }
-        let rows = self.checks.iter().filter(|check| figure.rows.contains(&check.row));
-        let there = rows.flat_map(|row| &row.points).map(|point| format!("`{}`", point.metric));
-        let there: Vec<String> = there.collect::<BTreeSet<_>>().into_iter().collect();
-        match figure.metric.filter(|_| !there.is_empty()) {
-            Some(metric) => {
-                let there = there.join(", ");
-                Err(("metric", format!("no point of its rows is `{metric}`; allowed: {there}")))
-            }
-            None => Err(("rows", "have no point to be drawn".to_owned())),
-        }
-    }
 }
 
 /// The points that bars show: those of the figure's rows, in its order, that it reads.
@@ -444,31 +474,7 @@ pub fn drawn<'a>(
 ) -> impl Iterator<Item = (&'a Check, &'a Point)> {
     let rows = figure.rows.iter().filter_map(|row| checks.iter().find(|c| c.row == *row));
     rows.flat_map(|row| row.points.iter().map(move |point| (row, point)))
-        .filter(|(_, point)| figure.metric.is_none_or(|metric| metric == point.metric))
-}
-
-impl Figure {
-    /// What a slowdown figure reads has to be a percentile; an error names the key.
-    fn check_reading(&self) -> Result<(), (&'static str, String)> {
-        let slowdown = self.kind == FigureKind::Slowdown;
-        let p99 = match self.metric {
-            None | Some(Metric::Overall(Rank::P99)) => true,
-            Some(Metric::Overall(Rank::P50)) => false,
-            Some(metric) if slowdown => {
-                let message = format!("`{metric}` is no percentile of all; allowed: `p99`, `p50`");
-                return Err(("metric", message));
-            }
-            Some(_) => false,
-        };
-        if self.by_receiver && !(slowdown && p99) {
-            let message = "is allowed with kind `slowdown` and metric `p99`".to_owned();
-            return Err(("by_receiver", message));
-        }
-        if self.x_metric.is_some() && self.kind != FigureKind::Curve {
-            return Err(("x_metric", "is allowed with kind `curve`".to_owned()));
-        }
-        Ok(())
-    }
+        .filter(|(_, point)| figure.metric.as_ref().is_none_or(|metric| *metric == point.metric))
 }
 
 impl Axis {

@@ -57,10 +57,11 @@ fn compared_alone_keeps_every_number_that_is_judged() {
         assert!(kept.len() <= all.len(), "{}", plan.id);
         for check in &plan.checks {
             let first = plan.variants.first();
-            for (run, variant) in
-                [(&check.run, check.variant.as_ref().or(first)), (&check.over, first)]
-            {
-                let Some((place, _)) = run.as_ref().and_then(|run| plan.run(run)) else { continue };
+            let own = check.run.iter().map(|run| (run, check.variant.as_ref().or(first)));
+            let sides =
+                check.sides().iter().map(|side| (&side.run, side.variant.as_ref().or(first)));
+            for (run, variant) in own.chain(sides) {
+                let Some((place, _)) = plan.run(run) else { continue };
                 let read = (place, variant.unwrap().clone());
                 assert!(kept.contains(&read) || !all.contains(&read), "{}: {read:?}", check.row);
             }
@@ -77,7 +78,7 @@ fn ids_are_the_first_two_parts_of_a_row() {
     assert_eq!(ids(&["homa-fig10-w2-homa"]).unwrap(), ["homa-fig10"]);
     assert_eq!(ids(&["homa-fig8-hol"]).unwrap(), ["homa-fig8"]);
     assert_eq!(ids(&["x15", "homa-fig4"]).unwrap(), ["homa-fig4", "x15"]);
-    assert_eq!(ids(&[]).unwrap().len(), BUILT_IN.len());
+    assert_eq!(ids(&[]).unwrap().len(), PLANS.len());
     let message = ids(&["homa-fig99"]).unwrap_err().to_string();
     assert!(message.contains("homa-fig99") && message.contains("homa-fig10"), "{message}");
 }
@@ -103,7 +104,7 @@ fn a_longer_id_keeps_its_rows_and_what_they_read() {
 }
 
 fn fault(text: &str) -> String {
-    ReproPlan::parse(&Document::new("r.toml", text)).unwrap_err().to_string()
+    ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_err().to_string()
 }
 
 #[test]
@@ -111,13 +112,12 @@ fn mistakes_in_a_reproduction_name_line_key_and_allowed_values() {
     let head = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n";
     let run = "[[run]]\nname = \"w2\"\n";
     let check = |rest: &str| format!("{head}{run}[[check]]\nrow = \"a-b-c\"\n{rest}\n");
-    let metric = fault(&check("run = \"w2\"\npoints = [\n  { metric = \"p98@5\" },\n]"));
-    assert!(metric.starts_with("r.toml:10: `check.0.points.0.metric`"), "{metric}");
+    let metric = fault(&check("run = \"w2\"\n[check.points]\n\"p98@5\" = []"));
+    assert!(metric.starts_with("r.toml:10: `check.0.points.p98@5`"), "{metric}");
     assert!(metric.contains("allowed: `p99@50`"), "{metric}");
-    let tolerance =
-        fault(&check("run = \"w2\"\npoints = [{ metric = \"p99\", tolerance = \"big\" }]"));
+    let tolerance = fault(&check("run = \"w2\"\npoints = { p99 = [1, \"big\"] }"));
     assert!(tolerance.contains("r.toml:9") && tolerance.contains("`10%`"), "{tolerance}");
-    let unknown = fault(&check("run = \"w9\"\npoints = []"));
+    let unknown = fault(&check("run = \"w9\""));
     assert!(unknown.contains("r.toml:8") && unknown.contains("unknown run `w9`; allowed: w2"));
     let scheme = fault(&format!("{head}variants = [\"pigeon\"]\n"));
     assert!(scheme.contains("r.toml:4") && scheme.contains("homa-sim"), "{scheme}");
@@ -145,7 +145,7 @@ fn figures_read_what_their_kind_can_draw() {
     let by_receiver = "by_receiver = true";
     for rest in [by_receiver, &format!("metric = \"p99\"\n{by_receiver}"), "metric = \"p50\""] {
         let document = Document::new("r.toml", text("slowdown", rest));
-        assert!(ReproPlan::parse(&document).is_ok(), "{rest}");
+        assert!(ReproPlan::parse(&document, &[]).is_ok(), "{rest}");
     }
 }
 
@@ -154,14 +154,14 @@ fn bars_without_a_point_are_refused() {
     let text = |metric: &str| {
         format!(
             "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n[[run]]\nname = \"r\"\n[[check]]\n\
-             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"p99@1\" }}]\n[[figure]]\n\
+             row = \"a-b-c\"\nrun = \"r\"\nreport = [\"p99@1\"]\n[[figure]]\n\
              kind = \"bars\"\ntitle = \"t\"\nrows = [\"a-b-c\"]\nmetric = \"{metric}\"\n"
         )
     };
     let empty = fault(&text("p99@5"));
     assert!(empty.starts_with("r.toml:14: `figure.0.metric`: no point"), "{empty}");
     assert!(empty.contains("allowed: `p99@1`"), "{empty}");
-    assert!(ReproPlan::parse(&Document::new("r.toml", text("p99@1"))).is_ok());
+    assert!(ReproPlan::parse(&Document::new("r.toml", text("p99@1")), &[]).is_ok());
     let rows = fault(
         "id = \"a\"\ntitle = \"t\"\nsource = \"s\"\n[[figure]]\nkind = \"bars\"\n\
                       title = \"t\"\nrows = []\n",
@@ -197,13 +197,13 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
              traffic = {{ pattern = \"all-to-all\", workload = \"1000\" }}\n\
              stop = {{ messages = {messages} }}\n\
              [[run]]\nname = \"r\"\n[run.axis]\nkey = \"load.fraction\"\nvalues = {values}\n\
-             [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\npoints = [\n\
-             {{ metric = \"max_utilisation\", published = {published}, tolerance = \"3\" }},\n\
-             {{ metric = \"max_goodput\", published = {published}, tolerance = \"3\" }},\n]\n\
+             [[check]]\nrow = \"a-b-c\"\nrun = \"r\"\n\
+             points = {{ max_utilisation = [{published}, \"3\"], \
+             max_goodput = [{published}, \"3\"] }}\n\
              [[figure]]\nkind = \"curve\"\ntitle = \"t\"\nmetric = \"goodput\"\n\
              x_metric = \"utilisation\"\nruns = [\"r\"]\n"
         );
-        let plan = ReproPlan::parse(&Document::new("r.toml", text));
+        let plan = ReproPlan::parse(&Document::new("r.toml", text), &[]);
         let plan = plan.unwrap_or_else(|e| panic!("{e}"));
         let root = std::env::temp_dir().join(format!("homa-limit-{name}-{}", std::process::id()));
         let store = Store::create(&root).unwrap();
@@ -246,10 +246,10 @@ fn a_knee_is_the_last_value_that_fills_the_link() {
              [scenario.traffic]\npattern = \"incast\"\nservers = 15\nconcurrent = 1\n\
              response_bytes = 10_000\n[[run]]\nname = \"r\"\n[run.axis]\n\
              key = \"traffic.concurrent\"\nvalues = [100, 200, 300, 400]\n[[check]]\n\
-             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"max_concurrent@9\", \
-             published = 300, tolerance = \"{tolerance}\" }}]\n"
+             row = \"a-b-c\"\nrun = \"r\"\n\
+             points = {{ \"max_concurrent@9\" = [300, \"{tolerance}\"] }}\n"
         );
-        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+        ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"))
     };
     let root = std::env::temp_dir().join(format!("homa-knee-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
@@ -278,10 +278,14 @@ fn undecided_fails_only_at_full_size() {
         pass: None,
         missing: None,
         aside: None,
+        ordering: false,
         others: Vec::new(),
     };
     let reproduction = |quick, check: &Check| Reproduction {
         id: "a-b".into(),
+        family: "a".into(),
+        cpu_seconds: 0.0,
+        budget_seconds: None,
         title: String::new(),
         source: String::new(),
         notes: Vec::new(),
@@ -327,18 +331,19 @@ fn a_number_without_the_failed_messages_decides_nothing() {
     let check = |run: &str| {
         format!(
             "[[check]]\nrow = \"a-b-{run}\"\nrun = \"{run}\"\n\
-             points = [{{ metric = \"p50\", published = 2, tolerance = \"x9\" }}]\n"
+             points = {{ p50 = [2, \"x9\"] }}\n"
         )
     };
     let text = format!(
         "{text}{}{}{}{}[[check]]\nrow = \"a-b-over\"\nrun = \"whole\"\nover = \"down\"\n\
-         points = [{{ metric = \"p50\", published = 1, tolerance = \"x9\" }}]\n",
+         points = {{ p50 = [1, \"x9\"] }}\n",
         check("whole"),
         check("down"),
         check("late"),
         check("cut")
     );
-    let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
+    let plan =
+        ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-missing-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
     let options =
@@ -353,7 +358,7 @@ fn a_number_without_the_failed_messages_decides_nothing() {
         let missing = open.missing.as_deref().unwrap();
         assert!(missing.starts_with("messages: ") && missing.ends_with(what), "{missing}");
     }
-    let page = crate::report::page(&root).unwrap();
+    let page = crate::report::pages(&root).unwrap().remove(0).1;
     assert!(page.contains("undecided (messages: "), "{page}");
     let summary = std::fs::read_to_string(root.join("summary.csv")).unwrap();
     let mut rows = summary.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -377,8 +382,9 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
         [[run]]\nname = \"early\"\nset = { warm_up = \"50ms\", \"fabric.impaired\" = \
         [{ from = \"h3\", to = \"tor0\", until = \"40ms\" }] }\n\
         [[check]]\nrow = \"a-b-early\"\nrun = \"early\"\n\
-        points = [{ metric = \"p50\", published = 2, tolerance = \"x9\" }]\n";
-    let plan = ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"));
+        points = { p50 = [2, \"x9\"] }\n";
+    let plan =
+        ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-early-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
     let options =
@@ -388,7 +394,7 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
     assert_eq!((check.pass, &check.missing), (Some(true), &None), "{check:?}");
     let aside = check.aside.as_deref().unwrap();
     assert!(aside.starts_with("not measured: ") && aside.ends_with(" failed"), "{aside}");
-    assert!(crate::report::page(&root).unwrap().contains(aside));
+    assert!(crate::report::pages(&root).unwrap().remove(0).1.contains(aside));
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -414,16 +420,16 @@ fn sampled_rates_and_tails_decide_only_beyond_their_intervals() {
             ("closed", "response_wire_gbps"),
         ];
         for (place, (run, metric)) in metrics.into_iter().enumerate() {
-            let judged = tolerances.get(place).map(|(published, tolerance)| {
-                format!(", published = {published}, tolerance = \"{tolerance}\"")
-            });
+            let judged = tolerances
+                .get(place)
+                .map(|(published, tolerance)| format!("{published}, \"{tolerance}\""));
             text += &format!(
                 "[[check]]\nrow = \"a-b-{place}\"\nrun = \"{run}\"\n\
-                 points = [{{ metric = \"{metric}\"{} }}]\n",
+                 points = {{ \"{metric}\" = [{}] }}\n",
                 judged.unwrap_or_default()
             );
         }
-        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+        ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"))
     };
     let root = std::env::temp_dir().join(format!("homa-sampled-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
@@ -456,9 +462,9 @@ fn a_scheme_that_no_run_has_is_no_column() {
              variants = [\"homa-sim\", \"homa-paper\", \"homa\"]\n[scenario]\n\
              fabric = {{ shape = {{ kind = \"single-switch\", hosts = 4 }} }}\n\
              stop = {{ messages = 100 }}\n[[run]]\nname = \"r\"\nvariants = [{own}]\n[[check]]\n\
-             row = \"a-b-c\"\nrun = \"r\"\npoints = [{{ metric = \"p50\" }}]\n"
+             row = \"a-b-c\"\nrun = \"r\"\nreport = [\"p50\"]\n"
         );
-        ReproPlan::parse(&Document::new("r.toml", text)).unwrap_or_else(|e| panic!("{e}"))
+        ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"))
     };
     let root = std::env::temp_dir().join(format!("homa-columns-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
@@ -469,7 +475,7 @@ fn a_scheme_that_no_run_has_is_no_column() {
         let others: Vec<&str> =
             done[0].checks[0].others.iter().map(|(scheme, _)| scheme.as_str()).collect();
         assert_eq!(others, expected);
-        let page = crate::report::page(&root).unwrap();
+        let page = crate::report::pages(&root).unwrap().remove(0).1;
         assert!(!page.contains("homa-paper"), "neither a column nor explained");
         assert_eq!(page.contains("<th>homa</th>"), !expected.is_empty());
     }

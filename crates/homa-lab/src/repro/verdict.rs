@@ -4,7 +4,7 @@ use homa_sim::scenario::Ending;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
-use super::plan::{self, Class, Planned, Point, ReproPlan};
+use super::plan::{self, Class, Compare, Planned, Point, ReproPlan, Side};
 use super::tolerance::{Measured, Tolerance, judge};
 use crate::error::LabError;
 use crate::store::{Store, Stored};
@@ -37,14 +37,17 @@ pub struct Check {
     /// example, in words: the number stands.
     #[serde(default)]
     pub aside: Option<String>,
-    /// What the other schemes of the plan's runs gave.
+    /// An ordering: the verdict says whether each side is below the next.
+    #[serde(default)]
+    pub ordering: bool,
+    /// What the other schemes of the plan's runs gave; of an ordering, the sides after the first.
     pub others: Vec<(String, Option<f64>)>,
 }
 
 impl Check {
-    /// True when it is to be decided: there is a published value and a tolerance.
+    /// True when it is to be decided: an ordering, or a published value with a tolerance.
     pub fn gates(&self) -> bool {
-        self.published.is_some() && self.tolerance.is_some()
+        self.ordering || self.published.is_some() && self.tolerance.is_some()
     }
 }
 
@@ -73,6 +76,17 @@ impl Results {
         };
         let there = planned.iter().filter(|planned| store.has(&planned.cell.key(program)));
         Ok(Self { list: there.map(entry).collect::<Result<_, LabError>>()? })
+    }
+
+    /// Processor time of all of them, each simulation once.
+    pub fn cpu_seconds(&self) -> f64 {
+        let mut seen: Vec<&Stored> = Vec::new();
+        for entry in &self.list {
+            if !seen.iter().any(|stored| stored.cell.scenario == entry.stored.cell.scenario) {
+                seen.push(&entry.stored);
+            }
+        }
+        seen.iter().map(|stored| stored.outcome.cpu_seconds).sum()
     }
 
     /// The results of a run under a scheme: all seeds, at one value of the axis or at all.
@@ -105,12 +119,12 @@ impl Results {
     /// A metric of a run under a scheme, its seeds pooled.
     pub fn measure(
         &self,
-        metric: Metric,
+        metric: &Metric,
         run: usize,
         variant: &str,
         at: Option<f64>,
     ) -> Option<Measured> {
-        if let Metric::Limit(what) = metric {
+        if let Metric::Limit(what) = *metric {
             let all: Vec<&Stored> = self.of(run, variant, None).collect();
             return what.of(&all);
         }
@@ -127,26 +141,84 @@ pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
         .collect()
 }
 
-/// What a point of a row gives under a scheme.
+/// What a point of a row gives under a scheme: of an ordering, what its first side gives.
 pub fn measure(
     plan: &ReproPlan,
     results: &Results,
     row: &plan::Check,
-    metric: Metric,
+    metric: &Metric,
     variant: &str,
 ) -> Option<Measured> {
     if let Metric::Computed(computed) = metric {
         return Some(Measured::exact(computed.value()));
     }
-    let read = |name: &Option<String>, variant: &str| {
-        let (place, _) = plan.run(name.as_deref()?)?;
+    let own = || {
+        let (place, _) = plan.run(row.run.as_deref()?)?;
         results.measure(metric, place, variant, row.at)
     };
-    let measured = read(&row.run, variant)?;
-    match row.over {
-        Some(_) => measured.over(read(&row.over, plan.variants.first()?)?),
-        None => Some(measured),
+    let of = |side: &Side| of_side(plan, results, row, metric, side, row.at);
+    match &row.compare {
+        Compare::Alone => own(),
+        Compare::Over(side) => own()?.over(of(side)?),
+        Compare::Reduction(side) => {
+            // 100 (1 - A / B): the ends change places.
+            let ratio = own()?.over(of(side)?)?;
+            let percent = |ratio: f64| 100.0 * (1.0 - ratio);
+            let (value, low, high) = (ratio.value, ratio.high, ratio.low);
+            Some(Measured { value: percent(value), low: percent(low), high: percent(high) })
+        }
+        Compare::Ordering(sides) => of(sides.first()?),
     }
+}
+
+/// What one side of a comparison gives.
+fn of_side(
+    plan: &ReproPlan,
+    results: &Results,
+    row: &plan::Check,
+    metric: &Metric,
+    side: &Side,
+    at: Option<f64>,
+) -> Option<Measured> {
+    let variant = side.variant.as_ref().or(match row.compare {
+        // Runs are compared under one scheme unless they say otherwise.
+        Compare::Ordering(_) => row.variant.as_ref(),
+        _ => None,
+    });
+    let (place, _) = plan.run(&side.run)?;
+    results.measure(metric, place, variant.or(plan.variants.first())?, side.at.or(at))
+}
+
+/// Whether each side is below the next, at every value of the axis when the row names none: false
+/// as soon as one is not below, `None` while intervals overlap or a side was not measured.
+fn ordered(
+    plan: &ReproPlan,
+    results: &Results,
+    row: &plan::Check,
+    metric: &Metric,
+    sides: &[Side],
+) -> Option<bool> {
+    let first = sides.first().and_then(|side| plan.run(&side.run));
+    let axis = match (row.at, first) {
+        (None, Some((place, run))) if run.axis.is_some() => {
+            let variant = sides[0].variant.as_ref().or(row.variant.as_ref());
+            results.values(place, variant.or(plan.variants.first())?)
+        }
+        _ => Vec::new(),
+    };
+    let at = if axis.is_empty() { vec![row.at] } else { axis.into_iter().map(Some).collect() };
+    let mut all = Some(true);
+    for at in at {
+        let read = |side: &Side| of_side(plan, results, row, metric, side, at);
+        for pair in sides.windows(2) {
+            match (read(&pair[0]), read(&pair[1])) {
+                (Some(a), Some(b)) if a.low >= b.high => return Some(false),
+                (Some(a), Some(b)) if a.high < b.low => (),
+                _ => all = None,
+            }
+        }
+    }
+    all
 }
 
 /// Messages that a point's runs sent and no percentile knows of, in words.
@@ -163,22 +235,26 @@ fn unknown(
     plan: &ReproPlan,
     results: &Results,
     row: &plan::Check,
-    metric: Metric,
+    metric: &Metric,
     variant: &str,
 ) -> Unknown {
     if metric.is_computed() {
         return Unknown::default();
     }
-    let limit = match metric {
+    let limit = match *metric {
         Metric::Limit(what) => Some(what),
         _ => None,
     };
     let at = row.at.filter(|_| limit.is_none());
     let first = plan.variants.first().map_or("", String::as_str);
     let (mut counts, mut others) = ([0; 3], [0; 2]);
-    for (name, variant) in [(&row.run, variant), (&row.over, first)] {
-        let place = name.as_deref().and_then(|name| plan.run(name));
-        let Some((place, _)) = place else { continue };
+    let own = row.run.as_deref().map(|name| (name, variant, at));
+    let sides = row
+        .sides()
+        .iter()
+        .map(|side| (&*side.run, side.variant.as_deref().unwrap_or(first), side.at.or(at)));
+    for (name, variant, at) in own.into_iter().chain(sides) {
+        let Some((place, _)) = plan.run(name) else { continue };
         // Of what does not pass only where it lies is read.
         let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
@@ -207,6 +283,11 @@ fn said(of: &str, counts: &[u64]) -> Option<String> {
     (!named.is_empty()).then(|| format!("{of}: {}", named.join(", ")))
 }
 
+/// What sets a side apart.
+fn name_of(side: &Side) -> String {
+    side.variant.clone().unwrap_or_else(|| side.run.clone())
+}
+
 fn check(
     plan: &ReproPlan,
     results: &Results,
@@ -215,18 +296,20 @@ fn check(
     quick: bool,
 ) -> Check {
     let compared = row.variant.as_ref().or(plan.variants.first()).map_or("", String::as_str);
-    let mut measured = measure(plan, results, row, point.metric, compared);
+    let mut measured = measure(plan, results, row, &point.metric, compared);
     if quick && point.grows {
         measured = measured.map(|measured| Measured { high: f64::INFINITY, ..measured });
     }
-    let Unknown { missing, aside } = unknown(plan, results, row, point.metric, compared);
+    let is_ordering = matches!(row.compare, Compare::Ordering(_));
+    let Unknown { missing, aside } = unknown(plan, results, row, &point.metric, compared);
     let pass = match (measured, point.published, point.tolerance) {
         _ if quick && point.full_only || missing.is_some() => None,
+        _ if is_ordering => ordered(plan, results, row, &point.metric, row.sides()),
         (Some(measured), Some(published), Some(tolerance)) => judge(measured, published, tolerance),
         _ => None,
     };
     let others = plan.shown().into_iter().filter(|variant| variant != compared).map(|variant| {
-        let other = measure(plan, results, row, point.metric, &variant);
+        let other = measure(plan, results, row, &point.metric, &variant);
         (variant, other.map(|measured| measured.value))
     });
     Check {
@@ -241,6 +324,74 @@ fn check(
         pass,
         missing,
         aside,
-        others: if point.metric.is_computed() { Vec::new() } else { others.collect() },
+        ordering: is_ordering,
+        others: match &row.compare {
+            _ if point.metric.is_computed() => Vec::new(),
+            Compare::Ordering(sides) => {
+                let of = |side: &Side| of_side(plan, results, row, &point.metric, side, row.at);
+                let rest = sides.iter().skip(1);
+                rest.map(|side| (name_of(side), of(side).map(|it| it.value))).collect()
+            }
+            _ => others.collect(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use crate::repro::{How, run};
+    use crate::sweep::{Options, Shard};
+
+    /// A percentage below another scheme, an ordering of variants with settings of their own, a
+    /// number of the outcome by its path, and runs of a shared set, those that are read.
+    #[test]
+    fn variants_are_compared_by_reduction_and_by_order() {
+        let set = "[scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
+            traffic = { pattern = \"all-to-all\", workload = \"1000\" }\n\
+            stop = { messages = 3_000 }\n\
+            [[run]]\neach.load = [0.4, 0.6, 0.7]\nname = \"at-{load}\"\n\
+            set = { \"load.fraction\" = \"{load}\" }\n";
+        let text = |order: [&str; 2]| {
+            format!(
+                "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nuse = \"set\"\n\
+                 [[variant]]\nname = \"near\"\nscheme = \"homa-sim\"\n\
+                 [[variant]]\nname = \"far\"\nscheme = \"homa-sim\"\n\
+                 set = {{ \"fabric.switch_delay\" = \"9us\" }}\n\
+                 [[check]]\nrow = \"a-b-less\"\nrun = \"at-0.4\"\n\
+                 reduction = {{ variant = \"far\" }}\n\
+                 points = {{ \"p50_us@50\" = [80, \"40..99\"] }}\nreport = [\"outcome.messages\"]\n\
+                 [[check]]\nrow = \"a-b-order\"\nrun = \"at-0.6\"\n\
+                 ordering = [{{ variant = \"{}\" }}, {{ variant = \"{}\" }}]\n\
+                 points = {{ \"p50_us@50\" = [] }}\n",
+                order[0], order[1]
+            )
+        };
+        let sets = [Document::new("repro/a/runs/set.toml", set)];
+        let done = |order| {
+            let document = Document::new("repro/a/r.toml", text(order));
+            let plan = ReproPlan::parse(&document, &sets).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(plan.runs.len(), 2, "the third is not read");
+            let root = std::env::temp_dir().join(format!(
+                "homa-order-{}-{}",
+                order[0],
+                std::process::id()
+            ));
+            let store = Store::create(&root).unwrap();
+            let options =
+                Options { threads: 1, shard: Shard::ALL, program: "p".into(), keep_going: true };
+            let done =
+                run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap().remove(0);
+            std::fs::remove_dir_all(&root).unwrap();
+            done
+        };
+        let there = done(["near", "far"]);
+        let [less, messages, order] = &there.checks[..] else { panic!("{:?}", there.checks) };
+        assert!(less.pass == Some(true) && less.measured.is_some_and(|it| it < 100.0), "{less:?}");
+        assert_eq!(messages.measured, Some(0.0), "as many messages: none per cent fewer");
+        assert_eq!((order.pass, order.gates()), (Some(true), true), "{order:?}");
+        assert!(there.family == "a" && there.cpu_seconds > 0.0);
+        assert_eq!(done(["far", "near"]).checks[2].pass, Some(false));
     }
 }

@@ -1,0 +1,3 @@
+//! What the build script embeds: the plans of `repro/`, and the digest of the simulator's sources.
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
