@@ -167,6 +167,7 @@ impl<W: World> Net<W> {
         }
         let port = &mut self.ports[port_index as usize];
         let frames = &mut self.flights.frames;
+        self.queues[port_index as usize].arrives(&mut frames[slot as usize], self.now);
         let there = at_port(port, port_index, slot, frames);
         if !port.is_busy(self.now) {
             self.queues[port_index as usize].departs(&mut frames[slot as usize], self.now);

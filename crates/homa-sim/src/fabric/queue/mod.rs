@@ -10,11 +10,13 @@
 
 mod ecn;
 mod pfabric;
+mod phantom;
 mod strict;
 mod trimming;
 
 pub use ecn::{EcnScope, EcnThreshold};
 pub use pfabric::{PriorityDrop, Ranked};
+pub use phantom::{Phantom, PhantomConfig, PhantomOrder, PhantomPlace};
 pub use strict::StrictPriority;
 pub use trimming::{Trimming, TrimmingConfig};
 
@@ -48,6 +50,10 @@ pub trait PortQueue {
 
     /// The tag of a packet that leaves host `from`.
     fn tag(label: &Label, from: HostId) -> Self::Tag;
+
+    /// A frame arrives at the port, whether it will have to wait or not, or will be lost.
+    #[inline]
+    fn arrives(&mut self, _frame: &mut Frame, _at: SimTime) {}
 
     /// A frame arrives that has to wait; the port's memory has `room` for so many wire bytes more.
     /// A frame that is [`Queued`](Admission::Queued) or [`Trimmed`](Admission::Trimmed) has been
