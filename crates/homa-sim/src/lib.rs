@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod fabric;
 mod framing;
 pub mod measure;
+pub mod nic;
 pub mod scenario;
 pub mod scheme;
 pub mod swarm;

@@ -151,6 +151,10 @@ pub trait Transport {
     fn content(_packet: &Self::Packet) -> Content {
         Content::Other
     }
+    /// An acknowledgement says that its flow met congestion (RFC 3168, ECN-Echo).
+    fn echoes_congestion(_packet: &Self::Packet) -> bool {
+        false
+    }
     /// Packets that `receive` refused so far, such as copies of what is here.
     fn refused(&self) -> u64 {
         0

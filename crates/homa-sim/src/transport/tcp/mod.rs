@@ -390,6 +390,11 @@ impl Transport for Tcp {
         })
     }
 
+    #[inline]
+    fn echoes_congestion(segment: &Segment) -> bool {
+        segment.flags.has(Flags::ECE)
+    }
+
     fn refused(&self) -> u64 {
         self.refused
     }
