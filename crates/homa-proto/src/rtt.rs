@@ -9,7 +9,7 @@
 //! feed on the queue they build.
 //!
 //! Behind a link of unknown rate no delay turns into bytes. The window is measured by itself: it
-//! starts as configured and follows how much longer a full one takes than the base delay.
+//! starts as configured and grows until a full one takes some 100 µs longer than the base delay.
 
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
@@ -25,11 +25,15 @@ const PERIOD: Duration = Duration::millis(100);
 const SAMPLES: u32 = 32;
 /// How long the least delay of all is believed (as long as BBR believes it), half to all of it.
 const EPOCH: Duration = Duration::secs(10);
-/// A window is worth more bytes while a full one takes less than three times as long as the base
-/// delay: less than two thirds of it is waiting, which on hosts is their processors' time as often
-/// as the link's. One that takes five times as long is too large.
-const STRETCH_GROW: u64 = 2;
-const STRETCH_SHRINK: u64 = 5;
+/// A window is worth more bytes while a full one takes less than this longer than the base delay,
+/// and one that takes twice this longer is too large. A target for the delay, as in Swift (Kumar et
+/// al., SIGCOMM 2020, §3.1): about what a host needs to wake a thread that turns a grant into data,
+/// during which the data of other grants should arrive.
+const WAIT_GROW: Duration = Duration::micros(100);
+const WAIT_SHRINK: Duration = Duration::micros(200);
+/// Less is not believed where the rate is not known, since waiting may be the host's: RTTbytes of
+/// the paper's network (Homa §3.2).
+const RTT_BYTES_UNKNOWN: u32 = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RttBytes {
@@ -38,8 +42,8 @@ pub(crate) struct RttBytes {
     /// The least sample was no longer than the bytes ahead of it took.
     explained: bool,
     samples: u32,
-    /// A period has ended: the first one ends with enough samples, because what RTTbytes start from
-    /// may be a small part of a fast link's.
+    /// A period has ended without growth behind a link of unknown rate: until then periods end with
+    /// enough samples, because what RTTbytes start from may be a small part of a fast link's.
     measured: bool,
     period_started: Time,
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
@@ -73,11 +77,11 @@ impl BehindUnknown {
         }
     }
 
-    /// How many times the base delay a full window takes; `None` when none was seen.
-    fn stretch(&mut self) -> Option<u64> {
+    /// How much longer than the base delay a full window takes; `None` when none was seen.
+    fn wait(&mut self) -> Option<Duration> {
         let least = core::mem::replace(&mut self.least_full, Duration::MAX);
         let base = self.base[0].min(self.base[1]);
-        (least != Duration::MAX).then(|| least.0 / base.0.max(1))
+        (least != Duration::MAX).then(|| Duration(least.0.saturating_sub(base.0)))
     }
 }
 
@@ -132,12 +136,14 @@ impl RttBytes {
             return;
         }
         let bytes = self.bytes;
-        let next = match self.behind.stretch() {
-            Some(..=STRETCH_GROW) => bytes.saturating_add(bytes / 2),
-            Some(STRETCH_SHRINK..) => bytes - (bytes / 16).max(FULL_FRAME).min(bytes),
+        let next = match self.behind.wait() {
+            Some(wait) if wait < WAIT_GROW => bytes.saturating_add(bytes / 2),
+            Some(wait) if wait > WAIT_SHRINK => bytes - (bytes / 16).max(FULL_FRAME).min(bytes),
             Some(_) | None => bytes,
         };
-        self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+        self.bytes = next.clamp(RTT_BYTES_UNKNOWN.min(max), max);
+        // A window that grew may be far from enough: the next look comes soon.
+        self.measured = self.bytes <= bytes;
     }
 
     /// Counts a sample; true when it is the last of its period.
@@ -301,13 +307,14 @@ mod tests {
         for (rate, product) in [(Rate::gbps(10), 30_000), (Rate::gbps(25), 75_000)] {
             for start in [10_000, 900_000] {
                 let bytes = settle_of_unknown(start, base, rate, 1_000_000);
-                let most = product * 5;
+                let waits = rate.bytes_in(WAIT_SHRINK) as u32;
+                let most = product + waits + 2 * FULL_FRAME;
                 assert!((product..=most).contains(&bytes), "{rate:?} from {start}: {bytes}");
             }
         }
         assert_eq!(settle_of_unknown(10_000, base, Rate::gbps(100), 240_000), 240_000);
         let slow = settle_of_unknown(60_000, base, Rate::mbps(100), 240_000);
-        assert_eq!(slow, RTT_BYTES_MIN);
+        assert_eq!(slow, RTT_BYTES_UNKNOWN);
     }
 
     #[test]
