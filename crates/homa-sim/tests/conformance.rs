@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{networks, scenario};
+use common::{networks, scenario, transports};
 use homa_sim::experiment::{Observers, run, run_watched};
 use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
-use homa_sim::scheme::{Queue, SCHEMES, Scheme};
+use homa_sim::scheme::{Queue, Scheme};
 
 fn outcome(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
@@ -18,7 +18,7 @@ fn exchanges(scheme: &Scheme) -> &'static [Exchange] {
 
 #[test]
 fn everything_is_delivered_and_nothing_is_left() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         for &exchange in exchanges(scheme) {
             let outcome = outcome(&scenario(scheme, "w3", exchange));
             let name = scheme.name;
@@ -34,7 +34,7 @@ fn everything_is_delivered_and_nothing_is_left() {
 
 #[test]
 fn bytes_are_conserved() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
         scenario.stop.ending = Ending::Drain;
         let outcome = outcome(&scenario);
@@ -44,7 +44,7 @@ fn bytes_are_conserved() {
 
 #[test]
 fn two_runs_are_the_same_and_another_seed_is_not() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         let first = scenario(scheme, "w2", Exchange::OneWay);
         let other = Scenario { seed: 2, ..first.clone() };
         let (a, b, c) = (outcome(&first), outcome(&first), outcome(&other));
@@ -56,7 +56,7 @@ fn two_runs_are_the_same_and_another_seed_is_not() {
 
 #[test]
 fn an_idle_network_is_where_slowdowns_start() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         let mut scenario = scenario(scheme, "1000", Exchange::OneWay);
         scenario.load.fraction = 0.001;
         scenario.stop.messages = Some(50);
@@ -69,7 +69,7 @@ fn an_idle_network_is_where_slowdowns_start() {
 
 #[test]
 fn what_overflows_is_sent_again() {
-    for scheme in SCHEMES.iter().filter(|scheme| !scheme.one_way_only) {
+    for scheme in transports().filter(|scheme| !scheme.one_way_only) {
         let mut scenario = scenario(scheme, "20000", Exchange::Echo);
         scenario.fabric.buffer = Buffer::PerPort { bytes: 15_000 };
         scenario.stop.messages = Some(300);
@@ -81,7 +81,7 @@ fn what_overflows_is_sent_again() {
 
 #[test]
 fn physics_holds_in_every_network() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         for (name, fabric) in networks(scheme) {
             let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
             scenario.fabric = fabric;
@@ -107,7 +107,7 @@ fn physics_holds_in_every_network() {
 
 #[test]
 fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
-    let mut scenario = scenario(&SCHEMES[0], "w4", Exchange::OneWay);
+    let mut scenario = scenario(transports().next().unwrap(), "w4", Exchange::OneWay);
     scenario.stop.ending = Ending::Cut;
     let observers = Observers { trace: None, verify: true };
     let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
@@ -118,7 +118,7 @@ fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
 
 #[test]
 fn the_ledger_sums_to_the_latency() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
         scenario.measures.ledger = true;
         let outcome = outcome(&scenario);

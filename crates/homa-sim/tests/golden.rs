@@ -9,10 +9,10 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{networks, scenario};
+use common::{networks, scenario, transports};
 use homa_sim::experiment::run;
 use homa_sim::scenario::{Exchange, Outcome, Span};
-use homa_sim::scheme::{SCHEMES, Scheme};
+use homa_sim::scheme::Scheme;
 
 /// Shares of the messages, by size, at which the table shows the slowdown.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
@@ -61,7 +61,7 @@ fn table(scheme: &Scheme) -> String {
 
 #[test]
 fn no_scheme_behaves_otherwise_than_when_last_looked_at() {
-    for scheme in SCHEMES {
+    for scheme in transports() {
         insta::assert_snapshot!(scheme.name, table(scheme));
     }
 }

@@ -1,6 +1,6 @@
 //! `homa schemes`: what can be simulated.
 
-use homa_sim::scheme::SCHEMES;
+use homa_sim::scheme::{SCHEMES, Scheme};
 use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
@@ -24,15 +24,20 @@ struct Row {
     nic: String,
 }
 
+/// What becomes of packets, where there are any.
+fn of_packets(scheme: &Scheme, part: &dyn ToString) -> String {
+    if scheme.is_bound() { "none".to_owned() } else { part.to_string() }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let rows = SCHEMES.iter().map(|scheme| Row {
         name: scheme.name,
         paper: scheme.paper,
         host: scheme.host.to_string(),
-        queue: scheme.queue.to_string(),
-        forwarding: scheme.forwarding.to_string(),
-        nic: scheme.nic.to_string(),
+        queue: of_packets(scheme, &scheme.queue),
+        forwarding: of_packets(scheme, &scheme.forwarding),
+        nic: of_packets(scheme, &scheme.nic),
     });
     let rows: Vec<Row> = rows.collect();
     match args.format {
@@ -41,7 +46,7 @@ pub fn run(args: &Args) -> Outcome {
             let left = |title, width| (title, Align::Left, width);
             let table = Table::new(&[
                 left("scheme", 12),
-                left("host", 34),
+                left("host", 36),
                 left("switch queue", 16),
                 left("forwarding", 10),
                 left("NIC", 5),

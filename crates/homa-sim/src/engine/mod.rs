@@ -35,6 +35,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, PortSpec, Wiring};
 use crate::transport::Transport;
 
+pub(crate) use net::TraceHash;
 use net::{Incident, Net};
 
 /// Makes the transport of a host, also for each life after the first.

@@ -278,7 +278,7 @@ fn siblings(wiring: &Wiring, buffers: Buffers) -> Vec<Vec<u32>> {
 
 /// An order-dependent hash of what happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TraceHash(pub u64);
+pub(crate) struct TraceHash(pub u64);
 
 impl TraceHash {
     #[inline]

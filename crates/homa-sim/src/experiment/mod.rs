@@ -6,12 +6,14 @@
 //! | `checks` | refuses scenarios that contradict themselves |
 //! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
 //! | `demand` | traffic, limits, loads |
+//! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `start` | the one `match` that turns a scheme into types |
 //! | `running` | a simulation whose types are forgotten: everything below is compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
 //! | [`limit`] | the highest load that is sustained |
 
 mod assemble;
+mod bound;
 mod checks;
 mod demand;
 mod faults;

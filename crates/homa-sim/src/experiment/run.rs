@@ -81,6 +81,10 @@ pub fn run_watched(
 ) -> Result<(Outcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
     let row = find(scenario)?;
+    if observers.verify && row.is_bound() {
+        let what = format!("packets to check under {}, a bound that has none", row.name);
+        return Err(ScenarioError::Unsupported { what });
+    }
     let network = Network::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let mut verifier = observers
@@ -138,10 +142,10 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     let queue = row.queue(&scenario.options)?;
     let experiment =
         Experiment { scenario, network: &network, demand: &demand, hosts: &hosts, queue };
+    experiment.check_parts()?;
     experiment.journeys()?;
     experiment.wasted()?;
-    demand.pattern(scenario, &network, hosts.framing())?;
-    experiment.check_parts()
+    demand.pattern(scenario, &network, hosts.framing()).map(|_| ())
 }
 
 /// What runs on the hosts.

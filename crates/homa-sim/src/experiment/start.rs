@@ -24,6 +24,7 @@ use crate::transport::tcp::Tcp;
 use crate::transport::{Homa, StopAndWait, Transport};
 
 use super::Experiment;
+use super::bound::{self, Bound};
 use super::faults::LinkFaults;
 use super::running::{Measure, Running};
 
@@ -62,6 +63,7 @@ impl Experiment<'_> {
     pub fn check_parts(self) -> Result<(), ScenarioError> {
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
         match (self.hosts, self.queue) {
+            (HostConfig::Bound, _) => bound::check(self.scenario),
             (HostConfig::Homa(_), Queue::Ecn(_)) => {
                 refused("Homa over ports that mark congestion: its hosts do not heed marks")
             }
@@ -79,6 +81,7 @@ impl Experiment<'_> {
     pub fn start<'a>(self, generator: Generator, watching: Watching<'a>) -> Started<'a> {
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
         match (hosts, self.queue) {
+            (HostConfig::Bound, _) => Box::new(Bound::start(self, generator)),
             (HostConfig::Homa(config), _) => {
                 let make = Box::new(move |host, life| config.host(host, life, seed));
                 self.start_homa(generator, make, watching)

@@ -59,6 +59,8 @@ pub enum Host {
         /// Makes its configuration.
         build: homa::Build,
     },
+    /// None: messages are scheduled with perfect knowledge ([`crate::clairvoyant`]).
+    Bound,
     /// One packet of a message at a time.
     StopAndWait,
     /// Flows that start at line rate and leave the rest to switches.
@@ -113,6 +115,7 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Homa { profile, .. } => write!(f, "homa-proto, profile {profile}"),
+            Self::Bound => f.write_str("none: a bound, SRPT by clairvoyance"),
             Self::StopAndWait => f.write_str("stop and wait"),
             Self::PFabric => f.write_str("pFabric: window, timeout"),
             Self::PHost => f.write_str("pHost: tokens"),
@@ -197,6 +200,8 @@ fn positive(time: Duration, field: &'static str) -> Result<Duration, ScenarioErr
 pub enum HostConfig {
     /// Homa's own protocol code.
     Homa(Box<HomaConfig>),
+    /// None, for a bound.
+    Bound,
     /// [`crate::transport::StopAndWait`].
     StopAndWait,
     /// [`crate::transport::pfabric`].
@@ -215,7 +220,7 @@ impl HostConfig {
         match self {
             Self::Homa(config) => config.framing.priced(),
             Self::StopAndWait | Self::Tcp(_) => Framing::Tcp,
-            Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) => Framing::Plain,
+            Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) | Self::Bound => Framing::Plain,
         }
     }
 
@@ -257,6 +262,11 @@ impl HostConfig {
 }
 
 impl Scheme {
+    /// The row is no transport but what no transport can beat by much: nothing moves in packets.
+    pub fn is_bound(&self) -> bool {
+        matches!(self.host, Host::Bound)
+    }
+
     /// The row's hosts under a scenario's options.
     pub fn configure(
         &self,
@@ -268,6 +278,7 @@ impl Scheme {
             Host::Homa { build, .. } => {
                 HostConfig::Homa(Box::new(HomaConfig::new(build, environment, options)?))
             }
+            Host::Bound => HostConfig::Bound,
             Host::StopAndWait => HostConfig::StopAndWait,
             Host::Tcp { build, .. } => {
                 HostConfig::Tcp(tcp::configure(build, environment, options)?)
@@ -309,7 +320,9 @@ impl Scheme {
         match self.host {
             Host::PFabric => pfabric::memory(rtt_bytes, options).map(Some),
             Host::PHost => phost::memory(rtt_bytes, options).map(Some),
-            Host::Homa { .. } | Host::StopAndWait | Host::Ndp | Host::Tcp { .. } => Ok(None),
+            Host::Homa { .. } | Host::Bound | Host::StopAndWait | Host::Ndp | Host::Tcp { .. } => {
+                Ok(None)
+            }
         }
     }
 
@@ -401,6 +414,16 @@ pub const SCHEMES: &[Scheme] = &[
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "ideal",
+        paper: "a bound: SRPT with perfect knowledge, on the receivers' links alone",
+        host: Host::Bound,
+        queue: Queue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: true,
         loses_by_design: false,
     },
     Scheme {

@@ -3,7 +3,12 @@
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, Span, Traffic,
 };
-use homa_sim::scheme::{Queue, Scheme};
+use homa_sim::scheme::{Queue, SCHEMES, Scheme};
+
+/// Every row of the table that moves packets: `tests/ideal.rs` has the bound.
+pub fn transports() -> impl Iterator<Item = &'static Scheme> {
+    SCHEMES.iter().filter(|scheme| !scheme.is_bound())
+}
 
 /// Two racks of four hosts, small enough for a debug build.
 pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario {

@@ -2,6 +2,7 @@
 
 use homa_sim::scenario::Outcome as Simulated;
 use homa_sim::scenario::outcome::{Bucket, QueueLength};
+use homa_sim::scheme;
 
 use crate::output::{Align, Table, line};
 
@@ -59,6 +60,14 @@ pub fn print(outcome: &Simulated) {
             (needs * 1e3).ceil()
         )),
         _ => {}
+    }
+    if scheme::find(&outcome.scheme).is_some_and(|row| row.is_bound()) {
+        line(
+            "a bound, not a transport: SRPT with perfect knowledge on the receivers' links alone, \
+             no control, no queue elsewhere; no mean can be lower, and percentiles hardly",
+        );
+        let (seconds, megabytes) = (outcome.cpu_seconds, outcome.peak_rss_bytes / 1_000_000);
+        return line(format!("{seconds:.2} s of CPU time, {megabytes} MB"));
     }
     line(format!(
         "{} packet-hops in {:.2} s of CPU time ({:.2} M per second), {} MB, trace {}",

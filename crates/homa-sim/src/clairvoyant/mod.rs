@@ -9,6 +9,11 @@
 //! schedule that serves them first leaves little to win. For one-way messages any wiring will do
 //! ([`one_way`]); for RPCs hosts around one switch ([`echo`]). Left out: losses, and that a sender
 //! or the fabric may be the bottleneck: where they are, nobody comes near the bound.
+//!
+//! The scheme `ideal` is the same schedule under any one-way traffic of a scenario
+//! (`experiment/bound.rs`).
+
+mod downlinks;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,6 +24,8 @@ use homa_workload::framing::Framing;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortSpec, Wiring};
 use crate::traffic::open_loop::Arrival;
+
+pub(crate) use downlinks::{Downlinks, Due, End};
 
 /// One switch and the hosts around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +41,7 @@ pub struct Star {
 }
 
 /// What a message's times are made of.
-trait Timing {
+pub(crate) trait Timing {
     fn hosts(&self) -> u32;
     /// From its start until its first bits can be on the receiver's link.
     fn before(&self, from: u32, to: u32, bytes: u32) -> SimDuration;
@@ -64,9 +71,9 @@ impl Timing for Star {
 }
 
 /// Any network.
-struct Wired<'a> {
-    wiring: &'a Wiring,
-    framing: Framing,
+pub(crate) struct Wired<'a> {
+    pub wiring: &'a Wiring,
+    pub framing: Framing,
 }
 
 impl Wired<'_> {
@@ -108,21 +115,10 @@ struct Job {
     response: bool,
 }
 
-/// A downlink. The message being sent is in the heap like the others.
-#[derive(Clone, Debug, Default)]
-struct Downlink {
-    /// Picoseconds left, job.
-    waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Up to when the first one's remainder is known.
-    known: SimTime,
-    /// Counts changes, so that outdated ends are told apart.
-    version: u64,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The first one of a downlink is through, unless the version changed.
-    End { link: usize, version: u64 },
+    /// The first one of a downlink may be through.
+    End(End),
     /// The bits of a job reach the downlink.
     Reach { job: usize },
 }
@@ -142,7 +138,7 @@ struct Bound<'a> {
     timing: &'a dyn Timing,
     /// Messages, then as many responses if there are any.
     jobs: Vec<Job>,
-    links: Vec<Downlink>,
+    links: Downlinks,
     agenda: BinaryHeap<Reverse<(SimTime, Event)>>,
     latencies: Vec<SimDuration>,
 }
@@ -155,7 +151,7 @@ impl<'a> Bound<'a> {
         let mut bound = Self {
             timing,
             jobs: requests.chain(responses).collect(),
-            links: vec![Downlink::default(); timing.hosts() as usize],
+            links: Downlinks::new(timing.hosts()),
             agenda: BinaryHeap::new(),
             latencies: vec![SimDuration::ZERO; arrivals.len()],
         };
@@ -169,7 +165,7 @@ impl<'a> Bound<'a> {
         while let Some(Reverse((now, event))) = self.agenda.pop() {
             match event {
                 Event::Reach { job } => self.reach(now, job),
-                Event::End { link, version } => self.end(now, link, version),
+                Event::End(end) => self.end(now, end),
             }
         }
         self.latencies
@@ -192,20 +188,14 @@ impl<'a> Bound<'a> {
     fn reach(&mut self, now: SimTime, job: usize) {
         let (_, receiver) = self.way(job);
         let needs = self.timing.service(receiver, self.jobs[job].arrival.bytes);
-        let to = receiver as usize;
-        self.progress(now, to);
-        self.links[to].waiting.push(Reverse((needs.0, job)));
-        self.plan_end(now, to);
+        let due = self.links.join(now, receiver as usize, (job, needs));
+        self.plan(due);
     }
 
-    fn end(&mut self, now: SimTime, link: usize, version: u64) {
-        if self.links[link].version != version {
-            return;
-        }
-        let Some(Reverse((_, job))) = self.links[link].waiting.pop() else { return };
-        self.links[link].known = now;
+    fn end(&mut self, now: SimTime, end: End) {
+        let Some((job, next)) = self.links.end(now, end) else { return };
         let requests = self.latencies.len();
-        let done = now + self.timing.after(link as u32);
+        let done = now + self.timing.after(end.link() as u32);
         match job.checked_sub(requests) {
             None if self.jobs.len() > requests => self.set_out(done, job + requests),
             response => {
@@ -213,26 +203,11 @@ impl<'a> Bound<'a> {
                 self.latencies[request] = done.since(self.jobs[request].arrival.at);
             }
         }
-        self.plan_end(now, link);
+        next.into_iter().for_each(|due| self.plan(due));
     }
 
-    /// Takes off the first one what was sent since the last look.
-    fn progress(&mut self, now: SimTime, link: usize) {
-        let link = &mut self.links[link];
-        if let Some(mut first) = link.waiting.peek_mut() {
-            let sent = now.since(link.known).0;
-            first.0.0 = first.0.0.saturating_sub(sent);
-        }
-        link.known = now;
-    }
-
-    fn plan_end(&mut self, now: SimTime, at: usize) {
-        let link = &mut self.links[at];
-        link.version += 1;
-        if let Some(Reverse((left, _))) = link.waiting.peek() {
-            let end = Event::End { link: at, version: link.version };
-            self.agenda.push(Reverse((now + SimDuration(*left), end)));
-        }
+    fn plan(&mut self, (at, end): Due) {
+        self.agenda.push(Reverse((at, Event::End(end))));
     }
 }
 

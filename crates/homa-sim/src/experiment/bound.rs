@@ -1,0 +1,317 @@
+//! The scheme `ideal`: what no transport can beat by much ([`crate::clairvoyant`]), under a
+//! scenario's traffic. No packet is simulated: a message is some time on its way to its receiver's
+//! link, waits there by SRPT, and is delivered.
+//!
+//! Left out: memory of switches, where nothing ever waits, so that queues and levels are not
+//! measured; measures of packets, faults and RPCs, which [`check`] and the table refuse.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use homa_proto::{
+    Delivered, Event, MessageId, MessageKind, PeerId, RpcHandle, Submit, SubmitError, Submitted,
+};
+use homa_workload::framing::Framing;
+
+use crate::clairvoyant::{Downlinks, Due, End, Timing, Wired};
+use crate::engine::{Application, Context, Counters, Halt, TraceHash};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::time::SimTime;
+use crate::topology::{HostId, PortId, Wiring};
+use crate::traffic::Generator;
+use crate::transport::message_id;
+
+use super::Experiment;
+use super::assemble::MeasurementWindow;
+use super::network::Network;
+use super::running::{Measure, Running};
+
+/// Refuses what the bound leaves out.
+pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let (fabric, measures) = (&scenario.fabric, &scenario.measures);
+    let faulty = fabric.loss_ppm > 0 || fabric.duplicate_ppm > 0 || !fabric.impaired.is_empty();
+    let packets = measures.wasted_bandwidth || measures.tail_delay || measures.ledger;
+    let what = if faulty {
+        "faults under `ideal`, a bound that knows none: leave out loss_ppm, duplicate_ppm and \
+         impaired"
+    } else if fabric.cut_through {
+        "cut-through under `ideal`, a bound for switches that store and forward"
+    } else if packets {
+        "measures of packets under `ideal`, a bound that has none: leave out wasted_bandwidth, \
+         tail_delay and ledger"
+    } else {
+        return Ok(());
+    };
+    Err(ScenarioError::Unsupported { what: what.to_owned() })
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    from: u32,
+    to: u32,
+    bytes: u32,
+    number: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Moment {
+    /// The first message of a receiver's link may be through.
+    End(End),
+    /// The bits of a message reach its receiver's link.
+    Reach(usize),
+    /// A message is delivered.
+    Arrive(usize),
+    /// The generator asked to be called.
+    Wake(u64),
+}
+
+/// The network as the generator sees it.
+struct Links {
+    wiring: Wiring,
+    framing: Framing,
+    downlinks: Downlinks,
+    /// In the order of time; at one time in the order in which things were planned.
+    agenda: BinaryHeap<Reverse<(SimTime, u64, Moment)>>,
+    planned: u64,
+    jobs: Vec<Job>,
+    /// Of `jobs`.
+    free: Vec<usize>,
+    /// By host: messages accepted, and their wire bytes.
+    submitted: Vec<(u32, u64)>,
+    now: SimTime,
+    last_event: SimTime,
+    events: u64,
+    stopped: bool,
+    trace: TraceHash,
+}
+
+impl Links {
+    fn plan(&mut self, at: SimTime, moment: Moment) {
+        self.planned += 1;
+        self.agenda.push(Reverse((at, self.planned, moment)));
+    }
+
+    fn plan_end(&mut self, (at, end): Due) {
+        self.plan(at, Moment::End(end));
+    }
+
+    fn timing(&self) -> Wired<'_> {
+        Wired { wiring: &self.wiring, framing: self.framing }
+    }
+
+    fn reach(&mut self, slot: usize) {
+        let Job { to, bytes, .. } = self.jobs[slot];
+        let needs = self.timing().service(to, bytes);
+        let due = self.downlinks.join(self.now, to as usize, (slot, needs));
+        self.plan_end(due);
+    }
+
+    fn end(&mut self, end: End) {
+        let Some((slot, next)) = self.downlinks.end(self.now, end) else { return };
+        let at = self.now + self.timing().after(end.link() as u32);
+        self.plan(at, Moment::Arrive(slot));
+        next.into_iter().for_each(|due| self.plan_end(due));
+    }
+
+    /// A message is delivered: whose it is, and what its receiver hears.
+    fn arrive(&mut self, slot: usize) -> (HostId, Event) {
+        let Job { from, to, bytes, number } = self.jobs[slot];
+        self.free.push(slot);
+        self.trace.mix(self.now, (from, to), u64::from(number) << 32 | u64::from(bytes));
+        let delivered = Delivered {
+            rpc: RpcHandle { index: number, generation: 0 },
+            message: MessageId(number),
+            kind: MessageKind::OneWay,
+            peer: PeerId(from),
+            remote_port: 0,
+            local_port: 0,
+            id: message_id(number),
+            length: bytes,
+            cookie: 0,
+        };
+        (HostId(to), Event::Delivered(delivered))
+    }
+}
+
+impl Context for Links {
+    fn now(&self) -> SimTime {
+        self.now
+    }
+
+    fn submit(&mut self, host: HostId, what: Submit) -> Result<Submitted, SubmitError> {
+        let Submit::OneWay { peer, length: bytes, .. } = what else {
+            return Err(SubmitError::UnknownRpc);
+        };
+        let (from, to) = (host.0, peer.0);
+        let wire_bytes = self.framing.data_wire_bytes(bytes);
+        let (messages, sent) = &mut self.submitted[from as usize];
+        *messages += 1;
+        *sent += wire_bytes;
+        let number = *messages;
+        let job = Job { from, to, bytes, number };
+        let slot = self.free.pop().unwrap_or(self.jobs.len());
+        match self.jobs.get_mut(slot) {
+            Some(place) => *place = job,
+            None => self.jobs.push(job),
+        }
+        let before = self.timing().before(from, to, bytes);
+        self.plan(self.now + before, Moment::Reach(slot));
+        let rpc = RpcHandle { index: number, generation: 0 };
+        Ok(Submitted { rpc, message: Some(MessageId(number)) })
+    }
+
+    fn wake_at(&mut self, at: SimTime, token: u64) {
+        self.plan(at.max(self.now), Moment::Wake(token));
+    }
+
+    /// Hosts neither pause nor crash here.
+    fn wake_host_at(&mut self, _: HostId, at: SimTime, token: u64) {
+        self.wake_at(at, token);
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+    }
+}
+
+/// A run of the bound.
+pub(super) struct Bound {
+    links: Links,
+    generator: Generator,
+    /// Nothing else is measured.
+    nothing: (),
+}
+
+impl Bound {
+    pub fn start(experiment: Experiment<'_>, generator: Generator) -> Self {
+        let wiring = experiment.network.wiring.clone();
+        let hosts = wiring.hosts();
+        let links = Links {
+            wiring,
+            framing: experiment.hosts.framing(),
+            downlinks: Downlinks::new(hosts),
+            agenda: BinaryHeap::new(),
+            planned: 0,
+            jobs: Vec::new(),
+            free: Vec::new(),
+            submitted: vec![(0, 0); hosts as usize],
+            now: SimTime::ZERO,
+            last_event: SimTime::ZERO,
+            events: 0,
+            stopped: false,
+            trace: TraceHash::default(),
+        };
+        let mut bound = Self { links, generator, nothing: () };
+        bound.begin(experiment.network);
+        bound
+    }
+
+    fn step(&mut self, moment: Moment) {
+        let Self { links, generator, .. } = self;
+        match moment {
+            Moment::Wake(token) => generator.wake(links, token),
+            Moment::Reach(slot) => links.reach(slot),
+            Moment::End(end) => links.end(end),
+            Moment::Arrive(slot) => {
+                let (host, event) = links.arrive(slot);
+                generator.event(links, host, &event);
+            }
+        }
+    }
+}
+
+impl Running for Bound {
+    fn begin(&mut self, _: &Network) {
+        self.links.wake_at(SimTime::ZERO, Generator::START);
+    }
+
+    fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
+        for _ in 0..max_events {
+            match self.links.agenda.peek() {
+                None => {
+                    if end != SimTime::MAX {
+                        self.links.now = self.links.now.max(end);
+                    }
+                    return Halt::Drained;
+                }
+                Some(Reverse((at, ..))) if *at > end => {
+                    self.links.now = self.links.now.max(end);
+                    return Halt::Time;
+                }
+                Some(_) => {}
+            }
+            if let Some(Reverse((at, _, moment))) = self.links.agenda.pop() {
+                (self.links.now, self.links.last_event) = (at, at);
+                self.links.events += 1;
+                self.step(moment);
+            }
+            if std::mem::take(&mut self.links.stopped) {
+                return Halt::Stopped;
+            }
+        }
+        Halt::Events
+    }
+
+    fn now(&self) -> SimTime {
+        self.links.now
+    }
+
+    fn last_event(&self) -> SimTime {
+        self.links.last_event
+    }
+
+    fn pending(&self) -> usize {
+        self.links.agenda.len()
+    }
+
+    fn packets_in_flight(&self) -> u32 {
+        0
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { events: self.links.events, ..Counters::default() }
+    }
+
+    fn trace_hash(&self) -> u64 {
+        self.links.trace.0
+    }
+
+    /// Of hosts and of receivers' links; nothing is known of the links between.
+    fn sent_bytes(&self, port: PortId) -> u64 {
+        let Links { wiring, submitted, downlinks, now, .. } = &self.links;
+        if let Some((_, bytes)) = submitted.get(port.0 as usize) {
+            return *bytes;
+        }
+        let spec = &wiring.ports()[port.0 as usize];
+        match spec.to.0 < wiring.hosts() {
+            true => {
+                let busy = downlinks.busy(*now, spec.to.0 as usize);
+                (u128::from(busy.0) * u128::from(spec.rate.0) / 8_000_000_000_000) as u64
+            }
+            false => 0,
+        }
+    }
+
+    fn dropped_frames(&self, _: PortId) -> u64 {
+        0
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+
+    fn generator(&self) -> &Generator {
+        &self.generator
+    }
+
+    fn generator_mut(&mut self) -> &mut Generator {
+        &mut self.generator
+    }
+
+    fn measure(&mut self) -> &mut dyn Measure {
+        &mut self.nothing
+    }
+
+    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::Outcome) {}
+}
