@@ -3,13 +3,13 @@
 //! The table names what can be simulated; the commands, the documentation and the conformance suite
 //! read it. `docs/adding-a-scheme.md` shows how a row is made.
 
+mod display;
 pub mod homa;
 mod ndp;
 mod pfabric;
 mod phost;
 pub mod tcp;
 
-use std::fmt;
 use std::sync::Arc;
 
 use homa_proto::{Duration, Rate};
@@ -109,39 +109,6 @@ impl Queue {
 pub enum Nic {
     /// It takes a packet from its transport whenever its wire is free, and holds none.
     Pull,
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Homa { profile, .. } => write!(f, "homa-proto, profile {profile}"),
-            Self::Bound => f.write_str("none: a bound, SRPT by clairvoyance"),
-            Self::StopAndWait => f.write_str("stop and wait"),
-            Self::PFabric => f.write_str("pFabric: window, timeout"),
-            Self::PHost => f.write_str("pHost: tokens"),
-            Self::Ndp => f.write_str("NDP: pulls"),
-            Self::Tcp { variant, .. } => f.write_str(variant),
-        }
-    }
-}
-
-impl fmt::Display for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Strict => "strict priority",
-            Self::Ecn(_) => "ECN threshold",
-            Self::PriorityDrop => "priority drop",
-            Self::Trimming(_) => "trimming",
-        })
-    }
-}
-
-impl fmt::Display for Nic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pull => f.write_str("pull"),
-        }
-    }
 }
 
 /// What a scheme's configuration is derived from.
