@@ -16,7 +16,7 @@ use crate::output::{Align, Format, Table, json, line};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Figures to reproduce, such as homa-fig10, some of their rows, such as homa-fig10-w4, or all
-    /// of a paper, such as homa; absent: all.
+    /// of a paper, such as homa, or the file of a plan, such as mine.toml; absent: all.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// List what can be reproduced, and run nothing.

@@ -8,7 +8,7 @@ mod svg;
 
 use serde::{Deserialize, Serialize};
 
-pub use svg::{STYLE, escaped, svg};
+pub use svg::{STYLE, escaped, sheet, svg};
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

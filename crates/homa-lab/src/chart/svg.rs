@@ -63,10 +63,45 @@ pub fn svg(chart: &Chart, alone: bool) -> String {
         colour = (colour + 1) % COLOURS;
     }
     for (index, series) in published(chart).enumerate() {
-        layout.points(&mut out, series, index, chart.mode == Mode::Bars);
+        let ink = ink(chart, series);
+        layout.points(&mut out, series, (index, &ink), chart.mode == Mode::Bars);
     }
     out += "</svg>\n";
     out
+}
+
+/// Several figures on one sheet, two beside each other.
+pub fn sheet(title: &str, charts: &[Chart]) -> String {
+    const GAP: f64 = 12.0;
+    let (mut body, mut top) = (String::new(), 0.0);
+    for row in charts.chunks(2) {
+        let heights = row.iter().map(|chart| Layout::new(chart).height());
+        let tallest = heights.clone().fold(0.0, f64::max);
+        for (place, (chart, height)) in row.iter().zip(heights).enumerate() {
+            let left = place as f64 * (WIDTH + GAP);
+            let at =
+                format!("<svg x=\"{left}\" y=\"{top}\" width=\"{WIDTH}\" height=\"{height}\" ");
+            body += &svg(chart, false).replacen("<svg ", &at, 1);
+        }
+        top += tallest + GAP;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {} {}\" \
+         role=\"img\"><title>{}</title><style>{STYLE}</style>\n{body}</svg>\n",
+        2.0 * WIDTH + GAP,
+        (top - GAP).max(0.0),
+        escaped(title)
+    )
+}
+
+/// The colour of published points: that of the first curve whose name begins with the same word.
+fn ink(chart: &Chart, published: &Series) -> String {
+    let word = published.name.split([',', ' ']).next().unwrap_or_default().to_lowercase();
+    let mut drawn = chart.series.iter().filter(|series| series.mark != Mark::Published);
+    match drawn.position(|series| series.name.to_lowercase().starts_with(&word)) {
+        Some(place) if !word.is_empty() => format!("var(--c{})", place % COLOURS),
+        _ => "var(--ink)".to_owned(),
+    }
 }
 
 fn published(chart: &Chart) -> impl Iterator<Item = &Series> {
@@ -131,7 +166,7 @@ impl Layout {
         for (series, (x, y)) in chart.series.iter().zip(&self.entries) {
             let middle = y + 8.0;
             if series.mark == Mark::Published {
-                symbol(out, x + 9.0, middle, shape);
+                symbol(out, (x + 9.0, middle), shape, &ink(chart, series));
                 shape += 1;
             } else {
                 let height = if series.mark == Mark::Bar { 9.0 } else { 3.0 };
@@ -244,7 +279,13 @@ impl Layout {
         }
     }
 
-    fn points(&self, out: &mut String, series: &Series, index: usize, over_bars: bool) {
+    fn points(
+        &self,
+        out: &mut String,
+        series: &Series,
+        (index, ink): (usize, &str),
+        over_bars: bool,
+    ) {
         for point in &series.points {
             let (x, y) = (self.x(point.x), self.y(point.y));
             if over_bars {
@@ -257,23 +298,24 @@ impl Layout {
                     half * 2.0
                 );
             }
-            symbol(out, x, y, index);
+            symbol(out, (x, y), index, ink);
         }
     }
 }
 
 /// A hollow mark; series after the first have other shapes.
-fn symbol(out: &mut String, x: f64, y: f64, index: usize) {
+fn symbol(out: &mut String, (x, y): (f64, f64), index: usize, ink: &str) {
     let _ = match index % 3 {
-        0 => writeln!(out, "<circle class=\"p\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\"/>"),
-        1 => writeln!(
+        0 => write!(out, "<circle class=\"p\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\""),
+        1 => write!(
             out,
-            "<rect class=\"p\" x=\"{:.1}\" y=\"{:.1}\" width=\"5.6\" height=\"5.6\"/>",
+            "<rect class=\"p\" x=\"{:.1}\" y=\"{:.1}\" width=\"5.6\" height=\"5.6\"",
             x - 2.8,
             y - 2.8
         ),
-        _ => writeln!(out, "<path class=\"p\" d=\"M{x:.1} {:.1}l3.6 6.4h-7.2z\"/>", y - 3.8),
+        _ => write!(out, "<path class=\"p\" d=\"M{x:.1} {:.1}l3.6 6.4h-7.2z\"", y - 3.8),
     };
+    let _ = writeln!(out, " style=\"stroke:{ink}\"/>");
 }
 
 /// Text in markup.
@@ -328,6 +370,22 @@ mod tests {
         let text = svg(&chart(Vec::new()), true);
         assert!(!text.contains("href") && !text.contains("url(") && !text.contains("<script"));
         assert!(text.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn published_points_have_the_colour_of_their_curve() {
+        let series = |name: &str, mark| Series {
+            name: name.into(),
+            mark,
+            points: vec![Point::at(0.5, 2.0)],
+        };
+        let both = [series("homa-sim", Mark::Step), series("pFabric", Mark::Step)];
+        let published = series("pFabric, published", Mark::Published);
+        let chart = chart(both.into_iter().chain([published]).collect());
+        assert_eq!(svg(&chart, false).matches("stroke:var(--c1)").count(), 2, "legend and point");
+        assert_eq!(ink(&chart, &series("other", Mark::Published)), "var(--ink)");
+        let sheet = sheet("both", &[chart.clone(), chart.clone(), chart]);
+        assert_eq!((sheet.matches("<svg").count(), sheet.matches("<style>").count()), (4, 1));
     }
 
     #[test]

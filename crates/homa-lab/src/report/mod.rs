@@ -8,6 +8,7 @@ mod sweep;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::chart::{Chart, sheet};
 use crate::error::LabError;
 use crate::repro::Reproduction;
 use crate::store::{Store, read_json};
@@ -33,4 +34,17 @@ pub fn pages(folder: &Path) -> Result<Vec<(String, String)>, LabError> {
         pages.push((format!("{family}.html"), page));
     }
     Ok(pages)
+}
+
+/// The drawings of a folder of reproductions whose titles end so, as one SVG.
+pub fn drawings(folder: &Path, titled: &str) -> Result<String, LabError> {
+    let all: Vec<Reproduction> = read_json(&folder.join("checks.json"))?;
+    let charts: Vec<Chart> = all.iter().flat_map(|one| one.charts.iter().cloned()).collect();
+    let known = charts.iter().map(|chart| chart.title.clone()).collect();
+    let wanted: Vec<Chart> =
+        charts.into_iter().filter(|chart| chart.title.ends_with(titled)).collect();
+    match wanted.is_empty() {
+        true => Err(LabError::Unknown { what: "drawing", name: titled.to_owned(), known }),
+        false => Ok(sheet(titled, &wanted)),
+    }
 }

@@ -62,12 +62,18 @@ fn published(figure: &Figure, scale_x: f64) -> Vec<Series> {
     series.collect()
 }
 
-/// The name of a scheme's curve when a figure shows several runs.
-fn name(figure: &Figure, run: &str, variant: &str) -> String {
-    match (figure.runs.len(), figure.first_only) {
-        (0 | 1, _) => variant.to_owned(),
-        (_, true) => run.to_owned(),
-        _ => format!("{run}, {variant}"),
+/// The name of a scheme's curve: what sets it apart from the figure's others.
+fn name(plan: &ReproPlan, figure: &Figure, run: &Run, variant: &str) -> String {
+    let title = run.title.as_deref().unwrap_or(&run.name);
+    let alone = run.variants.as_ref().is_some_and(|own| own.len() == 1);
+    let has = |run: &Run| variants(plan, Some(run), figure).iter().any(|other| other == variant);
+    let others = figure.runs.iter().filter(|name| **name != run.name);
+    let shared = others.filter_map(|name| plan.run(name)).any(|(_, other)| has(other));
+    match figure.runs.len() {
+        0 | 1 => variant.to_owned(),
+        _ if figure.first_only || alone => title.to_owned(),
+        _ if shared => format!("{title}, {variant}"),
+        _ => variant.to_owned(),
     }
 }
 
@@ -82,7 +88,6 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     let mut few = false;
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
-        let title = named.title.as_deref().unwrap_or(run);
         for variant in variants(plan, Some(named), figure) {
             let Some(stored) = results.of(place, variant, None).next() else { continue };
             let bins = &stored.outcome.slowdown.buckets;
@@ -90,7 +95,7 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
             if ticks.is_empty() {
                 ticks = size_ticks(bins);
             }
-            let (name, points) = (name(figure, title, variant), steps(bins, reading));
+            let (name, points) = (name(plan, figure, named, variant), steps(bins, reading));
             series.push(Series { name, mark: Mark::Step, points });
         }
     }
@@ -150,7 +155,6 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     let mut series = Vec::new();
     for run in &figure.runs {
         let Some((place, named)) = plan.run(run) else { continue };
-        let title = named.title.as_deref().unwrap_or(run);
         for variant in variants(plan, Some(named), figure) {
             let points = results.values(place, variant).into_iter().filter_map(|at| {
                 let read = |metric: &Metric| results.measure(metric, place, variant, Some(at));
@@ -165,7 +169,7 @@ fn curve(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
             let points: Vec<Point> = points.collect();
             if !points.is_empty() {
                 series.push(Series {
-                    name: name(figure, title, variant),
+                    name: name(plan, figure, named, variant),
                     mark: Mark::Line,
                     points,
                 });

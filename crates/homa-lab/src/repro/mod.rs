@@ -52,24 +52,54 @@ pub fn plans() -> Result<Vec<ReproPlan>, PlanFault> {
     PLANS.iter().map(|plan| ReproPlan::parse(&document(plan), &sets)).collect()
 }
 
-/// The plans of these ids, in the order of the paper; all when none is named. A longer id names
-/// rows of its plan, those called so or else those that begin so: only they and the simulations
-/// they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan, the
+/// The plan of a file, which may use the sets of runs that are built in and those in the folder
+/// `runs` beside it.
+fn plan_of(file: &Path) -> Result<ReproPlan, LabError> {
+    let mut sets = Vec::new();
+    let beside = file.with_file_name("runs");
+    if let Ok(entries) = std::fs::read_dir(&beside) {
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        paths.sort();
+        for path in paths {
+            sets.push(Document::read(&path)?);
+        }
+    }
+    sets.extend(RUN_SETS.iter().map(|(file, text)| Document::new(*file, *text)));
+    Ok(ReproPlan::parse(&Document::read(file)?, &sets)?)
+}
+
+/// The plans of these ids, in the order of the paper; all when none is named. What ends in `.toml`
+/// is the file of a plan that is not built in. A longer id names rows of its plan, those called so
+/// or else those that begin so: only they and the simulations they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan, the
 /// name of a family (`homa`) for all of its plans.
 pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
+    let (files, ids): (Vec<&String>, Vec<&String>) =
+        ids.iter().partition(|id| id.ends_with(".toml"));
+    let own = files.into_iter().map(|file| plan_of(Path::new(file)));
+    let own: Vec<ReproPlan> = own.collect::<Result<_, _>>()?;
+    if ids.is_empty() && !own.is_empty() {
+        return Ok(own);
+    }
+    let mut selected = built_in(&ids)?;
+    selected.extend(own);
+    Ok(selected)
+}
+
+fn built_in(ids: &[&String]) -> Result<Vec<ReproPlan>, LabError> {
     let all = plans()?;
     let mut known: Vec<String> = all.iter().map(|plan| plan.id.clone()).collect();
     known.extend(all.iter().map(|plan| plan.family.clone()));
     known.dedup();
     let of = |id: &str| id.split('-').take(2).collect::<Vec<_>>().join("-");
     if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
-        return Err(LabError::Unknown { what: "figure", name: id.clone(), known });
+        return Err(LabError::Unknown { what: "figure", name: (*id).clone(), known });
     }
     let mut selected = Vec::new();
     for mut plan in all {
         let named: Vec<&str> =
-            ids.iter().map(String::as_str).filter(|id| of(id) == plan.id).collect();
-        let whole = ids.contains(&plan.family);
+            ids.iter().map(|id| id.as_str()).filter(|id| of(id) == plan.id).collect();
+        let whole = ids.contains(&&plan.family);
         if !named.is_empty() && !whole {
             plan.keep_rows(&named);
         } else if !ids.is_empty() && !whole {
