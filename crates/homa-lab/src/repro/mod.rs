@@ -71,8 +71,8 @@ fn plan_of(file: &Path) -> Result<ReproPlan, LabError> {
 
 /// The plans of these ids, in the order of the paper; all when none is named. What ends in `.toml`
 /// is the file of a plan that is not built in. A longer id names rows of its plan, those called so
-/// or else those that begin so: only they and the simulations they read are kept. An id of no row of ours (`homa-fig8-hol`) stands for its whole plan, the
-/// name of a family (`homa`) for all of its plans.
+/// or else those that begin so: only they and the simulations they read are kept. An id of no row
+/// of ours (`homa-fig8-hol`) stands for its whole plan, the name of a family for all of its plans.
 pub fn select(ids: &[String]) -> Result<Vec<ReproPlan>, LabError> {
     let (files, ids): (Vec<&String>, Vec<&String>) =
         ids.iter().partition(|id| id.ends_with(".toml"));
