@@ -62,7 +62,7 @@ impl Group<'_> {
             self.stages.check()?;
             for done in self.clients[own].done.drain(..) {
                 let Some(due_ns) = started.remove(&done.id) else { continue };
-                if done.completed {
+                if done.error.is_none() {
                     let latency_ns = done.at_ns.saturating_sub(due_ns);
                     let bytes = plan.response_bytes;
                     load.records.push(Record { bytes, due_ns, latency_ns });

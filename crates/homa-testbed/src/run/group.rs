@@ -203,8 +203,9 @@ impl<'a> Group<'a> {
             self.stages.check()?;
             self.poll(now + LOOK_NS)?;
             for done in self.clients[client].done.drain(..).filter(|done| done.id >= first) {
-                if !done.completed {
-                    return Err(io::Error::other("the transport gave up on an idle rack"));
+                if let Some(error) = done.error {
+                    let text = format!("a call to host {server} over an idle rack: {error}");
+                    return Err(io::Error::other(text));
                 }
                 ended += 1;
                 last = last.max(done.at_ns);

@@ -111,7 +111,7 @@ impl<'a> Progress<'a> {
             let Some(index) = done.id.checked_sub(self.first_id) else { continue };
             let index = index as usize;
             self.ended += 1;
-            if done.completed {
+            if done.error.is_none() {
                 let due = start + self.arrivals[index].at_ns;
                 self.latency[index] = done.at_ns.saturating_sub(due);
             } else {

@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use ::homa::inline::{Completion, Engine};
-use ::homa::{CallOptions, Config, PriorityMap};
+use ::homa::{CallError, CallOptions, Config, PriorityMap};
 
 use super::{Done, Rpc, RpcTransport};
 use crate::Host;
@@ -31,7 +31,7 @@ pub(crate) struct HomaTransport {
     /// Calls were made that leave with the next turn.
     submitted: bool,
     /// Calls refused at once, to be reported in the next turn.
-    refused: Vec<u64>,
+    refused: Vec<(u64, CallError)>,
     served: u64,
 }
 
@@ -62,7 +62,7 @@ impl HomaTransport {
                 Completion::Response { cookie, result, .. } => done.push(Done {
                     id: cookie,
                     at_ns: sys::monotonic_ns(),
-                    completed: result.is_ok(),
+                    error: result.err(),
                 }),
                 Completion::Request { id, bytes, .. } => {
                     self.served += 1;
@@ -81,8 +81,8 @@ impl RpcTransport for HomaTransport {
     fn submit(&mut self, rpc: Rpc) -> io::Result<()> {
         let to = SocketAddr::from((address(rpc.server), PORT));
         let options = CallOptions::deadline(DEADLINE);
-        if self.engine.call(to, request(rpc), rpc.id, &options).is_err() {
-            self.refused.push(rpc.id);
+        if let Err(error) = self.engine.call(to, request(rpc), rpc.id, &options) {
+            self.refused.push((rpc.id, error));
         }
         self.submitted = true;
         Ok(())
@@ -90,7 +90,8 @@ impl RpcTransport for HomaTransport {
 
     fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
         let at_ns = sys::monotonic_ns();
-        done.extend(self.refused.drain(..).map(|id| Done { id, at_ns, completed: false }));
+        let refused = self.refused.drain(..);
+        done.extend(refused.map(|(id, error)| Done { id, at_ns, error: Some(error) }));
         self.submitted = false;
         // What did not fit into one turn keeps the socket readable or the engine due.
         self.engine.turn();

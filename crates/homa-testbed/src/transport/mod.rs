@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
-use ::homa::PriorityMap;
+use ::homa::{CallError, PriorityMap};
 
 pub use tcp::SMALL_RPC_BYTES;
 
@@ -38,14 +38,14 @@ pub struct Rpc {
 }
 
 /// An RPC that ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// As given in [`Rpc`].
     pub id: u64,
     /// When the last byte of the response was there, nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// False when the transport gave up.
-    pub completed: bool,
+    /// Why the transport gave up, if it did.
+    pub error: Option<CallError>,
 }
 
 /// One host's end of a transport.

@@ -235,7 +235,7 @@ impl TcpTransport {
                 }
                 None => {
                     *outstanding = outstanding.saturating_sub(1);
-                    done.push(Done { id, at_ns, completed: true });
+                    done.push(Done { id, at_ns, error: None });
                 }
             });
             if n < READ {

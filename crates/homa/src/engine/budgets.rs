@@ -6,12 +6,14 @@
 //! one budget: for them the pacer goes by what is queued, which the kernel counts per socket, not
 //! per interface. Nothing waits below loopback. Where the user gave a rate, there is one link.
 //!
+//! Control packets are charged to a link, but wait for none: others wait for what they say.
+//!
 //! Invariants: the protocol hears of no rate that is only a guess; a link without room holds back
 //! no packet of another; whatever cannot be asked is unknown.
 
 use std::net::{IpAddr, SocketAddr};
 
-use homa_proto::{Duration, Endpoint, LinkId, LinkInfo, Links, Rate, Time};
+use homa_proto::{Duration, Endpoint, FULL_FRAME, LinkId, LinkInfo, Links, Rate, Time};
 
 use crate::config::{Config, LOOPBACK, rtt_bytes_max};
 use crate::egress::kernel::Kernel;
@@ -26,6 +28,8 @@ const CHECK: Duration = Duration::secs(1);
 /// A card may keep a packet on the socket's account for so long after it left (interrupt
 /// moderation).
 const COMPLETION: Duration = Duration::micros(100);
+/// Wire bytes of control packets that leave at once past links without room.
+const CONTROL: u32 = 16 * FULL_FRAME;
 
 /// The links below an engine.
 pub struct Budgets {
@@ -46,6 +50,17 @@ pub struct Budgets {
     configured: Option<Rate>,
     /// Our address, where the engine is bound to one: routes may depend on it.
     bound: Option<IpAddr>,
+}
+
+/// What may be pulled now.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// The link to charge it to.
+    pub link: LinkId,
+    /// Wire bytes.
+    pub bytes: u32,
+    /// The links whose messages it is for; none: for control packets only.
+    pub links: Links,
 }
 
 struct Budget {
@@ -229,14 +244,15 @@ impl Budgets {
         endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
     }
 
-    /// A link with something to send and room for it, and how much room: each link in turn.
-    /// `queued` asks the kernel what is queued below the socket.
+    /// Room of a link with something to send: each link in turn. Where none has room, control
+    /// packets leave all the same. `queued` asks the kernel what is queued below the socket.
     pub fn room(
         &mut self,
         now: Time,
         endpoint: &Endpoint,
         queued: impl Fn() -> Option<u32>,
-    ) -> Option<(LinkId, u32)> {
+    ) -> Option<Room> {
+        let mut full = None;
         for _ in 0..self.links.len() {
             let at = self.next % self.links.len();
             self.next = at + 1;
@@ -247,10 +263,12 @@ impl Budgets {
             let others = self.of_others(now, at);
             let room = self.links[at].pacer.room(now, || own(others, &queued));
             if room > 0 {
-                return Some((link, room));
+                return Some(Room { link, bytes: room, links: Links::only(link) });
             }
+            full = Some(link);
         }
-        None
+        let link = full.filter(|_| endpoint.waiting_control() > 0)?;
+        Some(Room { link, bytes: CONTROL, links: Links::NONE })
     }
 
     /// Of what the kernel counts as queued below the socket, so much may be of other links; `None`:
@@ -283,8 +301,11 @@ impl Budgets {
     }
 
     /// When some link that has something to send will have room: `None` when there is nothing to
-    /// send, or room now.
+    /// send, or something may leave now.
     pub fn wake(&self, endpoint: &Endpoint) -> Option<Time> {
+        if endpoint.waiting_control() > 0 {
+            return None;
+        }
         let mut first: Option<Time> = None;
         for (at, link) in (0..).zip(&self.links) {
             if endpoint.has_packet_for(Links::only(LinkId(at))) {
@@ -338,125 +359,4 @@ fn log(egress: &Egress) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use homa_proto::{PeerId, PeerInfo, Submit};
-    use netlink_packet_route::link::LinkMessage;
-
-    const SLOW: Rate = Rate::mbps(1);
-    const FAST: Rate = Rate::gbps(10);
-
-    /// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
-    /// numbered alike.
-    fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
-        let config = Config::default();
-        let mut endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
-        let mut budgets = Budgets::new(&config, false, &mut endpoint);
-        for (index, &rate) in (1..).zip(rates) {
-            let mut message = LinkMessage::default();
-            message.header.index = index;
-            budgets.interfaces.add(&message);
-            let (interface, because) = (format!("eth{index}"), String::new());
-            let egress = Egress { index, interface, kind: "physical".into(), rate, because };
-            let link = budgets.link_of(egress, &mut endpoint);
-            endpoint.open_peer(PeerId(index), PeerInfo { host: index, max_payload: 1_400 });
-            endpoint.set_route(PeerId(index), link);
-        }
-        (budgets, endpoint)
-    }
-
-    fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
-        let one_way = Submit::OneWay { peer: PeerId(peer), length, cookie: 0 };
-        endpoint.submit(Time(1), one_way).unwrap();
-    }
-
-    /// Sends what has room at `now`; returns how many packets left to each peer.
-    fn transmit(budgets: &mut Budgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
-        while let Some((link, room)) = budgets.room(now, endpoint, || None) {
-            let mut left = room;
-            while left >= homa_proto::FULL_FRAME {
-                let Some(packet) = endpoint.transmit_by(now, Links::only(link)) else { break };
-                sent[packet.peer.0 as usize] += 1;
-                left -= homa_proto::FULL_FRAME;
-            }
-            budgets.sent(now, link, room - left, || None);
-        }
-    }
-
-    #[test]
-    fn a_full_link_holds_back_no_packet_of_another() {
-        let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
-        for _ in 0..100 {
-            // The shortest messages, all by the slow link.
-            send(&mut endpoint, 1, 2_800);
-            send(&mut endpoint, 2, 5_600);
-        }
-        let (mut sent, mut now) = ([0; 3], Time(1_000));
-        // 400 full packets are half a millisecond's worth of the fast link.
-        while now < Time(1_000_000) {
-            transmit(&mut budgets, &mut endpoint, now, &mut sent);
-            let wake = budgets.wake(&endpoint).expect("the slow link is full");
-            assert!(wake > now);
-            now = wake.min(now + Duration::micros(1));
-        }
-        assert_eq!(sent[2], 400);
-        assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
-    }
-
-    #[test]
-    fn links_with_room_take_turns() {
-        let (mut budgets, mut endpoint) =
-            budgets(&[LinkRate::Unlimited, LinkRate::Unlimited, LinkRate::Known(FAST)]);
-        for peer in 1..=3 {
-            send(&mut endpoint, peer, 1_000_000);
-        }
-        let mut links = Vec::new();
-        for _ in 0..6 {
-            let (link, _) = budgets.room(Time(1), &endpoint, || None).expect("all have room");
-            links.push(link.0);
-        }
-        assert_eq!(links, [1, 2, 3, 1, 2, 3]);
-    }
-
-    #[test]
-    fn the_protocol_hears_of_no_guess() {
-        let patience = |rate| {
-            let (_, mut endpoint) = budgets(&[rate]);
-            let request = homa_proto::Request {
-                peer: PeerId(1),
-                local_port: 9,
-                remote_port: 7,
-                length: 100,
-                deadline: Time(10_000_000_000),
-                idempotent: false,
-                cookie: 0,
-            };
-            endpoint.submit(Time(1), Submit::Request(request)).unwrap();
-            loop {
-                let now = endpoint.deadline().expect("a response is owed");
-                endpoint.expire(now);
-                while let Some(packet) = endpoint.transmit(now) {
-                    if matches!(packet.body, homa_proto::Body::Resend { .. }) {
-                        return now;
-                    }
-                }
-            }
-        };
-        let unknown = patience(LinkRate::Unknown);
-        assert_eq!(patience(LinkRate::Guess(SLOW)), unknown);
-        assert!(patience(LinkRate::Known(SLOW)) > unknown);
-    }
-
-    #[test]
-    fn what_a_card_still_accounts_for_is_not_taken_for_the_queue_of_an_unknown_link() {
-        let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST)]);
-        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
-        send(&mut endpoint, 0, 10_000);
-        budgets.sent(Time(1_000), LinkId(1), 60_000, || None);
-        let room = |budgets: &mut Budgets, now| budgets.room(now, &endpoint, || Some(90_000));
-        assert_eq!(budgets.of_others(Time(2_000), 0), Some(90_000));
-        assert_eq!(budgets.of_others(Time(1_000_000), 0), Some(0));
-        assert!(room(&mut budgets, Time(2_000)).is_some_and(|(link, _)| link == LinkId(0)));
-    }
-}
+mod tests;

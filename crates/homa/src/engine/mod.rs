@@ -282,25 +282,23 @@ impl Core {
         while turn < TURN_MAX {
             let state = &mut self.state;
             let queued = || self.driver.queued();
-            let Some((link, room)) = state.budgets.room(now, &state.endpoint, queued) else {
-                break;
-            };
-            let rise = state.budgets.outruns_us(link);
+            let Some(room) = state.budgets.room(now, &state.endpoint, queued) else { break };
+            let rise = state.budgets.outruns_us(room.link);
             let mut sources = Sources {
                 endpoint: &mut state.endpoint,
                 messages: &state.messages,
                 peers: &state.peers,
-                links: Links::only(link),
+                links: room.links,
             };
-            let wire = self.packer.pack(now, room, rise, &mut sources);
+            let wire = self.packer.pack(now, room.bytes, rise, &mut sources);
             if wire == 0 {
                 // A message just ended; others may wait for other links.
-                if state.endpoint.has_packet_for(Links::only(link)) {
+                if state.endpoint.has_packet_for(room.links) {
                     break;
                 }
                 continue;
             }
-            self.send_packed(now, link, wire);
+            self.send_packed(now, room.link, wire);
             turn += wire;
             if self.is_held() {
                 break;

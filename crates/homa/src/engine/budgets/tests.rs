@@ -1,0 +1,146 @@
+use super::*;
+
+use homa_proto::{PeerId, PeerInfo, Submit};
+use netlink_packet_route::link::LinkMessage;
+
+const SLOW: Rate = Rate::mbps(1);
+const FAST: Rate = Rate::gbps(10);
+
+/// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
+/// numbered alike.
+fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
+    let config = Config::default();
+    let mut endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
+    let mut budgets = Budgets::new(&config, false, &mut endpoint);
+    for (index, &rate) in (1..).zip(rates) {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        budgets.interfaces.add(&message);
+        let (interface, because) = (format!("eth{index}"), String::new());
+        let egress = Egress { index, interface, kind: "physical".into(), rate, because };
+        let link = budgets.link_of(egress, &mut endpoint);
+        endpoint.open_peer(PeerId(index), PeerInfo { host: index, max_payload: 1_400 });
+        endpoint.set_route(PeerId(index), link);
+    }
+    (budgets, endpoint)
+}
+
+fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
+    let one_way = Submit::OneWay { peer: PeerId(peer), length, cookie: 0 };
+    endpoint.submit(Time(1), one_way).unwrap();
+}
+
+/// A short call to peer 1.
+fn request(endpoint: &mut Endpoint) {
+    let request = homa_proto::Request {
+        peer: PeerId(1),
+        local_port: 9,
+        remote_port: 7,
+        length: 100,
+        deadline: Time(10_000_000_000),
+        idempotent: false,
+        cookie: 0,
+    };
+    endpoint.submit(Time(1), Submit::Request(request)).unwrap();
+}
+
+/// Sends what has room at `now`; returns how many packets left to each peer.
+fn transmit(budgets: &mut Budgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
+    while let Some(room) = budgets.room(now, endpoint, || None) {
+        let mut left = room.bytes;
+        while left >= FULL_FRAME {
+            let Some(packet) = endpoint.transmit_by(now, room.links) else { break };
+            sent[packet.peer.0 as usize] += 1;
+            left -= FULL_FRAME;
+        }
+        budgets.sent(now, room.link, room.bytes - left, || None);
+    }
+}
+
+#[test]
+fn a_full_link_holds_back_no_packet_of_another() {
+    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
+    for _ in 0..100 {
+        // The shortest messages, all by the slow link.
+        send(&mut endpoint, 1, 2_800);
+        send(&mut endpoint, 2, 5_600);
+    }
+    let (mut sent, mut now) = ([0; 3], Time(1_000));
+    // 400 full packets are half a millisecond's worth of the fast link.
+    while now < Time(1_000_000) {
+        transmit(&mut budgets, &mut endpoint, now, &mut sent);
+        let wake = budgets.wake(&endpoint).expect("the slow link is full");
+        assert!(wake > now);
+        now = wake.min(now + Duration::micros(1));
+    }
+    assert_eq!(sent[2], 400);
+    assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
+}
+
+#[test]
+fn control_packets_wait_for_no_link() {
+    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW)]);
+    request(&mut endpoint);
+    let mut sent = [0; 2];
+    transmit(&mut budgets, &mut endpoint, Time(1), &mut sent);
+    // No answer: a RESEND is due, and the link is full of another message.
+    let mut now = Time(1);
+    while endpoint.waiting_control() == 0 {
+        now = endpoint.deadline().expect("a response is owed");
+        endpoint.expire(now);
+    }
+    send(&mut endpoint, 1, 1_000_000);
+    budgets.sent(now, LinkId(1), 10_000, || None);
+    let before = sent[1];
+    assert_eq!(budgets.wake(&endpoint), None, "a control packet waits for nothing");
+    transmit(&mut budgets, &mut endpoint, now, &mut sent);
+    assert_eq!((sent[1] - before, endpoint.waiting_control()), (1, 0));
+    assert!(budgets.wake(&endpoint).is_some_and(|wake| wake > now), "data waits for room");
+}
+
+#[test]
+fn links_with_room_take_turns() {
+    let (mut budgets, mut endpoint) =
+        budgets(&[LinkRate::Unlimited, LinkRate::Unlimited, LinkRate::Known(FAST)]);
+    for peer in 1..=3 {
+        send(&mut endpoint, peer, 1_000_000);
+    }
+    let mut links = Vec::new();
+    for _ in 0..6 {
+        let room = budgets.room(Time(1), &endpoint, || None).expect("all have room");
+        links.push(room.link.0);
+    }
+    assert_eq!(links, [1, 2, 3, 1, 2, 3]);
+}
+
+#[test]
+fn the_protocol_hears_of_no_guess() {
+    let patience = |rate| {
+        let (_, mut endpoint) = budgets(&[rate]);
+        request(&mut endpoint);
+        loop {
+            let now = endpoint.deadline().expect("a response is owed");
+            endpoint.expire(now);
+            while let Some(packet) = endpoint.transmit(now) {
+                if matches!(packet.body, homa_proto::Body::Resend { .. }) {
+                    return now;
+                }
+            }
+        }
+    };
+    let unknown = patience(LinkRate::Unknown);
+    assert_eq!(patience(LinkRate::Guess(SLOW)), unknown);
+    assert!(patience(LinkRate::Known(SLOW)) > unknown);
+}
+
+#[test]
+fn what_a_card_still_accounts_for_is_not_taken_for_the_queue_of_an_unknown_link() {
+    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST)]);
+    endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+    send(&mut endpoint, 0, 10_000);
+    budgets.sent(Time(1_000), LinkId(1), 60_000, || None);
+    let room = |budgets: &mut Budgets, now| budgets.room(now, &endpoint, || Some(90_000));
+    assert_eq!(budgets.of_others(Time(2_000), 0), Some(90_000));
+    assert_eq!(budgets.of_others(Time(1_000_000), 0), Some(0));
+    assert!(room(&mut budgets, Time(2_000)).is_some_and(|room| room.link == LinkId(0)));
+}
