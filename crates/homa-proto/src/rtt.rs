@@ -31,9 +31,9 @@ const EPOCH: Duration = Duration::secs(10);
 /// during which the data of other grants should arrive.
 const WAIT_GROW: Duration = Duration::micros(100);
 const WAIT_SHRINK: Duration = Duration::micros(200);
-/// Less is not believed where the rate is not known, since waiting may be the host's: RTTbytes of
-/// the paper's network (Homa §3.2).
-const RTT_BYTES_UNKNOWN: u32 = 10_000;
+/// Less is not believed where the rate is not known, since waiting may be the host's: what the
+/// kernel module sends unscheduled by default.
+const RTT_BYTES_UNKNOWN: u32 = 40_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RttBytes {
@@ -319,12 +319,12 @@ mod tests {
 
     #[test]
     fn a_window_that_nobody_fills_stays() {
-        let mut rtt = RttBytes::new(10_000);
+        let mut rtt = RttBytes::new(60_000);
         for n in 0..10_000 {
             let now = Time(n * 1_000_000);
             rtt.sample_of_unknown(now, Duration::micros(24), 0, 240_000);
         }
-        assert_eq!(rtt.bytes(), 10_000);
+        assert_eq!(rtt.bytes(), 60_000);
     }
 
     #[test]
