@@ -28,7 +28,7 @@ pub mod switchboard;
 
 use std::net::SocketAddr;
 
-use homa_proto::{Endpoint, Links, Request, RpcHandle, Submit, Time};
+use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time};
 
 use crate::config::{CallOptions, Config};
 use crate::driver::Driver;

@@ -174,14 +174,12 @@ impl Path {
         }
     }
 
-    /// The packet with this id was answered.
-    pub fn answered(&mut self, now: Time, id: u64, changes: &mut Changes) {
-        let Some(probe) = &mut self.probe else { return };
-        if probe.small_id() == id {
-            probe.alive = true;
-        }
+    /// The packet with this id was answered; true if it was a probe.
+    pub fn answered(&mut self, now: Time, id: u64, changes: &mut Changes) -> bool {
+        let Some(probe) = &mut self.probe else { return false };
+        probe.alive |= probe.small_id() == id;
         if probe.id != id {
-            return;
+            return probe.small_id() == id;
         }
         self.confirmed = now;
         if self.phase == Phase::Searching {
@@ -193,6 +191,7 @@ impl Path {
         } else {
             self.finish(now);
         }
+        true
     }
 
     /// Acts on what is due; returns a probe that is to be sent. Larger sizes are looked for while

@@ -79,9 +79,10 @@ impl Paths {
                 let id = packet.id.server().0;
                 // The answer may come from what counts as another peer: the client there.
                 for entry in self.entries.values_mut().filter(|e| e.address == address) {
-                    entry.path.answered(now, id, &mut self.changes);
+                    if entry.path.answered(now, id, &mut self.changes) {
+                        self.due = Time::ZERO;
+                    }
                 }
-                self.due = Time::ZERO;
             }
             _ => {}
         }
