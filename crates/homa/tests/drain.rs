@@ -1,19 +1,18 @@
 //! The end of an engine under way: whoever drains, whoever sleeps and whoever panics, everybody
 //! comes back.
 
+#[path = "common/before.rs"]
+mod before;
 mod common;
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use before::Before;
 use common::{engine, message};
 use homa::driver::memory::{Faults, MemoryDriver, Network};
-use homa::driver::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
 use homa::{CallOptions, Config, Engine};
 
 /// Runs `job` on a thread and fails when it has not ended after a time no machine needs. Counts
@@ -84,65 +83,17 @@ fn whoever_sleeps_when_an_engine_drains_is_woken() {
     before_long(|| (0..60).for_each(end_under_way));
 }
 
-/// A driver that panics the next time somebody receives.
-struct Trap {
-    driver: MemoryDriver,
-    armed: Arc<AtomicBool>,
-}
-
-impl Driver for Trap {
-    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
-        self.driver.bind(at)
-    }
-    fn unbind(&mut self, socket: usize) {
-        self.driver.unbind(socket);
-    }
-    fn local(&self) -> &[SocketAddr] {
-        self.driver.local()
-    }
-    fn reaches(&self, socket: usize, to: IpAddr) -> bool {
-        self.driver.reaches(socket, to)
-    }
-    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        self.driver.send(outbox, messages);
-    }
-    fn receive(&mut self, expected: bool) -> usize {
-        assert!(!self.armed.swap(false, Ordering::SeqCst), "the trap of this test");
-        self.driver.receive(expected)
-    }
-    fn received(&self, index: usize) -> Received<'_> {
-        self.driver.received(index)
-    }
-    fn unreachable(&mut self) -> Option<Unreachable> {
-        self.driver.unreachable()
-    }
-    fn queued(&self) -> Option<u32> {
-        self.driver.queued()
-    }
-    fn receive_buffer(&self) -> u32 {
-        self.driver.receive_buffer()
-    }
-    fn unread(&self) -> u64 {
-        self.driver.unread()
-    }
-    fn handles(&self) -> Vec<RawFd> {
-        self.driver.handles()
-    }
-    fn first_handle(&self) -> BorrowedFd<'_> {
-        self.driver.first_handle()
-    }
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
-    }
-}
-
 #[test]
 fn a_panic_of_the_leading_thread_leaves_nobody_behind() {
     before_long(|| {
         let network = Network::new(1, Faults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
         let armed = Arc::new(AtomicBool::new(false));
-        let trap = Trap { driver: open("10.0.0.1:1"), armed: armed.clone() };
+        let trap = armed.clone();
+        let hook = move |_: &MemoryDriver| {
+            assert!(!trap.swap(false, Ordering::SeqCst), "the trap of this test");
+        };
+        let trap = Before { driver: open("10.0.0.1:1"), hook };
         let server = Engine::with_driver(Box::new(trap), Config::default()).unwrap();
         let client = Engine::with_driver(Box::new(open("10.0.0.2:2")), Config::default()).unwrap();
         let serving = Arc::new(server.serve().unwrap());

@@ -3,20 +3,22 @@
 
 #[path = "common/alone.rs"]
 mod alone;
+#[path = "common/before.rs"]
+mod before;
 mod common;
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use before::Before;
 use common::{echo, message};
 use homa::driver::memory::{Faults, MemoryDriver, Network};
-use homa::driver::{Driver, DriverCounters, Gather, Outbox, Piece, Received, Train, Unreachable};
+use homa::driver::{Driver, Gather, Outbox, Piece, Train};
 use homa::inline::{self, Completion, Wait};
 use homa::proto::{self, Rate, Span};
 use homa::{CallError, CallOptions, Config, Engine};
@@ -96,58 +98,6 @@ fn timers_wait_for_what_lay_in_the_sockets() {
     }
 }
 
-/// A driver in whose socket there always is something.
-struct Flooded {
-    driver: MemoryDriver,
-    stranger: MemoryDriver,
-}
-
-impl Driver for Flooded {
-    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
-        self.driver.bind(at)
-    }
-    fn unbind(&mut self, socket: usize) {
-        self.driver.unbind(socket);
-    }
-    fn local(&self) -> &[SocketAddr] {
-        self.driver.local()
-    }
-    fn reaches(&self, socket: usize, to: IpAddr) -> bool {
-        self.driver.reaches(socket, to)
-    }
-    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        self.driver.send(outbox, messages);
-    }
-    fn receive(&mut self, expected: bool) -> usize {
-        noise(&mut self.stranger, self.driver.local()[0], 64);
-        self.driver.receive(expected)
-    }
-    fn received(&self, index: usize) -> Received<'_> {
-        self.driver.received(index)
-    }
-    fn unreachable(&mut self) -> Option<Unreachable> {
-        self.driver.unreachable()
-    }
-    fn queued(&self) -> Option<u32> {
-        self.driver.queued()
-    }
-    fn receive_buffer(&self) -> u32 {
-        self.driver.receive_buffer()
-    }
-    fn unread(&self) -> u64 {
-        self.driver.unread()
-    }
-    fn handles(&self) -> Vec<RawFd> {
-        self.driver.handles()
-    }
-    fn first_handle(&self) -> BorrowedFd<'_> {
-        self.driver.first_handle()
-    }
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
-    }
-}
-
 #[test]
 fn timers_run_while_packets_arrive_without_end() {
     let network = Network::new(1, Faults::default());
@@ -157,7 +107,9 @@ fn timers_run_while_packets_arrive_without_end() {
     // What is there at first is more than a turn takes in, too.
     noise(&mut stranger, driver.local()[0], 4_000);
     let silent = open("10.0.0.1:1");
-    let flooded = Box::new(Flooded { driver, stranger });
+    // There always is something in its socket.
+    let hook = move |driver: &MemoryDriver| noise(&mut stranger, driver.local()[0], 64);
+    let flooded = Box::new(Before { driver, hook });
     let mut client = inline::Engine::with_driver(flooded, Config::default()).unwrap();
     let options = CallOptions::deadline(Duration::from_millis(50));
     client.call(silent.local()[0], "ping", 7, &options).unwrap();
