@@ -164,3 +164,6 @@ impl<T: Transport> Transport for Nic<T> {
         self.inner.has_packet() || self.pacer.as_ref().is_some_and(|pacer| !pacer.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;
