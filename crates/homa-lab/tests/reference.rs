@@ -12,8 +12,9 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
     Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName, Groups, Impaired,
-    Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PickName, Routing, Scenario,
-    SchemeOptions, Shape, Span, Stop, TcpOptions, Traffic,
+    Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, Routing, Scenario, SchemeOptions, Shape, Span,
+    Stop, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
@@ -42,6 +43,31 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
+fn phantom() -> PhantomOptions {
+    PhantomOptions {
+        enabled: Some(true),
+        drain: Some(0.9),
+        threshold: Some(1),
+        order: Some(PhantomOrderName::CompareThenAdd),
+        place: Some(PhantomPlaceName::Series),
+        tick: Some(Span(1)),
+        uncounted: Some(1),
+    }
+}
+
+fn pacer() -> PacerOptions {
+    PacerOptions {
+        enabled: Some(true),
+        period: Some(Span(1)),
+        gain: Some(0.5),
+        beta: Some(1.0),
+        probability: Some(0.5),
+        expiry: Some(Span(1)),
+        depth: Some(64),
+        tick: Some(Span(1)),
+    }
+}
+
 fn options() -> SchemeOptions {
     SchemeOptions {
         framing: Some(FramingName::Paper),
@@ -58,6 +84,8 @@ fn options() -> SchemeOptions {
         incast_control: Some(true),
         resend_after: Some(Span(1)),
         ecn: Some(EcnConfig { threshold: 1, scope: EcnScopeName::Queue }),
+        phantom: Some(phantom()),
+        pacer: Some(pacer()),
         pfabric: Some(PFabricOptions {
             mtu: Some(1500),
             bare: Some(true),

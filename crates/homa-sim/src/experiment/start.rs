@@ -6,21 +6,27 @@
 //! faults are optional.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
-use crate::fabric::queue::{EcnScope, EcnThreshold, PriorityDrop, Trimming, TrimmingConfig};
+use crate::fabric::queue::{
+    EcnScope, EcnThreshold, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
+};
 use crate::fabric::{PortQueue, StrictPriority};
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::wasted::Wasted;
+use crate::nic::{Nic, NicConfig};
 use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
 use crate::scheme::{HostConfig, Queue};
+use crate::topology::PortSpec;
 use crate::trace::{Capture, Recorder, Verifier};
 use crate::traffic::Generator;
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::pfabric::PFabric;
 use crate::transport::phost::PHost;
 use crate::transport::tcp::Tcp;
+use crate::transport::tcp::config::TcpConfig;
 use crate::transport::{Homa, StopAndWait, Transport};
 
 use super::Experiment;
@@ -64,10 +70,10 @@ impl Experiment<'_> {
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
         match (self.hosts, self.queue) {
             (HostConfig::Bound, _) => bound::check(self.scenario),
-            (HostConfig::Homa(_), Queue::Ecn(_)) => {
+            (HostConfig::Homa(_), Queue::Ecn(_) | Queue::Phantom(..)) => {
                 refused("Homa over ports that mark congestion: its hosts do not heed marks")
             }
-            (_, Queue::Ecn(_)) if self.network.config.preemption => {
+            (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
                 refused("preemption at ports that mark congestion")
             }
             (_, Queue::PriorityDrop | Queue::Trimming(_)) if self.network.config.preemption => {
@@ -88,11 +94,11 @@ impl Experiment<'_> {
             }
             (HostConfig::PFabric(config), _) => {
                 let make = Box::new(move |_, life| PFabric::new(config, life));
-                self.start_any(generator, (make, || PriorityDrop), watching)
+                self.start_any(generator, (make, |_| PriorityDrop), watching)
             }
             (HostConfig::PHost(config), _) => {
                 let make = Box::new(move |_, life| PHost::new(config, life));
-                self.start_any(generator, (make, || StrictPriority), watching)
+                self.start_any(generator, (make, |_| StrictPriority), watching)
             }
             (HostConfig::Ndp(config), queue) => {
                 let paths = self.network.wiring.paths();
@@ -103,7 +109,7 @@ impl Experiment<'_> {
                     _ => TrimmingConfig::PAPER,
                 };
                 let mut port = 0;
-                let queues = move || {
+                let queues = move |_: &PortSpec| {
                     port += 1;
                     Trimming::new(queue, seed, port)
                 };
@@ -111,22 +117,50 @@ impl Experiment<'_> {
             }
             (HostConfig::StopAndWait, Queue::Ecn(ecn)) => {
                 let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(generator, (make, || ecn_queue(ecn)), watching)
+                self.start_any(generator, (make, |_| ecn_queue(ecn)), watching)
             }
-            (HostConfig::Tcp(config), queue) => {
+            (HostConfig::Tcp(config, nic), Queue::Phantom(ecn, phantom)) => {
+                self.start_nic(generator, (config, nic), (ecn, phantom), watching)
+            }
+            (HostConfig::Tcp(config, nic), queue) if !nic.is_plain() => {
+                let ecn = match queue {
+                    Queue::Ecn(ecn) => Some(ecn),
+                    _ => None,
+                };
+                self.start_nic(generator, (config, nic), (ecn, None), watching)
+            }
+            (HostConfig::Tcp(config, _), queue) => {
                 let make = Box::new(move |host, life| Tcp::new(config.clone(), host, (life, seed)));
                 match queue {
                     Queue::Ecn(ecn) => {
-                        self.start_any(generator, (make, || ecn_queue(ecn)), watching)
+                        self.start_any(generator, (make, |_| ecn_queue(ecn)), watching)
                     }
-                    _ => self.start_any(generator, (make, || StrictPriority), watching),
+                    _ => self.start_any(generator, (make, |_| StrictPriority), watching),
                 }
             }
             (HostConfig::StopAndWait, _) => {
                 let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(generator, (make, || StrictPriority), watching)
+                self.start_any(generator, (make, |_| StrictPriority), watching)
             }
         }
+    }
+
+    /// TCP behind a NIC that does something, or phantom queues.
+    fn start_nic<'a>(
+        self,
+        generator: Generator,
+        (config, nic): (Arc<TcpConfig>, NicConfig),
+        (ecn, phantom): (Option<EcnConfig>, Option<PhantomConfig>),
+        watching: Watching<'a>,
+    ) -> Started<'a> {
+        let seed = self.scenario.seed;
+        let make = Box::new(move |host, life| {
+            Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
+        });
+        let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
+        let queue =
+            move |port: &PortSpec| Phantom::new(ecn.map_or(never, ecn_queue), phantom, port.rate);
+        self.start_any(generator, (make, queue), watching)
     }
 
     fn start_homa<'a>(
@@ -138,7 +172,7 @@ impl Experiment<'_> {
         let faults = LinkFaults::new(self.scenario, self.network);
         let follows = watching.follows_packets();
         let Watching { queues, journeys, wasted, capture, judge } = watching;
-        let parts = (make, || StrictPriority);
+        let parts = (make, |_: &PortSpec| StrictPriority);
         match (follows, queues, faults.any()) {
             (true, queues, faulty) => {
                 let probes = (queues, (journeys, (wasted, (capture, judge))));
@@ -159,7 +193,7 @@ impl Experiment<'_> {
     fn start_any<'a, T, Q>(
         self,
         generator: Generator,
-        parts: (MakeTransport<T>, impl FnMut() -> Q),
+        parts: (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
         watching: Watching<'a>,
     ) -> Started<'a>
     where
@@ -175,7 +209,7 @@ impl Experiment<'_> {
 
     fn boxed<'a, T, Q, P, F>(
         self,
-        (make, mut queue): (MakeTransport<T>, impl FnMut() -> Q),
+        (make, mut queue): (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
         parts: (Generator, P, F),
     ) -> Started<'a>
     where
@@ -185,7 +219,7 @@ impl Experiment<'_> {
         F: Fault<T::Packet> + 'a,
     {
         let (wiring, config) = (self.network.wiring.clone(), self.network.config);
-        let mut queue = |_, _: &_| queue();
+        let mut queue = |_, port: &PortSpec| queue(port);
         let mut sim = Box::new(Simulation::with_queues(wiring, config, (make, &mut queue), parts));
         sim.begin(self.network);
         sim

@@ -13,6 +13,7 @@
 pub mod demand;
 mod error;
 pub mod fabric;
+mod hull;
 pub mod options;
 pub mod outcome;
 mod transports;
@@ -21,6 +22,7 @@ pub mod units;
 pub use demand::{Basis, Ending, Exchange, Load, Stop, Traffic};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
+pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
 pub use options::{
     EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions, SlowdownBy,
     TcpOptions,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::hull::{PacerOptions, PhantomOptions};
 use super::transports::{NdpOptions, PFabricOptions, PHostOptions};
 use super::units::Span;
 
@@ -52,6 +53,12 @@ pub struct SchemeOptions {
     /// Where switches mark congestion, for schemes whose hosts heed it (RFC 8257 §3.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<EcnConfig>,
+    /// Phantom queues, for the same schemes; replaces the scheme's own threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phantom: Option<PhantomOptions>,
+    /// The pacer in NICs, for schemes whose hosts run TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacer: Option<PacerOptions>,
     /// Of the scheme `pfabric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pfabric: Option<PFabricOptions>,
@@ -70,7 +77,7 @@ impl SchemeOptions {
     /// True when an option of Homa's own is given.
     pub fn is_homas(&self) -> bool {
         let others = Self { ecn: None, pfabric: None, phost: None, ndp: None, ..self.clone() };
-        Self { tcp: None, ..others } != Self::default()
+        Self { tcp: None, phantom: None, pacer: None, ..others } != Self::default()
     }
 }
 

@@ -25,6 +25,7 @@ impl fmt::Display for Queue {
             Self::Ecn(_) => "ECN threshold",
             Self::PriorityDrop => "priority drop",
             Self::Trimming(_) => "trimming",
+            Self::Phantom(..) => "phantom queue",
         })
     }
 }
@@ -33,6 +34,7 @@ impl fmt::Display for Nic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pull => f.write_str("pull"),
+            Self::Pacer => f.write_str("pacer"),
         }
     }
 }

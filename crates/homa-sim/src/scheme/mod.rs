@@ -5,9 +5,11 @@
 
 mod display;
 pub mod homa;
+mod hull;
 mod ndp;
 mod pfabric;
 mod phost;
+mod rows;
 pub mod tcp;
 
 use std::sync::Arc;
@@ -16,9 +18,12 @@ use homa_proto::{Duration, Rate};
 use homa_workload::framing::Framing;
 use homa_workload::sizes::SizeDistribution;
 
-use crate::fabric::queue::{EcnThreshold, Order, PriorityDrop, Trimming, TrimmingConfig};
+use crate::fabric::queue::{
+    EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
+};
 use crate::fabric::{Forwarding, PortQueue, StrictPriority};
-use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError, SchemeOptions};
+use crate::nic::NicConfig;
+use crate::scenario::{EcnConfig, ScenarioError, SchemeOptions};
 
 use crate::transport::ndp::NdpConfig;
 use crate::transport::parts::WireFormat;
@@ -27,6 +32,7 @@ use crate::transport::phost::PHostConfig;
 
 pub use crate::transport::tcp::config::TcpConfig;
 pub use homa::HomaConfig;
+pub use rows::SCHEMES;
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +96,8 @@ pub enum Queue {
     PriorityDrop,
     /// [`crate::fabric::queue::Trimming`]; `options.ndp` decides on its size.
     Trimming(TrimmingConfig),
+    /// [`crate::fabric::queue::Phantom`] around an ECN threshold, of which each may be missing.
+    Phantom(Option<EcnConfig>, Option<PhantomConfig>),
 }
 
 impl Queue {
@@ -100,6 +108,7 @@ impl Queue {
             Self::Ecn(_) => EcnThreshold::ORDER,
             Self::PriorityDrop => PriorityDrop::ORDER,
             Self::Trimming(_) => Trimming::ORDER,
+            Self::Phantom(..) => Phantom::<EcnThreshold>::ORDER,
         }
     }
 }
@@ -109,6 +118,8 @@ impl Queue {
 pub enum Nic {
     /// It takes a packet from its transport whenever its wire is free, and holds none.
     Pull,
+    /// It spaces the packets of flows that met congestion ([`crate::nic::pacer`]).
+    Pacer,
 }
 
 /// What a scheme's configuration is derived from.
@@ -177,8 +188,8 @@ pub enum HostConfig {
     PHost(PHostConfig),
     /// [`crate::transport::ndp`]; paths and seed are those of the simulation.
     Ndp(NdpConfig),
-    /// [`crate::transport::tcp::Tcp`].
-    Tcp(Arc<TcpConfig>),
+    /// [`crate::transport::tcp::Tcp`] behind a [`crate::nic::Nic`].
+    Tcp(Arc<TcpConfig>, NicConfig),
 }
 
 impl HostConfig {
@@ -186,7 +197,7 @@ impl HostConfig {
     pub fn framing(&self) -> Framing {
         match self {
             Self::Homa(config) => config.framing.priced(),
-            Self::StopAndWait | Self::Tcp(_) => Framing::Tcp,
+            Self::StopAndWait | Self::Tcp(..) => Framing::Tcp,
             Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) | Self::Bound => Framing::Plain,
         }
     }
@@ -248,7 +259,8 @@ impl Scheme {
             Host::Bound => HostConfig::Bound,
             Host::StopAndWait => HostConfig::StopAndWait,
             Host::Tcp { build, .. } => {
-                HostConfig::Tcp(tcp::configure(build, environment, options)?)
+                let nic = hull::nic(self.nic, environment, options)?;
+                HostConfig::Tcp(tcp::configure(build, environment, options)?, nic)
             }
             Host::PFabric => HostConfig::PFabric(pfabric::configure(environment, options)?),
             Host::PHost => HostConfig::PHost(phost::configure(environment, options)?),
@@ -264,6 +276,7 @@ impl Scheme {
             ("options.pfabric", options.pfabric.is_some() && !of(|h| matches!(h, Host::PFabric))),
             ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
             ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
+            ("options.pacer", options.pacer.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
             ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
         ];
         match others.iter().find(|(_, given)| *given) {
@@ -295,185 +308,24 @@ impl Scheme {
 
     /// The row's queues under a scenario's options.
     pub fn queue(&self, options: &SchemeOptions) -> Result<Queue, ScenarioError> {
-        match (self.queue, options.ecn) {
-            (Queue::Trimming(_), None) => ndp::queue(options).map(Queue::Trimming),
-            (queue, None) => Ok(queue),
-            (Queue::Ecn(_), Some(ecn)) => Ok(Queue::Ecn(ecn)),
-            (_, Some(_)) => {
-                let must = "stay out: the hosts of this scheme do not heed marks of congestion";
-                Err(ScenarioError::field("options.ecn", must))
+        let unheeded = |field| {
+            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
+            Err(ScenarioError::field(field, must))
+        };
+        match (self.queue, options.ecn, &options.phantom) {
+            (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
+            (queue, None, None) => Ok(queue),
+            (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),
+            // The phantom queue replaces the row's threshold, not one that is asked for.
+            (Queue::Ecn(_) | Queue::Phantom(..), ecn, Some(phantom)) => {
+                Ok(Queue::Phantom(ecn, hull::phantom(phantom)?))
             }
+            (Queue::Phantom(_, phantom), ecn, None) => Ok(Queue::Phantom(ecn, phantom)),
+            (_, Some(_), _) => unheeded("options.ecn"),
+            (_, None, Some(_)) => unheeded("options.phantom"),
         }
     }
 }
-
-/// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
-/// Gbit/s.
-const K: u32 = 65 * 1_538;
-
-/// Every scheme.
-pub const SCHEMES: &[Scheme] = &[
-    Scheme {
-        name: "homa-sim",
-        paper: "Homa (SIGCOMM 2018) §5.2, as its authors' simulator has it",
-        host: Host::Homa { profile: "sigcomm18-sim", build: homa::simulator },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: true,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-paper",
-        paper: "Homa (SIGCOMM 2018), its text",
-        host: Host::Homa { profile: "sigcomm18", build: homa::paper },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa",
-        paper: "Homa, as users get it",
-        host: Host::Homa { profile: "default", build: homa::default },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p4",
-        paper: "HomaP4 of Homa (SIGCOMM 2018) Figure 8: the levels merged to four",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<4> },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p2",
-        paper: "HomaP2 of Homa (SIGCOMM 2018) Figure 8: the levels merged to two",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<2> },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p1",
-        paper: "HomaP1 of Homa (SIGCOMM 2018) Figure 8: the levels merged to one",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<1> },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "basic",
-        paper: "Basic of Homa (SIGCOMM 2018) Figure 8: RAMCloud's BasicTransport",
-        host: Host::Homa { profile: "basic", build: homa::basic },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "ideal",
-        paper: "a bound: SRPT with perfect knowledge, on the receivers' links alone",
-        host: Host::Bound,
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: true,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "stop-and-wait",
-        paper: "one packet of a message at a time: the smallest transport that is correct",
-        host: Host::StopAndWait,
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: true,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "pfabric",
-        paper: "pFabric (SIGCOMM 2013)",
-        host: Host::PFabric,
-        queue: Queue::PriorityDrop,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: true,
-    },
-    Scheme {
-        name: "phost",
-        paper: "pHost (CoNEXT 2015)",
-        host: Host::PHost,
-        queue: Queue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: true,
-    },
-    Scheme {
-        name: "ndp",
-        paper: "NDP (SIGCOMM 2017)",
-        host: Host::Ndp,
-        queue: Queue::Trimming(TrimmingConfig::PAPER),
-        forwarding: Forwarding::Source,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "tcp",
-        paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",
-        host: Host::Tcp { variant: "TCP CUBIC, SACK, RACK-TLP", build: tcp::linux },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Ecmp,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "tcp-newreno",
-        paper: "RFC 5681 and 6582",
-        host: Host::Tcp { variant: "TCP NewReno", build: tcp::newreno },
-        queue: Queue::Strict,
-        forwarding: Forwarding::Ecmp,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "dctcp",
-        paper: "DCTCP (SIGCOMM 2010), RFC 8257",
-        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
-        forwarding: Forwarding::Ecmp,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "pias",
-        paper: "PIAS (NSDI 2015)",
-        host: Host::Tcp { variant: "DCTCP, levels by bytes sent", build: tcp::pias },
-        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Port }),
-        forwarding: Forwarding::Ecmp,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-];
 
 /// The scheme of that name.
 pub fn find(name: &str) -> Option<&'static Scheme> {

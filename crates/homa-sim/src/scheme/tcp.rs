@@ -38,6 +38,12 @@ pub fn dctcp(_: &Environment<'_>) -> TcpConfig {
     TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..dctcp }
 }
 
+/// NewReno as [`newreno`] that takes marks for losses, once per window (RFC 3168 §6.1.2): the
+/// TCP-ECN of HULL §3.1.
+pub fn ecn(environment: &Environment<'_>) -> TcpConfig {
+    TcpConfig { ecn: true, recovery: Recovery::SACK, ..newreno(environment) }
+}
+
 /// PIAS (NSDI 2015 §5.1, and its authors' ns-2 scripts): DCTCP with a fresh connection without
 /// handshake per message, an initial window of the bandwidth-delay product (70 packets at their
 /// 85.2 us), every segment acknowledged, at the highest level, timeouts from 2 ms on.

@@ -1,0 +1,160 @@
+//! HULL's parts (NSDI 2012) around schemes whose hosts heed marks: what the NIC and the phantom
+//! queue of a row are under a scenario's options.
+//!
+//! The paper has two sets of pacer parameters, its testbed's at 1 Gbit/s (Table 3, §5.1) and its
+//! simulation's at 10 Gbit/s (§6.3). Links below 10 Gbit/s get the first. Table 3's numbers and the
+//! bounds of the rate, 1 and 100 % of the link, are those of the authors' ns-2 code.
+
+use homa_proto::{Duration, Rate};
+
+use crate::fabric::queue::{PhantomConfig, PhantomOrder, PhantomPlace};
+use crate::nic::NicConfig;
+use crate::nic::pacer::PacerConfig;
+use crate::scenario::{
+    PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName, ScenarioError, SchemeOptions,
+    Span,
+};
+use crate::time::SimDuration;
+
+use super::{Environment, Nic};
+
+/// The pacer of HULL's testbed (§5.1, Table 3) below 10 Gbit/s, of its simulation (§6.3) from there
+/// on.
+fn paper(link: Rate) -> PacerConfig {
+    let ceiling = link.0 as f64 / 8.0;
+    let testbed = PacerConfig {
+        period: Duration::micros(64),
+        gain: 0.125,
+        backlog_gain: 16.0,
+        probability: 0.125,
+        expiry: Duration::millis(10),
+        depth: 3_000,
+        tick: Some(Duration::micros(16)),
+        fifo: 128 * 1_024,
+        entries: 64,
+        floor: ceiling / 100.0,
+        ceiling,
+    };
+    if link < Rate::gbps(10) {
+        return testbed;
+    }
+    PacerConfig {
+        period: Duration(7_200),
+        backlog_gain: 375.0,
+        expiry: Duration::millis(1),
+        depth: 3_100,
+        tick: None,
+        // Ten thousand full packets.
+        fifo: 15_000_000,
+        ..testbed
+    }
+}
+
+/// The NIC of a row.
+pub fn nic(
+    nic: Nic,
+    environment: &Environment<'_>,
+    options: &SchemeOptions,
+) -> Result<NicConfig, ScenarioError> {
+    let changes = options.pacer.unwrap_or_default();
+    let is_on = match nic {
+        Nic::Pull => options.pacer.is_some(),
+        Nic::Pacer => true,
+    };
+    if !(is_on && changes.enabled.unwrap_or(true)) {
+        return Ok(NicConfig::default());
+    }
+    let mut config = paper(environment.link);
+    change(&mut config, &changes)?;
+    Ok(NicConfig { pacer: Some(config) })
+}
+
+fn change(config: &mut PacerConfig, changes: &PacerOptions) -> Result<(), ScenarioError> {
+    let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
+    let PacerOptions { period, gain, beta, probability, expiry, depth, tick, .. } = *changes;
+    let time = |span: Span| Duration(span.0 / 1_000);
+    config.period = period.map_or(config.period, time);
+    config.gain = gain.unwrap_or(config.gain);
+    config.backlog_gain = beta.unwrap_or(config.backlog_gain);
+    config.probability = probability.unwrap_or(config.probability);
+    config.expiry = expiry.map_or(config.expiry, time);
+    config.depth = depth.unwrap_or(config.depth);
+    if let Some(tick) = tick {
+        config.tick = (tick.0 > 0).then(|| time(tick));
+    }
+    if config.period == Duration::ZERO {
+        return wrong("options.pacer.period", "be at least 1ns");
+    }
+    if !(config.gain > 0.0 && config.gain <= 1.0) {
+        return wrong("options.pacer.gain", "be above 0 and at most 1");
+    }
+    if !(config.backlog_gain >= 0.0 && config.backlog_gain.is_finite()) {
+        return wrong("options.pacer.beta", "be at least 0");
+    }
+    if !(0.0..=1.0).contains(&config.probability) {
+        return wrong("options.pacer.probability", "be 0 to 1");
+    }
+    if config.depth < 64 {
+        return wrong("options.pacer.depth", "be at least 64 bytes");
+    }
+    if config.tick == Some(Duration::ZERO) {
+        return wrong("options.pacer.tick", "be 0ns (tokens come continuously) or at least 1ns");
+    }
+    Ok(())
+}
+
+/// The phantom queue that options describe; `None`: they switch it off.
+pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, ScenarioError> {
+    let paper = PhantomConfig::PAPER;
+    let drain = options.drain.unwrap_or(f64::from(paper.drain_ppm) / 1e6);
+    if !(drain > 0.0 && drain <= 1.0) {
+        let must = "be a share of the link: above 0 and at most 1";
+        return Err(ScenarioError::field("options.phantom.drain", must));
+    }
+    let config = PhantomConfig {
+        drain_ppm: (drain * 1e6).round() as u32,
+        threshold: options.threshold.unwrap_or(paper.threshold),
+        order: match options.order.unwrap_or_default() {
+            PhantomOrderName::CompareThenAdd => PhantomOrder::CompareThenAdd,
+            PhantomOrderName::AddThenCompare => PhantomOrder::AddThenCompare,
+        },
+        place: match options.place.unwrap_or_default() {
+            PhantomPlaceName::Series => PhantomPlace::Series,
+            PhantomPlaceName::Parallel => PhantomPlace::Parallel,
+        },
+        tick: options.tick.filter(|tick| tick.0 > 0).map(|tick| SimDuration(tick.0)),
+        uncounted: options.uncounted.unwrap_or(paper.uncounted),
+    };
+    Ok(options.enabled.unwrap_or(true).then_some(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_links_get_the_testbeds_pacer_and_fast_ones_the_simulations() {
+        let slow = paper(Rate::gbps(1));
+        assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_000, 125e6));
+        let fast = paper(Rate::gbps(10));
+        assert_eq!((fast.period, fast.backlog_gain, fast.floor), (Duration(7_200), 375.0, 12.5e6));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_its_key() {
+        let with = |drain| PhantomOptions { drain: Some(drain), ..PhantomOptions::default() };
+        assert_eq!(phantom(&with(0.9)).unwrap().unwrap().drain_ppm, 900_000);
+        for wrong in [0.0, 1.5, f64::NAN] {
+            let error = phantom(&with(wrong)).unwrap_err().to_string();
+            assert!(error.contains("options.phantom.drain"), "{error}");
+        }
+        let pacer = |changes| change(&mut paper(Rate::gbps(1)), &changes);
+        let tick = PacerOptions { tick: Some(Span(1)), ..PacerOptions::default() };
+        let gain = PacerOptions { gain: Some(2.0), ..PacerOptions::default() };
+        let period = PacerOptions { period: Some(Span(999)), ..PacerOptions::default() };
+        for (changes, key) in [(tick, "tick"), (gain, "gain"), (period, "period")] {
+            let error = pacer(changes).unwrap_err().to_string();
+            assert!(error.contains(&format!("options.pacer.{key}")), "{error}");
+        }
+    }
+}
