@@ -286,11 +286,12 @@ pub enum DropReason {
     BeyondEnd,
     /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
     Overlap,
-    /// Bytes of a message that is arriving, far beyond what was granted of it: no honest sender's.
+    /// Bytes of a message that is arriving from its first packet on, far beyond what was granted of
+    /// it: no honest sender's.
     NotGranted,
     /// Bytes from the midst of a message of which nothing is here, or nothing more: they are late,
-    /// after the end of their RPC, or the packets before them were lost. Loss, duplication and
-    /// reordering do that.
+    /// after the end of their RPC, or the packets before them were lost; or bytes granted before a
+    /// message was given up that arrives again. Loss, duplication, reordering and pauses do that.
     NotBegun,
     /// Would open another gap in a message that has as many as are tracked; the sender will be
     /// asked again.

@@ -229,6 +229,9 @@ impl Endpoint {
             return Err(DropReason::TooLong);
         }
         let (peer, started) = (rpc.peer, rpc.started);
+        if !rpc.state.is_client() {
+            rpc.again = data.retransmit || data.span.offset > 0;
+        }
         if rpc.state == State::ClientOutgoing {
             rpc.state = State::ClientIncoming;
             self.incoming.unheard -= u64::from(core::mem::take(&mut rpc.unheard));

@@ -107,7 +107,8 @@ pub(crate) struct Rpc {
     pub(crate) unheard: u32,
     /// RESENDs wait for the link.
     pub(crate) asking: bool,
-    /// The request started over: its server did not have it.
+    /// The request started over: its server did not have it; at the server: perhaps it did, and the
+    /// sender knows grants of then.
     pub(crate) again: bool,
     /// The peer spoke of it: it has bytes of our message.
     pub(crate) known: bool,

@@ -49,6 +49,12 @@ fn bytes_far_beyond_their_grant_are_dropped() {
         let near = data(RpcId(2), 60_000, 1_000_000);
         assert!(matches!(server.receive(START, &near), Receipt::Place(_)));
         assert!(server.credit().memory <= 300_000, "{} bytes held", server.credit().memory);
+        // What begins with a packet sent again may have been granted more before it was given up.
+        let mut first = data(RpcId(4), 0, 1_000_000);
+        let Body::Data(bytes) = &mut first.body else { panic!("it is DATA") };
+        bytes.retransmit = true;
+        assert!(matches!(server.receive(START, &first), Receipt::Place(_)));
+        assert_eq!(server.receive(START, &data(RpcId(4), 999_000, 1_000_000)), late);
     }
 }
 
