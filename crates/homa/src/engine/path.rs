@@ -91,6 +91,8 @@ pub struct Path {
     confirmed: Time,
     raise_at: Time,
     raise_after: Duration,
+    /// Nobody was there to profit when larger sizes were to be tried.
+    dormant: bool,
 }
 
 impl Path {
@@ -109,6 +111,7 @@ impl Path {
             confirmed: Time::ZERO,
             raise_at: now + RAISE_MIN,
             raise_after: RAISE_MIN,
+            dormant: false,
         }
     }
 
@@ -132,9 +135,15 @@ impl Path {
     pub fn due(&self) -> Time {
         match (self.probe, self.mtu < self.max) {
             (Some(probe), _) => probe.due,
+            (None, true) if self.dormant => Time::MAX,
             (None, true) => self.raise_at,
             (None, false) => self.confirmed + CONFIRMED,
         }
+    }
+
+    /// Something is about to be sent; true if that makes [`Self::poll`] due.
+    pub fn used(&mut self) -> bool {
+        std::mem::take(&mut self.dormant)
     }
 
     /// Something that we sent was lost.
@@ -195,7 +204,7 @@ impl Path {
     }
 
     /// Acts on what is due; returns a probe that is to be sent. Larger sizes are looked for while
-    /// there is somebody to profit (`busy`).
+    /// there is somebody to profit (`busy`), or as soon as there is again ([`Self::used`]).
     pub fn poll(&mut self, now: Time, busy: bool, changes: &mut Changes) -> Option<Probe> {
         if let Some(probe) = self.probe
             && now >= probe.due
@@ -213,8 +222,8 @@ impl Path {
     }
 
     fn raise(&mut self, now: Time, busy: bool) {
+        self.dormant = !busy;
         if !busy {
-            self.raise_at = now + self.raise_after;
             return;
         }
         self.raise_after = Duration((2 * self.raise_after.0).min(RAISE_MAX.0));
@@ -357,6 +366,17 @@ mod tests {
         }
         assert_eq!((path.mtu(), changes), (1500, Changes::default()));
         assert!(path.is_settled(now), "and nothing is remembered");
+    }
+
+    #[test]
+    fn a_low_path_that_nobody_uses_costs_no_time_and_is_raised_when_somebody_does() {
+        let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), Changes::default());
+        assert_eq!(path.due(), seconds(2));
+        assert_eq!(path.poll(seconds(2), false, &mut changes), None);
+        assert_eq!(path.due(), Time::MAX, "nobody is looked for every second");
+        assert!(path.used() && !path.used());
+        assert!(path.due() <= seconds(9));
+        assert_eq!(path.poll(seconds(9), true, &mut changes).map(|probe| probe.size), Some(1500));
     }
 
     #[test]

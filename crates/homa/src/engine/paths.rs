@@ -8,13 +8,13 @@
 //! anybody could have us send large packets to third parties. A RESEND of ours counts, too: where
 //! many share a datagram, it may be they that do not arrive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use homa_proto::{Body, Endpoint, Packet, PeerId, RpcId, Time};
 
 use super::Core;
-use super::path::{Changes, Path};
+use super::path::{Changes, Path, Probe};
 use crate::driver::TooBig;
 
 /// A path that is looked after.
@@ -25,6 +25,10 @@ struct Entry {
     address: SocketAddr,
     /// Ports, ours and the peer's, of an RPC that took it last.
     ports: Option<(u16, u16)>,
+    /// When it is looked at, as in [`Paths::due`].
+    due: Time,
+    /// Its probe, as in [`Paths::probes`].
+    probe: Option<u64>,
 }
 
 /// See the module's documentation.
@@ -32,27 +36,80 @@ struct Entry {
 pub struct Paths {
     entries: BTreeMap<PeerId, Entry>,
     max: u16,
-    /// When one of them wants something, or earlier: [`Core::tend_paths`].
-    due: Time,
+    /// When each of them wants something, or earlier: [`Core::tend_paths`].
+    due: BTreeSet<(Time, PeerId)>,
+    /// Probes on their way, by [`key`].
+    probes: BTreeMap<u64, PeerId>,
     /// What they went through.
     pub changes: Changes,
+}
+
+/// What the id of a probe and that of the short packet beside it have in common.
+fn key(id: u64) -> u64 {
+    id | 2
 }
 
 impl Paths {
     /// No paths, behind links of the given MTU.
     pub fn new(max: u16) -> Self {
-        Self { entries: BTreeMap::new(), max, due: Time::MAX, changes: Changes::default() }
+        Self {
+            entries: BTreeMap::new(),
+            max,
+            due: BTreeSet::new(),
+            probes: BTreeMap::new(),
+            changes: Changes::default(),
+        }
     }
 
-    /// The path to a peer, on which packets of `mtu` bytes are sent.
+    /// The path to a peer, on which packets of `mtu` bytes are sent; it is looked at next.
     fn entry(&mut self, now: Time, peer: PeerId, address: SocketAddr, mtu: u16) -> &mut Entry {
-        self.due = Time::ZERO;
-        let path = Path::new(now, address.is_ipv4(), mtu, self.max);
-        let entry = self.entries.entry(peer).or_insert(Entry { path, address, ports: None });
-        if entry.address != address {
-            *entry = Entry { path, address, ports: None };
+        if self.entries.get(&peer).is_none_or(|entry| entry.address != address) {
+            self.remove(peer);
+            let path = Path::new(now, address.is_ipv4(), mtu, self.max);
+            let entry = Entry { path, address, ports: None, due: Time::ZERO, probe: None };
+            self.entries.insert(peer, entry);
         }
-        entry
+        self.look(peer, Time::ZERO);
+        self.entries.get_mut(&peer).expect("it was there, or inserted")
+    }
+
+    /// A path is looked at at a time.
+    fn look(&mut self, peer: PeerId, at: Time) {
+        if let Some(entry) = self.entries.get_mut(&peer) {
+            self.due.remove(&(entry.due, peer));
+            entry.due = at;
+            if at != Time::MAX {
+                self.due.insert((at, peer));
+            }
+        }
+    }
+
+    fn remove(&mut self, peer: PeerId) {
+        if let Some(entry) = self.entries.remove(&peer) {
+            self.due.remove(&(entry.due, peer));
+            entry.probe.map(|probe| self.probes.remove(&probe));
+        }
+    }
+
+    /// What became of a path that was looked at: it is forgotten, or looked at again.
+    fn put_back(&mut self, now: Time, peer: PeerId) {
+        let Some(entry) = self.entries.get_mut(&peer) else { return };
+        if entry.path.is_settled(now) {
+            return self.remove(peer);
+        }
+        let probe = entry.path.probe().map(|probe| key(probe.id));
+        let before = std::mem::replace(&mut entry.probe, probe);
+        let due = entry.path.due();
+        before.map(|probe| self.probes.remove(&probe));
+        probe.map(|probe| self.probes.insert(probe, peer));
+        self.look(peer, due);
+    }
+
+    /// Something is about to be sent to a peer.
+    pub fn used(&mut self, peer: PeerId) {
+        if self.entries.get_mut(&peer).is_some_and(|entry| entry.path.used()) {
+            self.look(peer, Time::ZERO);
+        }
     }
 
     /// The route says that the path takes no more than `mtu`.
@@ -75,13 +132,13 @@ impl Paths {
             {
                 self.entry(now, packet.peer, address, mtu).path.lost(now);
             }
-            Body::Ack(_) if !self.entries.is_empty() => {
+            // The answer may come from what counts as another peer: the client there.
+            Body::Ack(_) => {
                 let id = packet.id.server().0;
-                // The answer may come from what counts as another peer: the client there.
-                for entry in self.entries.values_mut().filter(|e| e.address == address) {
-                    if entry.path.answered(now, id, &mut self.changes) {
-                        self.due = Time::ZERO;
-                    }
+                let Some(&peer) = self.probes.get(&key(id)) else { return };
+                let entry = self.entries.get_mut(&peer).filter(|entry| entry.address == address);
+                if entry.is_some_and(|entry| entry.path.answered(now, id, &mut self.changes)) {
+                    self.look(peer, Time::ZERO);
                 }
             }
             _ => {}
@@ -151,39 +208,22 @@ impl Core {
 
     /// When [`Core::tend_paths`] is due; after what waits in the driver.
     pub(super) fn paths_due(&self) -> Option<Time> {
-        let due = self.state.paths.due;
-        (due != Time::MAX && self.held.is_none()).then_some(due)
+        let first = self.state.paths.due.first().filter(|_| self.held.is_none());
+        first.map(|(at, _)| *at)
     }
 
     /// Sends the probes that are due, and packets of the right size from now on.
     pub(super) fn tend_paths(&mut self) {
-        if self.state.paths.due == Time::MAX {
+        if self.state.paths.due.is_empty() || self.held.is_some() {
             return;
         }
         let now = self.tick();
-        if now < self.state.paths.due || self.held.is_some() {
-            return;
+        let (paths, mut probes) = (&self.state.paths, Vec::new());
+        let due: Vec<PeerId> =
+            paths.due.iter().take_while(|(at, _)| *at <= now).map(|(_, peer)| *peer).collect();
+        for peer in due {
+            probes.extend(self.tend_path(now, peer));
         }
-        let mut probes = Vec::new();
-        let state = &mut self.state;
-        let Paths { entries, changes, due, .. } = &mut state.paths;
-        *due = Time::MAX;
-        entries.retain(|&peer, entry| {
-            if state.peers.path(peer).is_none_or(|(address, _)| address != entry.address) {
-                return false;
-            }
-            if entry.path.due() <= now {
-                let ports = state.endpoint.ports_to(peer);
-                entry.ports = ports.or(entry.ports);
-                let probe = entry.path.poll(now, ports.is_some(), changes);
-                probes.extend(probe.zip(entry.ports).map(|(probe, ports)| (peer, probe, ports)));
-            }
-            if state.peers.set_mtu(peer, entry.path.mtu(), &mut state.endpoint) {
-                state.endpoint.start_unheard_over(now, peer);
-            }
-            *due = entry.path.due().min(*due);
-            !entry.path.is_settled(now)
-        });
         for (peer, probe, (local_port, remote_port)) in probes {
             let packet = |id| Packet {
                 peer,
@@ -199,5 +239,29 @@ impl Core {
             let link = self.state.peers.get(peer).map(|peer| peer.link).unwrap_or_default();
             self.send_packed(now, link, wire);
         }
+    }
+
+    /// A probe of one path, if one is due, with the ports that it names.
+    fn tend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, Probe, (u16, u16))> {
+        let state = &mut self.state;
+        let paths = &mut state.paths;
+        let address = state.peers.path(peer).map(|(address, _)| address);
+        let Some(entry) = paths.entries.get_mut(&peer).filter(|e| Some(e.address) == address)
+        else {
+            paths.remove(peer);
+            return None;
+        };
+        let mut probe = None;
+        if entry.path.due() <= now {
+            let ports = state.endpoint.ports_to(peer);
+            entry.ports = ports.or(entry.ports);
+            probe = entry.path.poll(now, ports.is_some(), &mut paths.changes);
+        }
+        let (mtu, ports) = (entry.path.mtu(), entry.ports);
+        paths.put_back(now, peer);
+        if state.peers.set_mtu(peer, mtu, &mut state.endpoint) {
+            state.endpoint.start_unheard_over(now, peer);
+        }
+        Some((peer, probe?, ports?))
     }
 }

@@ -135,6 +135,7 @@ impl State {
         if let Some((address, mtu)) = self.peers.measure(peer, &mut self.endpoint) {
             self.paths.narrow(now, peer, address, mtu);
         }
+        self.paths.used(peer);
         self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
     }
 
