@@ -21,6 +21,14 @@ pub(crate) enum Event {
     Incident(u32),
     /// A port that interrupts frames has finished one.
     Served(u32),
+    /// A frame has passed the forwarding engine of a switch with input queues.
+    LookedUp(u32),
+    /// A frame has crossed from the input at the end of this link.
+    Crossed(u32),
+    /// The port of such a switch has finished a frame.
+    Sent(u32),
+    /// A control frame takes effect at a port: the port, then 8 bits, the levels that pause.
+    Paused(u32),
 }
 
 const SHIFT: u32 = 28;
@@ -37,6 +45,10 @@ impl Ticket {
             Event::Wake(index) => (4, index),
             Event::Incident(index) => (5, index),
             Event::Served(index) => (6, index),
+            Event::LookedUp(index) => (7, index),
+            Event::Crossed(index) => (8, index),
+            Event::Sent(index) => (9, index),
+            Event::Paused(index) => (10, index),
         };
         debug_assert!(index <= INDEX);
         Self(kind << SHIFT | index)
@@ -52,7 +64,11 @@ impl Ticket {
             3 => Event::Deferred(index),
             4 => Event::Wake(index),
             5 => Event::Incident(index),
-            _ => Event::Served(index),
+            6 => Event::Served(index),
+            7 => Event::LookedUp(index),
+            8 => Event::Crossed(index),
+            9 => Event::Sent(index),
+            _ => Event::Paused(index),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! How packets move: from a host's wire over links and through switches to the receiver.
 
 use crate::fabric::queue::{Admission, PortQueue, Waiting};
-use crate::fabric::{Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
+use crate::fabric::{Alb, Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
 use crate::time::SimTime;
-use crate::topology::{HostId, NodeId, PortId};
+use crate::topology::{Choices, HostId, NodeId, PortId};
 use crate::transport::{Arrival, Label, Transport};
 
 use super::agenda::{Event, Ticket};
@@ -16,9 +16,14 @@ impl<W: World> Net<W> {
     /// Offers the wire to the transport; true when it gave a packet. The wire must be free.
     #[inline]
     pub fn pull(&mut self, id: u32) -> bool {
-        let transport = &mut self.transports[id as usize];
-        let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
-        let label = transport.label(&packet);
+        let (packet, label) = if W::Queue::IS_COMBINED {
+            let Some(unpaused) = self.pull_unpaused(id) else { return false };
+            unpaused
+        } else {
+            let transport = &mut self.transports[id as usize];
+            let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
+            (packet, transport.label(&packet))
+        };
         let Label { to, wire_bytes, priority, flow, .. } = label;
         let tag = W::Queue::tag(&label, HostId(id));
         let parcel = Parcel { packet, from: id };
@@ -28,6 +33,10 @@ impl<W: World> Net<W> {
         let what = u64::from(wire_bytes) << 40 | u64::from(label.marks().bits()) << 8;
         self.trace.mix(self.now, (id, to.0), what | u64::from(priority));
         self.trace.word(u64::from(flow));
+        if W::Queue::IS_COMBINED {
+            self.launch(id, slot);
+            return true;
+        }
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
             self.schedule(at, Event::Arrival(id));
@@ -55,6 +64,9 @@ impl<W: World> Net<W> {
             return None;
         }
         self.counters.packet_hops += 1;
+        if W::Queue::IS_COMBINED {
+            self.flights.frames[slot as usize].gap = port_index;
+        }
         if W::Fault::ACTIVE && !self.passes_faults(port_index, slot) {
             return None;
         }
@@ -113,6 +125,7 @@ impl<W: World> Net<W> {
             }
             Verdict::Duplicate(extra) => {
                 let copy = self.flights.copy(slot);
+                self.cioq.note_copy(slot, copy);
                 self.probe.copied(self.now, slot, copy);
                 self.defer(copy, to, self.now + extra);
                 true
@@ -135,10 +148,26 @@ impl<W: World> Net<W> {
     /// A packet is at a switch (0 the first): choose a port, queue.
     #[inline]
     pub fn forward(&mut self, switch: u32, slot: u32) {
+        if W::Queue::IS_COMBINED {
+            return self.enter_input(slot);
+        }
+        let Some(port) = self.choose_port(switch, slot) else {
+            return self.lose(slot, LossCause::NoRoute);
+        };
+        if self.config.preemption {
+            self.enqueue_preempting(switch, port, slot);
+        } else {
+            self.enqueue(switch, port, slot);
+        }
+    }
+
+    /// The port of a switch (0 the first) by which a packet goes on; `None`: there is no way.
+    #[inline(always)]
+    pub(super) fn choose_port(&mut self, switch: u32, slot: u32) -> Option<u32> {
         let frame = self.flights.frame(slot);
         let choices = self.wiring.routes().choices(switch, frame.to());
         let chosen = match (choices.count, self.config.forwarding) {
-            (0, _) => return self.lose(slot, LossCause::NoRoute),
+            (0, _) => return None,
             (1, _) => 0,
             (n, Forwarding::Spray) => self.chooser.below(n),
             (n, Forwarding::Ecmp) => {
@@ -150,13 +179,33 @@ impl<W: World> Net<W> {
                 let tier = self.ports[first as usize].tier;
                 by_sender(n, (switch, tier), u32::from(frame.flow))
             }
+            (_, Forwarding::Adaptive(alb)) => self.adapt(switch, (choices, frame.priority()), alb),
         };
-        let port = self.wiring.routes().port(choices, chosen);
-        if self.config.preemption {
-            self.enqueue_preempting(switch, port, slot);
-        } else {
-            self.enqueue(switch, port, slot);
+        Some(self.wiring.routes().port(choices, chosen))
+    }
+
+    /// Which of several ports, by what waits there (`fabric/alb.rs`).
+    #[inline(never)]
+    fn adapt(&mut self, switch: u32, (choices, level): (Choices, u8), alb: Alb) -> u32 {
+        if !W::Queue::IS_COMBINED {
+            // Ports act when they are looked at.
+            for chosen in 0..choices.count {
+                let port = self.wiring.routes().port(choices, chosen);
+                self.advance(port, false);
+            }
         }
+        let Self { wiring, ports, levels, flights, cioq, .. } = self;
+        let drain = |chosen: u32| {
+            let port = wiring.routes().port(choices, chosen);
+            if W::Queue::IS_COMBINED {
+                return cioq.drain(port, level);
+            }
+            let (state, levels) = (&ports[port as usize], &levels[port as usize]);
+            let lists = (level..8).flat_map(|list| state.list(levels, &flights.frames, list));
+            lists.map(|slot| u32::from(flights.frame(slot).bytes)).sum()
+        };
+        let turn = &mut self.turns[switch as usize];
+        alb.choose(choices.count, drain, (&mut self.chooser, turn))
     }
 
     /// A packet is at an output port.

@@ -1,8 +1,10 @@
 //! The deterministic core: hosts that run a transport, joined by a fabric, packet by packet.
 //!
 //! A host pulls a packet from its transport when its wire is free; the packet crosses links and
-//! output-queued switches and is given to the receiver's transport. One event per hop. Everything
-//! is chosen at compile time ([`World`]): transport, queues, applications, probe, faults.
+//! switches and is given to the receiver's transport. Output-queued switches cost one event per
+//! hop; those that queue at their inputs, too (`cioq`), four. Everything is chosen at compile time
+//! ([`World`]): transport, queues, applications, probe, faults.
+//!
 //! Invariants: events happen in the order (time, order of scheduling); one pending event per port
 //! and one current timer per host; nothing is allocated per packet once buffers have grown; equal
 //! inputs give equal [`Simulation::trace_hash`] values on any machine.
@@ -10,6 +12,7 @@
 mod agenda;
 mod application;
 mod chronicle;
+mod cioq;
 mod event_queue;
 mod fault;
 mod fetch;
@@ -24,6 +27,7 @@ mod world;
 
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
+pub use cioq::{MOST_LINKS, PauseReport, Stuck};
 pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};
 pub use probe::{AtPort, Backlog, LossCause, Probe};
@@ -115,6 +119,7 @@ where
     ) -> Self {
         debug_assert_eq!(wiring.unfit(), None);
         debug_assert!(Q::IS_PREEMPTIBLE || !config.preemption);
+        debug_assert_eq!(Q::IS_COMBINED, config.cioq.is_some());
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
         let ports = (0..).map(PortId).zip(wiring.ports());
         let queues = ports.map(|(port, spec)| queue(port, spec)).collect();
@@ -207,6 +212,11 @@ impl<W: World> Simulation<W> {
     /// Frames that a port's queue dropped: for want of buffer, or because others were worth more.
     pub fn dropped_frames(&self, port: PortId) -> u64 {
         self.net.drops[port.0 as usize]
+    }
+
+    /// Which ports are paused, and for whom they wait; `None` where no link can be paused.
+    pub fn pause_report(&self) -> Option<PauseReport> {
+        self.net.pause_report()
     }
 
     /// The probe.

@@ -2,13 +2,16 @@
 
 use homa_proto::{Submit, SubmitError, Submitted};
 
-use crate::fabric::{Buffers, Chooser, FabricConfig, Flights, Levels, NONE, Port};
+use crate::fabric::{
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, Port, PortQueue,
+};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::Transport;
 
 use super::agenda::{Event, Ticket};
 use super::application::Context;
+use super::cioq::Cioq;
 use super::fault::LinkChange;
 use super::fetch::Ahead;
 use super::host::Host;
@@ -30,6 +33,10 @@ pub(super) struct Net<W: World> {
     /// By port; of no size where strict priority needs none.
     pub queues: Vec<W::Queue>,
     pub flights: Flights<PacketOf<W>, TagOf<W>>,
+    /// What switches that queue at their inputs keep; otherwise of no size.
+    pub cioq: Cioq<PacketOf<W>>,
+    /// By switch, where forwarding is adaptive: the choice before.
+    pub turns: Vec<u32>,
     /// By port, if frames are interrupted or cut through: what it serves.
     pub services: Vec<Service>,
     /// By switch, if its ports share memory: its ports.
@@ -118,6 +125,7 @@ impl<W: World> Net<W> {
         for host in 0..wiring.hosts() {
             events.push(SimTime::ZERO, Ticket::new(Event::Timer(host)));
         }
+        let adaptive = matches!(config.forwarding, Forwarding::Adaptive(_));
         let mut net = Self {
             now: SimTime::ZERO,
             idle: (SimTime::ZERO, 0),
@@ -127,6 +135,8 @@ impl<W: World> Net<W> {
             drops: vec![0; wiring.ports().len()],
             queues,
             flights: Flights::new(),
+            cioq: Cioq::new(&wiring, &config),
+            turns: vec![0; if adaptive { wiring.switches() as usize } else { 0 }],
             services: if config.preemption || config.cut_through {
                 vec![Service::NONE; wiring.ports().len()]
             } else {
@@ -195,7 +205,9 @@ impl<W: World> Net<W> {
                 return self.probe.rate_changed(self.now, port, rate);
             }
         };
-        if !works {
+        if !works && W::Queue::IS_COMBINED {
+            self.cut_output(port.0);
+        } else if !works {
             self.lose_waiting(port.0);
         }
         self.ports[port.0 as usize].failed = !works;

@@ -76,6 +76,14 @@ impl<W: World> Simulation<W> {
                 self.on_wake(wake);
             }
             Event::Served(port) => net.on_served(port),
+            Event::LookedUp(slot) => net.on_looked_up(slot),
+            Event::Crossed(link) => net.on_crossed(link),
+            Event::Sent(port) => net.on_sent(port),
+            Event::Paused(code) => {
+                if let Some(host) = net.on_paused(code) {
+                    self.settle(host);
+                }
+            }
             Event::Incident(index) => {
                 let incident = net.incident(index);
                 self.on_incident(incident);
@@ -172,6 +180,7 @@ impl<W: World> Simulation<W> {
             }
             Incident::Crash { host, downtime } => {
                 net.hosts[host.0 as usize].up = false;
+                net.clear_card(host);
                 net.probe.crashed(net.now, host);
                 if let Some(downtime) = downtime {
                     net.plan(net.now + downtime, Incident::Restart(host));

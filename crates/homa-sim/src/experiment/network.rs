@@ -6,12 +6,15 @@ use std::sync::Arc;
 use homa_proto::{FULL_FRAME, Rate};
 use homa_workload::framing::MIN_FRAME;
 
-use crate::fabric::{Buffers, FabricConfig, Forwarding};
+use crate::engine::MOST_LINKS;
+use crate::fabric::{Alb, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
-use crate::scheme::Scheme;
+use crate::scheme::{Queue, Scheme, detail};
 use crate::time::SimDuration;
-use crate::topology::{FatTree, Graph, HostId, LeafSpine, NodeId, Physics, SingleSwitch, Wiring};
+use crate::topology::{
+    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring,
+};
 use crate::traffic::{Classes, Distance, Paths};
 
 use super::faults::{Change, Lossy, impair};
@@ -71,8 +74,9 @@ impl Network {
         let link = link.unwrap_or(fabric.host_link.rate());
         let rtt_bytes = rtt_bytes(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
+        let cioq = cioq(scenario, scheme, &wiring)?;
         Ok(Self {
-            config: config(scenario, (scheme, memory)),
+            config: config(scenario, (scheme, memory, cioq)),
             wiring,
             paths,
             link,
@@ -102,12 +106,47 @@ impl Network {
     }
 }
 
-fn config(scenario: &Scenario, (scheme, memory): (&Scheme, Option<u64>)) -> FabricConfig {
+/// Switches that queue at their inputs, if the scheme has such; the thresholds of all links must be
+/// safe.
+fn cioq(
+    scenario: &Scenario,
+    scheme: &Scheme,
+    wiring: &Wiring,
+) -> Result<Option<CioqConfig>, ScenarioError> {
+    let Queue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
+    let fabric = &scenario.fabric;
+    let mut config = detail::sized(config, fabric.buffer)?;
+    if wiring.ports().len() > MOST_LINKS {
+        let must = "have at most 1048576 links where switches queue at their inputs";
+        return Err(ScenarioError::field("fabric.shape", must));
+    }
+    if let Some(pfc) = &mut config.pfc {
+        pfc.cable = Some(fabric.propagation.duration());
+        let safe = |spec: &PortSpec| {
+            let link = pfc.link((spec.rate, spec.delay), (spec.rate, spec.delay));
+            pfc.thresholds(&link, config.bytes).is_some()
+        };
+        let to_switch = |spec: &&PortSpec| spec.to.0 >= wiring.hosts();
+        if !wiring.ports().iter().filter(to_switch).all(safe) {
+            let must = "hold what may come until a pause takes effect, for every level: choose \
+                        more memory (`fabric.buffer`), fewer `options.switch.priorities`, shorter \
+                        links, or say yourself when to `pause`";
+            return Err(ScenarioError::field("options.switch", must));
+        }
+    }
+    Ok(Some(config))
+}
+
+fn config(
+    scenario: &Scenario,
+    (scheme, memory, cioq): (&Scheme, Option<u64>, Option<CioqConfig>),
+) -> FabricConfig {
     let fabric = &scenario.fabric;
     FabricConfig {
         forwarding: match fabric.routing {
             Some(Routing::Spray) => Forwarding::Spray,
             Some(Routing::Ecmp) => Forwarding::Ecmp,
+            Some(Routing::Adaptive) => Forwarding::Adaptive(Alb::DETAIL),
             None => scheme.forwarding,
         },
         buffers: match fabric.buffer {
@@ -117,6 +156,7 @@ fn config(scenario: &Scenario, (scheme, memory): (&Scheme, Option<u64>)) -> Fabr
         },
         cut_through: fabric.cut_through,
         preemption: fabric.preemption,
+        cioq,
         seed: scenario.seed,
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
 use crate::fabric::queue::{
-    EcnScope, EcnThreshold, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
+    Combined, EcnScope, EcnThreshold, Phantom, PhantomConfig, PriorityDrop, Trimming,
+    TrimmingConfig,
 };
 use crate::fabric::{PortQueue, StrictPriority};
 use crate::measure::journey::Journeys;
@@ -76,7 +77,12 @@ impl Experiment<'_> {
             (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
                 refused("preemption at ports that mark congestion")
             }
-            (_, Queue::PriorityDrop | Queue::Trimming(_)) if self.network.config.preemption => {
+            (_, Queue::Combined(_)) if self.network.config.cut_through => {
+                refused("cut-through in switches that queue at their inputs")
+            }
+            (_, Queue::PriorityDrop | Queue::Trimming(_) | Queue::Combined(_))
+                if self.network.config.preemption =>
+            {
                 refused("preemption at ports that do not serve strict priorities")
             }
             _ => Ok(()),
@@ -135,6 +141,7 @@ impl Experiment<'_> {
                     Queue::Ecn(ecn) => {
                         self.start_any(generator, (make, |_| ecn_queue(ecn)), watching)
                     }
+                    Queue::Combined(_) => self.start_any(generator, (make, |_| Combined), watching),
                     _ => self.start_any(generator, (make, |_| StrictPriority), watching),
                 }
             }

@@ -1,14 +1,18 @@
 //! Switches and links: output-queued ports, each with a queueing discipline (`queue/`), joined by a
-//! [`Wiring`](crate::topology::Wiring).
+//! [`Wiring`](crate::topology::Wiring); or switches that queue at their inputs, too (`cioq.rs`).
 //!
 //! Lazy: a port acts when it is looked at (`port.rs`), so a packet costs one event per hop.
 
+mod alb;
+mod cioq;
 mod frames;
 mod port;
 pub mod queue;
 mod spray;
 
-pub(crate) use frames::{Flights, NONE, Parcel};
+pub use alb::{Alb, AlbPick, MOST as MOST_THRESHOLDS};
+pub use cioq::{CioqConfig, PfcConfig};
+pub(crate) use frames::{Flights, List, NONE, Parcel};
 pub use frames::{Frame, Marks};
 pub(crate) use port::{Levels, Port};
 pub use queue::{PortQueue, StrictPriority};
@@ -47,6 +51,9 @@ pub struct FabricConfig {
     /// A frame of higher priority interrupts the one in service at a switch's port. Not together
     /// with `cut_through`, which it turns off.
     pub preemption: bool,
+    /// Switches queue at their inputs, too; their memory is not that of `buffers`. Needs the queue
+    /// [`Combined`](queue::Combined), and neither cut-through nor preemption.
+    pub cioq: Option<CioqConfig>,
     /// Seeds the stream `spray`.
     pub seed: u64,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Port {
     pub(crate) free_at: SimTime,
     /// When the last frame of the pipe arrives.
     last_at: SimTime,
-    delay: SimDuration,
+    pub(crate) delay: SimDuration,
     /// Wire bytes of all frames that entered service, without the rests of interrupted ones.
     pub(crate) sent_bytes: u64,
     /// Frames in service and on the way.
@@ -185,15 +185,26 @@ impl Port {
     /// [`Port::start`] does.
     #[inline(always)]
     pub(crate) fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
-        let frame = &mut frames[slot as usize];
-        let mut arrival = self.free_at.0 + self.delay.0;
+        let mut arrival = SimTime(self.free_at.0 + self.delay.0);
         if self.cut_through {
-            let bytes = u32::from(frame.bytes);
-            arrival -= self.serialisation(bytes) - self.serialisation(bytes.min(HEADER));
+            let bytes = u32::from(frames[slot as usize].bytes);
+            arrival.0 -= self.serialisation(bytes) - self.serialisation(bytes.min(HEADER));
         }
+        self.launch_to(frames, slot, arrival)
+    }
+
+    /// The same of a frame that the far end hears of at `arrival`.
+    #[inline(always)]
+    pub(crate) fn launch_to(
+        &mut self,
+        frames: &mut [Frame],
+        slot: u32,
+        arrival: SimTime,
+    ) -> Option<SimTime> {
+        let frame = &mut frames[slot as usize];
         frame.next = NONE;
-        frame.gap = (arrival - self.last_at.0) as u32;
-        self.last_at = SimTime(arrival);
+        frame.gap = (arrival.0 - self.last_at.0) as u32;
+        self.last_at = arrival;
         let alone = self.pipe.is_empty();
         self.pipe.append(frames, slot);
         alone.then_some(self.last_at)

@@ -1,11 +1,13 @@
-//! Which of several equal paths: a fresh uniform choice per packet, a hash of the flow, or the
-//! sender's choice.
+//! Which of several equal paths: a fresh uniform choice per packet, a hash of the flow, the
+//! sender's choice, or the switch's by what waits at its ports (`alb.rs`).
 
 use std::fmt;
 
 use homa_workload::rng::Rng;
 
 use crate::topology::Tier;
+
+use super::Alb;
 
 /// How switches choose among shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Forwarding {
     /// up takes its digit of the number, so that as many consecutive numbers as there are paths
     /// name each once; elsewhere switches choose by a hash of it.
     Source,
+    /// By the switch, for each packet: a port where little waits (DeTail §4.2.3).
+    Adaptive(Alb),
 }
 
 impl fmt::Display for Forwarding {
@@ -27,6 +31,7 @@ impl fmt::Display for Forwarding {
             Self::Spray => "spray",
             Self::Ecmp => "ecmp",
             Self::Source => "source",
+            Self::Adaptive(_) => "adaptive",
         })
     }
 }

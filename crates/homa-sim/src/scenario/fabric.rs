@@ -92,6 +92,9 @@ pub enum Routing {
     /// By a hash of source, destination and message: a message keeps to one path, two of one pair
     /// may take different ones, as RPCs from different ports do.
     Ecmp,
+    /// For each packet a port where little of its level and above waits: below 16 KB if there is
+    /// one, else below 64 KB, else any (DeTail §4.2.3).
+    Adaptive,
 }
 
 /// Memory for waiting frames.

@@ -28,7 +28,7 @@ pub use options::{
     TcpOptions,
 };
 pub use outcome::Outcome;
-pub use transports::{NdpOptions, PFabricOptions, PHostFirst, PHostOptions};
+pub use transports::{NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchOptions};
 pub use units::{Bandwidth, Span, UnitError};
 
 use serde::{Deserialize, Serialize};

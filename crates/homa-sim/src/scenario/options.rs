@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::hull::{PacerOptions, PhantomOptions};
-use super::transports::{NdpOptions, PFabricOptions, PHostOptions};
+use super::transports::{NdpOptions, PFabricOptions, PHostOptions, SwitchOptions};
 use super::units::Span;
 
 /// Parameters that differ from the scheme's defaults; absent: the default.
@@ -68,6 +68,9 @@ pub struct SchemeOptions {
     /// Of the scheme `ndp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ndp: Option<NdpOptions>,
+    /// Of schemes whose switches queue at their inputs, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchOptions>,
     /// Of schemes whose hosts run TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpOptions>,
@@ -77,7 +80,8 @@ impl SchemeOptions {
     /// True when an option of Homa's own is given.
     pub fn is_homas(&self) -> bool {
         let others = Self { ecn: None, pfabric: None, phost: None, ndp: None, ..self.clone() };
-        Self { tcp: None, phantom: None, pacer: None, ..others } != Self::default()
+        let others = Self { phantom: None, pacer: None, ..others };
+        Self { tcp: None, switch: None, ..others } != Self::default()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Parameters of pFabric, pHost and NDP; what is absent follows their papers and the network.
+//! Parameters of pFabric, pHost, NDP and DeTail's switches; what is absent follows their papers and
+//! the network.
 
 use serde::{Deserialize, Serialize};
 
@@ -99,4 +100,31 @@ pub struct NdpOptions {
     /// Senders avoid paths with outstandingly many NACKs; absent: true (NDP §3.1.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoid_bad_paths: Option<bool>,
+}
+
+/// Of switches that queue at their inputs, too (DeTail §4.2). How much a port holds on each side:
+/// `fabric.buffer`; absent there: 131,072 wire bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SwitchOptions {
+    /// Rate of the crossbar as a multiple of the fastest link's; absent: 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<u32>,
+    /// From a frame's last bit to the forwarding engine's verdict; absent: none, it is in
+    /// `fabric.switch_delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookup: Option<Span>,
+    /// Inputs have a queue per output; absent: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_outputs: Option<bool>,
+    /// Levels for which pauses must come in time; absent: 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priorities: Option<u8>,
+    /// Drain bytes above which an input pauses its sender; absent: by DeTail's rule (§4.3.1) from
+    /// the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<u32>,
+    /// Drain bytes below which the sender may go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpause: Option<u32>,
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::fabric::CioqConfig;
+
 use super::{Host, Nic, Queue};
 
 impl fmt::Display for Host {
@@ -26,6 +28,8 @@ impl fmt::Display for Queue {
             Self::PriorityDrop => "priority drop",
             Self::Trimming(_) => "trimming",
             Self::Phantom(..) => "phantom queue",
+            Self::Combined(CioqConfig { pfc: None, .. }) => "input and output",
+            Self::Combined(_) => "input and output, PFC",
         })
     }
 }

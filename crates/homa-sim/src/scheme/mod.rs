@@ -3,6 +3,7 @@
 //! The table names what can be simulated; the commands, the documentation and the conformance suite
 //! read it. `docs/adding-a-scheme.md` shows how a row is made.
 
+pub mod detail;
 mod display;
 pub mod homa;
 mod hull;
@@ -19,9 +20,9 @@ use homa_workload::framing::Framing;
 use homa_workload::sizes::SizeDistribution;
 
 use crate::fabric::queue::{
-    EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
+    Combined, EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
 };
-use crate::fabric::{Forwarding, PortQueue, StrictPriority};
+use crate::fabric::{CioqConfig, Forwarding, PortQueue, StrictPriority};
 use crate::nic::NicConfig;
 use crate::scenario::{EcnConfig, ScenarioError, SchemeOptions};
 
@@ -98,6 +99,8 @@ pub enum Queue {
     Trimming(TrimmingConfig),
     /// [`crate::fabric::queue::Phantom`] around an ECN threshold, of which each may be missing.
     Phantom(Option<EcnConfig>, Option<PhantomConfig>),
+    /// [`crate::fabric::queue::Combined`]: the switches queue at their inputs, too.
+    Combined(CioqConfig),
 }
 
 impl Queue {
@@ -109,6 +112,7 @@ impl Queue {
             Self::PriorityDrop => PriorityDrop::ORDER,
             Self::Trimming(_) => Trimming::ORDER,
             Self::Phantom(..) => Phantom::<EcnThreshold>::ORDER,
+            Self::Combined(_) => Combined::ORDER,
         }
     }
 }
@@ -268,6 +272,16 @@ impl Scheme {
         })
     }
 
+    /// Its switches have queues at their inputs.
+    fn queues_at_inputs(&self) -> bool {
+        matches!(self.queue, Queue::Combined(_))
+    }
+
+    /// Its switches pause their senders before they must drop.
+    pub fn is_lossless(&self) -> bool {
+        matches!(self.queue, Queue::Combined(CioqConfig { pfc: Some(_), .. }))
+    }
+
     /// Options of one transport mean nothing to another.
     fn check_options(&self, options: &SchemeOptions) -> Result<(), ScenarioError> {
         let of = |host: fn(&Host) -> bool| host(&self.host);
@@ -278,6 +292,7 @@ impl Scheme {
             ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
             ("options.pacer", options.pacer.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
             ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
+            ("options.switch", options.switch.is_some() && !self.queues_at_inputs()),
         ];
         match others.iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -314,6 +329,7 @@ impl Scheme {
         };
         match (self.queue, options.ecn, &options.phantom) {
             (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
+            (Queue::Combined(row), None, None) => detail::switch(row, options).map(Queue::Combined),
             (queue, None, None) => Ok(queue),
             (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),
             // The phantom queue replaces the row's threshold, not one that is asked for.

@@ -1,10 +1,10 @@
 //! The table of schemes.
 
-use crate::fabric::Forwarding;
 use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
+use crate::fabric::{Alb, Forwarding};
 use crate::scenario::{EcnConfig, EcnScopeName};
 
-use super::{Host, Nic, Queue, Scheme, homa, tcp};
+use super::{Host, Nic, Queue, Scheme, detail, homa, tcp};
 
 /// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
 /// Gbit/s.
@@ -189,6 +189,46 @@ pub const SCHEMES: &[Scheme] = &[
         queue: Queue::Phantom(None, Some(PhantomConfig::PAPER)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "flow-hashing",
+        paper: "DeTail §6.1: what it is compared with",
+        host: Host::Tcp { variant: "TCP NewReno", build: detail::flow_hashing },
+        queue: Queue::Combined(detail::SWITCH),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: true,
+    },
+    Scheme {
+        name: "packet-scatter",
+        paper: "DeTail §3.3: a random path for each packet",
+        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: Queue::Combined(detail::SWITCH),
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: true,
+    },
+    Scheme {
+        name: "lossless-packet-scatter",
+        paper: "DeTail §6.1: the same with priority flow control",
+        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: Queue::Combined(detail::LOSSLESS_SWITCH),
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "detail",
+        paper: "DeTail (SIGCOMM 2012; UCB TR)",
+        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: Queue::Combined(detail::LOSSLESS_SWITCH),
+        forwarding: Forwarding::Adaptive(Alb::DETAIL),
+        nic: Nic::Pull,
         one_way_only: false,
         loses_by_design: false,
     },

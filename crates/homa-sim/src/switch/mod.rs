@@ -3,8 +3,11 @@
 //! Time comes in with every call. The software switch of the rack (`homa-testbed`) runs this
 //! [`Port`] in real time; the simulator has a faster one of its own ([`crate::fabric`]), and a test
 //! that both serve alike. Frames are opaque values; a model reads only what [`Frame`] offers. Left
-//! out: ECN marking, shared memory between ports, pause frames, forwarding.
+//! out: ECN marking, shared memory between ports, forwarding. Beside it lie parts of other
+//! switches: counters of drain bytes and priority flow control ([`drain_bytes`], [`pfc`]).
 
+pub mod drain_bytes;
+pub mod pfc;
 mod port;
 mod queue;
 

@@ -15,7 +15,7 @@ mod routes;
 pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
-pub(crate) use routes::{Routes, Table, TreeSwitch};
+pub(crate) use routes::{Choices, Routes, Table, TreeSwitch};
 
 use homa_proto::Rate;
 

@@ -129,7 +129,7 @@ impl Verifier {
             busy_until: vec![0; ports.len()],
             serving: vec![(0, 0, 0); ports.len()],
             limit: match config.buffers {
-                _ if order == Order::Own => None,
+                _ if order != Order::Strict => None,
                 Buffers::PerPort(bytes) => Some(bytes),
                 Buffers::Unlimited => Some(u64::MAX),
                 Buffers::Shared { .. } => None,
@@ -157,7 +157,8 @@ impl Verifier {
         }
         let hosts = self.wiring.hosts();
         let cuts = ports.iter().zip(&self.rates).map(|(port, rate)| {
-            self.cut_through && port.to.0 >= hosts && rate.rate().0 >= fastest[&port.to]
+            let hears_early = self.cut_through && rate.rate().0 >= fastest[&port.to];
+            port.to.0 >= hosts && (hears_early || self.order == Order::Combined)
         });
         self.cuts = cuts.collect();
     }
@@ -195,10 +196,11 @@ impl Verifier {
         if let Some(Packet { from, to, arrives, .. }) = stuck.copied() {
             self.blame(format!("a packet from {from} to {to}, due at {arrives} ps, does not come"));
         }
-        // Whoever waits leaves at the latest when the frame before is at the other end.
+        // Whoever waits leaves at the latest when the frame before is at the other end, unless it
+        // can be paused.
         let idle = |port: u32| {
             let delay = self.wiring.ports()[port as usize].delay.0;
-            self.busy_until[port as usize] + delay < self.now
+            self.order != Order::Combined && self.busy_until[port as usize] + delay < self.now
         };
         let port = self.queues.keys().map(|(port, _)| *port).find(|port| idle(*port));
         if let Some(port) = port {
@@ -436,7 +438,8 @@ impl Verifier {
         if strict && (overtaken || first != Some(&slot)) || packet.since > at {
             self.blame(format!("packet {slot} leaves port {port} out of order"));
         }
-        if at > waited_since.max(self.busy_until[port as usize]) {
+        let idled = at > waited_since.max(self.busy_until[port as usize]);
+        if idled && self.order != Order::Combined {
             self.blame(format!("port {port} idles while packet {slot} waits"));
         }
         self.unqueue(slot, packet);
@@ -483,9 +486,10 @@ impl Verifier {
         let early = end < packet.whole_at;
         self.busy_until[port as usize] = end;
         self.serving[port as usize] = (packet.priority, packet.rest, rate.rate().0);
-        let seen = if self.cuts[port as usize] { packet.rest.min(HEADER) } else { packet.rest };
+        let header = if self.order == Order::Combined { 0 } else { HEADER };
+        let heard = if self.cuts[port as usize] { packet.rest.min(header) } else { packet.rest };
         packet.left = port;
-        packet.arrives = at + time(seen) + delay;
+        packet.arrives = at + time(heard) + delay;
         packet.whole_at = end + delay;
         packet.waits_at = None;
         packet.begun = true;

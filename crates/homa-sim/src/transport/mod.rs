@@ -171,6 +171,10 @@ pub trait Transport {
     fn read_ahead(&self, _step: u32, _packet: Option<(&Self::Packet, HostId)>) -> u64 {
         0
     }
+    /// Priority flow control reached this host: packets of these levels, as bits, may not leave
+    /// until another call says so. What `transmit` gives of such a level waits in the network card,
+    /// and everything behind it.
+    fn pause(&mut self, _now: Time, _levels: u8) {}
     /// False only when `transmit` would yield nothing until another input comes: spares a wake-up.
     fn has_packet(&self) -> bool {
         true

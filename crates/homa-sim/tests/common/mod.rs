@@ -6,6 +6,7 @@ use homa_sim::scenario::{
 use homa_sim::scheme::{Queue, SCHEMES, Scheme};
 
 /// Every row of the table that moves packets: `tests/ideal.rs` has the bound.
+#[allow(dead_code)] // Not every test file needs it.
 pub fn transports() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|scheme| !scheme.is_bound())
 }
@@ -31,14 +32,21 @@ pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario
 }
 
 /// Networks in which a verifier of physics has something to see, by name.
+#[allow(dead_code)] // Not every test file needs it.
 pub fn networks(scheme: &Scheme) -> Vec<(&'static str, Fabric)> {
     let strict = scheme.queue == Queue::Strict;
     let mut networks = all_networks();
     // Only strict priorities know preemption.
     networks.retain(|(_, fabric)| strict || !fabric.preemption);
+    if matches!(scheme.queue, Queue::Combined(_)) {
+        // Frames arrive whole, and memory is that of a port's side.
+        let knows = |fabric: &Fabric| !fabric.cut_through && fabric.buffer == Buffer::Unlimited;
+        networks.retain(|(_, fabric)| knows(fabric));
+    }
     networks
 }
 
+#[allow(dead_code)] // As above.
 fn all_networks() -> Vec<(&'static str, Fabric)> {
     let shape = |shape| Fabric { shape, ..Fabric::default() };
     let racks = || shape(Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 });

@@ -59,11 +59,9 @@ impl HomaTransport {
     fn answer(&mut self, done: &mut Vec<Done>) {
         while let Some(completion) = self.engine.next() {
             match completion {
-                Completion::Response { cookie, result, .. } => done.push(Done {
-                    id: cookie,
-                    at_ns: sys::monotonic_ns(),
-                    error: result.err(),
-                }),
+                Completion::Response { cookie, result, .. } => {
+                    done.push(Done { id: cookie, at_ns: sys::monotonic_ns(), error: result.err() })
+                }
                 Completion::Request { id, bytes, .. } => {
                     self.served += 1;
                     // A call whose response is refused fails at once.

@@ -1,5 +1,6 @@
 //! Claims about the network, with Homa's own code in it.
 
+mod combined;
 mod fabric;
 mod faults;
 mod plain;

@@ -8,12 +8,14 @@
 //! not asked about. Left out: the memory of a switch, which the engine reckons and hands in as
 //! room; interruption of frames, which knows strict priorities only (`engine/preemption.rs`).
 
+mod combined;
 mod ecn;
 mod pfabric;
 mod phantom;
 mod strict;
 mod trimming;
 
+pub use combined::Combined;
 pub use ecn::{EcnScope, EcnThreshold};
 pub use pfabric::{PriorityDrop, Ranked};
 pub use phantom::{Phantom, PhantomConfig, PhantomOrder, PhantomPlace};
@@ -35,6 +37,8 @@ pub enum Order {
     Strict,
     /// The queue's own: the judge demands that the port does not idle while a frame waits.
     Own,
+    /// Frames wait at the inputs of the switch, too, and for pauses: the judge demands nothing.
+    Combined,
 }
 
 /// A queueing discipline, with what it keeps of one port.
@@ -47,6 +51,9 @@ pub trait PortQueue {
 
     /// Frames of higher priority may interrupt the one in service: the queue has no say then.
     const IS_PREEMPTIBLE: bool = false;
+
+    /// The switch queues at its inputs, too (`engine/cioq`), and the queue is never asked.
+    const IS_COMBINED: bool = false;
 
     /// The tag of a packet that leaves host `from`.
     fn tag(label: &Label, from: HostId) -> Self::Tag;

@@ -1,3 +1,5 @@
+//! Budgets of several links over a protocol that has something for each, in virtual time.
+
 use super::*;
 
 use homa_proto::{PeerId, PeerInfo, Submit};

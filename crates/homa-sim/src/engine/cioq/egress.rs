@@ -1,0 +1,86 @@
+//! The output queues of switches, and wires.
+
+use crate::engine::agenda::Event;
+use crate::engine::hop::at_port;
+use crate::engine::net::Net;
+use crate::engine::probe::{LossCause, Probe};
+use crate::engine::world::World;
+use crate::transport::Transport;
+
+impl<W: World> Net<W> {
+    /// An idle wire takes what is to be told first, then the oldest frame of the highest level that
+    /// is not paused.
+    #[inline]
+    pub(super) fn send_on(&mut self, output: u32) {
+        let state = &mut self.cioq.outputs[output as usize];
+        if state.busy {
+            return;
+        }
+        if state.tell && self.tell_sender(output) {
+            return;
+        }
+        let state = &mut self.cioq.outputs[output as usize];
+        let frames = &self.flights.frames;
+        let Some(slot) = state.queue.pop(frames, !state.paused) else { return };
+        let frame = frames[slot as usize];
+        state.busy = true;
+        state.leaving = (frame.bytes, frame.priority());
+        state.bound -= u32::from(frame.bytes);
+        let there = at_port(&self.ports[output as usize], output, slot, frames);
+        self.probe.departed(self.now, &there);
+        self.launch(output, slot);
+        let free_at = self.ports[output as usize].free_at;
+        self.schedule(free_at, Event::Sent(output));
+    }
+
+    /// A frame's first bit leaves a port, of a switch or a host. Switches hear of it when its first
+    /// bit is there, hosts when it is whole.
+    #[inline]
+    pub fn launch(&mut self, port_index: u32, slot: u32) {
+        let port = &mut self.ports[port_index as usize];
+        let frames = &mut self.flights.frames;
+        let alone = if port.to.0 < self.wiring.hosts() {
+            port.start(frames, slot, self.now)
+        } else {
+            let free_at = port.occupy(self.now, frames[slot as usize].bytes);
+            self.cioq.note_whole(slot, free_at + port.delay);
+            port.launch_to(frames, slot, self.now + port.delay)
+        };
+        if let Some(at) = alone {
+            self.schedule(at, Event::Arrival(port_index));
+        }
+    }
+
+    /// The last bit of a frame has left.
+    #[inline]
+    pub fn on_sent(&mut self, output: u32) {
+        let state = &mut self.cioq.outputs[output as usize];
+        let (bytes, level) = std::mem::take(&mut state.leaving);
+        state.busy = false;
+        if bytes > 0 {
+            state.drain.depart(level, u32::from(bytes));
+        }
+        self.send_on(output);
+        self.fill_output(output);
+    }
+
+    /// What waits at a port whose link failed is lost; nobody pauses it any more.
+    pub fn cut_output(&mut self, output: u32) {
+        while let Some(slot) =
+            self.cioq.outputs[output as usize].queue.pop(&self.flights.frames, u8::MAX)
+        {
+            let frame = self.flights.frame(slot);
+            let state = &mut self.cioq.outputs[output as usize];
+            state.drain.depart(frame.priority(), u32::from(frame.bytes));
+            state.bound -= u32::from(frame.bytes);
+            self.lose(slot, LossCause::LinkDown);
+        }
+        self.set_paused(output, 0);
+        self.cioq.inputs[output as usize].told = 0;
+        if output >= self.wiring.hosts() {
+            self.fill_output(output);
+        } else {
+            self.transports[output as usize].pause(self.now.protocol(), 0);
+        }
+    }
+}

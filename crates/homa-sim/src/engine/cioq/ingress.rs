@@ -1,0 +1,182 @@
+//! Arrival at a switch, the forwarding engine, and the crossbar.
+
+use crate::engine::agenda::Event;
+use crate::engine::hop::at_port;
+use crate::engine::net::Net;
+use crate::engine::probe::{Backlog, LossCause, Probe};
+use crate::engine::world::World;
+use crate::fabric::NONE;
+
+impl<W: World> Net<W> {
+    /// A frame's first bit is at the end of its link, which `gap` names: it takes memory, or there
+    /// is none.
+    #[inline]
+    pub fn enter_input(&mut self, slot: u32) {
+        let frame = self.flights.frame(slot);
+        let (link, bytes) = (frame.gap, u32::from(frame.bytes));
+        let input = &mut self.cioq.inputs[link as usize];
+        if input.drain.at(0) + bytes > self.cioq.limit {
+            return self.drop_at(link, slot);
+        }
+        input.drain.arrive(frame.priority(), bytes);
+        let ready = self.cioq.whole[slot as usize].max(self.now) + self.cioq.lookup;
+        self.probe.deferred(self.now, slot, ready);
+        self.schedule(ready, Event::LookedUp(slot));
+        self.judge_input(link);
+    }
+
+    /// The forwarding engine knows where a frame goes.
+    #[inline]
+    pub fn on_looked_up(&mut self, slot: u32) {
+        let link = self.flights.frame(slot).gap;
+        let switch = self.ports[link as usize].to.0 - self.wiring.hosts();
+        let Some(output) = self.choose_port(switch, slot) else {
+            self.leave_input(link, slot);
+            return self.lose(slot, LossCause::NoRoute);
+        };
+        let backlog = self.backlog_at_output(output);
+        let frames = &mut self.flights.frames;
+        let there = at_port(&self.ports[output as usize], output, slot, frames);
+        self.probe.enqueued(self.now, &there, &backlog);
+        frames[slot as usize].gap = output;
+        self.cioq.inputs[link as usize].queue.push(frames, slot);
+        let port = &mut self.cioq.outputs[output as usize];
+        port.asking += 1;
+        port.bound += there.wire_bytes;
+        self.send_across(link);
+    }
+
+    /// What a frame finds that is bound for an output: all that waits for it at the switch.
+    fn backlog_at_output(&self, output: u32) -> Backlog {
+        let state = &self.cioq.outputs[output as usize];
+        let port = &self.ports[output as usize];
+        let (bytes, in_service_priority) = state.leaving;
+        Backlog {
+            queued_bytes: u64::from(state.bound),
+            residual_bytes: port.residual(self.now, port.mbps).min(u32::from(bytes)),
+            in_service_priority,
+        }
+    }
+
+    /// An idle input sends the first frame that its output can take, the highest level first.
+    #[inline]
+    pub(super) fn send_across(&mut self, link: u32) {
+        let input = &self.cioq.inputs[link as usize];
+        if input.crossing != NONE {
+            return;
+        }
+        let mut levels = input.queue.occupied;
+        while let Some(level) = levels.checked_ilog2() {
+            levels &= !(1 << level);
+            if let Some(found) = self.candidate(link, level as u8, NONE) {
+                return self.cross(link, found);
+            }
+        }
+    }
+
+    /// A frame of a level that may cross now, and the one before it in its list: the first one, or
+    /// with virtual output queues the first one of any output. `wanted`: for this output only.
+    #[inline]
+    fn candidate(&mut self, link: u32, level: u8, wanted: u32) -> Option<(u32, u32)> {
+        let cioq = &mut self.cioq;
+        let frames = &self.flights.frames;
+        let room = (cioq.limit, cioq.reserve);
+        cioq.passed.clear();
+        let (mut before, mut slot) = (NONE, cioq.inputs[link as usize].queue.first(level));
+        while slot != NONE {
+            let frame = frames[slot as usize];
+            let output = frame.gap;
+            if (wanted == NONE || wanted == output) && !cioq.passed.contains(&output) {
+                let size = (level, u32::from(frame.bytes));
+                if cioq.outputs[output as usize].has_room(size, room) {
+                    return Some((before, slot));
+                }
+                cioq.passed.push(output);
+            }
+            if !cioq.virtual_outputs {
+                return None;
+            }
+            (before, slot) = (slot, frame.next);
+        }
+        None
+    }
+
+    /// An output that can take a frame gets one: of the highest level, inputs in turn.
+    #[inline]
+    pub(super) fn fill_output(&mut self, output: u32) {
+        let state = &self.cioq.outputs[output as usize];
+        if state.asking == 0 || state.coming != 0 {
+            return;
+        }
+        let switch = self.wiring.ports()[output as usize].from.0 - self.wiring.hosts();
+        let inputs = self.cioq.inputs_of[switch as usize].len() as u32;
+        let mut best: Option<(u8, u32, u32, (u32, u32))> = None;
+        let turn = state.turn;
+        for step in 1..=inputs {
+            let place = (turn + step) % inputs;
+            let link = self.cioq.inputs_of[switch as usize][place as usize];
+            let input = &self.cioq.inputs[link as usize];
+            if input.crossing != NONE {
+                continue;
+            }
+            let mut levels = input.queue.occupied;
+            while let Some(level) = levels.checked_ilog2() {
+                levels &= !(1 << level);
+                let level = level as u8;
+                if best.is_some_and(|(highest, ..)| highest >= level) {
+                    break;
+                }
+                if let Some(found) = self.candidate(link, level, output) {
+                    best = Some((level, place, link, found));
+                    break;
+                }
+            }
+        }
+        if let Some((_, place, link, found)) = best {
+            self.cioq.outputs[output as usize].turn = place;
+            self.cross(link, found);
+        }
+    }
+
+    /// A frame leaves its list and begins to cross.
+    fn cross(&mut self, link: u32, found: (u32, u32)) {
+        let cioq = &mut self.cioq;
+        let frames = &mut self.flights.frames;
+        let input = &mut cioq.inputs[link as usize];
+        input.queue.take(frames, found);
+        let slot = found.1;
+        input.crossing = slot;
+        let frame = frames[slot as usize];
+        let output = &mut cioq.outputs[frame.gap as usize];
+        output.coming = u32::from(frame.bytes);
+        output.asking -= 1;
+        let switch = self.ports[link as usize].to.0 - self.wiring.hosts();
+        let time = cioq.crossbars[switch as usize].serialisation(output.coming);
+        self.schedule(self.now + time, Event::Crossed(link));
+    }
+
+    /// The last bit of a frame has crossed.
+    #[inline]
+    pub fn on_crossed(&mut self, link: u32) {
+        let input = &mut self.cioq.inputs[link as usize];
+        let slot = std::mem::replace(&mut input.crossing, NONE);
+        let frame = self.flights.frame(slot);
+        let output = frame.gap;
+        let state = &mut self.cioq.outputs[output as usize];
+        state.coming = 0;
+        state.drain.arrive(frame.priority(), u32::from(frame.bytes));
+        state.queue.push(&mut self.flights.frames, slot);
+        self.leave_input(link, slot);
+        self.send_on(output);
+        self.fill_output(output);
+        self.send_across(link);
+    }
+
+    /// A frame's memory at its input is free.
+    fn leave_input(&mut self, link: u32, slot: u32) {
+        let frame = self.flights.frame(slot);
+        let input = &mut self.cioq.inputs[link as usize];
+        input.drain.depart(frame.priority(), u32::from(frame.bytes));
+        self.judge_input(link);
+    }
+}

@@ -1,0 +1,314 @@
+//! The second switch model: queues at inputs and outputs around a crossbar (DeTail §4.2.1), with
+//! priority flow control.
+//!
+//! ```text
+//! link ─first bit─▶ its memory ─whole, looked up─▶ input queue ─crossbar─▶ output queue ─▶ link
+//! ```
+//!
+//! A frame takes memory at its input from its first bit on, or is dropped there. When it is there
+//! as a whole and the forwarding engine has chosen its port, it queues by priority. The crossbar
+//! carries one frame at a time from each input and to each output, `speedup` times as fast as the
+//! switch's fastest link; an output takes the frame of the highest level that is at the head of an
+//! input's list and fits, inputs of equal level in turn. What an output has no room for waits at
+//! the input: nothing is lost inside. Outputs serve strict priorities. Memory is free again when
+//! the last bit has crossed, or left.
+//!
+//! Each level leaves a little memory at outputs to every higher one ([`Output::has_room`]): frames
+//! of a level that is paused downstream would otherwise shut out those that are not. The paper does
+//! not say how its switches avoid that.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `ingress` | arrival, look-up, the crossbar |
+//! | `egress` | output queues, wires, hosts' wires |
+//! | `pause` | control frames, pauses, and the network cards that heed them |
+//! | `report` | who waits for whom |
+//!
+//! Invariants: frames within a level from one input to one output keep their order; an idle input
+//! has no frame for an output that could take it; with thresholds that are safe nothing is dropped.
+
+mod egress;
+mod ingress;
+mod pause;
+mod report;
+
+use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE};
+use crate::switch::drain_bytes::DrainBytes;
+use crate::switch::pfc::PfcThresholds;
+use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::topology::{PortSpec, Wiring};
+use crate::transport::Label;
+use homa_proto::Rate;
+
+pub use report::{PauseReport, Stuck};
+
+/// Frames in lists by level.
+#[derive(Clone, Debug)]
+struct Lists {
+    lists: [List; 8],
+    /// Bit `n` set: list `n` holds a frame.
+    occupied: u8,
+}
+
+impl Lists {
+    const EMPTY: Self = Self { lists: [List::EMPTY; 8], occupied: 0 };
+
+    #[inline]
+    fn push(&mut self, frames: &mut [Frame], slot: u32) {
+        let frame = &mut frames[slot as usize];
+        frame.next = NONE;
+        let level = frame.priority();
+        self.occupied |= 1 << level;
+        self.lists[usize::from(level & 7)].append(frames, slot);
+    }
+
+    /// The first frame of a level that holds one.
+    #[inline]
+    fn first(&self, level: u8) -> u32 {
+        self.lists[usize::from(level & 7)].head
+    }
+
+    /// Takes a frame out of its level's list; `before` is the one in front of it, if any.
+    #[inline]
+    fn take(&mut self, frames: &mut [Frame], (before, slot): (u32, u32)) {
+        let frame = frames[slot as usize];
+        let (level, next) = (frame.priority(), frame.next);
+        let list = &mut self.lists[usize::from(level & 7)];
+        if before == NONE {
+            list.head = next;
+        } else {
+            frames[before as usize].next = next;
+            if next == NONE {
+                list.tail = before;
+            }
+        }
+        if list.head == NONE {
+            self.occupied &= !(1 << level);
+        }
+    }
+
+    /// Takes the first frame of the highest of these levels.
+    #[inline]
+    fn pop(&mut self, frames: &[Frame], levels: u8) -> Option<u32> {
+        let level = (self.occupied & levels).checked_ilog2()? as u8;
+        let list = &mut self.lists[usize::from(level)];
+        let slot = list.head;
+        list.head = frames[slot as usize].next;
+        if list.head == NONE {
+            self.occupied &= !(1 << level);
+        }
+        Some(slot)
+    }
+}
+
+/// The end of a link at a switch.
+#[derive(Clone, Debug)]
+struct Input {
+    queue: Lists,
+    /// Wire bytes in memory, those not yet whole and those that cross included.
+    drain: DrainBytes,
+    /// The frame that crosses.
+    crossing: u32,
+    /// When it pauses its sender.
+    thresholds: Option<PfcThresholds>,
+    /// Levels that are to pause.
+    wanted: u8,
+    /// Levels that the last control frame paused.
+    told: u8,
+}
+
+/// A port of a switch; of a host's own port only what concerns pauses.
+#[derive(Clone, Debug)]
+struct Output {
+    queue: Lists,
+    /// Wire bytes in memory, the frame that leaves included.
+    drain: DrainBytes,
+    /// Wire bytes on their way over the crossbar.
+    coming: u32,
+    /// Bytes and level of the frame on the wire; 0 bytes: none, or a control frame.
+    leaving: (u16, u8),
+    /// The wire is taken.
+    busy: bool,
+    /// Place among the switch's inputs of the one served last.
+    turn: u32,
+    /// Frames that wait at inputs for it.
+    asking: u32,
+    /// Wire bytes of all frames of the switch bound for it that have not begun to leave.
+    bound: u32,
+    /// Something is to be told over this wire to the sender of the link beside it.
+    tell: bool,
+    /// Levels that may not leave, since when.
+    paused: u8,
+    since: [SimTime; 8],
+}
+
+impl Output {
+    /// True when a frame may come over the crossbar. Of what is `limit`, a level leaves two frames,
+    /// or a sixteenth where that is less, to each higher one; an empty queue takes any frame.
+    #[inline]
+    fn has_room(&self, (level, bytes): (u8, u32), (limit, reserve): (u32, u32)) -> bool {
+        let held = self.drain.at(0);
+        let own = limit - reserve * u32::from(7 - (level & 7));
+        self.coming == 0 && (held == 0 || held + bytes <= own)
+    }
+}
+
+/// What was counted of pauses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    control: u64,
+    pauses: u64,
+    longest: SimDuration,
+}
+
+/// The state of all switches. See the module's description.
+#[derive(Debug)]
+pub(super) struct Cioq<K> {
+    limit: u32,
+    reserve: u32,
+    lookup: SimDuration,
+    virtual_outputs: bool,
+    /// How long control frames travel; `None`: as long as data.
+    cable: Option<SimDuration>,
+    /// By link.
+    inputs: Vec<Input>,
+    /// By port.
+    outputs: Vec<Output>,
+    /// By link: the one back.
+    back: Vec<u32>,
+    /// By switch: the links that end at it.
+    inputs_of: Vec<Vec<u32>>,
+    /// By switch: the crossbar's rate.
+    crossbars: Vec<LinkRate>,
+    /// By slot: when the frame is as a whole at the end of its link.
+    whole: Vec<SimTime>,
+    /// By host: a packet whose level was paused when its transport gave it.
+    parked: Vec<Option<(K, Label)>>,
+    counts: Counts,
+    /// Memory of the search behind blocked frames.
+    passed: Vec<u32>,
+}
+
+/// Most links of a network whose switches queue at inputs: control frames name theirs in 20 bits.
+pub const MOST_LINKS: usize = 1 << 20;
+
+/// Wire bytes of a full frame, of which outputs keep two free for each higher level.
+const FULL: u32 = 1_538;
+
+impl<K> Cioq<K> {
+    /// The state of a network's switches; of no size unless they queue at inputs.
+    pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
+        match config.cioq {
+            Some(cioq) => Self::of(wiring.ports(), wiring, cioq),
+            None => Self::empty(0, SimDuration::ZERO, false),
+        }
+    }
+
+    fn empty(limit: u32, lookup: SimDuration, virtual_outputs: bool) -> Self {
+        Self {
+            limit,
+            reserve: (2 * FULL).min(limit / 16),
+            lookup,
+            virtual_outputs,
+            cable: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            back: Vec::new(),
+            inputs_of: Vec::new(),
+            crossbars: Vec::new(),
+            whole: Vec::new(),
+            parked: Vec::new(),
+            counts: Counts::default(),
+            passed: Vec::new(),
+        }
+    }
+
+    fn of(ports: &[PortSpec], wiring: &Wiring, config: CioqConfig) -> Self {
+        debug_assert!(ports.len() <= MOST_LINKS);
+        let hosts = wiring.hosts();
+        let mut cioq = Self::empty(config.bytes, config.lookup, config.virtual_outputs);
+        cioq.cable = config.pfc.and_then(|pfc| pfc.cable);
+        cioq.back = backs(ports);
+        cioq.parked.resize_with(hosts as usize, || None);
+        cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
+        let mut fastest = vec![1; wiring.switches() as usize];
+        for (link, spec) in (0..).zip(ports) {
+            if let Some(switch) = spec.to.0.checked_sub(hosts) {
+                cioq.inputs_of[switch as usize].push(link);
+            }
+            if let Some(switch) = spec.from.0.checked_sub(hosts) {
+                let known = &mut fastest[switch as usize];
+                *known = spec.rate.0.max(*known);
+            }
+            let back = ports.get(cioq.back[link as usize] as usize).unwrap_or(spec);
+            let thresholds = config.pfc.and_then(|pfc| {
+                let way = pfc.link((spec.rate, spec.delay), (back.rate, back.delay));
+                pfc.thresholds(&way, config.bytes)
+            });
+            cioq.inputs.push(Input {
+                queue: Lists::EMPTY,
+                drain: DrainBytes::default(),
+                crossing: NONE,
+                thresholds,
+                wanted: 0,
+                told: 0,
+            });
+            cioq.outputs.push(Output {
+                queue: Lists::EMPTY,
+                drain: DrainBytes::default(),
+                coming: 0,
+                leaving: (0, 0),
+                busy: false,
+                turn: 0,
+                asking: 0,
+                bound: 0,
+                tell: false,
+                paused: 0,
+                since: [SimTime::ZERO; 8],
+            });
+        }
+        let rate = |fastest: &u64| Rate(fastest.saturating_mul(u64::from(config.speedup)));
+        cioq.crossbars = fastest.iter().map(|fastest| LinkRate::new(rate(fastest))).collect();
+        cioq
+    }
+
+    /// A port's drain bytes for a level: what adaptive forwarding goes by.
+    #[inline]
+    pub fn drain(&self, port: u32, level: u8) -> u32 {
+        self.outputs[port as usize].drain.at(level)
+    }
+
+    /// A frame is at the end of its link, as a whole, at `at`.
+    #[inline]
+    fn note_whole(&mut self, slot: u32, at: SimTime) {
+        if self.whole.len() <= slot as usize {
+            self.whole.resize(slot as usize + 1, SimTime::ZERO);
+        }
+        self.whole[slot as usize] = at;
+    }
+
+    /// A link made a copy of a frame.
+    pub fn note_copy(&mut self, slot: u32, copy: u32) {
+        let at = self.whole.get(slot as usize).copied().unwrap_or_default();
+        self.note_whole(copy, at);
+    }
+}
+
+/// By link, the one in the other direction; of several between two nodes each has its own.
+fn backs(ports: &[PortSpec]) -> Vec<u32> {
+    let mut ends: Vec<(u32, u32, u32)> =
+        (0..).zip(ports).map(|(link, port)| (port.from.0, port.to.0, link)).collect();
+    ends.sort_unstable();
+    let mut backs = vec![NONE; ports.len()];
+    let mut place = 0;
+    for at in 0..ends.len() {
+        let (from, to, link) = ends[at];
+        let same = at > 0 && (ends[at - 1].0, ends[at - 1].1) == (from, to);
+        place = if same { place + 1 } else { 0 };
+        let first = ends.partition_point(|end| (end.0, end.1) < (to, from));
+        if let Some(back) = ends.get(first + place).filter(|end| (end.0, end.1) == (to, from)) {
+            backs[link as usize] = back.2;
+        }
+    }
+    backs
+}

@@ -1,0 +1,117 @@
+//! Priority flow control: which levels an input pauses, the control frames that say so, and what
+//! they stop.
+
+use crate::engine::agenda::Event;
+use crate::engine::net::Net;
+use crate::engine::world::{PacketOf, World};
+use crate::fabric::NONE;
+use crate::switch::pfc::{CONTROL_BYTES, PfcLink, PfcThresholds};
+use crate::topology::HostId;
+use crate::transport::{Label, Transport};
+
+impl<W: World> Net<W> {
+    /// What waits at an input has changed: does its sender have to know?
+    #[inline]
+    pub(super) fn judge_input(&mut self, link: u32) {
+        let input = &mut self.cioq.inputs[link as usize];
+        let Some(PfcThresholds { pause, unpause }) = input.thresholds else { return };
+        let above = input.drain.levels(|bytes| bytes > pause);
+        let below = input.drain.levels(|bytes| bytes < unpause);
+        input.wanted = input.wanted & !below | above;
+        if input.wanted == input.told {
+            return;
+        }
+        let back = self.cioq.back[link as usize];
+        if back != NONE {
+            self.cioq.outputs[back as usize].tell = true;
+            self.send_on(back);
+        }
+    }
+
+    /// A control frame begins to leave at `output`, for the sender of the link beside it; false
+    /// when there is nothing to say any more.
+    pub(super) fn tell_sender(&mut self, output: u32) -> bool {
+        let link = self.cioq.back[output as usize];
+        let state = &mut self.cioq.outputs[output as usize];
+        state.tell = false;
+        let input = &mut self.cioq.inputs[link as usize];
+        if input.wanted == input.told {
+            return false;
+        }
+        self.cioq.counts.control += 1;
+        self.cioq.counts.pauses += u64::from((input.wanted & !input.told).count_ones());
+        input.told = input.wanted;
+        let levels = u32::from(input.told);
+        state.busy = true;
+        let port = &mut self.ports[output as usize];
+        let free_at = port.occupy(self.now, CONTROL_BYTES);
+        let cable = self.cioq.cable.unwrap_or(port.delay);
+        let specs = self.wiring.ports();
+        let rate = specs[link as usize].rate;
+        let response = PfcLink::symmetric(rate, 0, cable).response();
+        self.schedule(free_at, Event::Sent(output));
+        self.schedule(free_at + cable + response, Event::Paused(link << 8 | levels));
+        true
+    }
+
+    /// A control frame takes effect; gives the host whose network card heeds it.
+    pub fn on_paused(&mut self, code: u32) -> Option<u32> {
+        let (port, levels) = (code >> 8, code as u8);
+        if self.ports[port as usize].failed {
+            return None;
+        }
+        self.set_paused(port, levels);
+        if port >= self.wiring.hosts() {
+            self.send_on(port);
+            return None;
+        }
+        self.transports[port as usize].pause(self.now.protocol(), levels);
+        let free_at = self.ports[port as usize].free_at;
+        let host = &mut self.hosts[port as usize];
+        if free_at > self.now && !host.wire_awaited {
+            host.wire_awaited = true;
+            self.schedule(free_at, Event::WireFree(port));
+        }
+        Some(port)
+    }
+
+    pub(super) fn set_paused(&mut self, port: u32, levels: u8) {
+        let state = &mut self.cioq.outputs[port as usize];
+        let (begun, ended) = (levels & !state.paused, state.paused & !levels);
+        state.paused = levels;
+        for level in 0..8 {
+            let since = &mut state.since[level];
+            if ended >> level & 1 != 0 {
+                let lasted = self.now.since(*since);
+                self.cioq.counts.longest = self.cioq.counts.longest.max(lasted);
+            }
+            if begun >> level & 1 != 0 {
+                *since = self.now;
+            }
+        }
+    }
+
+    /// The next packet of a host that its network card may send. A transport that gives one of a
+    /// level that is paused has it parked in the card, and everything behind it: those that know
+    /// pauses ([`Transport::pause`]) give others.
+    pub fn pull_unpaused(&mut self, id: u32) -> Option<(PacketOf<W>, Label)> {
+        let paused = self.cioq.outputs[id as usize].paused;
+        let parked = &mut self.cioq.parked[id as usize];
+        if parked.is_none() {
+            let transport = &mut self.transports[id as usize];
+            let packet = transport.transmit(self.now.protocol())?;
+            *parked = Some((packet, transport.label(&packet)));
+        }
+        match parked {
+            Some((_, label)) if paused >> (label.priority & 7) & 1 != 0 => None,
+            parked => parked.take(),
+        }
+    }
+
+    /// A host that begins a new life finds its network card empty.
+    pub fn clear_card(&mut self, id: HostId) {
+        if let Some(parked) = self.cioq.parked.get_mut(id.0 as usize) {
+            *parked = None;
+        }
+    }
+}

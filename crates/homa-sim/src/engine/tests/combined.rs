@@ -1,0 +1,165 @@
+//! Claims about switches that queue at their inputs, too: the published delay of a hop, no loss at
+//! thresholds that are safe and loss above them, and a deadlock that is told.
+
+use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
+
+use crate::engine::*;
+use crate::fabric::queue::Combined;
+use crate::fabric::{CioqConfig, FabricConfig, PfcConfig};
+use crate::scheme::detail::{LOSSLESS_SWITCH, SWITCH};
+use crate::switch::pfc::{PfcLink, PfcThresholds, safe_pause};
+use crate::time::{SimDuration, SimTime};
+use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
+use crate::transport::{Arrival, Label, Transport};
+
+/// Wire bytes of DeTail's longest frame.
+const FRAME: u32 = 1_530;
+/// Copper and transceivers (DeTail §5.1).
+const CABLE: SimDuration = SimDuration::nanos(5_476);
+
+/// Has frames without end for some hosts in turn, of the lowest level that is not paused.
+struct Gusher {
+    to: Vec<u32>,
+    left: u32,
+    levels: u8,
+    paused: u8,
+    received: Vec<SimTime>,
+}
+
+impl Gusher {
+    fn new(to: Vec<u32>, frames: u32, levels: u8) -> Self {
+        Self { to, left: frames, levels, paused: 0, received: Vec::new() }
+    }
+}
+
+impl Transport for Gusher {
+    type Packet = Label;
+
+    fn submit(&mut self, _: Time, _: Submit) -> Result<Submitted, SubmitError> {
+        Err(SubmitError::UnknownRpc)
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        None
+    }
+
+    fn receive(&mut self, now: Time, _: &Label, _: Arrival) -> Receipt {
+        self.received.push(SimTime(now.0 * 1_000));
+        Receipt::Consumed
+    }
+
+    fn transmit(&mut self, _: Time) -> Option<Label> {
+        if self.to.is_empty() || self.left == 0 {
+            return None;
+        }
+        let priority = (0..self.levels).find(|level| self.paused >> level & 1 == 0)?;
+        self.left -= 1;
+        let to = self.to[self.left as usize % self.to.len()];
+        Some(Label { priority, flow: to, ..Label::new(HostId(to), FRAME) })
+    }
+
+    fn label(&self, packet: &Label) -> Label {
+        *packet
+    }
+
+    fn pause(&mut self, _: Time, levels: u8) {
+        self.paused = levels;
+    }
+
+    fn expire(&mut self, _: Time) {}
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+type Gush = Simulation<(Gusher, Combined, (), (), NoFaults)>;
+
+fn gush(wiring: Wiring, cioq: CioqConfig, make: impl Fn(u32) -> Gusher + 'static) -> Gush {
+    let config = FabricConfig { cioq: Some(cioq), ..FabricConfig::default() };
+    let make = Box::new(move |host: HostId, _| make(host.0));
+    let queues: MakeQueue<'_, Combined> = &mut |_: PortId, _: &_| Combined;
+    Simulation::with_queues(wiring, config, (make, queues), ((), (), NoFaults))
+}
+
+fn one_switch(hosts: u32, cable: SimDuration) -> Wiring {
+    let rate = Rate::gbps(1);
+    SingleSwitch { hosts, physics: Physics::uniform(rate, rate, cable) }.wire()
+}
+
+fn drops(simulation: &Gush) -> u64 {
+    let ports = 0..simulation.wiring().ports().len() as u32;
+    ports.map(|port| simulation.dropped_frames(PortId(port))).sum()
+}
+
+#[test]
+fn a_hop_takes_the_published_time() {
+    let lookup = SimDuration::nanos(4_224);
+    let cioq = CioqConfig { lookup, ..SWITCH };
+    let mut simulation = gush(one_switch(2, CABLE), cioq, |host| {
+        Gusher::new(if host == 0 { vec![1] } else { Vec::new() }, 1, 1)
+    });
+    simulation.run_to_drain();
+    let arrived = simulation.transport(HostId(1)).unwrap().received[0];
+    // DeTail §5.1: 12.24 + 3.06 + 0.476 + 5 + 4.224 = 25 us for the hop; before it the host's own
+    // link.
+    assert_eq!(arrived, SimTime::ZERO + SimDuration::nanos(25_000 + 12_240 + 5_476));
+}
+
+/// Everybody sends to everybody at all levels, the lowest first; frames dropped by inputs that
+/// pause above `pause`.
+fn lost_at(pause: u32, cable: SimDuration, hosts: u32) -> u64 {
+    let pfc = PfcConfig {
+        thresholds: Some(PfcThresholds { pause, unpause: pause.min(4_557) }),
+        ..LOSSLESS_SWITCH.pfc.unwrap()
+    };
+    let cioq = CioqConfig { pfc: Some(pfc), ..LOSSLESS_SWITCH };
+    let mut simulation = gush(one_switch(hosts, cable), cioq, move |host| {
+        // Host 0 hears everybody, and keeps the wire busy on which host 1 is paused.
+        Gusher::new(vec![u32::from(host == 0)], u32::MAX, 8)
+    });
+    simulation.run_until(SimTime::ZERO + SimDuration::millis(300), u64::MAX);
+    assert!(simulation.pause_report().unwrap().pauses > 100);
+    drops(&simulation)
+}
+
+#[test]
+fn nothing_is_lost_at_a_safe_threshold_and_something_two_frames_per_level_above() {
+    for cable in [SimDuration::nanos(100), CABLE, SimDuration::micros(20)] {
+        let link = PfcLink::symmetric(Rate::gbps(1), FRAME, cable);
+        let safe = safe_pause(&link, 131_072, 8).unwrap();
+        for hosts in [3, 5, 9] {
+            assert_eq!(lost_at(safe, cable, hosts), 0, "{cable:?}, {hosts} hosts, at {safe}");
+        }
+        // The bound is for the worst moment of each step; few levels meet all of them at once.
+        let above = lost_at(safe + 2 * FRAME, cable, 33);
+        assert!(above > 0, "{cable:?}: {safe} is far from the greatest");
+    }
+}
+
+/// Five switches in a ring, a host at each, which sends two switches on.
+fn ring() -> Wiring {
+    let hosts = (0..5).map(|i| format!("h{i},s{i},1,5476\n"));
+    let links = (0..5).map(|i| format!("s{i},s{},1,5476\n", (i + 1) % 5));
+    Graph::from_csv(&hosts.chain(links).collect::<String>()).unwrap().wire()
+}
+
+#[test]
+fn a_circle_of_pauses_is_told_and_only_then() {
+    let around = |hosts: u32| {
+        let mut simulation = gush(ring(), LOSSLESS_SWITCH, move |host| {
+            let to = if host < hosts { vec![(host + 2) % 5] } else { Vec::new() };
+            Gusher::new(to, 20_000, 1)
+        });
+        simulation.run_until(SimTime::ZERO + SimDuration::millis(200), u64::MAX);
+        assert_eq!(drops(&simulation), 0);
+        simulation.pause_report().unwrap()
+    };
+    let locked = around(5);
+    assert_eq!(locked.circle.len(), 5, "{locked:?}");
+    assert!(locked.longest > SimDuration::millis(100), "{locked:?}");
+    // Without the last flow the circle is open, and all goes on.
+    let open = around(4);
+    assert_eq!(open.circle, [], "{open:?}");
+    assert!(open.longest < SimDuration::millis(100), "{open:?}");
+}

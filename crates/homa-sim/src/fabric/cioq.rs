@@ -1,0 +1,53 @@
+//! What a combined input- and output-queued switch is made of (DeTail §4.2.1, Figure 6). How frames
+//! move through it: `engine/cioq`.
+
+use homa_proto::Rate;
+
+use crate::switch::pfc::{PfcLink, PfcThresholds, detail_thresholds};
+use crate::time::SimDuration;
+
+/// Switches with a queue per input port, a crossbar, and a queue per output port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CioqConfig {
+    /// Wire bytes that a port holds on each of its two sides.
+    pub bytes: u32,
+    /// Rate of the crossbar between two ports, as a multiple of the switch's fastest link.
+    pub speedup: u32,
+    /// From a frame's last bit to the forwarding engine's verdict.
+    pub lookup: SimDuration,
+    /// Inputs have a queue per output: no frame waits behind one for another output.
+    pub virtual_outputs: bool,
+    /// Inputs pause their senders; `None`: they drop what does not fit.
+    pub pfc: Option<PfcConfig>,
+}
+
+/// Priority flow control of all links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PfcConfig {
+    /// The thresholds of every link; absent: by DeTail's rule from the link.
+    pub thresholds: Option<PfcThresholds>,
+    /// Levels that may be in use, for that rule.
+    pub priorities: u8,
+    /// Wire bytes of the longest frame, for that rule.
+    pub frame: u32,
+    /// How long a control frame travels; absent: as long as data on the link it takes.
+    pub cable: Option<SimDuration>,
+}
+
+impl PfcConfig {
+    /// A link that brings data after `data_delay` at `rate`, and the one back.
+    pub fn link(
+        &self,
+        (rate, data_delay): (Rate, SimDuration),
+        back: (Rate, SimDuration),
+    ) -> PfcLink {
+        let control_delay = self.cable.unwrap_or(back.1);
+        PfcLink { rate, back: back.0, frame: self.frame, control_delay, data_delay }
+    }
+
+    /// Its thresholds behind a queue of `bytes`; `None`: none is safe.
+    pub fn thresholds(&self, link: &PfcLink, bytes: u32) -> Option<PfcThresholds> {
+        let derived = || detail_thresholds(link, u64::from(bytes), self.priorities);
+        self.thresholds.or_else(derived)
+    }
+}

@@ -1,0 +1,30 @@
+//! Ports of switches that queue at their inputs, too: frames wait where `engine/cioq` keeps them,
+//! strict priorities on either side, and no port of this kind is ever asked.
+
+use crate::topology::HostId;
+use crate::transport::Label;
+
+use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Combined;
+
+impl PortQueue for Combined {
+    type Tag = ();
+
+    const ORDER: Order = Order::Combined;
+
+    const IS_COMBINED: bool = true;
+
+    #[inline]
+    fn tag(_: &Label, _: HostId) {}
+
+    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+        StrictPriority.admit(waiting, slot, room)
+    }
+
+    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+        StrictPriority.next(waiting)
+    }
+}
