@@ -14,7 +14,7 @@ use homa_sim::scenario::{
     Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName, Groups, Impaired,
     Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
     PhantomOrderName, PhantomPlaceName, PickName, Routing, Scenario, SchemeOptions, Shape, Span,
-    Stop, TcpOptions, Traffic,
+    Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
@@ -113,6 +113,14 @@ fn options() -> SchemeOptions {
             queue_packets: Some(1),
             timeout: Some(Span(1)),
             avoid_bad_paths: Some(true),
+        }),
+        switch: Some(SwitchOptions {
+            speedup: Some(1),
+            lookup: Some(Span(1)),
+            virtual_outputs: Some(true),
+            priorities: Some(1),
+            pause: Some(1),
+            unpause: Some(1),
         }),
         tcp: Some(TcpOptions {
             mtu: Some(1500),
