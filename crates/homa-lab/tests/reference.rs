@@ -68,6 +68,17 @@ fn pacer() -> PacerOptions {
     }
 }
 
+fn switch() -> SwitchOptions {
+    SwitchOptions {
+        speedup: Some(1),
+        lookup: Some(Span(1)),
+        virtual_outputs: Some(true),
+        priorities: Some(1),
+        pause: Some(1),
+        unpause: Some(1),
+    }
+}
+
 fn options() -> SchemeOptions {
     SchemeOptions {
         framing: Some(FramingName::Paper),
@@ -114,14 +125,7 @@ fn options() -> SchemeOptions {
             timeout: Some(Span(1)),
             avoid_bad_paths: Some(true),
         }),
-        switch: Some(SwitchOptions {
-            speedup: Some(1),
-            lookup: Some(Span(1)),
-            virtual_outputs: Some(true),
-            priorities: Some(1),
-            pause: Some(1),
-            unpause: Some(1),
-        }),
+        switch: Some(switch()),
         tcp: Some(TcpOptions {
             mtu: Some(1500),
             min_rto: Some(Span(1)),
