@@ -128,6 +128,7 @@ fn options() -> SchemeOptions {
         switch: Some(switch()),
         tcp: Some(TcpOptions {
             mtu: Some(1500),
+            initial_rto: Some(Span(1)),
             min_rto: Some(Span(1)),
             max_rto: Some(Span(1)),
             rto_granularity: Some(Span(1)),

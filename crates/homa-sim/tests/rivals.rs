@@ -1,10 +1,12 @@
-//! pFabric, pHost and NDP on small grounds of their own, where arithmetic or their papers say what
+//! pFabric, pHost, NDP and PIAS on small grounds of their own, where arithmetic or their papers say what
 //! must come out. Numbers of messages and seconds are small; tolerances are stated at each.
 
 use homa_proto::{Duration, Event, PeerId, Rate, Submit};
 use homa_sim::engine::{Application, Context, LinkChange, NoFaults, Probe, Simulation};
+use homa_sim::experiment::run as simulate;
 use homa_sim::fabric::queue::{PriorityDrop, Trimming, TrimmingConfig};
 use homa_sim::fabric::{Buffers, FabricConfig, Forwarding, PortQueue, StrictPriority};
+use homa_sim::scenario::{Fabric, Routing, Scenario, Shape, Traffic};
 use homa_sim::topology::{FatTree, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring};
 use homa_sim::transport::Transport;
 use homa_sim::transport::ndp::{Ndp, NdpConfig};
@@ -335,4 +337,19 @@ fn all_recover_from_a_link_that_fails_and_comes_back() {
         Trimming::new(config, 1, port)
     };
     run((wiring(), by_source()), (make, queue), &flows, &changes);
+}
+
+#[test]
+fn a_pias_message_of_one_packet_costs_a_packet_and_an_acknowledgement() {
+    let mut scenario = Scenario { scheme: "pias".to_owned(), ..Scenario::default() };
+    let shape = Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 };
+    scenario.fabric = Fabric { shape, routing: Some(Routing::Spray), ..Fabric::default() };
+    let Traffic::AllToAll { workload, .. } = &mut scenario.traffic else { unreachable!() };
+    *workload = "400".to_owned();
+    scenario.load.fraction = 0.5;
+    scenario.stop.messages = Some(5_000);
+    let outcome = simulate(&scenario, &mut |_| ()).unwrap();
+    // Within a rack 2 hops each way, otherwise 4: no more than 8 a message, and nothing twice.
+    assert!(outcome.packet_hops <= 8 * outcome.submitted, "{outcome:?}");
+    assert_eq!((outcome.drops.refused, outcome.undelivered), (0, 0));
 }

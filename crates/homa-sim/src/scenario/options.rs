@@ -92,6 +92,9 @@ pub struct TcpOptions {
     /// Largest IP packet, 576 to 9000 bytes; absent: 1500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// Retransmission timeout before the first measurement (RFC 6298 §2.1), at least `min_rto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_rto: Option<Span>,
     /// Least retransmission timeout (RFC 6298 §2.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rto: Option<Span>,

@@ -44,15 +44,21 @@ pub fn ecn(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { ecn: true, recovery: Recovery::SACK, ..newreno(environment) }
 }
 
-/// PIAS (NSDI 2015 §5.1, and its authors' ns-2 scripts): DCTCP with a fresh connection without
-/// handshake per message, an initial window of the bandwidth-delay product (70 packets at their
-/// 85.2 us), every segment acknowledged, at the highest level, timeouts from 2 ms on.
+/// PIAS (NSDI 2015 §5.1, and its authors' ns-2 scripts): DCTCP over permanent connections that
+/// carry one message at a time, an initial window of the bandwidth-delay product (70 packets at
+/// their 85.2 us), every segment acknowledged, at the highest level, timeouts from 2 ms on, the
+/// first too, by a clock of 1 us.
 pub fn pias(environment: &Environment<'_>) -> TcpConfig {
     let dctcp = TcpConfig { timestamps: false, ..TcpConfig::dctcp() };
     TcpConfig {
-        rto: RtoConfig { min: Duration::millis(2), ..dctcp.rto },
+        rto: RtoConfig {
+            initial: Duration::millis(2),
+            min: Duration::millis(2),
+            granularity: Duration::micros(1),
+            ..dctcp.rto
+        },
         recovery: Recovery::SACK,
-        connections: ConnectionPolicy::PerMessage,
+        connections: ConnectionPolicy::IDLE,
         initial_window: environment.rtt_bytes.div_ceil(dctcp.mss()).max(2),
         delayed_ack: None,
         priorities: Priorities::Sent(equal_split(environment)),
@@ -87,6 +93,27 @@ pub fn configure(
     Ok(Arc::new(config))
 }
 
+/// The retransmission timer, and how long acknowledgements wait.
+fn set_timers(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
+    let TcpOptions { initial_rto, min_rto, max_rto, rto_granularity, delayed_ack, .. } = changes;
+    let set = |to: &mut Duration, from: &Option<Span>| {
+        from.iter().for_each(|span| *to = duration(*span));
+    };
+    set(&mut config.rto.initial, initial_rto);
+    set(&mut config.rto.min, min_rto);
+    set(&mut config.rto.max, max_rto);
+    set(&mut config.rto.granularity, rto_granularity);
+    if config.rto.min > config.rto.max || config.rto.min == Duration::ZERO {
+        let must = "be more than 0 and at most `max_rto`";
+        return Err(ScenarioError::field("options.tcp.min_rto", must));
+    }
+    config.rto.initial = config.rto.initial.max(config.rto.min);
+    if let Some(span) = delayed_ack {
+        config.delayed_ack = (span.0 > 0).then(|| duration(*span));
+    }
+    Ok(())
+}
+
 fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
     if let Some(mtu) = changes.mtu {
@@ -95,20 +122,7 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
         }
         config.mtu = mtu;
     }
-    let TcpOptions { min_rto, max_rto, rto_granularity, delayed_ack, .. } = changes;
-    let set = |to: &mut Duration, from: &Option<Span>| {
-        from.iter().for_each(|span| *to = duration(*span));
-    };
-    set(&mut config.rto.min, min_rto);
-    set(&mut config.rto.max, max_rto);
-    set(&mut config.rto.granularity, rto_granularity);
-    if config.rto.min > config.rto.max || config.rto.min == Duration::ZERO {
-        return wrong("options.tcp.min_rto", "be more than 0 and at most `max_rto`");
-    }
-    config.rto.initial = config.rto.initial.max(config.rto.min);
-    if let Some(span) = delayed_ack {
-        config.delayed_ack = (span.0 > 0).then(|| duration(*span));
-    }
+    set_timers(config, changes)?;
     if let Some(segments) = changes.initial_window {
         if segments == 0 {
             return wrong("options.tcp.initial_window", "be at least 1 segment");

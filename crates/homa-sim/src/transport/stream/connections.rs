@@ -28,6 +28,8 @@ pub enum ConnectionPolicy {
 impl ConnectionPolicy {
     /// One permanent connection per client and server.
     pub const ONE: Self = Self::Pool { size: 1, pick: Pick::Random };
+    /// Permanent connections, each with one message at a time: another is opened when all are busy.
+    pub const IDLE: Self = Self::Pool { size: u32::MAX, pick: Pick::Idle };
 }
 
 /// Which connection of a pool takes a message.
@@ -70,12 +72,18 @@ impl Pools {
         is_idle: impl Fn(Key) -> bool,
     ) -> (usize, Option<Key>) {
         let pool = self.pools.entry((server, class)).or_default();
-        pool.resize(size.max(1) as usize, None);
+        let size = size.max(1) as usize;
         if pick == Pick::Idle {
             let usable = |key: &Option<Key>| key.is_none_or(&is_idle);
             if let Some(index) = pool.iter().position(usable) {
                 return (index, pool[index]);
             }
+            if pool.len() < size {
+                pool.push(None);
+                return (pool.len() - 1, None);
+            }
+        } else {
+            pool.resize(size, None);
         }
         let index = match pool.len() {
             1 => 0,

@@ -12,9 +12,10 @@
 use homa_proto::Time;
 
 use crate::topology::HostId;
-use crate::transport::stream::{Name, Outgoing, Piece, Pieces, Received};
+use crate::transport::stream::{Name, Outgoing, Pieces, Received};
 
 use super::config::TcpConfig;
+use super::priorities::Priorities;
 use super::receiver::{Receiver, Reply};
 use super::segment::{Flags, Sacks, Segment};
 use super::sender::{Choice, Sender};
@@ -139,9 +140,18 @@ impl Connection {
         }
     }
 
-    /// The message that is sent next.
-    pub fn next_piece(&self) -> Option<Piece> {
-        self.out.at(self.sender.next).map(|(piece, _)| piece)
+    /// The level of the segment that is sent next.
+    #[inline]
+    pub fn next_level(&self, config: &TcpConfig) -> u8 {
+        if let Priorities::One(level) = config.priorities {
+            return level;
+        }
+        let next = match self.sender.choose(self.available(config), config) {
+            Some(Choice::Again(sent)) => sent.start,
+            Some(Choice::New(_)) | None => self.sender.next,
+        };
+        let (length, sent) = self.out.at(next).map_or((0, 0), |(piece, at)| (piece.length, at));
+        config.priorities.level(length, sent)
     }
 
     /// A segment without payload or acknowledgement.

@@ -13,7 +13,9 @@
 //! | [`receiver`] | delayed and selective acknowledgements, echoes (RFC 2018, 3168, 8257) |
 //! | [`priorities`] | levels by application, or by bytes sent (PIAS §4.1) |
 //!
-//! Acknowledgements leave before data; connections with data take turns. Nagle's algorithm is off.
+//! Acknowledgements leave before data; connections whose next segments have the same level take
+//! turns, higher levels go first, as in a network interface with the switches' queues (PIAS's ns-2
+//! scripts have them at hosts, too). Nagle's algorithm is off.
 //! An incoming message is named by its RPC's number, which is unique with its peer and kind.
 //! Invariants: a connection that can send is listed, one with a timer has an entry at or before it:
 //! `wake` after every input sees to both. Left out: urgent data, window scaling and probes
@@ -53,7 +55,6 @@ use super::{Arrival, Content, DataContent, Label, Transport};
 
 use config::TcpConfig;
 use connection::{Connection, Ends, reset};
-use priorities::Priorities;
 use segment::{Flags, Segment};
 
 /// Not known.
@@ -82,7 +83,7 @@ pub struct Tcp {
     /// Acknowledgements and resets that wait for the link.
     control: VecDeque<Segment>,
     events: VecDeque<Event>,
-    /// Segments that were there before, or of no connection.
+    /// Segments with bytes that were there before, or of no connection.
     refused: u64,
 }
 
@@ -115,14 +116,19 @@ impl Tcp {
     }
 
     /// The connection of a segment. There is none: whether to say so.
+    ///
+    /// An acknowledgement that its connection's last segments overtook finds it over. In TIME-WAIT
+    /// it would be dropped without an answer (RFC 9293 §3.10.7.4), and so it is here.
     #[inline]
     fn find(&mut self, from: HostId, segment: &Segment) -> Result<Key, bool> {
         let unknown = Err(!segment.flags.has(Flags::RST));
+        let over = Err(!segment.flags.has(Flags::RST) && segment.occupies());
         if segment.flags.has(Flags::SERVER) {
             let key = segment.name.key;
             let own = self.connections.get(key).filter(|it| it.is_client && it.peer == from);
             return match own {
                 Some(_) if segment.name.life == self.life => Ok(key),
+                None if segment.name.life == self.life => over,
                 _ => unknown,
             };
         }
@@ -135,7 +141,7 @@ impl Tcp {
         match self.names.find(from.0, segment.name) {
             Served::Open(key) => Ok(key),
             Served::Over if segment.flags.has(Flags::SYN) => Err(false),
-            Served::Over => unknown,
+            Served::Over => over,
             Served::New(old) => {
                 // Without a handshake, whoever has heard from us means a connection that we lost.
                 let opens = match self.config.handshake {
@@ -262,14 +268,7 @@ impl Tcp {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.listed && connection.can_send(&self.config) {
             connection.listed = true;
-            let level = match &self.config.priorities {
-                Priorities::Size(_) => {
-                    let next = connection.next_piece().map_or(0, |piece| piece.length);
-                    self.config.priorities.class(next)
-                }
-                Priorities::One(_) | Priorities::Sent(_) => 0,
-            };
-            self.ready.push(level, key);
+            self.ready.push(connection.next_level(&self.config), key);
         }
         let due = connection.due();
         self.timers.arm(due, Timer::Connection(key), &mut connection.armed);
@@ -325,7 +324,7 @@ impl Transport for Tcp {
         let key = match self.find(arrival.from, segment) {
             Ok(key) => key,
             Err(answer) => {
-                self.refused += 1;
+                self.refused += u64::from(segment.occupies());
                 if answer {
                     let reset = reset(segment, arrival.from, self.config.ack_priority);
                     self.control.push_back(reset);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use homa_proto::{Duration, RpcHandle};
 
 use super::config::{Algorithm, Recovery, RtoConfig};
+use super::priorities::Priorities;
 use super::*;
 use crate::transport::stream::{ConnectionPolicy, Pick};
 

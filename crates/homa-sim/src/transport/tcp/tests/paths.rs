@@ -188,6 +188,51 @@ fn a_handshake_costs_a_round_trip_once_per_connection() {
 }
 
 #[test]
+fn an_acknowledgement_that_the_end_of_its_connection_overtakes_is_not_answered() {
+    let mut path = |segment: &Segment| match segment.flags.has(Flags::SERVER) {
+        // The server's FIN is faster, as on another path of a network that sprays packets.
+        true if !segment.occupies() => vec![RTT],
+        _ => half(),
+    };
+    let connections = ConnectionPolicy::PerMessage;
+    let config = TcpConfig { connections, ..plain(Recovery::NEWRENO) };
+    let mut world = World::new(&config, 2, &mut path);
+    world.one_way(0, 1, 100);
+    world.run();
+    // Data and FIN, ACK, FIN, ACK.
+    assert_eq!(world.sent.len(), 4, "{:?}", world.sent);
+    assert_eq!((world.hosts[0].refused(), world.hosts[1].refused()), (0, 0));
+}
+
+#[test]
+fn a_pool_without_limit_opens_a_connection_when_all_are_busy() {
+    let mut path = |_: &Segment| half();
+    let connections = ConnectionPolicy::IDLE;
+    let config = TcpConfig { connections, ..plain(Recovery::NEWRENO) };
+    let mut world = World::new(&config, 2, &mut path);
+    for expected in [3, 3] {
+        (0..3).for_each(|_| world.one_way(0, 1, 5_000));
+        world.run();
+        assert_eq!(world.hosts[0].connections().count(), expected);
+    }
+}
+
+#[test]
+fn a_host_sends_what_has_the_higher_level_first() {
+    let priorities = Priorities::Sent(vec![1_000]);
+    let connections = ConnectionPolicy::IDLE;
+    let config = TcpConfig { priorities, connections, ..plain(Recovery::SACK) };
+    let mut host = Tcp::new(Arc::new(config), HostId(0), (0, 1));
+    let mut sent = Vec::new();
+    for length in [2_000, 500] {
+        host.submit(Time(0), Submit::OneWay { peer: PeerId(1), length, cookie: 0 }).unwrap();
+        sent.extend(host.transmit(Time(0)).map(|segment| (segment.len, segment.priority)));
+    }
+    sent.extend(host.transmit(Time(0)).map(|segment| (segment.len, segment.priority)));
+    assert_eq!(sent, [(1_000, 7), (500, 7), (1_000, 6)]);
+}
+
+#[test]
 fn an_idle_connection_starts_again_from_its_initial_window() {
     let run = |idle_restart| {
         let mut path = |_: &Segment| half();
