@@ -1,5 +1,5 @@
-//! pFabric, pHost, NDP and PIAS on small grounds of their own, where arithmetic or their papers say what
-//! must come out. Numbers of messages and seconds are small; tolerances are stated at each.
+//! pFabric, pHost, NDP and PIAS on small grounds of their own, where arithmetic or their papers say
+//! what must come out. Numbers of messages and seconds are small; tolerances are stated at each.
 
 use homa_proto::{Duration, Event, PeerId, Rate, Submit};
 use homa_sim::engine::{Application, Context, LinkChange, NoFaults, Probe, Simulation};
