@@ -49,7 +49,9 @@ impl Cell {
                 Some(workload)
             }
             Traffic::Flows { file, .. } => Some(file),
-            Traffic::Incast { .. } | Traffic::Permutation { .. } => None,
+            Traffic::Incast { .. } | Traffic::Permutation { .. } | Traffic::LongFlows { .. } => {
+                None
+            }
         };
         let graph = match &self.scenario.fabric.shape {
             Shape::Graph { file } => Some(file),

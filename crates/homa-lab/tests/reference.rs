@@ -13,8 +13,8 @@ use homa_sim::experiment::run;
 use homa_sim::scenario::{
     Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName, Groups, Impaired,
     Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, Routing, Scenario, SchemeOptions, Shape, Span,
-    Stop, SwitchOptions, TcpOptions, Traffic,
+    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
+    SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
@@ -30,6 +30,7 @@ fn traffics() -> Vec<Traffic> {
         Traffic::ClientsServers { workload, clients: 1, servers: 1, max_bytes },
         Traffic::Incast { servers: 1, concurrent: 1, request_bytes: 1, response_bytes: 1 },
         Traffic::Permutation { bytes: 1 },
+        Traffic::LongFlows { senders: 1 },
         Traffic::Flows { file: String::new(), exchange },
     ]
 }
@@ -188,7 +189,9 @@ fn scenario_keys() -> BTreeSet<String> {
     for traffic in traffics() {
         let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
         let measures = Measures { groups, ..Measures::default() };
-        add(Scenario { traffic, stop, options: options(), measures, ..Scenario::default() });
+        let probes = Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1 });
+        let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
+        add(Scenario { options: options(), ..scenario });
     }
     let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
     for shape in shapes() {
@@ -237,6 +240,8 @@ fn with_ledger() -> Stored {
     let mut scenario = Scenario::default();
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     scenario.stop.messages = Some(2_000);
+    scenario.slowdown = SlowdownBy::Idle;
+    scenario.probes = Some(Probes { from: 0, to: 1, every: Span(1_000_000), bytes: 1_000 });
     scenario.measures = Measures {
         queues: true,
         priorities: true,

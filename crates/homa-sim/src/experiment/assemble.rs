@@ -6,11 +6,12 @@ use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::Throughput;
 use crate::measure::wasted::Wasted;
-use crate::measure::{cost, findings};
-use crate::scenario::outcome::{Drops, Loads};
+use crate::measure::{cost, findings, probes};
+use crate::scenario::outcome::{Drops, Loads, ProbeDelays};
 use crate::scenario::{Exchange, Outcome, SlowdownBy};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId};
+use crate::traffic::Generator;
 
 use super::Experiment;
 use super::run::{ports_by_tier, seconds};
@@ -148,6 +149,7 @@ pub(super) fn assemble(
     let undelivered = generator.book.measured();
     // Where nothing is under way, nothing can still bring them.
     let lost = |left: u64| if window.emptied.is_some() { left } else { 0 };
+    let groups = |wanted| generator.latencies.groups(wanted, &*ideal);
     let mut outcome = Outcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -173,11 +175,8 @@ pub(super) fn assemble(
         drops: Drops { overflow, fault: counters.lost - overflow, refused: sim.refused() },
         tail_delay: None,
         ledger: None,
-        groups: scenario
-            .measures
-            .groups
-            .as_ref()
-            .map_or_else(Vec::new, |groups| generator.latencies.groups(groups, &*ideal)),
+        groups: scenario.measures.groups.as_ref().map_or_else(Vec::new, groups),
+        probes: probe_delays(window.experiment, generator, ideals),
         traffic_seconds: seconds(window.closed),
         simulated_seconds: seconds(window.emptied.unwrap_or_else(|| sim.now())),
         events: counters.events,
@@ -195,6 +194,15 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+fn probe_delays(
+    experiment: Experiment<'_>,
+    generator: &Generator,
+    ideals: &Ideals,
+) -> Option<ProbeDelays> {
+    let idle = ideals.get(&experiment.probe_kind()?)?;
+    probes::delays(&generator.probed, *idle)
 }
 
 /// The load in other terms. Realised: from the empty start to the end of traffic.

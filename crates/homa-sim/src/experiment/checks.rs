@@ -1,7 +1,7 @@
 //! Scenarios that contradict themselves: refused before a packet moves, each with the key and what
 //! it must be. What needs the network or the workload is checked where those are built.
 
-use crate::scenario::{Buffer, Scenario, ScenarioError};
+use crate::scenario::{Buffer, Scenario, ScenarioError, SlowdownBy};
 
 const MILLION: u32 = 1_000_000;
 
@@ -24,6 +24,23 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     }
     if fabric.loss_ppm + fabric.duplicate_ppm > MILLION {
         return wrong("fabric.loss_ppm and duplicate_ppm", "be at most 1000000 together");
+    }
+    if let Some(probes) = scenario.probes {
+        if scenario.slowdown != SlowdownBy::Idle {
+            return wrong(
+                "slowdown",
+                "be \"idle\" where there are `probes`: it says what is no delay",
+            );
+        }
+        if probes.from == probes.to {
+            return wrong("probes.to", "be another host than `from`");
+        }
+        if probes.every.0 == 0 {
+            return wrong("probes.every", "be above 0");
+        }
+        if probes.bytes == 0 {
+            return wrong("probes.bytes", "be at least 1");
+        }
     }
     if let Some(groups) = &scenario.measures.groups {
         if !groups.up_to.is_sorted_by(|a, b| a < b) {

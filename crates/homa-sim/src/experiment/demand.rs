@@ -13,7 +13,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
 use crate::traffic::rate;
-use crate::traffic::{Closed, Limits, Listed, Pattern, Source};
+use crate::traffic::{Closed, Limits, Listed, LongFlows, Pattern, Probing, Source};
 
 use super::network::Network;
 
@@ -34,11 +34,27 @@ pub(crate) struct Demand {
 enum Kind {
     Open(Pairs),
     List { arrivals: Vec<Arrival>, response_bytes: Option<u32> },
+    Long(LongFlows),
     Closed { servers: u32, concurrent: u32, request_bytes: u32, response_bytes: u32 },
 }
 
 impl Demand {
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
+        let demand = Self::of_traffic(scenario, hosts)?;
+        if let Some(probes) = scenario.probes {
+            if probes.from.max(probes.to) >= hosts {
+                let must = format!("be hosts below {hosts}");
+                return Err(ScenarioError::field("probes.from and to", must));
+            }
+            if demand.exchange != Exchange::OneWay {
+                let must = "stay out: probes are one-way messages, this traffic is RPCs";
+                return Err(ScenarioError::field("probes", must));
+            }
+        }
+        Ok(demand)
+    }
+
+    fn of_traffic(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
         match &scenario.traffic {
             Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
                 workload: workload.clone(),
@@ -77,6 +93,21 @@ impl Demand {
                     exchange: Exchange::Echo,
                     kind,
                     senders: 1,
+                    receivers: 0..1,
+                })
+            }
+            Traffic::LongFlows { senders } => {
+                let senders = *senders;
+                if senders == 0 || senders >= hosts {
+                    let must = format!("be 1 to {}", hosts - 1);
+                    return Err(ScenarioError::field("traffic.senders", must));
+                }
+                Ok(Self {
+                    workload: format!("long-flows-{senders}"),
+                    sizes: constant(LongFlows::BYTES)?,
+                    exchange: Exchange::OneWay,
+                    kind: Kind::Long(LongFlows { senders }),
+                    senders: hosts,
                     receivers: 0..1,
                 })
             }
@@ -131,7 +162,7 @@ impl Demand {
         match self.kind {
             Kind::Closed { response_bytes, .. } => Some(response_bytes),
             Kind::List { response_bytes, .. } => response_bytes,
-            Kind::Open(_) => None,
+            Kind::Open(_) | Kind::Long(_) => None,
         }
     }
 
@@ -210,9 +241,14 @@ impl Demand {
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }
             Kind::List { arrivals, .. } => Box::new(Listed::new(arrivals)),
+            Kind::Long(flows) => Box::new(flows),
             Kind::Closed { servers, concurrent, request_bytes, .. } => {
                 Box::new(Closed { servers, concurrent, request_bytes, calls: 0 })
             }
+        };
+        let source = match scenario.probes {
+            Some(probes) => Box::new(Probing::new(source, probes)),
+            None => source,
         };
         let (exchange, response_bytes) = (self.exchange, self.response_bytes());
         Ok(Pattern { source, exchange, response_bytes })

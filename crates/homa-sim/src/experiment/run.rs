@@ -10,7 +10,9 @@ use crate::measure::latency::Sample;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
-use crate::scenario::{Ending, Exchange, Outcome, Scenario, ScenarioError, SlowdownBy, Span, Stop};
+use crate::scenario::{
+    Ending, Exchange, Outcome, Probes, Scenario, ScenarioError, SlowdownBy, Span, Stop,
+};
 use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
@@ -321,6 +323,12 @@ impl Experiment<'_> {
         (received, sim.generator().tally.delivered)
     }
 
+    /// Bytes and way of probes.
+    pub(super) fn probe_kind(self) -> Option<(u32, u32)> {
+        let Probes { from, to, bytes, .. } = self.scenario.probes?;
+        Some((bytes, self.network.paths.number(from, to)))
+    }
+
     /// Idle times by (bytes, switches), when latencies are divided by measured ones.
     fn ideals(self, loaded: &dyn Running) -> Result<Ideals, ScenarioError> {
         if self.scenario.slowdown != SlowdownBy::Idle {
@@ -328,6 +336,7 @@ impl Experiment<'_> {
         }
         let samples = loaded.generator().latencies.samples().iter().flatten();
         let mut kinds: Vec<(u32, u32)> = samples.map(|s| (s.bytes, s.switches)).collect();
+        kinds.extend(self.probe_kind());
         kinds.sort_unstable();
         kinds.dedup();
         let hosts = self.network.wiring.hosts();
@@ -344,6 +353,7 @@ impl Experiment<'_> {
         let demand = self.demand.replaced_by(list.collect());
         let mut scenario = self.scenario.clone();
         scenario.warm_up = Span(0);
+        scenario.probes = None;
         scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
         scenario.fabric.loss_ppm = 0;
         scenario.fabric.duplicate_ppm = 0;

@@ -7,6 +7,7 @@
 //! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
 //! | [`wasted`] | links that idle although senders wait for grants |
 //! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
+//! | [`probes`] | how long messages waited that were sent for nothing else |
 //! | [`queue_probe`] | queue lengths, priority use |
 //! | [`cost`] | CPU time and memory of the run itself |
 //!
@@ -18,6 +19,7 @@ pub mod findings;
 pub mod ideal;
 pub mod journey;
 pub mod latency;
+pub mod probes;
 pub mod queue_probe;
 pub mod throughput;
 pub mod wasted;

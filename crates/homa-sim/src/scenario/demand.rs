@@ -48,6 +48,12 @@ pub enum Traffic {
         /// Bytes of each message.
         bytes: u32,
     },
+    /// Hosts 1, 2, ... send 2 GB each to host 0, all from the start (HULL §6.1), longer than a run
+    /// should last: what counts is what the link to host 0 carries, and `probes`.
+    LongFlows {
+        /// Number of senders.
+        senders: u32,
+    },
     /// Messages from a list: lines of `id,src,dst,bytes,start_ns`.
     Flows {
         /// Its path.
@@ -96,6 +102,32 @@ pub enum Basis {
     Wire,
     /// Application bytes (Homa §5.1; HULL; DeTail).
     Payload,
+}
+
+/// One-way messages at equal times from one host to another, beside the traffic and in none of its
+/// numbers: how long packets wait on that way (HULL §5.2). The host that sends them should have
+/// nothing else to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probes {
+    /// Sending host.
+    pub from: u32,
+    /// Receiving host.
+    pub to: u32,
+    /// Between two of them.
+    #[serde(default = "millisecond")]
+    pub every: Span,
+    /// Bytes of each; a packet's worth.
+    #[serde(default = "one_packet")]
+    pub bytes: u32,
+}
+
+const fn millisecond() -> Span {
+    Span::millis(1)
+}
+
+const fn one_packet() -> u32 {
+    1_400
 }
 
 /// When traffic ends. Both given: whichever comes first.

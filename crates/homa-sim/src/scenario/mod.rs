@@ -19,7 +19,7 @@ pub mod outcome;
 mod transports;
 pub mod units;
 
-pub use demand::{Basis, Ending, Exchange, Load, Stop, Traffic};
+pub use demand::{Basis, Ending, Exchange, Load, Probes, Stop, Traffic};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
@@ -45,6 +45,9 @@ pub struct Scenario {
     pub fabric: Fabric,
     /// Who sends what to whom.
     pub traffic: Traffic,
+    /// Messages that measure how long packets wait; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<Probes>,
     /// How much; of no meaning for closed loops and lists.
     pub load: Load,
     /// Until when.
@@ -72,6 +75,7 @@ impl Default for Scenario {
                 exchange: Exchange::OneWay,
                 max_bytes: None,
             },
+            probes: None,
             load: Load { fraction: 0.8, basis: Basis::Paper },
             stop: Stop::default(),
             warm_up: Span(0),

@@ -64,6 +64,9 @@ pub struct Outcome {
     /// Latency over ranges of sizes, when measured: by class, then by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
+    /// How long `probes` waited, when there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes: Option<ProbeDelays>,
     /// Simulated time when traffic ended.
     pub traffic_seconds: f64,
     /// Simulated time when the run ended.
@@ -101,6 +104,23 @@ pub struct Outcome {
     pub offered_bytes: u64,
     /// Message bytes delivered by the end of the run.
     pub delivered_bytes: u64,
+}
+
+/// What probes took beyond their time in the idle network.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeDelays {
+    /// Probes that arrived.
+    pub count: u64,
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// Where the 99th percentile lies, with 95 % confidence.
+    pub p99_us_ci: [Option<f64>; 2],
 }
 
 /// Latency by message size.

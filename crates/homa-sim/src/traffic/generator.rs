@@ -17,7 +17,7 @@ use crate::transport::message_number;
 
 use super::book::{Book, Message};
 use super::paths::Paths;
-use super::source::{Asked, Source, Start};
+use super::source::{Asked, PROBE, Source, Start};
 
 /// What is submitted when, and what is answered.
 #[derive(Debug)]
@@ -92,6 +92,8 @@ pub struct Generator {
     pub backlog: BacklogSeries,
     /// What was counted.
     pub tally: Tally,
+    /// What probes took.
+    pub probed: Vec<SimDuration>,
     /// When traffic ended.
     pub ended: Option<SimTime>,
 }
@@ -119,6 +121,7 @@ impl Generator {
             book: Book::new(hosts),
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
+            probed: Vec::new(),
             ended: None,
             pattern,
             limits,
@@ -190,6 +193,12 @@ impl Generator {
                 cookie,
             }),
         };
+        if class == PROBE {
+            if net.submit(HostId(src), what).is_ok() {
+                self.book.begin(src, Message { class, ..Message::new(now, dst, bytes, false) });
+            }
+            return;
+        }
         self.count_offered(bytes);
         if net.submit(HostId(src), what).is_err() {
             self.tally.refused += 1;
@@ -259,8 +268,12 @@ impl Generator {
     /// A message arrived at its end: at the receiver for one-way, back at the client for an RPC.
     fn on_end<C: Context>(&mut self, net: &mut C, src: u32, (number, bytes): (u32, u32)) {
         let now = net.now();
+        let ended = self.book.end(src, number);
+        if let Some(probe) = ended.filter(|message| message.class == PROBE) {
+            return self.on_probe(now, &probe);
+        }
         self.count_delivered(now, bytes);
-        let Some(message) = self.book.end(src, number) else { return };
+        let Some(message) = ended else { return };
         if message.measured {
             self.tally.delivered += 1;
             self.latencies.record(Sample {
@@ -274,10 +287,21 @@ impl Generator {
         self.after_end(net);
     }
 
+    fn on_probe(&mut self, now: SimTime, probe: &Message) {
+        let counts = probe.submitted >= self.limits.warm_up;
+        if counts && self.ended.is_none_or(|end| probe.submitted <= end) {
+            self.probed.push(now.since(probe.submitted));
+        }
+    }
+
     /// The sender gave a message up.
     fn on_failure<C: Context>(&mut self, net: &mut C, src: u32, number: u32) {
+        let ended = self.book.end(src, number);
+        if ended.is_some_and(|message| message.class == PROBE) {
+            return;
+        }
         self.tally.failed += 1;
-        if self.book.end(src, number).is_some_and(|message| message.measured) {
+        if ended.is_some_and(|message| message.measured) {
             self.tally.measured_failed += 1;
         }
         self.after_end(net);

@@ -6,6 +6,7 @@
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
 //! | [`list`], [`flows`] | a list of messages, read from a file |
 //! | [`closed`] | a closed loop |
+//! | [`long`] | flows longer than a run; probes beside any traffic |
 //! | `book`, `numbered` | messages under way, by sender and number |
 //! | `generator` | the application that submits all of it and hears of deliveries |
 //! | `paths` | how far apart hosts are |
@@ -19,6 +20,7 @@ pub mod closed;
 pub mod flows;
 mod generator;
 pub mod list;
+pub mod long;
 mod numbered;
 pub mod open_loop;
 mod paths;
@@ -29,6 +31,7 @@ pub use book::{Book, Message};
 pub use closed::Closed;
 pub use generator::{Generator, Limits, Pattern, SERVER_PORT, Tally};
 pub use list::Listed;
+pub use long::{LongFlows, Probing};
 pub use numbered::Numbered;
 pub use paths::{Classes, Distance, Paths};
 pub use source::Source;

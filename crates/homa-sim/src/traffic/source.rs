@@ -17,6 +17,9 @@ pub struct Start {
     pub class: u8,
 }
 
+/// The kind of messages that are in no number but those of probes.
+pub const PROBE: u8 = u8::MAX;
+
 /// What a source asks for.
 #[derive(Debug, Default)]
 pub struct Asked {

@@ -1,0 +1,42 @@
+//! How long probes waited: their latency beyond what the same message takes alone in the network
+//! (HULL §5.2 measures it at the switch; the rest of the way is the same for every probe).
+//!
+//! Left out: a probe that is lost is sent again by its transport and counts with all it took.
+
+use homa_workload::interval;
+use homa_workload::quantile::{Percentile, Sorted};
+
+use crate::scenario::outcome::ProbeDelays;
+use crate::time::SimDuration;
+
+/// Of latencies in the order of arrival; `None` without any.
+pub fn delays(latencies: &[SimDuration], idle: SimDuration) -> Option<ProbeDelays> {
+    let waited = latencies.iter().map(|latency| latency.0.saturating_sub(idle.0));
+    let waited: Vec<f64> = waited.map(|picos| picos as f64 / 1e6).collect();
+    let mean_us = waited.iter().sum::<f64>() / waited.len().max(1) as f64;
+    let p99 = interval::correlated(&waited, Percentile::P99);
+    let sorted = Sorted::new(waited);
+    let at = |percentile| sorted.percentile(percentile);
+    Some(ProbeDelays {
+        count: sorted.len() as u64,
+        mean_us,
+        p50_us: at(Percentile::P50)?,
+        p90_us: at(Percentile::millionths(900_000)?)?,
+        p99_us: at(Percentile::P99)?,
+        p99_us_ci: [p99.low, p99.high],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_idle_network_takes_is_no_delay() {
+        let latencies: Vec<_> = (0..100).map(|n| SimDuration::micros(30 + n)).collect();
+        let delays = delays(&latencies, SimDuration::micros(30)).unwrap();
+        assert_eq!((delays.count, delays.p50_us, delays.p90_us), (100, 49.0, 89.0));
+        assert_eq!((delays.mean_us, delays.p99_us), (49.5, 98.0));
+        assert_eq!(super::delays(&[], SimDuration::ZERO), None);
+    }
+}

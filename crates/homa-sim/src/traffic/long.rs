@@ -1,0 +1,64 @@
+//! Flows longer than a run (HULL §6.1), and probes beside any traffic (HULL §5.2).
+
+use crate::scenario::Probes;
+use crate::time::SimTime;
+
+use super::source::{Asked, PROBE, Source, Start};
+
+/// Hosts 1 to `senders` send to host 0 from the start on.
+#[derive(Clone, Copy, Debug)]
+pub struct LongFlows {
+    /// Number of senders.
+    pub senders: u32,
+}
+
+impl LongFlows {
+    /// Bytes of a flow: 16 seconds of a gigabit per second.
+    pub const BYTES: u32 = 2_000_000_000;
+}
+
+impl Source for LongFlows {
+    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
+        let flow = |src| Start { src, dst: 0, bytes: Self::BYTES, class: 0 };
+        asked.starts.extend((1..=self.senders).map(flow));
+    }
+
+    fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
+}
+
+/// A source with probes beside it.
+#[derive(Debug)]
+pub struct Probing {
+    inner: Box<dyn Source>,
+    probes: Probes,
+}
+
+/// No source asks for as many times.
+const TOKEN: u32 = u32::MAX;
+
+impl Probing {
+    /// Probes from the start on.
+    pub fn new(inner: Box<dyn Source>, probes: Probes) -> Self {
+        Self { inner, probes }
+    }
+}
+
+impl Source for Probing {
+    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
+        asked.wakes.push((now + self.probes.every.duration(), TOKEN));
+        self.inner.begin(now, asked);
+    }
+
+    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked) {
+        if token != TOKEN {
+            return self.inner.due(now, token, asked);
+        }
+        let Probes { from: src, to: dst, every, bytes } = self.probes;
+        asked.starts.push(Start { src, dst, bytes, class: PROBE });
+        asked.wakes.push((now + every.duration(), TOKEN));
+    }
+
+    fn ended(&mut self, now: SimTime, asked: &mut Asked) {
+        self.inner.ended(now, asked);
+    }
+}
