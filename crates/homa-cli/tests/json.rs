@@ -9,7 +9,7 @@ mod refused;
 mod server;
 
 use std::collections::BTreeSet;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use common::{code, document, homa, keys, stderr};
 use refused::without_namespaces;
@@ -130,7 +130,9 @@ struct Benches {
 impl Benches {
     fn run() -> Self {
         let small = ["--hosts", "2", "--link", "50Mbps", "--duration", "500ms"];
-        let mix = ["--transport", "homa", "--load", "0.3", "--workload", "w2", "--twin"];
+        let mix = ["--load", "0.3", "--workload", "w2", "--twin"];
+        let marks = ["--phantom-queue", "0.95,1KB", "--ecn-threshold", "30KB"];
+        let marks = [&["--transport", "homa,tcp-ecn"][..], &marks].concat();
         let faults = ["--loss", "0.01", "--duplicate", "0.01"];
         let alone = ["--hosts", "2", "--duration", "300ms", "--twin", "--format", "json"];
         let server = Server::start(&["--echo"]);
@@ -142,8 +144,8 @@ impl Benches {
         let cp_node = printed(&[&ours[..], &brief].concat());
         server.terminate();
         Self {
-            rack: bench(&[&small[..], &mix, &faults].concat()),
-            incast: bench(&[&small[..], &["--incast", "4", "--transport", "homa"]].concat()),
+            rack: bench(&[&small[..], &mix, &faults, &marks].concat()),
+            incast: bench(&[&small[..], &["--incast", "4"], &marks].concat()),
             memory: without_namespaces(&alone).and_then(|output| rack(&output)),
             peer,
             cp_node,
@@ -188,6 +190,20 @@ fn check_micro() {
     let only = ["--only", "tcp-spin/100x1,tcp-batched/1x64,tcp/1000000"];
     if let Some(shown) = bench(&[&["--micro", "--duration", "100ms"][..], &only].concat()) {
         check("### --micro", &[shown]);
+    }
+}
+
+#[test]
+fn the_keys_of_a_phantom_queue_are_in_the_reference_and_no_other() {
+    // In a network of its own: nothing of this machine's is counted.
+    let queue = ["hull", "attach", "lo", "--drain", "1Gbps", "--for", "50ms", "--format", "json"];
+    let program = env!("CARGO_BIN_EXE_homa");
+    match Command::new("unshare").arg("-n").arg(program).args(queue).output() {
+        Ok(output) if code(&output) == 0 => {
+            check("## homa hull attach", &entries(&document(&output)));
+        }
+        Ok(output) => println!("skipped: {}", stderr(&output)),
+        Err(error) => println!("skipped: unshare: {error}"),
     }
 }
 

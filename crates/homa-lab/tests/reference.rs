@@ -11,10 +11,10 @@ use homa_lab::results;
 use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName, Groups, Impaired,
-    Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
-    SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
+    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName,
+    Groups, Impaired, Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions,
+    PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario,
+    SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
@@ -138,6 +138,8 @@ fn options() -> SchemeOptions {
             connections: Some(1),
             pick: Some(PickName::Idle),
             handshake: Some(true),
+            algorithm: Some(AlgorithmName::Cubic),
+            ecn: Some(true),
             idle_restart: Some(true),
             fast_retransmit: Some(true),
             sack: Some(true),

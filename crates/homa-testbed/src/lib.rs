@@ -16,6 +16,7 @@
 
 pub mod check;
 mod error;
+pub mod hull;
 pub mod link;
 mod memory;
 mod namespace;
@@ -34,5 +35,5 @@ pub use namespace::{Isolation, Namespace, isolate};
 pub use pauses::Pauses;
 pub use rack::{Host, Rack, RackConfig};
 pub use run::{IdleTimes, Pattern, Record, RunPlan, RunReport, run};
-pub use switch::{Faults, Lateness, SwitchInterval};
-pub use transport::{Done, Rpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport};
+pub use switch::{Faults, Lateness, Marking, Queueing, SwitchInterval};
+pub use transport::{Done, POOL, Rpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport};

@@ -5,11 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use homa_proto::Rate;
+use homa_sim::SimDuration;
+use homa_sim::fabric::Forwarding;
+use homa_sim::topology::{Physics, SingleSwitch};
 use homa_workload::framing::Framing;
 
 use crate::link::{KERNEL_RTO_MIN, TCP_RTO_MIN, address, connect_host};
 use crate::placement::Placement;
-use crate::switch::{Faults, Switch, SwitchConfig, SwitchInterval};
+use crate::switch::{FabricConfig, Faults, Marking, Switch, SwitchConfig, SwitchInterval};
 use crate::{Isolation, Namespace, Pauses, TestbedError};
 
 /// What the rack is made of; the same for every transport that is compared on it.
@@ -21,13 +24,21 @@ pub struct RackConfig {
     pub link: Rate,
     /// Buffer of every switch port, wire bytes, shared by all priorities. Default 131,072.
     pub buffer_bytes: u64,
+    /// Where the switch marks congestion. Default nowhere.
+    pub marking: Marking,
     /// What the switch does wrong on request. Default nothing.
     pub faults: Faults,
 }
 
 impl Default for RackConfig {
     fn default() -> Self {
-        Self { hosts: 5, link: Rate::mbps(100), buffer_bytes: 131_072, faults: Faults::default() }
+        Self {
+            hosts: 5,
+            link: Rate::mbps(100),
+            buffer_bytes: 131_072,
+            marking: Marking::default(),
+            faults: Faults::default(),
+        }
     }
 }
 
@@ -44,11 +55,26 @@ impl RackConfig {
         if self.buffer_bytes < 1538 {
             return refuse("a port's buffer must hold one full frame: at least 1538 bytes");
         }
+        if self.marking.phantom.is_some_and(|queue| !(1..=1_000_000).contains(&queue.drain_ppm)) {
+            return refuse("a phantom queue drains at more than 0 and at most the link's rate");
+        }
         let probability = |p: f64| (0.0..1.0).contains(&p);
         if !probability(self.faults.loss) || !probability(self.faults.duplication) {
             return refuse("a probability is at least 0 and below 1");
         }
         Ok(())
+    }
+
+    /// What the switch's thread computes.
+    fn fabric(&self) -> FabricConfig {
+        let physics = Physics::uniform(self.link, self.link, SimDuration::ZERO);
+        FabricConfig {
+            wiring: SingleSwitch { hosts: self.hosts as u32, physics }.wire(),
+            forwarding: Forwarding::Spray,
+            buffer_bytes: self.buffer_bytes,
+            marking: self.marking,
+            faults: self.faults,
+        }
     }
 
     /// The least an echo RPC takes here, nanoseconds: request and response each serialised on an
@@ -123,10 +149,8 @@ impl Rack {
                 hosts.push(namespace);
             }
             let switch = SwitchConfig {
-                rate: config.link,
-                buffer_bytes: config.buffer_bytes,
+                fabric: config.fabric(),
                 shortest_pause_ns: Pauses::shortest_ns(&config),
-                faults: config.faults,
             };
             let switch = Switch::start(switch, interfaces, placement.switch)?;
             Ok((switch, hosts, tcp_rto_min))

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 use homa::inline::{Completion, Engine, Wait};
 use homa::{CallOptions, Config};
 use homa_proto::Rate;
+use homa_sim::fabric::queue::PhantomConfig;
 use homa_testbed::{
-    Faults, Host, Isolation, Pattern, Rack, RackConfig, RunPlan, RunReport, TestbedError,
+    Faults, Host, Isolation, Marking, Pattern, Rack, RackConfig, RunPlan, RunReport, TestbedError,
     Transport, check, isolate, link, run,
 };
 use homa_workload::arrivals::Arrival;
@@ -40,6 +41,7 @@ const CLAIMS: &[Claim] = &[
     ("every_rpc_completes_over_every_transport", every_rpc_completes_over_every_transport),
     ("rpcs_survive_loss_and_duplication", rpcs_survive_loss_and_duplication),
     ("incast_completes_what_it_starts", incast_completes_what_it_starts),
+    ("tcp_heeds_the_marks_of_the_switch_if_it_asked_for_them", tcp_heeds_marks),
     ("an_incast_without_bound_ends", an_incast_without_bound_ends),
     ("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),
     ("a_rack_leaves_no_descriptor_behind", a_rack_leaves_no_descriptor_behind),
@@ -348,7 +350,7 @@ fn echo(
 
 fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
     let arrivals = arrivals(3, 60);
-    for transport in Transport::ALL {
+    for transport in Transport::COMPARED.into_iter().chain([Transport::TcpEcn]) {
         let rack = Rack::build(small_rack(3), inside)?;
         let report = echo(&rack, transport, &arrivals)?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
@@ -370,7 +372,7 @@ fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
 fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
     let faults = Faults { loss: 0.02, duplication: 0.02, seed: 1 };
     let arrivals = arrivals(3, 60);
-    for transport in Transport::ALL {
+    for transport in Transport::COMPARED {
         let rack = Rack::build(RackConfig { faults, ..small_rack(3) }, inside)?;
         let report = echo(&rack, transport, &arrivals)?;
         let ends = (report.records.len(), report.failed, report.lost);
@@ -383,12 +385,12 @@ fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
 
 fn incast(
     rack: &Rack,
-    outstanding: usize,
+    (transport, outstanding): (Transport, usize),
     (duration, grace): (Duration, Duration),
 ) -> Result<RunReport, TestbedError> {
     let (request_bytes, response_bytes) = (100, 5_000);
     let plan = RunPlan {
-        transport: Transport::TcpPool,
+        transport,
         congestion_control: "reno",
         homa_incast_control: true,
         pattern: Pattern::Incast { outstanding, request_bytes, response_bytes, duration },
@@ -401,7 +403,7 @@ fn incast(
 fn an_incast_without_bound_ends(inside: &Isolation) -> Outcome {
     let rack = Rack::build(small_rack(2), inside)?;
     let times = (Duration::from_millis(50), Duration::from_millis(50));
-    let report = incast(&rack, usize::MAX, times)?;
+    let report = incast(&rack, (Transport::TcpPool, usize::MAX), times)?;
     let ends = (report.records.len(), report.failed, report.lost);
     ensure(ends.0 + ends.1 + ends.2 == report.offered, format!("{ends:?} of {}", report.offered))
 }
@@ -409,13 +411,40 @@ fn an_incast_without_bound_ends(inside: &Isolation) -> Outcome {
 fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
     let rack = Rack::build(small_rack(4), inside)?;
     let times = (Duration::from_millis(300), Duration::from_secs(60));
-    let report = incast(&rack, 16, times)?;
+    let report = incast(&rack, (Transport::TcpPool, 16), times)?;
     let ends = (report.records.len(), report.failed, report.lost);
     ensure(ends == (report.offered, 0, 0), format!("{ends:?} of {}", report.offered))?;
     ensure(report.offered > 16, "nothing was started after the first round")?;
     let link = rack.config().link.0 as f64 / 8.0;
     let goodput = report.goodput_bytes_per_s();
     ensure(goodput < link, format!("{goodput} B/s over a link of {link} B/s"))
+}
+
+/// Frames marked, and the bytes that arriving frames found at the client's port in the mean.
+fn under_marks(
+    inside: &Isolation,
+    (transport, marking): (Transport, Marking),
+) -> Result<(u64, f64), Box<dyn std::error::Error>> {
+    let rack = Rack::build(RackConfig { marking, ..small_rack(4) }, inside)?;
+    let times = (Duration::from_millis(1_500), Duration::from_secs(60));
+    let report = incast(&rack, (transport, 24), times)?;
+    let ends = (report.records.len(), report.failed, report.lost);
+    ensure(ends == (report.offered, 0, 0), format!("{ends:?} of {}", report.offered))?;
+    let found = report.switch.queueing[0].mean_bytes().unwrap_or(0.0);
+    Ok((report.switch.marked, found))
+}
+
+fn tcp_heeds_marks(inside: &Isolation) -> Outcome {
+    let phantom = Some(PhantomConfig { drain_ppm: 800_000, ..PhantomConfig::PAPER });
+    let marking = Marking { phantom, ..Marking::default() };
+    let plain = under_marks(inside, (Transport::Tcp, marking))?;
+    ensure(plain.0 == 0, format!("marked although nobody asked for it: {plain:?}"))?;
+    let unmarked = under_marks(inside, (Transport::TcpEcn, Marking::default()))?;
+    ensure(unmarked.0 == 0, format!("marked by a switch that does not: {unmarked:?}"))?;
+    let marked = under_marks(inside, (Transport::TcpEcn, marking))?;
+    ensure(marked.0 > 10, format!("hardly marked: {marked:?}"))?;
+    let less = marked.1 < unmarked.1 * 0.7;
+    ensure(less, format!("queues of {} B with marks, of {} B without", marked.1, unmarked.1))
 }
 
 fn a_failing_host_ends_the_run(inside: &Isolation) -> Outcome {

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod call;
 pub mod doctor;
 mod driver;
+pub mod hull;
 pub mod pcap;
 pub mod ping;
 pub mod report;
@@ -16,7 +17,9 @@ pub mod sweep;
 mod work;
 pub mod workloads;
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use crate::args::Command;
 use crate::failure::Outcome;
@@ -31,6 +34,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Sim(args) => sim::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Repro(args) => repro::run(&args),
+        Command::Hull(args) => hull::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Workloads(args) => workloads::run(&args),
@@ -38,6 +42,29 @@ pub fn run(command: Command) -> Outcome {
         Command::Swarm(args) => swarm::run(&args),
         Command::Pcap(args) => pcap::run(&args),
     }
+}
+
+/// Blocks until the user or the system asks to end, or that time has passed.
+fn wait_for_the_end(time: Option<Duration>) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build()?.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let ended = std::future::poll_fn(|context| {
+            match terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready()
+            {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        });
+        match time {
+            None => ended.await,
+            // Whichever comes first.
+            Some(time) => drop(tokio::time::timeout(time, ended).await),
+        }
+        Ok(())
+    })
 }
 
 /// The local address from which a peer of either family can be reached, at a free port.

@@ -1,6 +1,5 @@
 //! `homa serve`: a server for trying things out, between machines too.
 
-use std::io;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -68,7 +67,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
     let serving: Vec<_> = serving.collect();
-    wait_for_the_end()
+    super::wait_for_the_end(None)
         .hint("the sandbox refuses signal handlers: allow them (sigaction, eventfd)")?;
     eprintln!("finishing requests in progress");
     if let Err(unfinished) = engine.drain(DRAIN) {
@@ -93,23 +92,4 @@ fn answer(server: &Server, make: fn(Vec<u8>) -> Vec<u8>) -> u64 {
         }
     }
     answered
-}
-
-/// Blocks until the user or the system asks to end.
-fn wait_for_the_end() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let ended = std::future::poll_fn(|context| {
-            match terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready()
-            {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
-            }
-        });
-        ended.await;
-        Ok(())
-    })
 }

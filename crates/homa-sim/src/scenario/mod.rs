@@ -24,8 +24,8 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
 pub use options::{
-    EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions, SlowdownBy,
-    TcpOptions,
+    AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
+    SlowdownBy, TcpOptions,
 };
 pub use outcome::Outcome;
 pub use transports::{NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchOptions};

@@ -89,6 +89,12 @@ impl SchemeOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpOptions {
+    /// What governs the congestion window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<AlgorithmName>,
+    /// Switches may mark instead of drop, and hosts heed the marks (RFC 3168).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
     /// Largest IP packet, 576 to 9000 bytes; absent: 1500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
@@ -138,6 +144,18 @@ pub struct TcpOptions {
     /// Bytes of a message before its packets fall to the next lower level (PIAS), ascending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demotion: Option<Vec<u32>>,
+}
+
+/// A congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlgorithmName {
+    /// RFC 5681.
+    NewReno,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 8257; for schemes whose hosts heed marks.
+    Dctcp,
 }
 
 /// Which connection of several takes a message.

@@ -327,11 +327,16 @@ impl Scheme {
             let must = "stay out: the hosts of this scheme do not heed marks of congestion";
             Err(ScenarioError::field(field, must))
         };
+        let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         match (self.queue, options.ecn, &options.phantom) {
             (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
             (Queue::Combined(row), None, None) => detail::switch(row, options).map(Queue::Combined),
             (queue, None, None) => Ok(queue),
             (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),
+            (Queue::Strict, Some(ecn), None) if asked => Ok(Queue::Ecn(ecn)),
+            (Queue::Strict, ecn, Some(phantom)) if asked => {
+                Ok(Queue::Phantom(ecn, hull::phantom(phantom)?))
+            }
             // The phantom queue replaces the row's threshold, not one that is asked for.
             (Queue::Ecn(_) | Queue::Phantom(..), ecn, Some(phantom)) => {
                 Ok(Queue::Phantom(ecn, hull::phantom(phantom)?))

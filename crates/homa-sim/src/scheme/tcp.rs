@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use homa_proto::Duration;
 
-use crate::scenario::{PickName, ScenarioError, SchemeOptions, Span, TcpOptions};
+use crate::scenario::{AlgorithmName, PickName, ScenarioError, SchemeOptions, Span, TcpOptions};
 use crate::transport::stream::{ConnectionPolicy, Pick};
-use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
+use crate::transport::tcp::config::{Algorithm, Recovery, RtoConfig, TcpConfig};
 use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
 use super::Environment;
@@ -123,6 +123,19 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
         config.mtu = mtu;
     }
     set_timers(config, changes)?;
+    config.ecn = changes.ecn.unwrap_or(config.ecn);
+    config.algorithm = match changes.algorithm {
+        None if matches!(config.algorithm, Algorithm::Dctcp { .. }) && !config.ecn => {
+            return wrong("options.tcp.ecn", "be true under DCTCP, which lives by marks");
+        }
+        None => config.algorithm,
+        Some(AlgorithmName::NewReno) => Algorithm::NewReno,
+        Some(AlgorithmName::Cubic) => Algorithm::Cubic,
+        Some(AlgorithmName::Dctcp) if config.ecn => TcpConfig::dctcp().algorithm,
+        Some(AlgorithmName::Dctcp) => {
+            return wrong("options.tcp.algorithm", "be dctcp only where hosts heed marks");
+        }
+    };
     if let Some(segments) = changes.initial_window {
         if segments == 0 {
             return wrong("options.tcp.initial_window", "be at least 1 segment");

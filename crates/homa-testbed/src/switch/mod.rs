@@ -1,5 +1,5 @@
-//! The rack's switch: homa-sim's output-queued strict-priority ports, driven in real time by one
-//! thread.
+//! The rack's switches: homa-sim's output-queued ports with its queues and its choice of paths,
+//! driven in real time by one thread.
 //!
 //! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is
 //! delivered, and sends it to its host at that moment. With a processor of its own it looks all the
@@ -11,6 +11,7 @@ mod fabric;
 mod frame;
 mod lateness;
 mod packet_socket;
+mod queueing;
 mod ring;
 
 use std::io;
@@ -20,13 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use homa_proto::Rate;
-use homa_sim::{LinkRate, SimTime};
+use homa_sim::SimTime;
 use homa_workload::quantile::{Percentile, Sorted};
 
-pub use fabric::Faults;
+pub(crate) use fabric::FabricConfig;
+pub use fabric::{Faults, Marking};
 pub(crate) use frame::wire_bytes;
 pub use lateness::Lateness;
+pub use queueing::Queueing;
 
 use fabric::{Delivery, Fabric, FabricCounters};
 use frame::WireFrame;
@@ -59,6 +61,10 @@ pub struct SwitchInterval {
     pub lost: u64,
     /// Frames duplicated on request.
     pub duplicated: u64,
+    /// Frames marked with CE, once for each port that did.
+    pub marked: u64,
+    /// What waited at the port to each host.
+    pub queueing: Vec<Queueing>,
     /// Frames the switch noticed after they should have reached their output port.
     pub late_arrivals: u64,
     /// Frames that never reached the switch because it was not reading (must be zero).
@@ -87,14 +93,10 @@ impl SwitchInterval {
 }
 
 /// What a switch is asked to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SwitchConfig {
-    /// Rate of every link.
-    pub(crate) rate: Rate,
-    /// Buffer of every output port, wire bytes.
-    pub(crate) buffer_bytes: u64,
-    /// Faults on request.
-    pub(crate) faults: Faults,
+    /// The switches, links and ports that it computes.
+    pub(crate) fabric: FabricConfig,
     /// Shortest round that counts as a pause, nanoseconds.
     pub(crate) shortest_pause_ns: u64,
 }
@@ -184,9 +186,8 @@ impl Engine {
         socket: PacketSocket,
         shared: Arc<Shared>,
     ) -> Self {
-        let rate = LinkRate::new(config.rate);
         Self {
-            fabric: Fabric::new(interfaces.len(), rate, config.buffer_bytes, config.faults),
+            fabric: Fabric::new(config.fabric),
             interfaces,
             socket,
             shared,
@@ -251,7 +252,7 @@ impl Engine {
                 return;
             };
             let at = SimTime(frame.at_ns.saturating_sub(epoch).saturating_mul(1_000));
-            fabric.send(at, from, to, WireFrame::new(frame.bytes));
+            fabric.send(at, (from, to), frame::flow(frame.bytes), WireFrame::new(frame.bytes));
         })
     }
 
@@ -280,7 +281,9 @@ impl Engine {
         self.current.dropped = counters.dropped - self.before.dropped;
         self.current.lost = counters.lost - self.before.lost;
         self.current.duplicated = counters.duplicated - self.before.duplicated;
+        self.current.marked = counters.marked - self.before.marked;
         self.current.late_arrivals = counters.late - self.before.late;
+        self.current.queueing = self.fabric.take_queueing();
         self.current.overflow = self.socket.take_overflow();
         self.current.elapsed = since - self.since.0;
         self.current.cpu = (cpu - self.since.1).saturating_sub(self.current.spun);

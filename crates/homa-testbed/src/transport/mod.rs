@@ -21,8 +21,10 @@ use crate::Host;
 use homa::HomaTransport;
 use tcp::TcpOptions;
 
+/// The kernel's name of DCTCP (RFC 8257).
+const DCTCP: &str = "dctcp";
 /// Connections per peer of a pool.
-const POOL: usize = 8;
+pub const POOL: usize = 8;
 
 /// An RPC to start. The server answers by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,17 +97,22 @@ impl Listening {
             let homa = HomaTransport::open(host, map, options.homa_incast_control)?;
             Ok(Self::Homa(Box::new(homa)))
         };
-        let tcp = |connections, classed| {
-            let congestion_control = options.congestion_control.into();
-            let options = TcpOptions { connections, classed, congestion_control };
-            tcp::Listening::open(host, options).map(Self::Tcp)
+        let tcp = |connections, classed| TcpOptions {
+            connections,
+            classed,
+            ecn: transport.heeds_marks(),
+            congestion_control: options.congestion_control.into(),
         };
+        let open = |options| tcp::Listening::open(host, options).map(Self::Tcp);
         match transport {
             Transport::Homa => homa(PriorityMap::default()),
             Transport::HomaFlat => homa(PriorityMap::Flat),
-            Transport::TcpClassed => tcp(POOL, true),
-            Transport::TcpPool => tcp(POOL, false),
-            Transport::Tcp => tcp(1, false),
+            Transport::TcpClassed => open(tcp(POOL, true)),
+            Transport::TcpPool => open(tcp(POOL, false)),
+            Transport::Tcp | Transport::TcpEcn => open(tcp(1, false)),
+            Transport::Dctcp => {
+                open(TcpOptions { congestion_control: DCTCP.into(), ..tcp(1, false) })
+            }
         }
     }
 
@@ -133,12 +140,26 @@ pub enum Transport {
     TcpPool,
     /// Kernel TCP, one connection per peer.
     Tcp,
+    /// The same with ECN (RFC 3168): it heeds the marks of switches.
+    TcpEcn,
+    /// The same under the kernel's DCTCP (RFC 8257), where it has it.
+    Dctcp,
 }
 
 impl Transport {
-    /// All, in the order of a report.
-    pub const ALL: [Self; 5] =
+    /// Those that every kernel has and every rack compares, in the order of a report.
+    pub const COMPARED: [Self; 5] =
         [Self::Homa, Self::HomaFlat, Self::TcpClassed, Self::TcpPool, Self::Tcp];
+    /// All, in the order of a report.
+    pub const ALL: [Self; 7] = [
+        Self::Homa,
+        Self::HomaFlat,
+        Self::TcpClassed,
+        Self::TcpPool,
+        Self::Tcp,
+        Self::TcpEcn,
+        Self::Dctcp,
+    ];
 
     /// The name on command lines and in results.
     pub fn name(self) -> &'static str {
@@ -148,14 +169,26 @@ impl Transport {
             Self::TcpClassed => "tcp-classed",
             Self::TcpPool => "tcp-pool",
             Self::Tcp => "tcp",
+            Self::TcpEcn => "tcp-ecn",
+            Self::Dctcp => DCTCP,
         }
+    }
+
+    /// Whether its hosts ask switches to mark congestion and heed the marks.
+    pub fn heeds_marks(self) -> bool {
+        matches!(self, Self::TcpEcn | Self::Dctcp)
+    }
+
+    /// The kernel's name of the congestion control it runs under, whatever is asked for.
+    pub fn own_congestion_control(self) -> Option<&'static str> {
+        (self == Self::Dctcp).then_some(DCTCP)
     }
 
     /// Whether it is Homa, whose promises and packets the others do not share.
     pub fn is_homa(self) -> bool {
         match self {
             Self::Homa | Self::HomaFlat => true,
-            Self::TcpClassed | Self::TcpPool | Self::Tcp => false,
+            Self::TcpClassed | Self::TcpPool | Self::Tcp | Self::TcpEcn | Self::Dctcp => false,
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Invariant: a connection carries the requests of the side that opened it and their responses.
 
+use std::fs;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -35,6 +36,8 @@ pub(crate) struct TcpOptions {
     pub(crate) connections: usize,
     /// One more connection per peer for small RPCs, in the highest class.
     pub(crate) classed: bool,
+    /// Connections ask for marks instead of drops (RFC 3168).
+    pub(crate) ecn: bool,
     /// The kernel's name of the congestion control.
     pub(crate) congestion_control: String,
 }
@@ -89,6 +92,7 @@ impl Listening {
             listener.set_nonblocking(true)?;
             io::Result::Ok(listener)
         };
+        negotiate_ecn(options.ecn)?;
         let listeners = [listen(PORT)?, listen(CLASSED_PORT)?];
         tune(&listeners[0], &options, false)?;
         tune(&listeners[1], &options, true)?;
@@ -256,6 +260,19 @@ impl TcpTransport {
             self.readiness.change(stream.as_fd(), index as u64 + FIRST_CONNECTION, wanted)?;
         }
         Ok(())
+    }
+}
+
+/// Whether connections of the calling thread's network ask for ECN; they always agree to it.
+fn negotiate_ecn(asked: bool) -> io::Result<()> {
+    const SETTING: &str = "/proc/sys/net/ipv4/tcp_ecn";
+    match fs::write(SETTING, if asked { "1" } else { "2" }) {
+        // Where it cannot be set nobody has: the kernel does not ask by default.
+        Err(error) if asked => Err(io::Error::new(
+            error.kind(),
+            format!("ECN cannot be turned on in this sandbox ({SETTING}: {error})"),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -83,7 +83,7 @@ pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
         let y = y.max(free);
         free = y + NAME_GAP;
         let (x, colour) = (WIDTH - RIGHT + 8.0, COLOURS[index % COLOURS.len()]);
-        let name = rows[index].transport;
+        let name = rows[index].label();
         let _ = writeln!(
             out,
             "<text x=\"{x}\" y=\"{:.1}\" style=\"fill:{colour}\">{name}</text>",

@@ -49,6 +49,13 @@ pub struct Config {
     duration_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     buffer_bytes: Option<u64>,
+    /// `--phantom-queue` and `--ecn-threshold`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phantom_drain: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phantom_threshold_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ecn_threshold_bytes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cc: Option<String>,
     /// How soon TCP sends a lost segment again, which some kernels do not let the rack set.
@@ -85,6 +92,9 @@ impl Config {
             link_bps: args.link(),
             duration_s: args.duration().as_secs_f64(),
             buffer_bytes: rack.then_some(args.buffer),
+            phantom_drain: args.phantom_queue.filter(|_| rack).map(|queue| queue.drain),
+            phantom_threshold_bytes: args.phantom_queue.filter(|_| rack).map(|q| q.threshold),
+            ecn_threshold_bytes: args.ecn_threshold.filter(|_| rack),
             cc: rack.then(|| args.cc.clone()),
             tcp_rto_min_ms: None,
             loss: ours.then_some(args.loss),
@@ -114,6 +124,8 @@ pub fn command_line(args: &Args) -> String {
             add("transport", &names.join(","));
             add("hosts", &args.hosts.to_string());
             add("buffer", &args.buffer.to_string());
+            args.phantom_queue.iter().for_each(|queue| add("phantom-queue", &queue.to_string()));
+            args.ecn_threshold.iter().for_each(|bytes| add("ecn-threshold", &bytes.to_string()));
             add("cc", &args.cc);
             add("loss", &args.loss.to_string());
             add("duplicate", &args.duplicate.to_string());
@@ -188,6 +200,7 @@ mod tests {
             "homa bench --twin --transport homa,tcp --load 0.25 --workload w5 --hosts 3",
             "homa bench --incast-control off --loss 0.01 --duplicate 0.001 --cc reno",
             "homa bench --incast 300 --incast-control off --buffer 200000 --seed 7",
+            "homa bench --transport tcp-ecn --phantom-queue 0.95,1KB --ecn-threshold 30KB",
             "homa bench --peer 127.0.0.1:4000",
             "homa bench --peer [::1]:4000 --driver raw-ip --link 1Gbps --duration 300ms",
             "homa bench --peer 127.0.0.1:4000 --cp-node --ports 3 --short-responses",
@@ -235,6 +248,8 @@ mod tests {
             "--peer 127.0.0.1:9 --loss 0.1",
             "--peer 127.0.0.1:9 --duplicate 0.1",
             "--peer 127.0.0.1:9 --incast-control off",
+            "--peer 127.0.0.1:9 --phantom-queue 0.95,1KB",
+            "--micro --ecn-threshold 30KB",
             "--incast 3 --workload w1",
             "--incast 3 --load 0.5",
             "--incast 0",

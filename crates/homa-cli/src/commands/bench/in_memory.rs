@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use homa::driver::memory::{self, Faults};
 use homa::inline::Engine;
+use homa_testbed::link::TCP_RTO_MIN;
 use homa_testbed::{IdleTimes, TestbedError, Transport};
 use homa_workload::arrivals::{Arrival, schedule};
 use homa_workload::bins::SizeBins;
 
 use super::config::{Config, Network, command_line};
+use super::marking::Planned;
 use super::open_loop::{Loaded, OpenLoop};
 use super::rack::{OFFER_HINT, offer};
 use super::report::{Report, TransportResult, kept};
@@ -64,7 +66,8 @@ pub fn run(args: &Args, refusal: &TestbedError) -> Outcome {
     let mut row = TransportResult::new(Transport::Homa, counts, each, (&records, &idle), &bins);
     if args.twin {
         // Of the rack that is missing: nothing measured here is comparable with it.
-        row.twin = twin::forecast(args, Transport::Homa, &arrivals, None)?;
+        let homa = Planned { transport: Transport::Homa, marks: None };
+        row.twin = twin::forecast(args, homa, &arrivals, (None, TCP_RTO_MIN))?;
     }
     let kept = print(args, &arrivals, row, refusal)?;
     Ok(if kept { Verdict::Passed } else { Verdict::CheckFailed })

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use homa_testbed::check::Verdict as Checked;
 use homa_testbed::{Pattern, Rack, RunReport, Transport};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::Args;
-use super::config::{Config, command_line};
-use super::rack::{plan, probe, undisturbed};
+use super::config::{Config, Network, command_line};
+use super::queueing::Queueing;
+use super::rack::{Racks, plan, undisturbed};
 use super::report::{Report, broken, by_name, kept};
 use super::screen::{check_line, rack_lines, time};
 use crate::failure::{Outcome, Verdict};
@@ -24,6 +26,9 @@ const RESPONSE: u32 = 10_000;
 struct Row {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
+    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marks: Option<bool>,
     offered: usize,
     completed: usize,
     errors: usize,
@@ -39,15 +44,18 @@ struct Row {
     /// Frames that found no room in a port's buffer.
     frames_dropped: u64,
     cpu_us_per_rpc: f64,
+    /// What waited at the client's port.
+    queueing: Queueing,
 }
 
 impl Row {
-    fn of_run(run: &RunReport, outstanding: u32) -> Self {
+    fn of_run(run: &RunReport, marks: Option<bool>, outstanding: u32) -> Self {
         let latencies = run.records.iter().map(|record| record.latency_ns).collect();
         let sorted = Sorted::new(latencies);
         let us = |p| sorted.percentile(p).map(|ns| (ns as f64 / 100.0).round() / 10.0);
         Self {
             transport: run.transport,
+            marks,
             offered: run.offered,
             completed: run.records.len(),
             errors: run.failed + run.lost,
@@ -59,6 +67,7 @@ impl Row {
             p99_us: us(Percentile::P99),
             frames_dropped: run.switch.dropped,
             cpu_us_per_rpc: (run.cpu_us_per_rpc * 10.0).round() / 10.0,
+            queueing: Queueing::of_run(run, 0..1),
         }
     }
 
@@ -78,10 +87,10 @@ pub fn pattern(args: &Args, outstanding: u32) -> Pattern<'static> {
 }
 
 /// Runs every row with `outstanding` RPCs in progress.
-pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
-    let transports = args.transports();
+pub fn run(args: &Args, mut racks: Racks<'_>, outstanding: u32) -> Outcome {
+    let planned = args.rows();
     let row_time = args.duration() + Duration::from_secs(2);
-    let progress = Progress::ticking(row_time * transports.len() as u32);
+    let progress = Progress::ticking(row_time * planned.len() as u32);
     let table = Table::new(&[
         ("transport", Align::Left, 20),
         ("goodput Mbit/s", Align::Right, 8),
@@ -91,26 +100,34 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
         ("lost RPCs", Align::Right, 6),
     ]);
     progress.step("checking the rack: wire timing and strict priority");
-    let (mut rows, mut verdict) = (Vec::new(), probe(rack)?.verdict);
-    if args.format == Format::Table {
-        progress.suspend(|| head(args, outstanding, rack, &table));
-    }
-    for &transport in &transports {
-        progress.step(transport.name());
-        let plan = plan(args, transport, pattern(args, outstanding));
+    let (mut rows, mut verdict) = (Vec::new(), Checked::default());
+    let mut config = Config::new(args, Network::Rack);
+    for (index, &row) in planned.iter().enumerate() {
+        let (rack, probes) = racks.of_row(row)?;
+        verdict.extend(probes.map(|probes| probes.verdict).unwrap_or_default());
+        if index == 0 {
+            config = Config::of_rack(args, rack);
+            if args.format == Format::Table {
+                progress.suspend(|| head(args, outstanding, rack, &table));
+            }
+        }
+        let label = row.label();
+        progress.step(&label);
+        let plan = plan(args, row.transport, pattern(args, outstanding));
         let run = undisturbed(rack, &plan, &progress)?;
-        let row = Row::of_run(&run, outstanding);
+        let row = Row::of_run(&run, row.marks, outstanding);
         progress.suspend(|| {
-            eprintln!("{transport}: {}", run.verdict);
+            eprintln!("{label}: {}", run.verdict);
             if args.format == Format::Table {
                 line(table.row(&[
-                    row.transport.to_string(),
+                    label.clone(),
                     format!("{:.1}", row.goodput_mbps),
                     time(row.p50_us),
                     time(row.p99_us),
                     row.frames_dropped.to_string(),
                     row.errors.to_string(),
                 ]));
+                row.marks.iter().for_each(|_| line(row.queueing.line()));
             }
         });
         verdict.extend(run.verdict);
@@ -124,7 +141,7 @@ pub fn run(args: &Args, rack: &Rack, outstanding: u32) -> Outcome {
     let kept = kept(&broken, args.format);
     match args.format {
         Format::Json => {
-            json(&Report { config: Config::of_rack(args, rack), valid, transports: &rows })?;
+            json(&Report { config, valid, transports: &rows })?;
         }
         Format::Table => line(format!("Repeat: {}", command_line(args))),
     }

@@ -7,8 +7,10 @@ mod config;
 mod cp_node;
 mod in_memory;
 mod incast;
+mod marking;
 mod open_loop;
 mod peer;
+mod queueing;
 mod rack;
 mod report;
 mod screen;
@@ -29,6 +31,9 @@ use crate::micro;
 use crate::output::Format;
 use crate::values;
 
+use marking::Phantom;
+pub use marking::threshold;
+
 /// How long each row of `--micro` is measured unless told otherwise, over all rounds.
 const MICRO_DURATION: Duration = Duration::from_secs(2);
 /// Time in which RPCs arrive for each row on the rack: five rows take about a minute.
@@ -38,8 +43,17 @@ const RACK_DURATION: Duration = Duration::from_secs(8);
 const LINK: u64 = 100_000_000;
 
 /// Options that only the rack has.
-const RACK_ONLY: [&str; 7] =
-    ["transport", "hosts", "buffer", "cc", "loss", "duplicate", "incast_control"];
+const RACK_ONLY: [&str; 9] = [
+    "transport",
+    "hosts",
+    "buffer",
+    "cc",
+    "loss",
+    "duplicate",
+    "incast_control",
+    "phantom_queue",
+    "ecn_threshold",
+];
 
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,8 +89,9 @@ pub struct Args {
     /// What is compared, in this order, separated by commas.
     ///
     /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in
-    /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair). [default:
-    /// all]
+    /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
+    /// default: tcp-ecn (tcp that heeds marks of congestion), dctcp (the kernel's, where it has
+    /// it). [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     transport: Vec<Transport>,
     /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
@@ -98,6 +113,15 @@ pub struct Args {
     /// Buffer of every switch port, shared by all priorities, wire bytes.
     #[arg(long, default_value = "131072", value_name = "BYTES", value_parser = values::bytes)]
     buffer: u64,
+    /// A phantom queue at every port of the switch (HULL §2.1): its drain rate as a share of the
+    /// link's, and the bytes virtually queued beyond which packets are marked. Rows that heed marks
+    /// (tcp-ecn, dctcp) are measured without it, too.
+    #[arg(long, value_name = "SHARE,BYTES", value_parser = marking::phantom)]
+    phantom_queue: Option<Phantom>,
+    /// The switch marks packets that find more bytes than these waiting at their priority (RFC 8257
+    /// §3.1); rows that heed marks are measured without it, too.
+    #[arg(long, value_name = "BYTES", value_parser = marking::threshold)]
+    ecn_threshold: Option<u32>,
     /// Congestion control of the TCP rows.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     cc: String,
@@ -119,8 +143,9 @@ pub struct Args {
     /// Seed of sizes and arrivals: the same seed gives every transport the same RPCs.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Also forecast the Homa rows: the same RPCs on the same rack in the simulator, beside what is
-    /// measured, and the bound that clairvoyant SRPT sets on each receiver's link.
+    /// Also forecast the rows: the same RPCs on the same rack in the simulator, beside what is
+    /// measured, and the bound that clairvoyant SRPT sets on each receiver's link. TCP: under cubic
+    /// and reno.
     #[arg(long, conflicts_with_all = ["micro", "peer", "incast"])]
     twin: bool,
     /// Also draw the 99th percentiles by message size into this SVG file.
@@ -172,7 +197,7 @@ impl Args {
     /// The rows, in order.
     fn transports(&self) -> Vec<Transport> {
         match self.transport.is_empty() {
-            true => Transport::ALL.to_vec(),
+            true => Transport::COMPARED.to_vec(),
             false => self.transport.clone(),
         }
     }
@@ -197,11 +222,20 @@ impl Args {
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         // Where the kernel does not say, it will be asked when the sockets are opened.
         let Ok(available) = std::fs::read_to_string(path) else { return Ok(()) };
-        if available.split_whitespace().any(|name| name == self.cc) {
-            return Ok(());
+        let lacks = |cc: &str| !available.split_whitespace().any(|name| name == cc);
+        let none = |cc: &str| anyhow::anyhow!("this kernel has no congestion control `{cc}`");
+        if lacks(&self.cc) {
+            let hint = format!("choose --cc among: {}", available.trim());
+            return Err(Failure::new(none(&self.cc), hint));
         }
-        let error = anyhow::anyhow!("this kernel has no congestion control `{}`", self.cc);
-        Err(Failure::new(error, format!("choose --cc among: {}", available.trim())))
+        let rows = self.transports();
+        match rows.iter().filter_map(|row| row.own_congestion_control()).find(|cc| lacks(cc)) {
+            None => Ok(()),
+            Some(cc) => {
+                let hint = format!("load it (modprobe tcp_{cc}), or choose the row tcp-ecn");
+                Err(Failure::new(none(cc), hint))
+            }
+        }
     }
 }
 

@@ -18,7 +18,8 @@ use homa_workload::framing::Framing;
 use homa_workload::load::{Basis, Load};
 use homa_workload::sizes::SizeDistribution;
 
-use super::config::Config;
+use super::config::{Config, Network};
+use super::marking::Planned;
 use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
 use super::{Args, LINK, Switch, chart, in_memory, incast, trial, twin};
@@ -38,6 +39,9 @@ const ROW_OVERHEAD: Duration = Duration::from_millis(2_500);
 /// What to do when RPCs cannot be offered.
 pub const OFFER_HINT: &str = "see `homa bench --help` for what can be offered";
 
+/// What to do when there can be no rack, or a row on it fails.
+const LACKS: &str = "`homa doctor` shows what this machine lacks for a rack";
+
 const CHART_HINT: &str = "choose another --chart file";
 
 /// Most checks of an idle rack before its rows.
@@ -46,11 +50,10 @@ const PROBES: usize = 3;
 /// Builds the rack and runs every row on it.
 pub fn run(args: &Args) -> Outcome {
     args.check_congestion_control()?;
-    if args.twin && !args.transports().into_iter().any(Transport::is_homa) {
-        let error = anyhow::anyhow!("--twin forecasts Homa, and no row of --transport is Homa");
-        return Err(Failure::new(error, "add homa or homa-flat to --transport"));
-    }
     rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
+    if args.twin {
+        twin::check(args)?;
+    }
     if args.incast.is_none() {
         offer(args)?;
     }
@@ -66,10 +69,38 @@ pub fn run(args: &Args) -> Outcome {
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
     let args = &trial::affordable(args, &inside)?;
-    let rack = build(args, &inside)?;
+    let racks = Racks::new(args, &inside);
     match args.incast {
-        Some(outstanding) => incast::run(args, &rack, outstanding),
-        None => loaded(args, &rack),
+        Some(outstanding) => incast::run(args, racks, outstanding),
+        None => loaded(args, racks),
+    }
+}
+
+/// The rack under the row that is measured: one at a time, built anew where its switch marks
+/// otherwise than before.
+pub struct Racks<'a> {
+    args: &'a Args,
+    inside: &'a Isolation,
+    rack: Option<Rack>,
+}
+
+impl<'a> Racks<'a> {
+    /// None yet.
+    fn new(args: &'a Args, inside: &'a Isolation) -> Self {
+        Self { args, inside, rack: None }
+    }
+
+    /// The rack for a row; what its checks found, where it is new.
+    pub fn of_row(&mut self, row: Planned) -> Result<(&Rack, Option<Probes>), Failure> {
+        let config = RackConfig { marking: row.marking(self.args), ..rack_config(self.args) };
+        if let Some(rack) = self.rack.take_if(|rack| *rack.config() == config) {
+            return Ok((self.rack.insert(rack), None));
+        }
+        // The last one's threads spin: it goes first.
+        self.rack = None;
+        let rack = Rack::build(config, self.inside).hint(LACKS)?;
+        let probes = probe(&rack)?;
+        Ok((self.rack.insert(rack), Some(probes)))
     }
 }
 
@@ -79,13 +110,13 @@ pub fn rack_config(args: &Args) -> RackConfig {
         hosts: args.hosts,
         link: Rate(args.link()),
         buffer_bytes: args.buffer,
+        marking: args.marking(),
         faults: Faults { loss: args.loss, duplication: args.duplicate, seed: args.seed },
     }
 }
 
 pub fn build(args: &Args, inside: &Isolation) -> Result<Rack, Failure> {
-    Rack::build(rack_config(args), inside)
-        .hint("`homa doctor` shows what this machine lacks for a rack")
+    Rack::build(rack_config(args), inside).hint(LACKS)
 }
 
 /// The RPCs of every host, and the sizes they are drawn from.
@@ -118,48 +149,56 @@ pub fn idle_sizes(sizes: &SizeDistribution) -> Vec<u32> {
     chosen
 }
 
-fn loaded(args: &Args, rack: &Rack) -> Outcome {
+fn loaded(args: &Args, mut racks: Racks<'_>) -> Outcome {
     let (offer, sizes) = offer(args)?;
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let idle_sizes = idle_sizes(&sizes);
-    let transports = args.transports();
+    let planned = args.rows();
     let slow = (LINK as f64 / args.link() as f64).max(1.0);
-    let expected = (args.duration() + ROW_OVERHEAD.mul_f64(slow)) * transports.len() as u32;
+    let expected = (args.duration() + ROW_OVERHEAD.mul_f64(slow)) * planned.len() as u32;
     let progress = Progress::ticking(expected + Duration::from_secs(2));
     progress.step("checking the rack: wire timing and strict priority");
-    let probes = probe(rack)?;
     let screen = Screen::new(args, &arrivals);
     let table = args.format == Format::Table;
-    if table {
-        progress.suspend(|| screen.rack(rack, &probes.verdict));
-    }
     let bins = SizeBins::percent(&sizes);
-    let (mut rows, mut verdict) = (Vec::new(), probes.verdict.clone());
-    for (index, &transport) in transports.iter().enumerate() {
-        progress.step(&format!("{transport}: {} of {}", index + 1, transports.len()));
+    let (mut rows, mut verdict) = (Vec::new(), check::Verdict::default());
+    let mut config = Config::new(args, Network::Rack);
+    for (index, &row) in planned.iter().enumerate() {
+        let (rack, probes) = racks.of_row(row)?;
+        if index == 0 {
+            config = Config::of_rack(args, rack);
+        }
+        if let Some(probes) = probes {
+            if table && index == 0 {
+                progress.suspend(|| screen.rack(rack, &probes.verdict));
+            }
+            verdict.extend(probes.verdict);
+        }
+        let label = row.label();
+        progress.step(&format!("{label}: {} of {}", index + 1, planned.len()));
         let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
-        let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, transport, pattern) };
+        let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, row.transport, pattern) };
         let run = undisturbed(rack, &plan, &progress)?;
-        let mut row = TransportResult::of_run(&run, rack.config(), &bins);
+        let mut result = TransportResult::of_run(&run, row.marks, rack.config(), &bins);
         if args.twin {
-            let forecast = twin::forecast(args, transport, &arrivals, Some(&run.idle))?;
-            row.twin = forecast.map(|twin| twin.beside(&row.short));
+            let measured = (Some(&run.idle), rack.tcp_rto_min());
+            let forecast = twin::forecast(args, row, &arrivals, measured)?;
+            result.twin = forecast.map(|twin| twin.beside(&result.short));
         }
         progress.suspend(|| {
-            eprintln!("{transport}: {}", run.verdict);
+            eprintln!("{label}: {}", run.verdict);
             if table {
-                screen.row(&row, &run.idle, run.verdict.valid());
+                screen.row(&result, &run.idle, run.verdict.valid());
             }
         });
         verdict.extend(run.verdict);
-        rows.push(row);
+        rows.push(result);
     }
     progress.finish();
     let valid = verdict.valid();
     draw(args, &rows)?;
     let kept = match args.format {
         Format::Json => {
-            let config = Config::of_rack(args, rack);
             let broken: Vec<String> = rows.iter().flat_map(TransportResult::broken).collect();
             let kept = kept(&broken, args.format);
             json(&Report { config, valid, transports: &rows })?;
@@ -262,7 +301,7 @@ pub fn plan<'a>(args: &'a Args, transport: Transport, pattern: Pattern<'a>) -> R
 
 /// Makes a run.
 pub fn measure(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, Failure> {
-    homa_testbed::run(rack, plan).hint("`homa doctor` shows what this machine lacks for a rack")
+    homa_testbed::run(rack, plan).hint(LACKS)
 }
 
 #[cfg(test)]

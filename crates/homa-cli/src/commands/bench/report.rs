@@ -10,6 +10,8 @@ use homa_workload::quantile::{Percentile, Sorted};
 use serde::{Serialize, Serializer};
 
 use super::config::Config;
+use super::marking::Planned;
+use super::queueing::Queueing;
 use super::twin::Twin;
 use crate::output::{Format, line};
 
@@ -33,6 +35,9 @@ pub struct TransportResult {
     /// Over what: its name on the command line.
     #[serde(rename = "name", serialize_with = "by_name")]
     pub transport: Transport,
+    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marks: Option<bool>,
     /// RPCs that were to be started.
     pub offered: usize,
     /// RPCs whose response arrived.
@@ -58,7 +63,14 @@ pub struct TransportResult {
     pub long: Long,
     /// All RPCs by size.
     pub buckets: Vec<Bucket>,
-    /// The simulator's forecast, with `--twin` and for Homa.
+    /// Request bytes of completed RPCs per second, all hosts together, in megabits, from the first
+    /// arrival to the last end; only on the rack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<f64>,
+    /// What waited at the rack's switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queueing: Option<Queueing>,
+    /// The simulator's forecast, with `--twin`, of transports that it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub twin: Option<Twin>,
 }
@@ -186,7 +198,12 @@ pub struct Bucket {
 
 impl TransportResult {
     /// Reduces a run on the rack.
-    pub fn of_run(run: &RunReport, rack: &RackConfig, bins: &SizeBins) -> Self {
+    pub fn of_run(
+        run: &RunReport,
+        marks: Option<bool>,
+        rack: &RackConfig,
+        bins: &SizeBins,
+    ) -> Self {
         let mut result = Self::new(
             run.transport,
             (run.offered, run.failed + run.lost),
@@ -194,11 +211,19 @@ impl TransportResult {
             (&run.records, &run.idle),
             bins,
         );
+        result.marks = marks;
+        result.goodput_mbps = Some(hundredth(run.goodput_bytes_per_s() * 8e-6));
+        result.queueing = Some(Queueing::of_run(run, 0..rack.hosts));
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
         let held = run.memory.filter(|_| run.transport.is_homa());
         result.memory = held.map(|held| Memory::of_run(held, rack));
         result
+    }
+
+    /// How the row is called where people read it.
+    pub fn label(&self) -> String {
+        Planned { transport: self.transport, marks: self.marks }.label()
     }
 
     /// What Homa promises and this row did not keep.
@@ -228,6 +253,7 @@ impl TransportResult {
         let long = records.iter().filter(|r| r.bytes >= LONG_BYTES).map(us).collect();
         Self {
             transport,
+            marks: None,
             offered: counts.0,
             completed: records.len(),
             errors: counts.1,
@@ -250,6 +276,8 @@ impl TransportResult {
                 p50_us: Sorted::new(long).percentile(Percentile::P50).map(tenth),
             },
             buckets: buckets(records, idle, bins),
+            goodput_mbps: None,
+            queueing: None,
             twin: None,
         }
     }

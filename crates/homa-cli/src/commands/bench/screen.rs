@@ -71,7 +71,7 @@ impl<'a> Screen<'a> {
     pub fn row(&self, row: &TransportResult, idle: &IdleTimes, valid: bool) {
         // An end that the sample is too small to bound.
         let [low, high] = row.short.p99_ci_us.map(|us| us.map_or("?".into(), |us| time(Some(us))));
-        let mut name = row.transport.to_string();
+        let mut name = row.label();
         if !valid {
             name.push_str(" (INVALID)");
         }
@@ -85,6 +85,10 @@ impl<'a> Screen<'a> {
         ]));
         if let (Some(idle), Some(slowdown)) = (idle.at(self.typical), row.short.p99_slowdown) {
             self.denominator(row, idle / 1e3, slowdown);
+        }
+        if let Some(queueing) = row.queueing.as_ref().filter(|_| row.marks.is_some()) {
+            let goodput = row.goodput_mbps.unwrap_or(0.0);
+            line(format!("{}; requests of {goodput} Mbit/s", queueing.line()));
         }
         if let Some(calm) = row.short.undisturbed.as_ref().filter(|calm| calm.pauses > 0) {
             line(pauses(calm));
@@ -160,6 +164,7 @@ pub fn rack_lines(args: &Args, rack: &Rack) {
     if !args.transports().iter().all(|transport| transport.is_homa()) {
         line(tcp_timer(rack.tcp_rto_min()));
     }
+    args.marking_line().iter().for_each(line);
 }
 
 /// How soon TCP sends a lost segment again, which decides its tail.

@@ -40,7 +40,7 @@ fn tails(homa: &TransportResult, others: &[&TransportResult]) -> Option<String> 
         .iter()
         .filter_map(|row| {
             let us = row.short.p99_us?;
-            Some(format!("{} {} ({:.1} times)", row.transport, time(Some(us)), us / own))
+            Some(format!("{} {} ({:.1} times)", row.label(), time(Some(us)), us / own))
         })
         .collect();
     let max = homa.short.max_bytes;
@@ -50,8 +50,7 @@ fn tails(homa: &TransportResult, others: &[&TransportResult]) -> Option<String> 
         false => format!("{start}; the others need: {}", compared.join(", ")),
     };
     let lossy = [homa].into_iter().chain(others.iter().copied()).filter(|row| row.errors > 0);
-    let lost: Vec<String> =
-        lossy.map(|row| format!("{} by {}", row.errors, row.transport)).collect();
+    let lost: Vec<String> = lossy.map(|row| format!("{} by {}", row.errors, row.label())).collect();
     Some(match lost.is_empty() {
         true => format!("{compared}."),
         false => {
@@ -76,7 +75,7 @@ fn not_best(homa: &TransportResult, others: &[&TransportResult]) -> String {
         .iter()
         .filter_map(|(name, figure, show)| {
             let own = figure(homa)?;
-            let better = others.iter().filter_map(|row| Some((figure(row)?, row.transport)));
+            let better = others.iter().filter_map(|row| Some((figure(row)?, row.label())));
             let (best, who) = better.min_by(|a, b| a.0.total_cmp(&b.0))?;
             (best < own)
                 .then(|| format!("{name} ({} against {} over {who})", show(own), show(best)))
@@ -96,6 +95,7 @@ mod tests {
     fn row(transport: Transport, p99_us: f64, cpu: f64) -> TransportResult {
         TransportResult {
             transport,
+            marks: None,
             offered: 10,
             completed: 10,
             errors: 0,
@@ -115,6 +115,8 @@ mod tests {
             },
             long: Long { min_bytes: 150_000, p50_us: None },
             buckets: Vec::new(),
+            goodput_mbps: None,
+            queueing: None,
             twin: None,
         }
     }

@@ -58,7 +58,7 @@ fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
 /// fewer the connections, the longer its bursts.
 fn heaviest(rows: &[Transport]) -> Transport {
     let cost = |row: &&Transport| match row {
-        Transport::Tcp => 4,
+        Transport::Tcp | Transport::TcpEcn | Transport::Dctcp => 4,
         Transport::TcpPool => 3,
         Transport::TcpClassed => 2,
         _ => 1,

@@ -5,7 +5,7 @@ use homa_workload::rng::Rng;
 
 use super::plain::{Hose, Plain, Plainly, Sent, planned};
 use crate::engine::*;
-use crate::fabric::{Buffers, FabricConfig, Forwarding};
+use crate::fabric::{Buffers, FabricConfig, Forwarding, StrictPriority};
 use crate::switch::Port;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{FatTree, HostId, LeafSpine, NodeId, Physics, PortId, SingleSwitch, Tier};
@@ -200,7 +200,8 @@ fn a_port_serves_as_the_switch_model_does() {
     let sent: Vec<Sent> = all.map(|s| Sent { from: s.from.min(4), to: 5, ..s }).collect();
     let simulation = run(planned(wiring, config, &sent, Tally::default()));
     let tally = simulation.probe();
-    let mut model: Port<(u32, u8)> = Port::new(LinkRate::new(Rate::gbps(10)), buffer);
+    let mut model: Port<(u32, u8)> =
+        Port::new(LinkRate::new(Rate::gbps(10)), buffer, StrictPriority);
     let (mut served, mut dropped) = (Vec::new(), 0);
     for (at, frame) in &tally.arrivals {
         // Departures at the very time of an arrival count after it.

@@ -6,9 +6,12 @@ use std::collections::VecDeque;
 use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
-use crate::fabric::queue::{Admission, EcnScope, EcnThreshold, Order, Waiting};
-use crate::fabric::{Buffers, FabricConfig, PortQueue, StrictPriority};
-use crate::time::{SimDuration, SimTime};
+use crate::fabric::queue::{
+    Admission, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, Waiting,
+};
+use crate::fabric::{Buffers, FabricConfig, Marks, PortQueue, StrictPriority};
+use crate::switch::{Frame, Port};
+use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, PortId, SingleSwitch};
 use crate::trace::{Listener, Recorder, TraceEvent, Verifier};
 use crate::transport::{Arrival, Label, Transport};
@@ -137,6 +140,55 @@ fn marks_of_congestion_reach_the_receiver_and_the_hash() {
     let never = run(Burst { frames: 20, ect: true }, config, never);
     assert_ne!(never.trace_hash(), strict.trace_hash());
     assert_ne!(never.trace_hash(), marked.trace_hash());
+}
+
+/// A frame as the port of a real switch sees it: ECN-capable, marked or not.
+struct Ect(Marks);
+
+impl Frame for Ect {
+    fn bytes(&self) -> u32 {
+        BYTES
+    }
+
+    fn priority(&self) -> u8 {
+        0
+    }
+
+    fn marks(&self) -> Marks {
+        self.0
+    }
+
+    fn mark(&mut self, marks: Marks) {
+        self.0 = marks;
+    }
+}
+
+#[test]
+fn a_port_without_a_simulator_marks_the_same_packets() {
+    let rate = Rate::gbps(10);
+    let ecn = |bytes| EcnThreshold::new(bytes, EcnScope::Queue);
+    let queues = [
+        Phantom::new(ecn(u32::MAX), Some(PhantomConfig::PAPER), rate),
+        Phantom::new(ecn(7 * BYTES), None, rate),
+        Phantom::new(ecn(90 * BYTES), Some(PhantomConfig::PAPER), rate),
+    ];
+    for queue in queues {
+        let simulation =
+            run(Burst { frames: 150, ect: true }, FabricConfig::default(), || queue.clone());
+        let ce = seen(&simulation, 0).iter().map(|(_, arrival)| arrival.ce);
+        let mut port = Port::new(LinkRate::new(rate), u64::MAX, queue.clone());
+        let mut left = Vec::new();
+        for pair in 1..=150 {
+            // 800 ns a frame, and what leaves when others come leaves after them.
+            let now = SimTime(pair * 800_000);
+            left.extend(std::iter::from_fn(|| port.next(SimTime(now.0 - 1))));
+            (0..2).for_each(|_| assert!(port.enqueue(now, Ect(Marks::ECT)).is_ok()));
+        }
+        left.extend(std::iter::from_fn(|| port.next(SimTime::MAX)));
+        let marked: Vec<bool> = left.iter().map(|left| left.frame.0.has(Marks::CE)).collect();
+        assert_eq!(marked, ce.collect::<Vec<_>>());
+        assert!(marked.contains(&true) && marked.contains(&false), "{marked:?}");
+    }
 }
 
 /// Keeps so many frames of the lowest ranks, and sends the lowest first.

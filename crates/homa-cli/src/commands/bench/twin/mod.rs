@@ -4,33 +4,38 @@
 //! constant time per message, calibrated from the row's idle round trips, and are never busy. What
 //! the measurement shows beyond the forecast is therefore what hosts add under load: processors
 //! shared by all of them, late timers, two frames waiting in the NIC where the simulator's NIC
-//! holds one. Left out: rows of TCP.
+//! holds one. Rows of TCP are forecast by the simulator's TCP, which is another implementation of
+//! the same RFCs than the kernel's (`docs/reproduction.md` says what differs).
+
+mod scenario;
+
+use std::time::Duration;
 
 use homa_proto::Rate;
 use homa_sim::clairvoyant::{Star, echo};
-use homa_sim::experiment::replay;
-use homa_sim::scenario::{
-    Buffer, Exchange, Fabric, FramingName, Measures, Scenario, SchemeOptions, Shape, Span, Stop,
-};
+use homa_sim::experiment::{replay, validate};
+use homa_sim::scenario::outcome::QueueLength;
+use homa_sim::scenario::{Exchange, Scenario};
 use homa_sim::traffic::open_loop;
 use homa_sim::{SimDuration, SimTime};
+use homa_testbed::IdleTimes;
 use homa_testbed::check::SHORT_BYTES;
-use homa_testbed::{IdleTimes, Transport};
+use homa_testbed::link::TCP_RTO_MIN;
 use homa_workload::arrivals::Arrival;
-use homa_workload::framing::Framing;
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
+use super::Args;
+use super::marking::Planned;
+use super::rack::framing;
 use super::report::Short;
 use super::screen::time;
-use super::{Args, Switch};
 use crate::failure::{Failure, Hint};
+use scenario::{Hosts, scenario};
 
 /// A host's time per message where no rack is there to calibrate it: about what idle racks show on
 /// small virtual machines.
 const ASSUMED_HOST_US: f64 = 18.0;
-/// RTTbytes before anything is measured, as the runtime starts.
-const FIRST_RTT_BYTES: u32 = 10_000;
 
 /// The forecast of one row. Times are microseconds, of RPCs of at most [`SHORT_BYTES`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,6 +60,10 @@ pub struct Twin {
     pub bound: Bound,
     /// Frames that found a full buffer.
     pub overflow: u64,
+    /// Wire bytes that a frame arriving at a port to a host found waiting, in the mean.
+    pub mean_queue_bytes: f64,
+    /// The most.
+    pub max_queue_bytes: u64,
     /// Equal when the same packets moved at the same times.
     pub trace_hash: String,
 }
@@ -69,22 +78,41 @@ pub struct Bound {
     pub p99_us: Option<f64>,
 }
 
-/// Forecasts a row; `None` for transports that the simulator does not have. `idle`: the row's
-/// round trips on the idle rack, if there is one.
+/// Refuses what cannot be forecast, before anything is measured.
+pub fn check(args: &Args) -> Result<(), Failure> {
+    let rows = args.rows().into_iter();
+    let hosts = Hosts { us: ASSUMED_HOST_US, rto_min: TCP_RTO_MIN };
+    let scenarios: Vec<Scenario> = rows.filter_map(|row| scenario(args, row, hosts)).collect();
+    if scenarios.is_empty() {
+        let error = anyhow::anyhow!("--twin can forecast no row of --transport");
+        return Err(Failure::new(
+            error,
+            "the simulator has Homa, and TCP under --cc cubic and reno",
+        ));
+    }
+    scenarios.iter().try_for_each(|scenario| validate(scenario).hint(CHOOSE))
+}
+
+/// What to do when the simulator refuses the rack.
+const CHOOSE: &str = "choose other --hosts, --link or --buffer, or leave out --twin";
+
+/// Forecasts a row; `None` for what the simulator does not have. `idle`: the row's round trips on
+/// the idle rack, if there is one; `rto_min`: TCP's least timeout there.
 pub fn forecast(
     args: &Args,
-    transport: Transport,
+    row: Planned,
     arrivals: &[Vec<Arrival>],
-    idle: Option<&IdleTimes>,
+    (idle, rto_min): (Option<&IdleTimes>, Duration),
 ) -> Result<Option<Twin>, Failure> {
-    let Some(levels) = levels(transport) else { return Ok(None) };
+    let ideal = Hosts { us: 0.0, rto_min };
+    let Some(unloaded) = scenario(args, row, ideal) else { return Ok(None) };
     let measured = idle.filter(|idle| !idle.points().is_empty());
     let host_us = match measured {
-        Some(idle) => calibrate(args, levels, idle)?,
+        Some(idle) => calibrate(&unloaded, idle)?,
         None => ASSUMED_HOST_US,
     };
+    let Some(rack) = scenario(args, row, Hosts { us: host_us, rto_min }) else { return Ok(None) };
     let list = merged(arrivals);
-    let rack = scenario(args, levels, host_us);
     let twin = simulate(&rack, list.clone())?;
     let short = |all: Vec<(u32, f64)>| {
         let short = all.into_iter().filter(|(bytes, _)| *bytes <= SHORT_BYTES);
@@ -94,7 +122,7 @@ pub fn forecast(
         hosts: args.hosts as u32,
         link: Rate(args.link()),
         delay: SimDuration((host_us * 1e6) as u64),
-        framing: Framing::Udp,
+        framing: framing(row.transport),
     };
     let bound = echo(&star, &list);
     let bound = short(list.iter().zip(bound).map(|(a, time)| (a.bytes, micros(time))).collect());
@@ -113,6 +141,8 @@ pub fn forecast(
             p99_us: bound.percentile(Percentile::P99),
         },
         overflow: twin.overflow,
+        mean_queue_bytes: twin.queue.mean_bytes.round(),
+        max_queue_bytes: twin.queue.max_bytes,
         trace_hash: twin.trace_hash,
     }))
 }
@@ -131,7 +161,7 @@ impl Twin {
     }
 
     /// For people, below its row.
-    pub fn lines(&self) -> [String; 2] {
+    pub fn lines(&self) -> [String; 3] {
         let with_error = |us: Option<f64>, error: Option<f64>| match error {
             Some(error) => format!("{} ({:+.0} %)", time(us), error * 100.0),
             None => time(us),
@@ -149,6 +179,13 @@ impl Twin {
                 self.host_us,
             ),
             format!(
+                "    twin: arriving frames find {:.1} kB at ports to hosts, at most {:.1} kB; {} \
+                 dropped",
+                self.mean_queue_bytes / 1e3,
+                self.max_queue_bytes as f64 / 1e3,
+                self.overflow,
+            ),
+            format!(
                 "    bound: p50 {}, p99 {} (clairvoyant preemptive SRPT on each receiver's link \
                  alone)",
                 time(self.bound.p50_us),
@@ -158,72 +195,29 @@ impl Twin {
     }
 }
 
-/// The levels that the runtime asks the network for.
-fn levels(transport: Transport) -> Option<u8> {
-    match transport {
-        Transport::Homa => Some(homa::PriorityMap::default().levels()),
-        Transport::HomaFlat => Some(homa::PriorityMap::Flat.levels()),
-        _ => None,
-    }
-}
-
-/// The rack as the simulator describes it, with hosts that take `host_us` per message.
-fn scenario(args: &Args, levels: u8, host_us: f64) -> Scenario {
-    let delay = Span((host_us * 1e6) as u64);
-    let sending = Span(delay.0 / 2);
-    // A frame meets the rack's faults once, and two links in the simulator.
-    let per_link = |once: f64| ((1.0 - (1.0 - once).sqrt()) * 1e6).round() as u32;
-    let link = homa_sim::scenario::Bandwidth(args.link());
-    Scenario {
-        scheme: "homa".to_owned(),
-        options: SchemeOptions {
-            framing: Some(FramingName::Udp),
-            rtt_bytes: Some(FIRST_RTT_BYTES),
-            levels: Some(levels),
-            incast_control: Some(args.incast_control == Switch::On),
-            ..SchemeOptions::default()
-        },
-        fabric: Fabric {
-            shape: Shape::SingleSwitch { hosts: args.hosts as u32 },
-            host_link: link,
-            fabric_link: link,
-            send_delay: sending,
-            nic_delay: Span(0),
-            receive_delay: Span(delay.0 - sending.0),
-            switch_delay: Span(0),
-            buffer: Buffer::PerPort { bytes: args.buffer },
-            loss_ppm: per_link(args.loss),
-            duplicate_ppm: per_link(args.duplicate),
-            ..Fabric::default()
-        },
-        stop: Stop { messages: None, ..Stop::default() },
-        seed: args.seed,
-        measures: Measures { queues: false, priorities: false, ..Measures::default() },
-        ..Scenario::default()
-    }
-}
-
 /// What the simulator gives back of a list of RPCs: bytes and microseconds of each.
 struct Simulated {
     latencies: Vec<(u32, f64)>,
     overflow: u64,
+    /// At ports to hosts.
+    queue: QueueLength,
     trace_hash: String,
 }
 
 fn simulate(rack: &Scenario, list: Vec<open_loop::Arrival>) -> Result<Simulated, Failure> {
     let replayed = replay(rack, list, Exchange::Echo, &mut |_| ());
-    let replayed =
-        replayed.hint("choose other --hosts, --link or --buffer, or leave out --twin")?;
+    let replayed = replayed.hint(CHOOSE)?;
     Ok(Simulated {
         latencies: replayed.samples.iter().map(|s| (s.bytes, micros(s.latency))).collect(),
         overflow: replayed.outcome.drops.overflow,
+        queue: replayed.outcome.queues.and_then(|queues| queues.tor_down).unwrap_or_default(),
         trace_hash: replayed.outcome.trace_hash,
     })
 }
 
 /// A host's time per message: half of what measured idle round trips of short messages take longer
 /// than simulated ones between hosts that take no time; the median over sizes.
-fn calibrate(args: &Args, levels: u8, idle: &IdleTimes) -> Result<f64, Failure> {
+fn calibrate(unloaded: &Scenario, idle: &IdleTimes) -> Result<f64, Failure> {
     let measured = idle.points().iter().filter(|(bytes, _)| *bytes <= SHORT_BYTES);
     let measured: Vec<(u32, u64)> = measured.copied().collect();
     // Far enough apart to be alone: at the slowest link a frame takes 12 ms.
@@ -233,7 +227,7 @@ fn calibrate(args: &Args, levels: u8, idle: &IdleTimes) -> Result<f64, Failure> 
         at += apart;
         open_loop::Arrival { at, src: 0, dst: 1, bytes }
     });
-    let alone = simulate(&scenario(args, levels, 0.0), list.collect())?.latencies;
+    let alone = simulate(unloaded, list.collect())?.latencies;
     let excess = measured.iter().filter_map(|&(bytes, ns)| {
         let (_, us) = alone.iter().find(|(size, _)| *size == bytes)?;
         Some(((ns as f64 / 1e3 - us) / 2.0).max(0.0))
@@ -269,15 +263,22 @@ mod tests {
     use super::super::asked;
     use super::super::rack::{offer, rack_config};
     use super::*;
+    use homa_testbed::Transport;
+    use homa_workload::framing::Framing;
 
     fn args(more: &[&str]) -> Args {
         asked(&[&["--twin", "--duration", "300ms"], more].concat())
     }
 
-    fn twin(args: &Args, transport: Transport, idle: Option<&IdleTimes>) -> Option<Twin> {
+    fn twin_of(args: &Args, row: Planned, idle: Option<&IdleTimes>) -> Option<Twin> {
         let (offer, sizes) = offer(args).ok()?;
         let arrivals = schedule(&offer, &sizes).unwrap();
-        forecast(args, transport, &arrivals, idle).unwrap_or_else(|_| panic!("no forecast"))
+        let measured = (idle, TCP_RTO_MIN);
+        forecast(args, row, &arrivals, measured).unwrap_or_else(|_| panic!("no forecast"))
+    }
+
+    fn twin(args: &Args, transport: Transport, idle: Option<&IdleTimes>) -> Option<Twin> {
+        twin_of(args, Planned { transport, marks: None }, idle)
     }
 
     #[test]
@@ -288,9 +289,34 @@ mod tests {
         assert!(!first.calibrated && first.p50_error.is_none());
         assert!(first.count > 500, "{first:?}");
         assert!(first.bound.p50_us <= first.p50_us && first.bound.p99_us < first.p99_us);
-        assert!(twin(&args, Transport::Tcp, None).is_none());
         let flat = twin(&args, Transport::HomaFlat, None).unwrap();
         assert!(flat.p99_us > first.p99_us, "one level: {flat:?}");
+    }
+
+    #[test]
+    fn tcp_is_forecast_as_each_row_uses_it() {
+        let args = args(&["--load", "0.6", "--cc", "cubic"]);
+        let p99 = |transport| twin(&args, transport, None).and_then(|twin| twin.p99_us).unwrap();
+        let [classed, pool, one] =
+            [Transport::TcpClassed, Transport::TcpPool, Transport::Tcp].map(p99);
+        // Head-of-line blocking: the more connections, the less of it.
+        assert!(classed < pool && pool < one, "{classed} {pool} {one}");
+        let bbr = asked(&["--twin", "--cc", "bbr", "--transport", "tcp"]);
+        assert!(twin(&bbr, Transport::Tcp, None).is_none() && check(&bbr).is_err());
+        assert!(check(&args).is_ok());
+        // The engine knows no link on which a jumbo frame takes more than 4.29 ms.
+        assert!(check(&asked(&["--twin", "--link", "10Mbps"])).is_err());
+    }
+
+    #[test]
+    fn marks_shorten_the_queues_of_a_forecast_as_of_a_rack() {
+        let args = args(&["--transport", "tcp-ecn", "--phantom-queue", "0.9,3KB"]);
+        let [without, with] = [false, true].map(|marks| {
+            let row = Planned { transport: Transport::TcpEcn, marks: Some(marks) };
+            twin_of(&args, row, None).unwrap()
+        });
+        let bytes = (without.mean_queue_bytes, with.mean_queue_bytes);
+        assert!(bytes.1 < bytes.0 / 2.0, "{bytes:?}");
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! The rack under a row as the simulator describes it.
+
+use std::time::Duration;
+
+use homa_sim::scenario::{
+    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Fabric, FramingName, Measures,
+    PhantomOptions, PickName, Scenario, SchemeOptions, Shape, Span, Stop, TcpOptions,
+};
+use homa_testbed::{POOL, SMALL_RPC_BYTES, Transport};
+
+use super::super::marking::Planned;
+use super::super::{Args, Switch};
+
+/// RTTbytes before anything is measured, as the runtime starts.
+const FIRST_RTT_BYTES: u32 = 10_000;
+
+/// What is known of the hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosts {
+    /// A message's time in the software of both together, microseconds.
+    pub us: f64,
+    /// TCP's least retransmission timeout.
+    pub rto_min: Duration,
+}
+
+/// The rack under a row; `None`: the simulator does not have what runs on its hosts.
+pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
+    let (scheme, options) = match row.transport.is_homa() {
+        true => ("homa", homa(args, row.transport)),
+        false => tcp(args, row, hosts.rto_min)?,
+    };
+    let delay = Span((hosts.us * 1e6) as u64);
+    let sending = Span(delay.0 / 2);
+    // A frame meets the rack's faults once, and two links in the simulator.
+    let per_link = |once: f64| ((1.0 - (1.0 - once).sqrt()) * 1e6).round() as u32;
+    let link = Bandwidth(args.link());
+    Some(Scenario {
+        scheme: scheme.to_owned(),
+        options,
+        fabric: Fabric {
+            shape: Shape::SingleSwitch { hosts: args.hosts as u32 },
+            host_link: link,
+            fabric_link: link,
+            send_delay: sending,
+            nic_delay: Span(0),
+            receive_delay: Span(delay.0 - sending.0),
+            switch_delay: Span(0),
+            buffer: Buffer::PerPort { bytes: args.buffer },
+            loss_ppm: per_link(args.loss),
+            duplicate_ppm: per_link(args.duplicate),
+            ..Fabric::default()
+        },
+        stop: Stop { messages: None, ..Stop::default() },
+        seed: args.seed,
+        measures: Measures { priorities: false, ..Measures::default() },
+        ..Scenario::default()
+    })
+}
+
+/// Homa as the runtime starts it.
+fn homa(args: &Args, transport: Transport) -> SchemeOptions {
+    let map = match transport {
+        Transport::HomaFlat => homa::PriorityMap::Flat,
+        _ => homa::PriorityMap::default(),
+    };
+    SchemeOptions {
+        framing: Some(FramingName::Udp),
+        rtt_bytes: Some(FIRST_RTT_BYTES),
+        levels: Some(map.levels()),
+        incast_control: Some(args.incast_control == Switch::On),
+        ..SchemeOptions::default()
+    }
+}
+
+/// TCP as the rack's hosts set it: open connections whose windows survive idleness, a low least
+/// timeout, a congestion control that the simulator has.
+fn tcp(args: &Args, row: Planned, rto_min: Duration) -> Option<(&'static str, SchemeOptions)> {
+    let heeds = row.transport.heeds_marks();
+    let algorithm = match (row.transport, args.cc.as_str()) {
+        (Transport::Dctcp, _) => AlgorithmName::Dctcp,
+        (_, "cubic") => AlgorithmName::Cubic,
+        (_, "reno") => AlgorithmName::NewReno,
+        _ => return None,
+    };
+    let (connections, pick) = match row.transport {
+        Transport::TcpPool | Transport::TcpClassed => (POOL as u32, PickName::Idle),
+        _ => (1, PickName::Random),
+    };
+    let classes = (row.transport == Transport::TcpClassed).then(|| vec![SMALL_RPC_BYTES]);
+    let marks = heeds && row.marks == Some(true);
+    let scheme = if row.transport == Transport::Dctcp { "dctcp" } else { "tcp" };
+    let unmarked = EcnConfig { threshold: u32::MAX, scope: EcnScopeName::Queue };
+    let threshold = args.ecn_threshold.filter(|_| marks);
+    let ecn = threshold.map(|threshold| EcnConfig { threshold, ..unmarked });
+    // DCTCP's own row has a threshold, which the rack lacks.
+    let ecn = ecn.or((scheme == "dctcp").then_some(unmarked));
+    let phantom = args.phantom_queue.filter(|_| marks).map(|queue| PhantomOptions {
+        drain: Some(queue.drain),
+        threshold: Some(queue.threshold),
+        ..PhantomOptions::default()
+    });
+    let tcp = TcpOptions {
+        algorithm: Some(algorithm),
+        ecn: Some(heeds),
+        min_rto: Some(Span(rto_min.as_nanos() as u64 * 1_000)),
+        idle_restart: Some(false),
+        connections: Some(connections),
+        pick: Some(pick),
+        size_classes: classes,
+        ..TcpOptions::default()
+    };
+    Some((scheme, SchemeOptions { ecn, phantom, tcp: Some(tcp), ..SchemeOptions::default() }))
+}

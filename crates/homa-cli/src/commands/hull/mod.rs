@@ -1,0 +1,32 @@
+//! `homa hull`: HULL's trade of bandwidth for latency (NSDI 2012), one file per subcommand.
+
+mod attach;
+
+use clap::Subcommand;
+
+use crate::failure::Outcome;
+
+/// Arguments of `homa hull`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Put a phantom queue on a real port: packets are marked before the link is full.
+    ///
+    /// Needs CAP_BPF and CAP_NET_ADMIN. With senders that run DCTCP (net.ipv4.tcp_congestion_control
+    /// = dctcp) and pace (fq), this is HULL; with other congestion control and ECN
+    /// (net.ipv4.tcp_ecn = 1) a mark halves a window and more throughput is given away; without ECN
+    /// nothing is ever marked.
+    Attach(attach::Args),
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    match &args.what {
+        What::Attach(args) => attach::run(args),
+    }
+}

@@ -1,0 +1,352 @@
+//! A phantom queue on a real port of a stock kernel (HULL, NSDI 2012, §2.1): a classifier of a few
+//! dozen instructions that counts what passes and marks packets before the link behind it is full.
+//!
+//! At the *ingress* of the device behind the link it sees packets as they left it, in series, as
+//! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel, and
+//! counts what that drops as well. On Linux 6.6 and later the attachment belongs to this process and
+//! goes with it, however it ends; before, it is a filter of the device's `clsact` discipline, which
+//! is removed when the value is dropped (the discipline stays: others may use it).
+//!
+//! Invariant: packets are never delayed, dropped or steered; whoever is attached behind decides.
+//! Left out: devices in other network namespaces; queues per priority; ticks.
+
+mod program;
+
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use homa_proto::Rate;
+
+use crate::sys::bpf::{self, TCX_EGRESS, TCX_INGRESS, WordMap};
+use crate::sys::netlink::{Netlink, Request, interface_index};
+use program::{Clock, WORDS};
+
+/// Name of the map, by which [`attached`] finds it, and of the program.
+const NAME: &CStr = c"homa_phantom";
+
+/// Where a phantom queue sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the ingress of the device behind the link: in series (HULL §2.1, remark 1).
+    Ingress,
+    /// At the egress, before the queueing discipline: in parallel.
+    Egress,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ingress => "ingress, in series with the link before it",
+            Self::Egress => "egress, parallel: it counts what the queueing discipline then drops",
+        })
+    }
+}
+
+/// Why there can be no phantom queue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HullError {
+    /// No device of that name in this network namespace.
+    #[error("there is no device `{device}` here ({source})")]
+    NoDevice {
+        /// Its name.
+        device: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The process lacks a capability.
+    #[error("{what} needs {capability}, which this process does not have")]
+    Lacks {
+        /// The step.
+        what: &'static str,
+        /// As capabilities(7) calls it.
+        capability: &'static str,
+    },
+    /// The kernel refused a step for another reason.
+    #[error("cannot {what}: {source}")]
+    Refused {
+        /// The step.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+fn refused(what: &'static str) -> impl Fn(io::Error) -> HullError {
+    move |source| HullError::Refused { what, source }
+}
+
+/// What a phantom queue is, and what it saw since it was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhantomStatus {
+    /// Drain rate.
+    pub drain: Rate,
+    /// It marks when more bytes than these are virtually queued.
+    pub threshold_bytes: u32,
+    /// Where it sits.
+    pub place: Place,
+    /// Packets that passed; frames that the kernel joined are one.
+    pub packets: u64,
+    /// Their bytes, from the Ethernet header on.
+    pub bytes: u64,
+    /// Packets marked with CE; only those whose sender set ECT can be.
+    pub marked: u64,
+}
+
+impl PhantomStatus {
+    fn of(value: &[u64; WORDS]) -> Self {
+        Self {
+            drain: Rate(value[program::DRAIN_BPS]),
+            threshold_bytes: value[program::THRESHOLD_BYTES] as u32,
+            place: if value[program::PLACE] == 0 { Place::Ingress } else { Place::Egress },
+            packets: value[program::PACKETS],
+            bytes: value[program::BYTES],
+            marked: value[program::MARKED],
+        }
+    }
+}
+
+/// An attached phantom queue; dropping it detaches it.
+#[derive(Debug)]
+pub struct PhantomPort {
+    map: WordMap<WORDS>,
+    _hook: Hook,
+}
+
+impl PhantomPort {
+    /// Attaches a queue to a device of the calling thread's network namespace.
+    pub fn attach(
+        device: &str,
+        place: Place,
+        (drain, threshold_bytes): (Rate, u32),
+    ) -> Result<Self, HullError> {
+        Self::attach_by(device, place, (drain, threshold_bytes), Hook::attach)
+    }
+
+    fn attach_by(
+        device: &str,
+        place: Place,
+        (drain, threshold_bytes): (Rate, u32),
+        hook: impl Fn(BorrowedFd<'_>, u32, Place) -> Result<Hook, HullError>,
+    ) -> Result<Self, HullError> {
+        let interface = index_of(device)?;
+        let capabilities = Capabilities::of_this_process();
+        if !capabilities.has(CAP_BPF) && !capabilities.has(CAP_SYS_ADMIN) {
+            let what = "loading an eBPF program";
+            return Err(HullError::Lacks { what, capability: "CAP_BPF" });
+        }
+        if !capabilities.has(CAP_NET_ADMIN) {
+            let what = "attaching to a device";
+            return Err(HullError::Lacks { what, capability: "CAP_NET_ADMIN" });
+        }
+        let map = WordMap::create(NAME).map_err(refused("make a map for the queue"))?;
+        let place_word = u64::from(place == Place::Egress);
+        let value = program::initial((drain.0, threshold_bytes), (interface, place_word));
+        map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
+        let code = program::assemble(map.descriptor(), Clock::Kernel);
+        let program = bpf::load_classifier(&code, NAME).map_err(refused("load the program"))?;
+        let hook = hook(program.as_fd(), interface, place)?;
+        Ok(Self { map, _hook: hook })
+    }
+
+    /// What it saw so far.
+    pub fn status(&self) -> Result<PhantomStatus, HullError> {
+        let value = self.map.read().map_err(refused("read the queue's counters"))?;
+        Ok(PhantomStatus::of(&value))
+    }
+}
+
+/// Phantom queues that processes of this machine keep attached to a device, found by name; reading
+/// them changes nothing.
+#[derive(Debug)]
+pub struct Attached(Vec<WordMap<WORDS>>);
+
+impl Attached {
+    /// Those of a device of the calling thread's network namespace. Devices of other namespaces with
+    /// the same index are among them.
+    pub fn to(device: &str) -> Result<Self, HullError> {
+        let interface = u64::from(index_of(device)?);
+        if !Capabilities::of_this_process().has(CAP_SYS_ADMIN) {
+            let what = "looking for what others attached";
+            return Err(HullError::Lacks { what, capability: "CAP_SYS_ADMIN" });
+        }
+        let mut found = Vec::new();
+        for map in WordMap::<WORDS>::find(NAME).map_err(refused("list eBPF maps"))? {
+            let value = map.read().map_err(refused("read a queue's counters"))?;
+            found.extend((value[program::INTERFACE] == interface).then_some(map));
+        }
+        Ok(Self(found))
+    }
+
+    /// What each saw so far.
+    pub fn status(&self) -> Result<Vec<PhantomStatus>, HullError> {
+        let read = |map: &WordMap<WORDS>| Ok(PhantomStatus::of(&map.read()?));
+        let all: io::Result<Vec<PhantomStatus>> = self.0.iter().map(read).collect();
+        all.map_err(refused("read a queue's counters"))
+    }
+}
+
+fn index_of(device: &str) -> Result<u32, HullError> {
+    let none = |source| HullError::NoDevice { device: device.into(), source };
+    if device.is_empty() || device.len() >= libc::IFNAMSIZ {
+        return Err(none(io::ErrorKind::InvalidInput.into()));
+    }
+    interface_index(device).map_err(none)
+}
+
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+/// Effective capabilities.
+struct Capabilities(u64);
+
+impl Capabilities {
+    /// All, where /proc does not tell: the kernel will.
+    fn of_this_process() -> Self {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        Self(Self::parse(&status).unwrap_or(u64::MAX))
+    }
+
+    fn parse(status: &str) -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.0 >> capability & 1 != 0
+    }
+}
+
+/// What holds a program at a device.
+#[derive(Debug)]
+enum Hook {
+    /// A link, which the kernel takes away with its descriptor.
+    Link { _fd: OwnedFd },
+    /// A filter of the discipline `clsact`.
+    Filter { interface: u32, parent: u32 },
+}
+
+/// The discipline's number, and those of its two places.
+const CLSACT: u32 = 0xffff_fff1;
+const CLSACT_HANDLE: u32 = 0xffff_0000;
+const CLSACT_INGRESS: u32 = 0xffff_fff2;
+const CLSACT_EGRESS: u32 = 0xffff_fff3;
+/// Priority of the filter, "HQ", and all protocols.
+const FILTER_PRIORITY: u32 = 0x4851 << 16;
+const FILTER_HANDLE: u32 = 1;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_BPF_FD: u16 = 6;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_FLAGS: u16 = 8;
+/// The program's result is the action.
+const DIRECT_ACTION: u32 = 1;
+
+impl Hook {
+    fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+        match Self::link(program, interface, place) {
+            // A kernel before 6.6 knows no such point of attachment.
+            Err(HullError::Refused { source, .. })
+                if source.raw_os_error() == Some(libc::EINVAL) =>
+            {
+                Self::filter(program, interface, place)
+            }
+            attached => attached,
+        }
+    }
+
+    fn link(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+        let point = match place {
+            Place::Ingress => TCX_INGRESS,
+            Place::Egress => TCX_EGRESS,
+        };
+        let attached = bpf::attach_tcx(program, (interface, point));
+        attached.map(|fd| Self::Link { _fd: fd }).map_err(refused("attach the program"))
+    }
+
+    fn filter(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+        let netlink = Netlink::open().map_err(refused("open a netlink socket"))?;
+        let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let discipline = Request::new(libc::RTM_NEWQDISC, create)
+            .fixed(&message(interface, (CLSACT_HANDLE, CLSACT), 0))
+            .text(TCA_KIND, "clsact");
+        match netlink.call(discipline) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            made => made.map_err(refused("add the queueing discipline clsact"))?,
+        }
+        let parent = match place {
+            Place::Ingress => CLSACT_INGRESS,
+            Place::Egress => CLSACT_EGRESS,
+        };
+        let (filter, options) =
+            filter_request(libc::RTM_NEWTFILTER, create, (interface, parent)).begin(TCA_OPTIONS);
+        let filter = filter
+            .attribute(TCA_BPF_FD, &(program.as_raw_fd() as u32).to_ne_bytes())
+            .text(TCA_BPF_NAME, "homa_phantom")
+            .attribute(TCA_BPF_FLAGS, &DIRECT_ACTION.to_ne_bytes())
+            .end(options);
+        match netlink.call(filter) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Err(HullError::Refused {
+                what: "attach the program: another phantom queue is there",
+                source: error,
+            }),
+            attached => attached.map_err(refused("attach the program")),
+        }?;
+        Ok(Self::Filter { interface, parent })
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        if let Self::Filter { interface, parent } = *self {
+            let filter = filter_request(libc::RTM_DELTFILTER, 0, (interface, parent));
+            // The device may be gone, and the filter with it.
+            let _ = Netlink::open().and_then(|netlink| netlink.call(filter));
+        }
+    }
+}
+
+/// Names our filter at a place of a device.
+fn filter_request(kind: u16, flags: libc::c_int, (interface, parent): (u32, u32)) -> Request {
+    let every_protocol = u32::from((libc::ETH_P_ALL as u16).to_be());
+    let message = message(interface, (FILTER_HANDLE, parent), FILTER_PRIORITY | every_protocol);
+    Request::new(kind, flags).fixed(&message).text(TCA_KIND, "bpf")
+}
+
+/// A `tcmsg`.
+fn message(interface: u32, (handle, parent): (u32, u32), info: u32) -> [u8; 20] {
+    let mut message = [0; 20];
+    message[4..8].copy_from_slice(&interface.to_ne_bytes());
+    message[8..12].copy_from_slice(&handle.to_ne_bytes());
+    message[12..16].copy_from_slice(&parent.to_ne_bytes());
+    message[16..20].copy_from_slice(&info.to_ne_bytes());
+    message
+}
+
+#[cfg(test)]
+mod kernel_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_bits_of_one_line() {
+        let parsed =
+            Capabilities::parse("CapPrm:\tff\nCapEff:\t0000008000001000\n").map(Capabilities);
+        let has = |bit| parsed.as_ref().is_some_and(|all| all.has(bit));
+        assert_eq!([has(CAP_BPF), has(CAP_NET_ADMIN), has(CAP_SYS_ADMIN)], [true, true, false]);
+        assert!(Capabilities::parse("nothing").is_none());
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        for name in ["no-such-device", "", "a-name-longer-than-any"] {
+            let error = PhantomPort::attach(name, Place::Ingress, (Rate::gbps(1), 1_000));
+            assert!(matches!(error, Err(HullError::NoDevice { .. })), "{name}: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The phantom queue as an eBPF classifier, assembled here.
+//!
+//! The queue is a clock: the time at which a link of the drain rate would be done with all that
+//! passed. That is one word, so that packets on several processors at once lose none of each other:
+//! it is exchanged if nobody else did meanwhile, and tried again otherwise. A packet is marked for
+//! what others left (compare, then add; HULL §2.1). Times are counted in 2^-10 ns since boot, in 64
+//! bits, so that they last 208 days and differences are right even across the end; a byte's time is
+//! rounded to 2^-26 ns.
+//!
+//! Frames that the kernel joined (GRO) or has still to cut (GSO) count with the headers of each of
+//! their segments and are marked as one. Left out: ticks, add-then-compare.
+
+/// Words of the map's value.
+pub(crate) const WORDS: usize = 10;
+/// When the virtual link is free.
+pub(crate) const FREE_AT: usize = 0;
+/// Time of a byte, in 2^-16 of the unit.
+pub(crate) const PER_BYTE: usize = 1;
+/// Time of the bytes beyond which it marks.
+pub(crate) const THRESHOLD: usize = 2;
+/// Packets that passed.
+pub(crate) const PACKETS: usize = 3;
+/// Bytes of theirs, from the Ethernet header on.
+pub(crate) const BYTES: usize = 4;
+/// Packets marked.
+pub(crate) const MARKED: usize = 5;
+/// As asked for: bits per second.
+pub(crate) const DRAIN_BPS: usize = 6;
+/// As asked for: bytes.
+pub(crate) const THRESHOLD_BYTES: usize = 7;
+/// Index of the interface.
+pub(crate) const INTERFACE: usize = 8;
+/// 0: ingress; 1: egress.
+pub(crate) const PLACE: usize = 9;
+/// The time, for [`Clock::Map`], which cares for no interface.
+#[cfg(test)]
+const CLOCK: usize = INTERFACE;
+
+/// Units of time in a nanosecond, as a power of two.
+const UNIT_SHIFT: u32 = 10;
+/// Fraction of the unit in [`PER_BYTE`], as a power of two.
+const FRACTION_SHIFT: u32 = 16;
+/// Headers of each further segment of a frame that was joined: Ethernet, IPv4, TCP with time
+/// stamps.
+const SEGMENT_HEADERS: i32 = 14 + 20 + 32;
+/// Times that the exchange is tried before the last one wins.
+const TRIES: usize = 8;
+
+/// What the map holds at first.
+pub(crate) fn initial(
+    (drain_bps, threshold_bytes): (u64, u32),
+    (interface, place): (u32, u64),
+) -> [u64; WORDS] {
+    let scale = 8_000_000_000_u128 << (UNIT_SHIFT + FRACTION_SHIFT);
+    let per_byte = (scale + u128::from(drain_bps / 2)) / u128::from(drain_bps.max(1));
+    let threshold = (per_byte * u128::from(threshold_bytes)) >> FRACTION_SHIFT;
+    let mut value = [0; WORDS];
+    value[PER_BYTE] = u64::try_from(per_byte).unwrap_or(u64::MAX);
+    value[THRESHOLD] = u64::try_from(threshold).unwrap_or(u64::MAX);
+    value[DRAIN_BPS] = drain_bps;
+    value[THRESHOLD_BYTES] = u64::from(threshold_bytes);
+    value[INTERFACE] = u64::from(interface);
+    value[PLACE] = place;
+    value
+}
+
+/// Where the program reads the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The kernel's, since boot.
+    Kernel,
+    /// The map's, for whoever holds the program against a model.
+    #[cfg(test)]
+    Map,
+}
+
+/// Offsets in the context of a classifier (`struct __sk_buff`).
+const LENGTH: i16 = 0;
+const SEGMENTS: i16 = 164;
+
+/// Numbers of the kernel's functions (`enum bpf_func_id`).
+const KTIME_GET_NS: i32 = 5;
+const SKB_ECN_SET_CE: i32 = 97;
+
+/// Whoever is attached after it decides (`TC_ACT_UNSPEC`, `TCX_NEXT`).
+const GO_ON: i32 = -1;
+
+/// The program over the map of that descriptor, as the kernel takes it.
+pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
+    use op::*;
+    let mut code = Assembler::default();
+    let at = |word: usize| 8 * word as i16;
+    // r6: the packet, r7: the queue, r8: its bytes.
+    code.push(MOV, (6, 1), 0, 0);
+    code.push(LOAD_IMMEDIATE, (7, PSEUDO_MAP_VALUE), 0, map);
+    code.push(0, (0, 0), 0, 0);
+    code.push(LOAD_WORD, (8, 6), LENGTH, 0);
+    code.push(LOAD_WORD, (1, 6), SEGMENTS, 0);
+    code.jump(JUMP_IF_EQUAL, (1, 0), "counted");
+    code.push(ADD_IMMEDIATE, (1, 0), 0, -1);
+    code.push(MULTIPLY_IMMEDIATE, (1, 0), 0, SEGMENT_HEADERS);
+    code.push(ADD, (8, 1), 0, 0);
+    code.label("counted");
+    code.push(MOV_IMMEDIATE, (1, 0), 0, 1);
+    code.push(ATOMIC, (7, 1), at(PACKETS), ATOMIC_ADD);
+    code.push(ATOMIC, (7, 8), at(BYTES), ATOMIC_ADD);
+    // r9: its time at the drain rate.
+    code.push(LOAD_LONG, (9, 7), at(PER_BYTE), 0);
+    code.push(MULTIPLY, (9, 8), 0, 0);
+    code.push(RIGHT_SHIFT, (9, 0), 0, FRACTION_SHIFT as i32);
+    // r8: now.
+    match clock {
+        Clock::Kernel => code.push(CALL, (0, 0), 0, KTIME_GET_NS),
+        #[cfg(test)]
+        Clock::Map => code.push(LOAD_LONG, (0, 7), at(CLOCK), 0),
+    }
+    code.push(MOV, (8, 0), 0, 0);
+    code.push(LEFT_SHIFT, (8, 0), 0, UNIT_SHIFT as i32);
+    // r1: when the virtual link is free, r2: what it finds waiting, r3: when it will be.
+    code.push(LOAD_LONG, (1, 7), at(FREE_AT), 0);
+    for busy in BUSY {
+        code.push(MOV, (2, 1), 0, 0);
+        code.push(SUBTRACT, (2, 8), 0, 0);
+        code.jump(JUMP_IF_POSITIVE, (2, 0), busy);
+        code.push(MOV_IMMEDIATE, (2, 0), 0, 0);
+        code.label(busy);
+        code.push(MOV, (3, 8), 0, 0);
+        code.push(ADD, (3, 2), 0, 0);
+        code.push(ADD, (3, 9), 0, 0);
+        code.push(MOV, (0, 1), 0, 0);
+        code.push(ATOMIC, (7, 3), at(FREE_AT), ATOMIC_COMPARE_EXCHANGE);
+        code.jump(JUMP_IF_SAME, (0, 1), "counted in");
+        code.push(MOV, (1, 0), 0, 0);
+    }
+    code.push(STORE_LONG, (7, 3), at(FREE_AT), 0);
+    code.label("counted in");
+    code.push(LOAD_LONG, (1, 7), at(THRESHOLD), 0);
+    code.jump(JUMP_IF_AT_MOST, (2, 1), "out");
+    code.push(MOV, (1, 6), 0, 0);
+    code.push(CALL, (0, 0), 0, SKB_ECN_SET_CE);
+    code.jump(JUMP_IF_EQUAL, (0, 0), "out");
+    code.push(MOV_IMMEDIATE, (1, 0), 0, 1);
+    code.push(ATOMIC, (7, 1), at(MARKED), ATOMIC_ADD);
+    code.label("out");
+    code.push(MOV_IMMEDIATE, (0, 0), 0, GO_ON);
+    code.push(EXIT, (0, 0), 0, 0);
+    code.finish()
+}
+
+const BUSY: [&str; TRIES] =
+    ["busy 0", "busy 1", "busy 2", "busy 3", "busy 4", "busy 5", "busy 6", "busy 7"];
+
+/// Operations (`linux/bpf.h`), on 64 bits unless they say otherwise.
+mod op {
+    pub(super) const MOV_IMMEDIATE: u8 = 0xb7;
+    pub(super) const MOV: u8 = 0xbf;
+    pub(super) const ADD_IMMEDIATE: u8 = 0x07;
+    pub(super) const ADD: u8 = 0x0f;
+    pub(super) const SUBTRACT: u8 = 0x1f;
+    pub(super) const MULTIPLY_IMMEDIATE: u8 = 0x27;
+    pub(super) const MULTIPLY: u8 = 0x2f;
+    pub(super) const LEFT_SHIFT: u8 = 0x67;
+    pub(super) const RIGHT_SHIFT: u8 = 0x77;
+    /// Of 32 bits.
+    pub(super) const LOAD_WORD: u8 = 0x61;
+    pub(super) const LOAD_LONG: u8 = 0x79;
+    pub(super) const STORE_LONG: u8 = 0x7b;
+    /// Two instructions long.
+    pub(super) const LOAD_IMMEDIATE: u8 = 0x18;
+    pub(super) const ATOMIC: u8 = 0xdb;
+    /// With an immediate.
+    pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
+    /// Above 0, signed.
+    pub(super) const JUMP_IF_POSITIVE: u8 = 0x65;
+    pub(super) const JUMP_IF_SAME: u8 = 0x1d;
+    /// Unsigned.
+    pub(super) const JUMP_IF_AT_MOST: u8 = 0xbd;
+    pub(super) const CALL: u8 = 0x85;
+    pub(super) const EXIT: u8 = 0x95;
+
+    /// Immediates of [`ATOMIC`].
+    pub(super) const ATOMIC_ADD: i32 = 0x00;
+    pub(super) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
+    /// Source of [`LOAD_IMMEDIATE`]: the address of a map's value.
+    pub(super) const PSEUDO_MAP_VALUE: u8 = 2;
+}
+
+/// One instruction.
+#[derive(Clone, Copy, Debug)]
+struct Instruction {
+    operation: u8,
+    /// Destination and source register.
+    registers: (u8, u8),
+    offset: i16,
+    immediate: i32,
+}
+
+impl Instruction {
+    /// As the kernel of this machine reads it.
+    fn encode(self) -> u64 {
+        let (destination, source) = self.registers;
+        let registers = match cfg!(target_endian = "big") {
+            true => destination << 4 | source,
+            false => source << 4 | destination,
+        };
+        let mut bytes = [0; 8];
+        (bytes[0], bytes[1]) = (self.operation, registers);
+        bytes[2..4].copy_from_slice(&self.offset.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.immediate.to_ne_bytes());
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+/// Instructions, and jumps forward to labels that come later.
+#[derive(Debug, Default)]
+struct Assembler {
+    code: Vec<Instruction>,
+    jumps: Vec<(usize, &'static str)>,
+}
+
+impl Assembler {
+    fn push(&mut self, operation: u8, registers: (u8, u8), offset: i16, immediate: i32) {
+        self.code.push(Instruction { operation, registers, offset, immediate });
+    }
+
+    fn jump(&mut self, operation: u8, registers: (u8, u8), to: &'static str) {
+        self.jumps.push((self.code.len(), to));
+        self.push(operation, registers, 0, 0);
+    }
+
+    fn label(&mut self, name: &'static str) {
+        let here = self.code.len();
+        let Self { code, jumps } = self;
+        jumps.retain(|(at, to)| {
+            if *to == name {
+                code[*at].offset = (here - at - 1) as i16;
+            }
+            *to != name
+        });
+    }
+
+    fn finish(self) -> Vec<u64> {
+        debug_assert!(self.jumps.is_empty(), "jumps to nowhere: {:?}", self.jumps);
+        self.code.into_iter().map(Instruction::encode).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
