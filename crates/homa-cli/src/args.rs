@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, hull, pcap, ping, report, repro, schemes, serve, sim, swarm, sweep,
-    workloads,
+    bench, call, doctor, hull, pcap, pias_thresholds, ping, report, repro, schemes, serve, sim,
+    swarm, sweep, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -46,6 +46,8 @@ pub enum Command {
     Schemes(schemes::Args),
     /// List the message-size workloads W1-W5 with their key figures.
     Workloads(workloads::Args),
+    /// Find PIAS's demotion thresholds for message sizes.
+    PiasThresholds(pias_thresholds::Args),
     /// Report what this machine and its loopback path can do, what follows, and the remedy.
     Doctor(doctor::Args),
     /// Run random small scenarios with faults under an independent checker of the protocol's

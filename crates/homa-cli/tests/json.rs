@@ -71,6 +71,7 @@ fn entries(list: &Value) -> Vec<Value> {
 fn the_keys_of_lists_and_probes_are_in_the_reference_and_no_other() {
     check("## homa workloads", &entries(&printed(&["workloads"])));
     check("## homa schemes", &entries(&printed(&["schemes"])));
+    check("## homa pias-thresholds", &entries(&printed(&["pias-thresholds", "w4", "imc10"])));
     // A machine without any fault has no remedy to show.
     let doctor = printed(&["doctor"]);
     let fine = json!({ "checks": [{ "remedy": "" }] });

@@ -11,26 +11,33 @@ use homa_lab::results;
 use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Exchange, Fabric, FramingName,
-    Groups, Impaired, Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions,
-    PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario,
-    SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
+    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Ending, Exchange, Fabric, FlowGroup,
+    FramingName, Groups, Impaired, Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions,
+    PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing,
+    Scenario, SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
 
 const PAGE: &str = include_str!("../../../docs/simulator.md");
 
 /// Tables of several kinds, which the page shows as a plan writes them.
-const INLINE: [&str; 3] = ["fabric.shape", "fabric.buffer", "fabric.impaired"];
+const INLINE: [&str; 4] = ["fabric.shape", "fabric.buffer", "fabric.impaired", "traffic.groups"];
 
 fn traffics() -> Vec<Traffic> {
     let (workload, max_bytes, exchange) = ("w1".to_owned(), Some(1), Exchange::OneWay);
+    let group = FlowGroup { from: 1, count: 1, to: 1, spread: true };
     vec![
         Traffic::AllToAll { workload: workload.clone(), exchange, max_bytes },
         Traffic::ClientsServers { workload, clients: 1, servers: 1, max_bytes },
-        Traffic::Incast { servers: 1, concurrent: 1, request_bytes: 1, response_bytes: 1 },
+        Traffic::Incast {
+            servers: 1,
+            concurrent: 1,
+            request_bytes: 1,
+            response_bytes: 1,
+            together: true,
+        },
         Traffic::Permutation { bytes: 1 },
-        Traffic::LongFlows { senders: 1 },
+        Traffic::LongFlows { senders: 1, groups: vec![group] },
         Traffic::Flows { file: String::new(), exchange },
     ]
 }
@@ -144,6 +151,7 @@ fn options() -> SchemeOptions {
             fast_retransmit: Some(true),
             sack: Some(true),
             rack: Some(true),
+            timestamps: Some(true),
             size_classes: Some(vec![1]),
             demotion: Some(vec![1]),
         }),
@@ -284,8 +292,28 @@ fn every_column_is_in_the_reference() {
 fn every_key_of_the_json_is_in_the_reference() {
     let outcome = with_ledger().outcome;
     assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
-    let paths = page::paths(&serde_json::to_value(&outcome).expect("JSON"));
-    let keys = paths.iter().filter_map(|path| path.rsplit('.').next());
+    let rounds = Traffic::Incast {
+        servers: 2,
+        concurrent: 2,
+        request_bytes: 10,
+        response_bytes: 10,
+        together: true,
+    };
+    let flows = Traffic::LongFlows { senders: 2, groups: Vec::new() };
+    let of = |traffic| {
+        let mut scenario = Scenario { traffic, scheme: "tcp".to_owned(), ..Scenario::default() };
+        scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+        scenario.stop = Stop { time: Some(Span::millis(1)), ending: Ending::Cut, ..scenario.stop };
+        run(&scenario, &mut |_| ()).expect("it runs")
+    };
+    let outcomes = [outcome, of(rounds), of(flows)];
+    assert!(outcomes[1].rounds.is_some() && outcomes[2].flow_groups.len() == 1);
+    let paths = outcomes
+        .iter()
+        .flat_map(|outcome| page::paths(&serde_json::to_value(outcome).expect("JSON")));
+    let keys: BTreeSet<String> =
+        paths.filter_map(|path| Some(path.rsplit('.').next()?.to_owned())).collect();
+    let keys = keys.iter().map(String::as_str);
     for key in keys.chain(["sustained", "diverging", "outcome"]) {
         assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
     }

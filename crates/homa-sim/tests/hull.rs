@@ -17,7 +17,7 @@ fn two_flows(scheme: &str) -> Scenario {
             receive_delay: Span::nanos(35_000),
             ..Fabric::default()
         },
-        traffic: Traffic::LongFlows { senders: 2 },
+        traffic: Traffic::LongFlows { senders: 2, groups: Vec::new() },
         probes: Some(Probes { from: 3, to: 0, every: Span::millis(1), bytes: 1_400 }),
         warm_up: Span::millis(100),
         stop: Stop {
@@ -80,6 +80,8 @@ fn probes_that_measure_nothing_are_refused_by_their_key() {
         };
     });
     assert!(echo.contains("probes"), "{echo}");
-    let crowd = refused(&|scenario| scenario.traffic = Traffic::LongFlows { senders: 4 });
+    let crowd = refused(&|scenario| {
+        scenario.traffic = Traffic::LongFlows { senders: 4, groups: Vec::new() }
+    });
     assert!(crowd.contains("traffic.senders"), "{crowd}");
 }

@@ -16,6 +16,7 @@ fn outcome(slowdown: SlowdownBy) -> Outcome {
             concurrent: 1,
             request_bytes: 100,
             response_bytes: 10_000,
+            together: false,
         },
         slowdown,
         ..Scenario::default()
@@ -61,6 +62,7 @@ fn incast_control_keeps_responses_from_overrunning_the_port() {
                 concurrent: 500,
                 request_bytes: 100,
                 response_bytes: 10_000,
+                together: false,
             },
             slowdown: SlowdownBy::Idle,
             ..Scenario::default()
@@ -89,6 +91,7 @@ fn a_longer_resend_timer_asks_for_nothing_that_is_under_way() {
                 concurrent: 300,
                 request_bytes: 100,
                 response_bytes: 10_000,
+                together: false,
             },
             ..Scenario::default()
         };

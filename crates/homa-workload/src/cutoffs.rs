@@ -28,7 +28,7 @@ pub const fn configured(workload: &Workload) -> Option<Split> {
         Workload::W2 => (3, &[269, 366, 512, 1_463]),
         Workload::W3 => (4, &[433, 2_339, 6_756]),
         Workload::W4 | Workload::W5 => (7, &[]),
-        Workload::File(_) | Workload::Constant(_) => return None,
+        _ => return None,
     };
     Some(Split { scheduled_levels, cutoffs })
 }

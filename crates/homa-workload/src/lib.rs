@@ -7,6 +7,7 @@
 //! | [`rng`] | named streams of random numbers from one seed |
 //! | [`framing`] | what a message costs on the wire |
 //! | [`cutoffs`] | priority cutoffs for a size distribution known in advance |
+//! | [`demotion`] | PIAS's thresholds for a size distribution known in advance |
 //! | [`load`] | from a load to RPCs per second and back |
 //! | [`arrivals`] | who sends which RPC to whom, and when: the same for every transport |
 //! | [`quantile`] | percentiles of recorded values |
@@ -23,6 +24,7 @@
 pub mod arrivals;
 pub mod bins;
 pub mod cutoffs;
+pub mod demotion;
 pub mod framing;
 pub mod interval;
 pub mod load;

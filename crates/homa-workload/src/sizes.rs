@@ -11,9 +11,11 @@
 //! The table of W1 ends at 100,000 bytes; 2e-7 of the messages of its model are larger.
 
 mod etc_model;
+mod packets;
 mod table;
 mod workload;
 
+pub use packets::PACKET as PACKET_BYTES;
 pub use table::{TableError, TableErrorKind};
 pub use workload::{Workload, WorkloadError};
 

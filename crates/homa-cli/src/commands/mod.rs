@@ -6,6 +6,7 @@ pub mod doctor;
 mod driver;
 pub mod hull;
 pub mod pcap;
+pub mod pias_thresholds;
 pub mod ping;
 pub mod report;
 pub mod repro;
@@ -38,6 +39,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Report(args) => report::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Workloads(args) => workloads::run(&args),
+        Command::PiasThresholds(args) => pias_thresholds::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Swarm(args) => swarm::run(&args),
         Command::Pcap(args) => pcap::run(&args),

@@ -15,9 +15,9 @@ pub struct Args {
     /// Form of the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// A size table of your own to describe instead: CSV with the header
-    /// `size_bytes,cumulative_fraction`.
-    #[arg(value_name = "FILE.csv")]
+    /// What to describe instead: w1-analytic, web-search, data-mining, imc10, or a size table of
+    /// your own, CSV with the header `size_bytes,cumulative_fraction`.
+    #[arg(value_name = "NAME|FILE.csv")]
     file: Option<String>,
 }
 

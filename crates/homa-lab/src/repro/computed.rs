@@ -11,6 +11,7 @@
 //! | `computed.w2.levels` | unscheduled levels that Homa §3.4's rule gives a workload | of 8 |
 //! | `computed.w2.top` | largest message of the highest level | B |
 //! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |
+//! | `computed.w2.mean_cut` | mean of messages that are cut at 1 MB (Homa/Linux) | B |
 
 use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
@@ -47,6 +48,8 @@ pub enum OfWorkload {
     Top,
     /// Share of bytes unscheduled.
     Unscheduled,
+    /// Mean of messages of at most 1 MB.
+    MeanCut,
 }
 
 const NAMED: [(&str, Computed); 5] = [
@@ -56,10 +59,11 @@ const NAMED: [(&str, Computed); 5] = [
     ("rtt_kb", Computed::RttKb),
     ("overcommit_kib", Computed::OvercommitKib),
 ];
-const OF_WORKLOAD: [(&str, OfWorkload); 3] = [
+const OF_WORKLOAD: [(&str, OfWorkload); 4] = [
     ("levels", OfWorkload::Levels),
     ("top", OfWorkload::Top),
     ("unscheduled", OfWorkload::Unscheduled),
+    ("mean_cut", OfWorkload::MeanCut),
 ];
 
 const GIGABIT: f64 = 1e9;
@@ -123,6 +127,9 @@ fn of_workload(number: u8, of: OfWorkload) -> f64 {
     let name = workload.to_string();
     match of {
         OfWorkload::Unscheduled => unscheduled_percent(&workload),
+        OfWorkload::MeanCut => {
+            workload.sizes().map_or(f64::NAN, |sizes| sizes.truncated(1_000_000).mean_bytes())
+        }
         OfWorkload::Levels => allocation(&name).iter().filter(|cutoff| **cutoff > 0).count() as f64,
         OfWorkload::Top => f64::from(allocation(&name)[7]),
     }
@@ -220,6 +227,7 @@ mod tests {
         assert_near("w2.unscheduled", 80.46, 0.1);
         assert_near("w2.levels", 6.0, 0.0);
         assert_near("w2.top", 280.0, 28.0);
+        assert_near("w2.mean_cut", 433.0, 1.0);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::Throughput;
 use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, probes};
-use crate::scenario::outcome::{Drops, Loads, ProbeDelays};
-use crate::scenario::{Exchange, Outcome, SlowdownBy};
+use crate::scenario::outcome::{Drops, FlowGroupRate, Loads, ProbeDelays};
+use crate::scenario::{FlowGroup, Outcome};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId};
 use crate::traffic::Generator;
@@ -50,6 +50,27 @@ impl MeasurementWindow<'_> {
         let Experiment { network, demand, .. } = self.experiment;
         let receivers = demand.receivers.clone().map(HostId);
         receivers.map(|host| self.sent(network.wiring.downlink(host))).sum()
+    }
+
+    /// What flows longer than the run got, as their senders' links carried it.
+    fn flow_groups(&self) -> Vec<FlowGroupRate> {
+        let seconds = self.closed.since(self.opened).0.max(1) as f64 / 1e12;
+        let rate = |(from, _)| self.sent(PortId(from)) * 8e-9 / seconds;
+        let groups = self.experiment.demand.flow_groups().iter();
+        let of = |group: &FlowGroup| {
+            let rates: Vec<f64> = group.pairs().map(rate).collect();
+            let sum: f64 = rates.iter().sum();
+            let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+            let flows = rates.len() as f64;
+            FlowGroupRate {
+                flows: rates.len() as u32,
+                mean_gbps: sum / flows,
+                min_gbps: rates.iter().copied().fold(f64::MAX, f64::min),
+                max_gbps: rates.iter().copied().fold(0.0, f64::max),
+                fairness: if squares > 0.0 { sum * sum / (flows * squares) } else { 0.0 },
+            }
+        };
+        groups.map(of).collect()
     }
 
     /// The ends of the interval around a utilisation.
@@ -137,7 +158,7 @@ pub(super) fn assemble(
     let generator = sim.generator();
     let tally = generator.tally;
     let counters = sim.counters();
-    let ideal = idle_time(window.experiment, ideals);
+    let ideal = window.experiment.divisor(ideals);
     let overflow =
         (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
     let lasted = window.closed > window.opened;
@@ -177,6 +198,8 @@ pub(super) fn assemble(
         ledger: None,
         groups: scenario.measures.groups.as_ref().map_or_else(Vec::new, groups),
         probes: probe_delays(window.experiment, generator, ideals),
+        rounds: probes::rounds(&generator.rounds),
+        flow_groups: window.flow_groups(),
         traffic_seconds: seconds(window.closed),
         simulated_seconds: seconds(window.emptied.unwrap_or_else(|| sim.now())),
         events: counters.events,
@@ -236,28 +259,5 @@ fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64
             true => 0.0,
             false => uplinks.sum::<f64>() / (window.capacity() * f64::from(demand.senders)),
         },
-    }
-}
-
-/// The idle time of a message or RPC by (bytes, switches).
-fn idle_time<'a>(
-    experiment: Experiment<'a>,
-    ideals: &'a Ideals,
-) -> Box<dyn Fn(u32, u32) -> SimDuration + 'a> {
-    let by = experiment.scenario.slowdown;
-    if by == SlowdownBy::Idle {
-        // Every message that was measured has one.
-        return Box::new(move |bytes, switches| ideals[&(bytes, switches)]);
-    }
-    let formula =
-        experiment.network.formula(experiment.scenario, by == SlowdownBy::AuthorsCorrected);
-    let response_bytes = experiment.demand.response_bytes();
-    match experiment.demand.exchange {
-        Exchange::OneWay => Box::new(move |bytes, switches| formula.time(bytes, switches)),
-        // The request one way and the response the other.
-        Exchange::Echo => Box::new(move |bytes, switches| {
-            let back = response_bytes.unwrap_or(bytes);
-            formula.time(bytes, switches) + formula.time(back, switches)
-        }),
     }
 }

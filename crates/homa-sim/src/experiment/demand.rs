@@ -8,7 +8,7 @@ use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
-use crate::scenario::{Basis, Exchange, Scenario, ScenarioError, Traffic};
+use crate::scenario::{Basis, Exchange, FlowGroup, Scenario, ScenarioError, SlowdownBy, Traffic};
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
@@ -35,12 +35,16 @@ enum Kind {
     Open(Pairs),
     List { arrivals: Vec<Arrival>, response_bytes: Option<u32> },
     Long(LongFlows),
-    Closed { servers: u32, concurrent: u32, request_bytes: u32, response_bytes: u32 },
+    Closed { source: Closed, response_bytes: u32 },
 }
 
 impl Demand {
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
         let demand = Self::of_traffic(scenario, hosts)?;
+        if scenario.slowdown == SlowdownBy::BestAcked && demand.exchange != Exchange::OneWay {
+            let must = "be another for RPCs: their responses say that the requests arrived";
+            return Err(ScenarioError::field("slowdown", must));
+        }
         if let Some(probes) = scenario.probes {
             if probes.from.max(probes.to) >= hosts {
                 let must = format!("be hosts below {hosts}");
@@ -79,14 +83,15 @@ impl Demand {
                     receivers: clients..clients + servers,
                 })
             }
-            Traffic::Incast { servers, concurrent, request_bytes, response_bytes } => {
+            Traffic::Incast { servers, concurrent, request_bytes, response_bytes, together } => {
                 let (servers, concurrent) = (*servers, *concurrent);
                 if servers == 0 || servers >= hosts || concurrent == 0 {
                     let must = format!("be 1 to {} with something concurrent", hosts - 1);
                     return Err(ScenarioError::field("traffic.servers", must));
                 }
                 let (request_bytes, response_bytes) = (*request_bytes, *response_bytes);
-                let kind = Kind::Closed { servers, concurrent, request_bytes, response_bytes };
+                let source = Closed::new((servers, concurrent), request_bytes, *together);
+                let kind = Kind::Closed { source, response_bytes };
                 Ok(Self {
                     workload: format!("incast-{response_bytes}"),
                     sizes: constant(request_bytes)?,
@@ -96,21 +101,7 @@ impl Demand {
                     receivers: 0..1,
                 })
             }
-            Traffic::LongFlows { senders } => {
-                let senders = *senders;
-                if senders == 0 || senders >= hosts {
-                    let must = format!("be 1 to {}", hosts - 1);
-                    return Err(ScenarioError::field("traffic.senders", must));
-                }
-                Ok(Self {
-                    workload: format!("long-flows-{senders}"),
-                    sizes: constant(LongFlows::BYTES)?,
-                    exchange: Exchange::OneWay,
-                    kind: Kind::Long(LongFlows { senders }),
-                    senders: hosts,
-                    receivers: 0..1,
-                })
-            }
+            Traffic::LongFlows { senders, groups } => Self::long((*senders, groups), hosts),
             Traffic::Permutation { bytes } => {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
@@ -119,6 +110,57 @@ impl Demand {
                 let listed = Self::list(file.clone(), read_flows(file)?, hosts)?;
                 Ok(Self { exchange: *exchange, ..listed })
             }
+        }
+    }
+
+    fn long((senders, groups): (u32, &[FlowGroup]), hosts: u32) -> Result<Self, ScenarioError> {
+        let wrong = |field, must: String| Err(ScenarioError::field(field, must));
+        let all = FlowGroup { from: 1, count: senders, to: 0, spread: false };
+        let groups = match (senders, groups) {
+            (0, []) => return wrong("traffic.senders", format!("be 1 to {}", hosts - 1)),
+            (0, groups) => groups.to_vec(),
+            (_, []) if senders < hosts => vec![all],
+            (_, []) => return wrong("traffic.senders", format!("be 1 to {}", hosts - 1)),
+            _ => return wrong("traffic.groups", "stay out where there are `senders`".into()),
+        };
+        let last = |group: &FlowGroup| {
+            let ends = [group.from, group.to].map(|first| first.saturating_add(group.count));
+            if group.spread {
+                ends[0].max(ends[1])
+            } else {
+                ends[0].max(group.to.saturating_add(1))
+            }
+        };
+        if groups.iter().any(|group| group.count == 0 || last(group) > hosts) {
+            let must = format!("have at least one flow each, between hosts below {hosts}");
+            return wrong("traffic.groups", must);
+        }
+        let pairs: Vec<_> = groups.iter().flat_map(FlowGroup::pairs).collect();
+        if pairs.iter().any(|(from, to)| from == to) {
+            return wrong("traffic.groups", "have no flow from a host to itself".into());
+        }
+        let mut senders: Vec<u32> = pairs.iter().map(|(from, _)| *from).collect();
+        senders.sort_unstable();
+        if senders.windows(2).any(|pair| pair[0] == pair[1]) {
+            return wrong("traffic.groups", "have one flow for each sender".into());
+        }
+        let receivers = pairs.iter().map(|(_, to)| *to);
+        let first = receivers.clone().min().unwrap_or(0);
+        Ok(Self {
+            workload: format!("long-flows-{}", pairs.len()),
+            sizes: constant(LongFlows::BYTES)?,
+            exchange: Exchange::OneWay,
+            kind: Kind::Long(LongFlows { groups }),
+            senders: hosts,
+            receivers: first..receivers.max().unwrap_or(0) + 1,
+        })
+    }
+
+    /// Of flows longer than a run.
+    pub fn flow_groups(&self) -> &[FlowGroup] {
+        match &self.kind {
+            Kind::Long(flows) => &flows.groups,
+            _ => &[],
         }
     }
 
@@ -152,8 +194,8 @@ impl Demand {
     }
 
     /// A list that replaces the traffic: what an idle network is probed with.
-    pub fn replaced_by(&self, arrivals: Vec<Arrival>) -> Self {
-        let kind = Kind::List { arrivals, response_bytes: self.response_bytes() };
+    pub fn replaced_by(&self, arrivals: Vec<Arrival>, response_bytes: Option<u32>) -> Self {
+        let kind = Kind::List { arrivals, response_bytes };
         Self { kind, ..self.clone() }
     }
 
@@ -242,9 +284,7 @@ impl Demand {
             }
             Kind::List { arrivals, .. } => Box::new(Listed::new(arrivals)),
             Kind::Long(flows) => Box::new(flows),
-            Kind::Closed { servers, concurrent, request_bytes, .. } => {
-                Box::new(Closed { servers, concurrent, request_bytes, calls: 0 })
-            }
+            Kind::Closed { source, .. } => Box::new(source),
         };
         let source = match scenario.probes {
             Some(probes) => Box::new(Probing::new(source, probes)),

@@ -7,6 +7,7 @@
 //! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
 //! | `demand` | traffic, limits, loads |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
+//! | `idle` | what messages take alone, where latencies are divided by measured times |
 //! | `start` | the one `match` that turns a scheme into types |
 //! | `running` | a simulation whose types are forgotten: everything below is compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
@@ -17,6 +18,7 @@ mod bound;
 mod checks;
 mod demand;
 mod faults;
+mod idle;
 pub mod limit;
 mod network;
 mod run;

@@ -64,8 +64,11 @@ impl Network {
                         least 20Mbps and delays below 0.5ms";
             return Err(ScenarioError::field("fabric", must));
         }
-        if matches!(paths, Paths::Listed(_)) && scenario.slowdown != SlowdownBy::Idle {
-            let must = "be \"idle\" for a graph: the authors' formula knows their network only";
+        let formula =
+            matches!(scenario.slowdown, SlowdownBy::Authors | SlowdownBy::AuthorsCorrected);
+        if matches!(paths, Paths::Listed(_)) && formula {
+            let must = "be \"idle\" or \"best\" for a graph: the authors' formula knows their \
+                        network only";
             return Err(ScenarioError::field("slowdown", must));
         }
         let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;

@@ -10,18 +10,16 @@ use crate::measure::latency::Sample;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
-use crate::scenario::{
-    Ending, Exchange, Outcome, Probes, Scenario, ScenarioError, SlowdownBy, Span, Stop,
-};
+use crate::scenario::{Ending, Exchange, Outcome, Probes, Scenario, ScenarioError};
 use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme};
-use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::trace::{Capture, Checked, Recorder, Verifier, Violation};
 use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
 
 use super::Experiment;
-use super::assemble::{Ideals, MeasurementWindow, assemble};
+use super::assemble::{MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
 use super::network::Network;
@@ -209,7 +207,8 @@ impl Experiment<'_> {
         let measures = &self.scenario.measures;
         let Range { start, end } = self.demand.receivers;
         let downlink = |host| self.network.wiring.downlink(HostId(host));
-        let probe = || QueueProbe::new(measures.queues, downlink(start)..downlink(end));
+        let apart = end - start < self.network.wiring.hosts();
+        let probe = || QueueProbe::new(measures.queues, downlink(start)..downlink(end), apart);
         (measures.queues || measures.priorities).then(probe)
     }
 
@@ -242,7 +241,7 @@ impl Experiment<'_> {
         Ok(Some(Wasted::new(self.network.wiring.hosts(), degree)))
     }
 
-    fn generator(self) -> Result<Generator, ScenarioError> {
+    pub(super) fn generator(self) -> Result<Generator, ScenarioError> {
         let Self { scenario, network, demand, hosts, .. } = self;
         let pattern = demand.pattern(scenario, network, hosts.framing())?;
         let limits = demand.limits(scenario, network, hosts.framing());
@@ -328,56 +327,14 @@ impl Experiment<'_> {
         let Probes { from, to, bytes, .. } = self.scenario.probes?;
         Some((bytes, self.network.paths.number(from, to)))
     }
-
-    /// Idle times by (bytes, switches), when latencies are divided by measured ones.
-    fn ideals(self, loaded: &dyn Running) -> Result<Ideals, ScenarioError> {
-        if self.scenario.slowdown != SlowdownBy::Idle {
-            return Ok(Ideals::new());
-        }
-        let samples = loaded.generator().latencies.samples().iter().flatten();
-        let mut kinds: Vec<(u32, u32)> = samples.map(|s| (s.bytes, s.switches)).collect();
-        kinds.extend(self.probe_kind());
-        kinds.sort_unstable();
-        kinds.dedup();
-        let hosts = self.network.wiring.hosts();
-        let mut at = SimTime::ZERO;
-        let list = kinds.iter().map(|&(bytes, switches)| {
-            let (src, dst) = self.network.paths.example(switches, hosts);
-            let arrival = Arrival { at, src, dst, bytes };
-            // Three times its serialisation both paths, and a round trip or two: long gone.
-            let most = bytes.max(self.demand.response_bytes().unwrap_or(bytes));
-            let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
-            at += SimDuration(wire as u64) + SimDuration::micros(200);
-            arrival
-        });
-        let demand = self.demand.replaced_by(list.collect());
-        let mut scenario = self.scenario.clone();
-        scenario.warm_up = Span(0);
-        scenario.probes = None;
-        scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
-        scenario.fabric.loss_ppm = 0;
-        scenario.fabric.duplicate_ppm = 0;
-        let network = self.network.unimpaired();
-        let idle = Experiment { scenario: &scenario, demand: &demand, network: &network, ..self };
-        let mut sim = idle.start(idle.generator()?, Watching::default());
-        advance(&mut *sim, SimTime::MAX, &mut |_| ());
-        advance(&mut *sim, SimTime::MAX, &mut |_| ());
-        let samples = sim.generator().latencies.samples().iter().flatten();
-        let ideals: Ideals = samples.map(|s| ((s.bytes, s.switches), s.latency)).collect();
-        match kinds.iter().find(|kind| !ideals.contains_key(kind)) {
-            Some((bytes, _)) => {
-                let must = format!(
-                    "not be \"idle\" here: {bytes} bytes do not arrive even alone in this network"
-                );
-                Err(ScenarioError::field("slowdown", must))
-            }
-            None => Ok(ideals),
-        }
-    }
 }
 
 /// Runs to `until`, to the application's stop, or until nothing is pending.
-fn advance(sim: &mut dyn Running, until: SimTime, report: &mut dyn FnMut(&dyn Running)) -> Halt {
+pub(super) fn advance(
+    sim: &mut dyn Running,
+    until: SimTime,
+    report: &mut dyn FnMut(&dyn Running),
+) -> Halt {
     while sim.now() < until {
         match sim.run_until(until, STRIDE) {
             Halt::Events => report(sim),

@@ -11,6 +11,29 @@ use homa_proto::Rate;
 
 use crate::time::{LinkRate, SimDuration};
 
+/// What a message takes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Until it is delivered.
+    pub time: SimDuration,
+    /// After that, until its end by the scenario's definition: added to latencies, too.
+    pub after: SimDuration,
+}
+
+impl Alone {
+    /// How many times as long a message took that was delivered after `latency`.
+    pub fn slowdown(self, latency: SimDuration) -> f64 {
+        let whole = (self.time + self.after).0.max(1);
+        (latency + self.after).0 as f64 / whole as f64
+    }
+}
+
+impl From<SimDuration> for Alone {
+    fn from(time: SimDuration) -> Self {
+        Self { time, after: SimDuration::ZERO }
+    }
+}
+
 /// Message bytes in a frame of the authors' formula.
 const PAYLOAD: u32 = 1472;
 /// IP, UDP, Ethernet, preamble and gap around them.

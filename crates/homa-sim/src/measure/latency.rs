@@ -19,6 +19,8 @@ use crate::scenario::outcome::{Bucket, ByReceiver, Group, GroupPercentile, Slowd
 use crate::scenario::{Groups, SlowdownBy};
 use crate::time::SimDuration;
 
+use super::ideal::Alone;
+
 /// One measured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -87,12 +89,9 @@ impl Latencies {
         std::mem::replace(&mut self.samples, none)
     }
 
-    /// Slowdowns: each latency divided by `ideal` of its bytes and switches.
-    pub fn slowdown(&self, by: SlowdownBy, ideal: &dyn Fn(u32, u32) -> SimDuration) -> Slowdown {
-        let of = |sample: &Sample| {
-            let ideal = ideal(sample.bytes, sample.switches);
-            sample.latency.0 as f64 / ideal.0.max(1) as f64
-        };
+    /// Slowdowns: each latency by what its bytes and switches take `alone`.
+    pub fn slowdown(&self, by: SlowdownBy, alone: &dyn Fn(u32, u32) -> Alone) -> Slowdown {
+        let of = |sample: &Sample| alone(sample.bytes, sample.switches).slowdown(sample.latency);
         let mut all = Vec::with_capacity(self.count() as usize);
         let mut buckets = Vec::with_capacity(self.samples.len());
         for (index, samples) in self.samples.iter().enumerate() {
@@ -100,9 +99,12 @@ impl Latencies {
             buckets.push(self.bucket(index, &slowdowns));
             all.extend(slowdowns);
         }
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let mean = (!all.is_empty()).then_some(mean);
         let all = Sorted::new(all);
         Slowdown {
             by,
+            mean,
             p50: all.percentile(Percentile::P50),
             p99: all.percentile(Percentile::P99),
             buckets,
@@ -110,12 +112,11 @@ impl Latencies {
     }
 
     /// Latency over ranges of sizes, by class, then by size; ranges without messages are left out.
-    pub fn groups(&self, wanted: &Groups, ideal: &dyn Fn(u32, u32) -> SimDuration) -> Vec<Group> {
+    pub fn groups(&self, wanted: &Groups, alone: &dyn Fn(u32, u32) -> Alone) -> Vec<Group> {
         let mut members: BTreeMap<(u8, usize), Vec<(f64, u64)>> = BTreeMap::new();
         for sample in self.samples.iter().flatten() {
             let range = wanted.up_to.partition_point(|largest| *largest < sample.bytes);
-            let alone = ideal(sample.bytes, sample.switches).0.max(1);
-            let slowdown = sample.latency.0 as f64 / alone as f64;
+            let slowdown = alone(sample.bytes, sample.switches).slowdown(sample.latency);
             let member = (slowdown, sample.latency.0);
             members.entry((sample.class, range)).or_default().push(member);
         }
@@ -200,7 +201,7 @@ mod tests {
             receiver: 0,
             class: 0,
         });
-        let ideal = |_, switches: u32| SimDuration(u64::from(switches) * 1_000_000);
+        let ideal = |_, switches: u32| SimDuration(u64::from(switches) * 1_000_000).into();
         let slowdown = latencies.slowdown(SlowdownBy::Idle, &ideal);
         // 2, 4, ... 100 through one switch, 1/3 ... 33 through three.
         let head = &slowdown.buckets[0];
@@ -219,7 +220,7 @@ mod tests {
             latencies.record(Sample { latency, bytes, switches: 1, receiver: 0, class });
         }
         let wanted = Groups { up_to: vec![10, 20], percentiles: vec![50.0, 99.9] };
-        let groups = latencies.groups(&wanted, &|_, _| SimDuration(2_000_000));
+        let groups = latencies.groups(&wanted, &|_, _| SimDuration(2_000_000).into());
         let place = |group: &Group| (group.class, group.above_bytes, group.max_bytes, group.count);
         let places: Vec<_> = groups.iter().map(place).collect();
         assert_eq!(places, [(0, 0, Some(10), 3), (0, 10, Some(20), 1), (1, 0, Some(10), 1)]);
@@ -235,7 +236,7 @@ mod tests {
             let latency = SimDuration(slowdown * 1_000_000);
             latencies.record(Sample { latency, bytes: 10, switches: 1, receiver, class: 0 });
         }
-        let ideal = |_, _| SimDuration(1_000_000);
+        let ideal = |_, _| SimDuration(1_000_000).into();
         latencies.slowdown(SlowdownBy::Idle, &ideal).buckets.remove(0)
     }
 

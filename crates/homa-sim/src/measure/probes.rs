@@ -1,12 +1,13 @@
-//! How long probes waited: their latency beyond what the same message takes alone in the network
-//! (HULL §5.2 measures it at the switch; the rest of the way is the same for every probe).
+//! How long rounds took; and how long probes waited: their latency beyond what the same message
+//! takes alone in the network (HULL §5.2 measures it at the switch; the rest of the way is the same
+//! for every probe).
 //!
 //! Left out: a probe that is lost is sent again by its transport and counts with all it took.
 
 use homa_workload::interval;
 use homa_workload::quantile::{Percentile, Sorted};
 
-use crate::scenario::outcome::ProbeDelays;
+use crate::scenario::outcome::{ProbeDelays, Rounds};
 use crate::time::SimDuration;
 
 /// Of latencies in the order of arrival; `None` without any.
@@ -27,9 +28,34 @@ pub fn delays(latencies: &[SimDuration], idle: SimDuration) -> Option<ProbeDelay
     })
 }
 
+/// Of rounds; `None` without any.
+pub fn rounds(took: &[SimDuration]) -> Option<Rounds> {
+    let took: Vec<f64> = took.iter().map(|took| took.0 as f64 / 1e6).collect();
+    let mean_us = took.iter().sum::<f64>() / took.len().max(1) as f64;
+    let max_us = took.iter().copied().fold(0.0, f64::max);
+    let sorted = Sorted::new(took);
+    Some(Rounds {
+        count: sorted.len() as u64,
+        mean_us,
+        p50_us: sorted.percentile(Percentile::P50)?,
+        p95_us: sorted.percentile(Percentile::millionths(950_000)?)?,
+        p99_us: sorted.percentile(Percentile::P99)?,
+        max_us,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_are_ranked() {
+        let took: Vec<_> = (1..=200).map(SimDuration::micros).collect();
+        let rounds = rounds(&took).unwrap();
+        assert_eq!((rounds.count, rounds.mean_us, rounds.p50_us), (200, 100.5, 100.0));
+        assert_eq!((rounds.p95_us, rounds.p99_us, rounds.max_us), (190.0, 198.0, 200.0));
+        assert_eq!(super::rounds(&[]), None);
+    }
 
     #[test]
     fn what_the_idle_network_takes_is_no_delay() {

@@ -3,8 +3,9 @@
 //! Queue lengths (Homa Table 1) as the authors sampled them: what each arriving frame finds, over
 //! all ports of a tier. Their text leaves frames in transmission out, their code adds the part of
 //! the frame in service that has not left; both are kept. The mean over time is exact: the sum of
-//! bytes x waiting time of all frames. Priority use (Homa Figure 14) counts the wire bytes that
-//! begin to leave towards receivers.
+//! bytes x waiting time of all frames. What waits at all ports of a tier at once is known to a
+//! frame per port: one that enters service at once, or is dropped, counts until the next one comes.
+//! Priority use (Homa Figure 14) counts the wire bytes that begin to leave towards receivers.
 
 use std::ops::Range;
 
@@ -21,15 +22,19 @@ pub struct QueueProbe {
     opened: SimTime,
     closed: SimTime,
     queues: bool,
-    tiers: [Seen; Tier::ALL.len()],
+    tiers: Vec<Seen>,
     /// By slot: since when the frame waits at its port.
     arrived: Vec<SimTime>,
+    /// By port: bytes that wait, as known from arrivals and departures.
+    waiting: Vec<u64>,
     /// The ports to receivers.
     receivers: Range<PortId>,
+    /// Their queues are measured apart, too.
+    apart: bool,
     level_bytes: [u64; 8],
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     frames: u64,
     queued: u64,
@@ -38,19 +43,77 @@ struct Seen {
     max_with_residual: u64,
     /// Bytes x picoseconds of waiting.
     area: u128,
+    /// Frames by what they found, in cells of [`CELL`] bytes.
+    found: Vec<u64>,
+    /// What waits at all ports together, and the most of it.
+    together: u64,
+    max_together: u64,
+}
+
+/// Bytes.
+const CELL: u64 = 64;
+
+/// Behind those of the tiers.
+const RECEIVERS: usize = Tier::ALL.len();
+
+impl Seen {
+    fn on_arrival(&mut self, backlog: &Backlog) {
+        let with_residual = backlog.queued_bytes + u64::from(backlog.residual_bytes);
+        self.frames += 1;
+        self.queued += backlog.queued_bytes;
+        self.max_queued = self.max_queued.max(backlog.queued_bytes);
+        self.with_residual += with_residual;
+        self.max_with_residual = self.max_with_residual.max(with_residual);
+        self.max_together = self.max_together.max(self.together);
+        let cell = (backlog.queued_bytes / CELL) as usize;
+        if self.found.len() <= cell {
+            self.found.resize(cell + 1, 0);
+        }
+        self.found[cell] += 1;
+    }
+
+    /// Over so many ports and picoseconds; `None` where nothing came.
+    fn length(&self, time: u64, ports: u64) -> Option<QueueLength> {
+        let frames = self.frames.max(1) as f64;
+        (self.frames > 0).then(|| QueueLength {
+            mean_bytes: self.queued as f64 / frames,
+            max_bytes: self.max_queued,
+            mean_bytes_with_residual: self.with_residual as f64 / frames,
+            max_bytes_with_residual: self.max_with_residual,
+            time_mean_bytes: self.area as f64 / (time.max(1) as f64 * ports.max(1) as f64),
+            p1_bytes: self.quantile(0.01),
+            p50_bytes: self.quantile(0.5),
+            p99_bytes: self.quantile(0.99),
+            together_max_bytes: self.max_together,
+            frames: self.frames,
+        })
+    }
+
+    /// What a share of the frames found at most, to a cell.
+    fn quantile(&self, share: f64) -> u64 {
+        let rank = (self.frames as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let cell = self.found.iter().position(|frames| {
+            seen += frames;
+            seen >= rank
+        });
+        cell.unwrap_or(0) as u64 * CELL
+    }
 }
 
 impl QueueProbe {
     /// A closed probe that counts by level what leaves at the ports to `receivers`; `queues`: look
-    /// at queues, too.
-    pub fn new(queues: bool, receivers: Range<PortId>) -> Self {
+    /// at queues, too, those of the receivers' ports also `apart`.
+    pub fn new(queues: bool, receivers: Range<PortId>, apart: bool) -> Self {
         Self {
             open: false,
             opened: SimTime::ZERO,
             closed: SimTime::ZERO,
             queues,
-            tiers: [Seen::default(); Tier::ALL.len()],
+            tiers: vec![Seen::default(); RECEIVERS + 1],
+            apart,
             arrived: Vec::new(),
+            waiting: Vec::new(),
             receivers,
             level_bytes: [0; 8],
         }
@@ -79,19 +142,8 @@ impl QueueProbe {
             return None;
         }
         let time = self.closed.since(self.opened).0;
-        let of = |tier: Tier| {
-            let seen = &self.tiers[tier as usize];
-            let frames = seen.frames.max(1) as f64;
-            (seen.frames > 0).then(|| QueueLength {
-                mean_bytes: seen.queued as f64 / frames,
-                max_bytes: seen.max_queued,
-                mean_bytes_with_residual: seen.with_residual as f64 / frames,
-                max_bytes_with_residual: seen.max_with_residual,
-                time_mean_bytes: seen.area as f64
-                    / (time.max(1) as f64 * ports[tier as usize].max(1) as f64),
-                frames: seen.frames,
-            })
-        };
+        let of = |tier: Tier| self.tiers[tier as usize].length(time, ports[tier as usize]);
+        let receivers = u64::from(self.receivers.end.0 - self.receivers.start.0);
         Some(Queues {
             host_up: of(Tier::HostUp),
             tor_up: of(Tier::TorUp),
@@ -100,7 +152,29 @@ impl QueueProbe {
             aggr_up: of(Tier::AggrUp),
             core_down: of(Tier::CoreDown),
             fabric: of(Tier::Fabric),
+            receivers: self.tiers[RECEIVERS].length(time, receivers),
         })
+    }
+
+    /// Where a frame is counted: with its tier, and with the receivers' ports.
+    fn seen(&mut self, frame: &AtPort) -> impl Iterator<Item = &mut Seen> {
+        let own = self.apart && self.receivers.contains(&frame.port);
+        let tier = frame.tier as usize;
+        let tiers = self.tiers.iter_mut().enumerate();
+        tiers.filter_map(move |(place, seen)| {
+            (place == tier || own && place == RECEIVERS).then_some(seen)
+        })
+    }
+
+    /// From now on `bytes` wait at the port of a frame.
+    #[inline]
+    fn set_waiting(&mut self, frame: &AtPort, bytes: u64) {
+        let port = frame.port.0 as usize;
+        if self.waiting.len() <= port {
+            self.waiting.resize(port + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.waiting[port], bytes);
+        self.seen(frame).for_each(|seen| seen.together = seen.together + bytes - before);
     }
 
     /// A frame, or the rest of one, that waited at a port goes on.
@@ -112,8 +186,8 @@ impl QueueProbe {
         let arrived = self.arrived.get(frame.slot as usize);
         let waited = at.since(arrived.copied().unwrap_or(at).max(self.opened)).0;
         if waited > 0 {
-            self.tiers[frame.tier as usize].area +=
-                u128::from(waited) * u128::from(frame.wire_bytes);
+            let area = u128::from(waited) * u128::from(frame.wire_bytes);
+            self.seen(frame).for_each(|seen| seen.area += area);
         }
     }
 }
@@ -129,19 +203,18 @@ impl<T: Transport> Probe<T> for QueueProbe {
             self.arrived.resize(slot + 1, SimTime::ZERO);
         }
         self.arrived[slot] = now;
+        self.set_waiting(frame, backlog.queued_bytes + u64::from(frame.wire_bytes));
         if self.open {
-            let seen = &mut self.tiers[frame.tier as usize];
-            let with_residual = backlog.queued_bytes + u64::from(backlog.residual_bytes);
-            seen.frames += 1;
-            seen.queued += backlog.queued_bytes;
-            seen.max_queued = seen.max_queued.max(backlog.queued_bytes);
-            seen.with_residual += with_residual;
-            seen.max_with_residual = seen.max_with_residual.max(with_residual);
+            self.seen(frame).for_each(|seen| seen.on_arrival(backlog));
         }
     }
 
     #[inline]
     fn departed(&mut self, at: SimTime, frame: &AtPort) {
+        if self.queues {
+            let waiting = self.waiting.get(frame.port.0 as usize).copied().unwrap_or(0);
+            self.set_waiting(frame, waiting.saturating_sub(u64::from(frame.wire_bytes)));
+        }
         if !self.open {
             return;
         }
@@ -183,7 +256,7 @@ mod tests {
 
     #[test]
     fn means_over_arrivals_and_over_time() {
-        let mut probe = QueueProbe::new(true, PortId(7)..PortId(8));
+        let mut probe = QueueProbe::new(true, PortId(7)..PortId(8), true);
         probe.open(SimTime(0));
         enqueue(&mut probe, 0, 0, (0, 0));
         Probe::<Homa>::departed(&mut probe, SimTime(0), &frame(0, 3));
@@ -199,5 +272,18 @@ mod tests {
         // 1000 B waited for 500 of 1000 ps, at one of two ports.
         assert_eq!(down.time_mean_bytes, 250.0);
         assert_eq!(probe.level_bytes(), [0, 0, 0, 1000, 0, 0, 0, 1000]);
+    }
+
+    #[test]
+    fn percentiles_of_what_frames_find() {
+        let mut probe = QueueProbe::new(true, PortId(7)..PortId(8), true);
+        probe.open(SimTime(0));
+        (0..100).for_each(|n| enqueue(&mut probe, n, 0, (n * 640, 0)));
+        let down = probe.queues([1; Tier::ALL.len()]).unwrap().tor_down.unwrap();
+        assert_eq!((down.p1_bytes, down.p50_bytes, down.p99_bytes), (0, 49 * 640, 98 * 640));
+        assert_eq!(down.max_bytes, 99 * 640);
+        assert_eq!(probe.queues([1; Tier::ALL.len()]).unwrap().receivers, Some(down));
+        // The last one and what it found.
+        assert_eq!(down.together_max_bytes, 99 * 640 + 1000);
     }
 }

@@ -42,17 +42,24 @@ pub enum Traffic {
         request_bytes: u32,
         /// Bytes of each response.
         response_bytes: u32,
+        /// The next RPCs begin when all have ended (DCTCP §4.2.1): rounds, which are measured.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        together: bool,
     },
     /// Every host sends messages of one size to one other host, all at the start.
     Permutation {
         /// Bytes of each message.
         bytes: u32,
     },
-    /// Hosts 1, 2, ... send 2 GB each to host 0, all from the start (HULL §6.1), longer than a run
-    /// should last: what counts is what the link to host 0 carries, and `probes`.
+    /// Flows of 2 GB each from the start on, longer than a run should last (HULL §6.1): what counts
+    /// is what links carry, and `probes`. Either `senders` or `groups`.
     LongFlows {
-        /// Number of senders.
+        /// Hosts 1, 2, ... of so many send to host 0.
+        #[serde(default, skip_serializing_if = "is_zero")]
         senders: u32,
+        /// Flows of other hosts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<FlowGroup>,
     },
     /// Messages from a list: lines of `id,src,dst,bytes,start_ns`.
     Flows {
@@ -62,6 +69,34 @@ pub enum Traffic {
         #[serde(default)]
         exchange: Exchange,
     },
+}
+
+/// Flows of several hosts, which have one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowGroup {
+    /// The first sending host; the others follow it.
+    pub from: u32,
+    /// Number of flows.
+    pub count: u32,
+    /// The first receiving host.
+    pub to: u32,
+    /// Each flow has a receiver of its own: the hosts that follow.
+    #[serde(default)]
+    pub spread: bool,
+}
+
+impl FlowGroup {
+    /// Sender and receiver of every flow.
+    pub fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let Self { from, count, to, spread } = *self;
+        (0..count).map(move |n| (from + n, to + if spread { n } else { 0 }))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 const fn tiny_request() -> u32 {

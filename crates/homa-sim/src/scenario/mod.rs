@@ -19,7 +19,7 @@ pub mod outcome;
 mod transports;
 pub mod units;
 
-pub use demand::{Basis, Ending, Exchange, Load, Probes, Stop, Traffic};
+pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};

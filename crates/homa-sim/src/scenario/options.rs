@@ -137,6 +137,9 @@ pub struct TcpOptions {
     /// Losses by time, probes of the tail (RFC 8985).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<bool>,
+    /// Segments carry time stamps (RFC 7323), 12 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<bool>,
     /// Largest message of each class but the last, bytes, ascending: the first class has the
     /// highest level and each class connections of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,6 +218,12 @@ pub enum SlowdownBy {
     AuthorsCorrected,
     /// The time of the same message, alone in the same network under the same scheme, as measured.
     Idle,
+    /// The best of any scheme with the same frames: the first one's time, as measured, and the
+    /// others' at the rate of the slowest link behind it.
+    Best,
+    /// The same until the sender has the last acknowledgement, whose time alone is added to the
+    /// latency, too (pFabric, pHost, PIAS); one-way messages only.
+    BestAcked,
 }
 
 /// What is measured besides latency, load, drops and cost. What is off costs nothing.

@@ -67,6 +67,12 @@ pub struct Outcome {
     /// How long `probes` waited, when there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeDelays>,
+    /// How long rounds took, where traffic has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<Rounds>,
+    /// What flows longer than the run got, by group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow_groups: Vec<FlowGroupRate>,
     /// Simulated time when traffic ended.
     pub traffic_seconds: f64,
     /// Simulated time when the run ended.
@@ -123,11 +129,47 @@ pub struct ProbeDelays {
     pub p99_us_ci: [Option<f64>; 2],
 }
 
+/// How long rounds of RPCs took that began together, each until its last one ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// Rounds that began after the warm-up and ended.
+    pub count: u64,
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// What a group of flows that last longer than the run sent, each on its sender's link: wire bytes,
+/// what was sent again included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowGroupRate {
+    /// Number of flows.
+    pub flows: u32,
+    /// Mean over them, Gbit/s.
+    pub mean_gbps: f64,
+    /// Of the slowest.
+    pub min_gbps: f64,
+    /// Of the fastest.
+    pub max_gbps: f64,
+    /// Jain's index: 1 where all have the same.
+    pub fairness: f64,
+}
+
 /// Latency by message size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
     /// What latencies were divided by.
     pub by: SlowdownBy,
+    /// Mean over all messages.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// Median over all messages.
     pub p50: Option<f64>,
     /// 99th percentile over all messages.
@@ -227,6 +269,10 @@ pub struct Queues {
     /// Between the switches of a graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<QueueLength>,
+    /// TOR to those hosts that receive, where others do not: without the ports on which only
+    /// acknowledgements return.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<QueueLength>,
 }
 
 /// Queue lengths over the ports of one tier, wire bytes.
@@ -243,6 +289,19 @@ pub struct QueueLength {
     pub max_bytes_with_residual: u64,
     /// Mean over time of waiting frames.
     pub time_mean_bytes: f64,
+    /// What 1 % of arriving frames find at most, to 64 bytes: waiting frames only.
+    #[serde(default)]
+    pub p1_bytes: u64,
+    /// What half of them find.
+    #[serde(default)]
+    pub p50_bytes: u64,
+    /// What 99 % of them find.
+    #[serde(default)]
+    pub p99_bytes: u64,
+    /// Most that waited at all ports of the tier at once, to a frame per port: of a single switch,
+    /// the memory it needs.
+    #[serde(default)]
+    pub together_max_bytes: u64,
     /// Frames that arrived.
     pub frames: u64,
 }

@@ -78,6 +78,8 @@ pub enum PHostFirst {
     Blind,
     /// Messages that free tokens suffice for (YAPS).
     Short,
+    /// None: all data has one priority.
+    All,
 }
 
 /// Of NDP (SIGCOMM 2017).

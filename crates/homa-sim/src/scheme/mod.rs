@@ -201,8 +201,27 @@ impl HostConfig {
     pub fn framing(&self) -> Framing {
         match self {
             Self::Homa(config) => config.framing.priced(),
+            Self::Tcp(config, _) if !config.timestamps => Framing::Plain,
             Self::StopAndWait | Self::Tcp(..) => Framing::Tcp,
             Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) | Self::Bound => Framing::Plain,
+        }
+    }
+
+    /// Its data packets; of Homa those that need no grant.
+    pub fn frames(&self) -> WireFormat {
+        match self {
+            Self::Tcp(config, _) => {
+                let headers = config.mtu.saturating_sub(config.mss());
+                WireFormat::ethernet(config.mtu, headers, headers)
+            }
+            Self::PFabric(PFabricConfig { wire, .. })
+            | Self::PHost(PHostConfig { wire, .. })
+            | Self::Ndp(NdpConfig { wire, .. }) => *wire,
+            Self::Homa(_) | Self::Bound | Self::StopAndWait => {
+                let mtu = crate::Framing::MTU;
+                let headers = mtu.saturating_sub(self.framing().max_payload());
+                WireFormat::ethernet(mtu, headers, headers)
+            }
         }
     }
 

@@ -41,6 +41,7 @@ pub fn configure(
         levels: match first {
             None | Some(PHostFirst::Blind) => PHostLevels::Blind,
             Some(PHostFirst::Short) => PHostLevels::ShortMessages,
+            Some(PHostFirst::All) => PHostLevels::One,
         },
     })
 }

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use homa_proto::Duration;
+use homa_workload::demotion::Setting;
+use homa_workload::sizes::PACKET_BYTES;
 
 use crate::scenario::{AlgorithmName, PickName, ScenarioError, SchemeOptions, Span, TcpOptions};
 use crate::transport::stream::{ConnectionPolicy, Pick};
@@ -61,19 +63,16 @@ pub fn pias(environment: &Environment<'_>) -> TcpConfig {
         connections: ConnectionPolicy::IDLE,
         initial_window: environment.rtt_bytes.div_ceil(dctcp.mss()).max(2),
         delayed_ack: None,
-        priorities: Priorities::Sent(equal_split(environment)),
+        priorities: Priorities::Sent(demotion(environment)),
         ack_priority: LEVELS - 1,
         ..dctcp
     }
 }
 
-/// Demotion thresholds that split the messages equally over the levels by size (PIAS §4.2, its
-/// simplest heuristic), none below a packet, so that single-packet messages stay on top.
-fn equal_split(environment: &Environment<'_>) -> Vec<u32> {
-    let at = |level: u8| environment.sizes.quantile(f64::from(level) / f64::from(LEVELS));
-    let mut thresholds: Vec<u32> = (1..LEVELS).map(|level| at(level).max(1_460)).collect();
-    thresholds.dedup();
-    thresholds
+/// PIAS's thresholds for the workload at the load of most published comparisons.
+fn demotion(environment: &Environment<'_>) -> Vec<u32> {
+    let setting = Setting { load: 0.8, levels: LEVELS, packet: PACKET_BYTES };
+    homa_workload::demotion::optimal(environment.sizes, setting)
 }
 
 fn duration(span: Span) -> Duration {
@@ -156,6 +155,7 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
     }
     config.handshake = changes.handshake.unwrap_or(config.handshake);
     config.idle_restart = changes.idle_restart.unwrap_or(config.idle_restart);
+    config.timestamps = changes.timestamps.unwrap_or(config.timestamps);
     let recovery = &mut config.recovery;
     recovery.fast_retransmit = changes.fast_retransmit.unwrap_or(recovery.fast_retransmit);
     recovery.sack = changes.sack.unwrap_or(recovery.sack);

@@ -1,38 +1,65 @@
-//! A closed loop: host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn (Homa §5.1, Figure 9).
+//! A closed loop: host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn (Homa §5.1, Figure 9),
+//! or calls again when all of them have ended: rounds, as those of a client whose file is striped
+//! over servers (DCTCP §4.2.1).
 
 use crate::time::SimTime;
 
-use super::source::{Asked, Source, Start};
+use super::source::{Asked, Round, Source, Start};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
-    /// Number of servers, at least 1.
-    pub servers: u32,
-    /// RPCs outstanding.
-    pub concurrent: u32,
-    /// Bytes of a request.
-    pub request_bytes: u32,
+    servers: u32,
+    concurrent: u32,
+    request_bytes: u32,
+    /// The next calls begin together.
+    together: bool,
     /// Calls so far.
-    pub calls: u32,
+    calls: u32,
+    /// Of the round.
+    outstanding: u32,
+    began: SimTime,
 }
 
 impl Closed {
+    /// `concurrent` calls at a time to `servers` servers, at least one each.
+    pub const fn new(
+        (servers, concurrent): (u32, u32),
+        request_bytes: u32,
+        together: bool,
+    ) -> Self {
+        let (calls, outstanding, began) = (0, 0, SimTime::ZERO);
+        Self { servers, concurrent, request_bytes, together, calls, outstanding, began }
+    }
+
     fn call(&mut self) -> Start {
         let dst = 1 + self.calls % self.servers;
         self.calls = self.calls.wrapping_add(1);
         Start { src: 0, dst, bytes: self.request_bytes, class: 0 }
     }
+
+    fn round(&mut self, now: SimTime, asked: &mut Asked) {
+        (self.outstanding, self.began) = (self.concurrent, now);
+        asked.starts.extend((0..self.concurrent).map(|_| self.call()));
+    }
 }
 
 impl Source for Closed {
-    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
-        asked.starts.extend((0..self.concurrent).map(|_| self.call()));
+    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
+        self.round(now, asked);
     }
 
     fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
 
-    fn ended(&mut self, _: SimTime, asked: &mut Asked) {
-        asked.starts.push(self.call());
+    fn ended(&mut self, now: SimTime, asked: &mut Asked) {
+        if !self.together {
+            asked.starts.push(self.call());
+            return;
+        }
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            asked.rounds.push(Round { began: self.began, took: now.since(self.began) });
+            self.round(now, asked);
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::transport::message_number;
 
 use super::book::{Book, Message};
 use super::paths::Paths;
-use super::source::{Asked, PROBE, Source, Start};
+use super::source::{Asked, PROBE, Round, Source, Start};
 
 /// What is submitted when, and what is answered.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ pub struct Generator {
     pub tally: Tally,
     /// What probes took.
     pub probed: Vec<SimDuration>,
+    /// What rounds took, in the order of their ends.
+    pub rounds: Vec<SimDuration>,
     /// When traffic ended.
     pub ended: Option<SimTime>,
 }
@@ -122,6 +124,7 @@ impl Generator {
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
             probed: Vec::new(),
+            rounds: Vec::new(),
             ended: None,
             pattern,
             limits,
@@ -147,11 +150,10 @@ impl Generator {
         net: &mut C,
         question: impl FnOnce(&mut dyn Source, SimTime, &mut Asked),
     ) {
-        if !self.goes_on() {
-            return;
-        }
         let mut asked = std::mem::take(&mut self.asked);
         question(&mut *self.pattern.source, net.now(), &mut asked);
+        let counts = |round: &Round| round.began >= self.limits.warm_up;
+        self.rounds.extend(asked.rounds.drain(..).filter(counts).map(|round| round.took));
         for (at, token) in asked.wakes.drain(..) {
             net.wake_at(at, u64::from(token));
         }
@@ -323,6 +325,7 @@ impl Application for Generator {
             SAMPLE => self.on_sample(net),
             BEGIN => self.begin(net),
             END => self.end_traffic(net),
+            _ if !self.goes_on() => {}
             token => self.ask(net, |source, now, asked| source.due(now, token as u32, asked)),
         }
     }

@@ -1,15 +1,15 @@
-//! Flows longer than a run (HULL §6.1), and probes beside any traffic (HULL §5.2).
+//! Flows longer than a run (HULL §6.1, DCTCP §4.1), and probes beside any traffic (HULL §5.2).
 
-use crate::scenario::Probes;
+use crate::scenario::{FlowGroup, Probes};
 use crate::time::SimTime;
 
 use super::source::{Asked, PROBE, Source, Start};
 
-/// Hosts 1 to `senders` send to host 0 from the start on.
-#[derive(Clone, Copy, Debug)]
+/// Flows from the start on, none of which ends.
+#[derive(Clone, Debug)]
 pub struct LongFlows {
-    /// Number of senders.
-    pub senders: u32,
+    /// Alike flows.
+    pub groups: Vec<FlowGroup>,
 }
 
 impl LongFlows {
@@ -19,8 +19,8 @@ impl LongFlows {
 
 impl Source for LongFlows {
     fn begin(&mut self, _: SimTime, asked: &mut Asked) {
-        let flow = |src| Start { src, dst: 0, bytes: Self::BYTES, class: 0 };
-        asked.starts.extend((1..=self.senders).map(flow));
+        let flow = |(src, dst)| Start { src, dst, bytes: Self::BYTES, class: 0 };
+        asked.starts.extend(self.groups.iter().flat_map(FlowGroup::pairs).map(flow));
     }
 
     fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}

@@ -2,7 +2,7 @@
 //! when; what becomes of it is the generator's business, which tells the source when something
 //! ended. Called per message, through a pointer.
 
-use crate::time::SimTime;
+use crate::time::{SimDuration, SimTime};
 
 /// A message to be started now, or the request of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,15 @@ pub struct Start {
     pub class: u8,
 }
 
+/// Messages that began together and have all ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// When.
+    pub began: SimTime,
+    /// Until the last one ended.
+    pub took: SimDuration,
+}
+
 /// The kind of messages that are in no number but those of probes.
 pub const PROBE: u8 = u8::MAX;
 
@@ -27,6 +36,8 @@ pub struct Asked {
     pub starts: Vec<Start>,
     /// When to call [`Source::due`], and with which token, below 2^32.
     pub wakes: Vec<(SimTime, u32)>,
+    /// Rounds that are over: to be measured.
+    pub rounds: Vec<Round>,
     /// Nothing more will come: the end of traffic.
     pub is_exhausted: bool,
 }
@@ -40,6 +51,7 @@ pub trait Source: std::fmt::Debug {
     /// load is to last.
     fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked);
 
-    /// A message or RPC ended: it arrived, or its sender gave it up. When it is called: as `due`.
+    /// A message or RPC ended: it arrived, or its sender gave it up. Called after the end of
+    /// traffic, too, when nothing that is asked for starts any more.
     fn ended(&mut self, _now: SimTime, _asked: &mut Asked) {}
 }

@@ -126,7 +126,7 @@ fn a_workload_is_a_name_a_file_or_a_size() {
     for bad in ["0", "4294967296"] {
         assert!(matches!(Workload::parse(bad), Err(WorkloadError::Size(_))), "{bad}");
     }
-    for workload in Workload::BUILT_IN {
+    for workload in Workload::BUILT_IN.into_iter().chain(Workload::OTHERS) {
         assert_eq!(Workload::parse(&workload.to_string()).unwrap(), workload);
     }
 }
@@ -192,4 +192,22 @@ fn a_list_of_messages_is_a_distribution() {
     assert_eq!(steps, [(20, 0.25), (500, 0.75), (1000, 1.0)]);
     assert_eq!(SizeDistribution::of_messages([]), None);
     assert_eq!(SizeDistribution::of_messages([0, 1]), None);
+}
+
+#[test]
+fn the_distributions_of_ns_2_have_the_means_that_its_scripts_count_with() {
+    let packets = |name: &str| sizes(name).mean_bytes() / 1460.0;
+    near(packets("web-search"), 1138.0, 4.0);
+    near(packets("data-mining"), 5117.0, 3.0);
+    let web = sizes("web-search");
+    near(web.share_of_messages(53 * 1460), 0.53, 1e-12);
+    near(web.share_of_messages(3333 * 1460), 0.9, 1e-12);
+    assert_eq!(web.quantile(0.15), 6 * 1460);
+    assert_eq!(sizes("data-mining").quantile(0.5), 1460);
+    assert!(sizes("imc10").max_bytes() <= 2107 * 1460);
+    for name in ["web-search", "data-mining", "imc10"] {
+        let steps = sizes(name).steps().to_vec();
+        assert!(steps.is_sorted_by(|a, b| a.bytes < b.bytes && a.cumulative < b.cumulative));
+        assert_eq!(steps.last().map(|step| step.cumulative), Some(1.0), "{name}");
+    }
 }

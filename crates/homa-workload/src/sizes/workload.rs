@@ -1,10 +1,11 @@
-//! Naming a workload: `w1` to `w5`, `w1-analytic`, the path of a table, or one size in bytes.
+//! Naming a workload: `w1` to `w5`, `w1-analytic`, `web-search` and its like, the path of a table,
+//! or one size in bytes.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{MAX_BYTES, SizeDistribution, TableError, etc_model};
+use super::{MAX_BYTES, SizeDistribution, TableError, etc_model, packets};
 
 /// Where message sizes come from, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub enum Workload {
     W4,
     /// Web search, the DCTCP workload: nearly all bytes in messages above 1 MB.
     W5,
+    /// Web search as ns-2 draws it: the coarse table behind W5, in packets of 1460 bytes.
+    WebSearch,
+    /// Data mining (VL2), as ns-2 draws it.
+    DataMining,
+    /// A datacenter of the IMC 2010 study, as pHost's authors draw it.
+    Imc10,
     /// A table of the user's own.
     File(PathBuf),
     /// Every message has this many bytes (at least 1).
@@ -56,8 +63,8 @@ impl fmt::Display for WorkloadError {
         match self {
             Self::Unknown(name) => write!(
                 f,
-                "unknown workload `{name}`: use w1 to w5, w1-analytic, the path of a .csv file, or \
-                 a size in bytes such as 1000"
+                "unknown workload `{name}`: use w1 to w5, w1-analytic, web-search, data-mining, \
+                 imc10, the path of a .csv file, or a size in bytes such as 1000"
             ),
             Self::Size(text) => {
                 write!(f, "`{text}` is no message size: use 1 to {MAX_BYTES} bytes")
@@ -83,19 +90,21 @@ impl std::error::Error for WorkloadError {
 }
 
 impl Workload {
-    /// The workloads that are built in.
+    /// The workloads of the Homa paper.
     pub const BUILT_IN: [Self; 5] = [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5];
 
-    /// Understands `w3` and `w1-analytic` (in any case), a path that ends in `.csv` or contains
+    /// Those of papers that it compares itself with, and the model of W1.
+    pub const OTHERS: [Self; 4] =
+        [Self::W1Analytic, Self::WebSearch, Self::DataMining, Self::Imc10];
+
+    /// Understands `w3` and `web-search` (in any case), a path that ends in `.csv` or contains
     /// `/`, or a size in bytes. Files are not opened before [`Workload::sizes`].
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let text = text.trim();
         let name = text.to_ascii_lowercase();
-        if let Some(known) = Self::BUILT_IN.iter().find(|w| w.to_string() == name) {
+        let mut known = Self::BUILT_IN.iter().chain(&Self::OTHERS);
+        if let Some(known) = known.find(|w| w.to_string() == name) {
             return Ok(known.clone());
-        }
-        if name == Self::W1Analytic.to_string() {
-            return Ok(Self::W1Analytic);
         }
         if name.ends_with(".csv") || text.contains('/') {
             return Ok(Self::File(PathBuf::from(text)));
@@ -118,6 +127,9 @@ impl Workload {
             Self::W3 => "Google RPCs",
             Self::W4 => "Facebook Hadoop",
             Self::W5 => "web search (DCTCP)",
+            Self::WebSearch => "web search (DCTCP), in ns-2",
+            Self::DataMining => "data mining (VL2), in ns-2",
+            Self::Imc10 => "a datacenter (IMC 2010), pHost",
             Self::File(_) => "a table of message sizes",
             Self::Constant(_) => "one size",
         }
@@ -127,6 +139,9 @@ impl Workload {
     pub fn sizes(&self) -> Result<SizeDistribution, WorkloadError> {
         let built_in = match self {
             Self::W1Analytic => return Ok(SizeDistribution { steps: etc_model::steps() }),
+            Self::WebSearch => return Ok(in_packets(packets::WEB_SEARCH)),
+            Self::DataMining => return Ok(in_packets(packets::DATA_MINING)),
+            Self::Imc10 => return Ok(in_packets(packets::IMC10)),
             Self::W1 => include_str!("../../data/w1.csv"),
             Self::W2 => include_str!("../../data/w2.csv"),
             Self::W3 => include_str!("../../data/w3.csv"),
@@ -153,6 +168,10 @@ impl Workload {
     }
 }
 
+fn in_packets(points: &[(u32, f64)]) -> SizeDistribution {
+    SizeDistribution { steps: packets::steps(points) }
+}
+
 impl FromStr for Workload {
     type Err = WorkloadError;
 
@@ -171,6 +190,9 @@ impl fmt::Display for Workload {
             Self::W3 => f.write_str("w3"),
             Self::W4 => f.write_str("w4"),
             Self::W5 => f.write_str("w5"),
+            Self::WebSearch => f.write_str("web-search"),
+            Self::DataMining => f.write_str("data-mining"),
+            Self::Imc10 => f.write_str("imc10"),
             Self::File(path) => path.display().fmt(f),
             Self::Constant(bytes) => bytes.fmt(f),
         }

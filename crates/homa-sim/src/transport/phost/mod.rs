@@ -69,6 +69,8 @@ pub enum PHostLevels {
     Blind,
     /// Messages that free tokens suffice for (YAPS).
     ShortMessages,
+    /// Nothing: all data has one level.
+    One,
 }
 
 impl PHostConfig {
@@ -243,6 +245,7 @@ impl Transport for PHost {
                 let second = match self.config.levels {
                     PHostLevels::Blind => token < self.config.free(packets),
                     PHostLevels::ShortMessages => packets <= self.config.free_tokens,
+                    PHostLevels::One => true,
                 };
                 (wire.data(piece.len), if second { 6 } else { 5 })
             }

@@ -200,4 +200,5 @@ fn priorities_are_control_and_then_what_is_blind_or_short() {
     let bodies = [PHostBody::Ack, data(0, 4, 0), data(0, 4, 9), data(0, 5, 0), data(4, 5, 4)];
     assert_eq!(bodies.map(|body| level(blind, body)), [7, 6, 5, 6, 5]);
     assert_eq!(bodies.map(|body| level(short, body)), [7, 6, 6, 5, 5]);
+    assert_eq!(bodies.map(|body| level(PHostLevels::One, body)), [7, 6, 6, 6, 6]);
 }

@@ -1,0 +1,150 @@
+//! Idle times: what messages take alone in the network, when latencies are divided by measured
+//! ones.
+//!
+//! Under `idle` every size and path that was measured is sent alone by the same scheme. Under
+//! `best` only first frames are (on an idle network they meet nothing that a scheme decides), and
+//! the rest of a message follows at the rate of the slowest link on the way: whatever the scheme,
+//! so that one which starts slowly is not excused for it (pFabric §5.2, pHost §4.1, PIAS §5).
+//! `best-acked` adds the way of the last acknowledgement, alone, to the latency and to the best:
+//! published completion times of these papers end when the sender has it.
+
+use crate::measure::ideal::Alone;
+use crate::scenario::{Exchange, Scenario, ScenarioError, SlowdownBy, Span, Stop};
+use crate::time::{LinkRate, SimDuration, SimTime};
+use crate::topology::HostId;
+use crate::traffic::open_loop::Arrival;
+use crate::transport::parts::WireFormat;
+
+use super::Experiment;
+use super::assemble::Ideals;
+use super::run::advance;
+use super::running::Running;
+use super::start::Watching;
+
+/// Bytes of a message that is as short as an acknowledgement.
+const TINY: u32 = 1;
+
+impl Experiment<'_> {
+    /// Measured idle times by (bytes, path), of what the scenario's divisor needs.
+    pub(super) fn ideals(self, loaded: &dyn Running) -> Result<Ideals, ScenarioError> {
+        let first = match self.scenario.slowdown {
+            SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => return Ok(Ideals::new()),
+            SlowdownBy::Idle => u32::MAX,
+            SlowdownBy::Best | SlowdownBy::BestAcked => self.hosts.frames().payload,
+        };
+        let samples = loaded.generator().latencies.samples().iter().flatten();
+        let mut kinds: Vec<(u32, u32)> =
+            samples.map(|s| (s.bytes.min(first), s.switches)).collect();
+        if self.scenario.slowdown == SlowdownBy::BestAcked {
+            let tiny: Vec<_> = kinds.iter().map(|&(_, path)| (TINY, path)).collect();
+            kinds.extend(tiny);
+        }
+        kinds.extend(self.probe_kind());
+        kinds.sort_unstable();
+        kinds.dedup();
+        let ideals = self.alone(&kinds, first)?;
+        match kinds.iter().find(|kind| !ideals.contains_key(kind)) {
+            Some((bytes, _)) => {
+                let must = format!(
+                    "not be measured here: {bytes} bytes do not arrive even alone in this network"
+                );
+                Err(ScenarioError::field("slowdown", must))
+            }
+            None => Ok(ideals),
+        }
+    }
+
+    /// Sends messages of these sizes and paths one after the other; responses to them of at most
+    /// `response` bytes.
+    fn alone(self, kinds: &[(u32, u32)], response: u32) -> Result<Ideals, ScenarioError> {
+        let hosts = self.network.wiring.hosts();
+        let response = self.demand.response_bytes().map(|bytes| bytes.min(response));
+        let mut at = SimTime::ZERO;
+        let list = kinds.iter().map(|&(bytes, path)| {
+            let (src, dst) = self.network.paths.example(path, hosts);
+            let arrival = Arrival { at, src, dst, bytes };
+            // Three times its serialisation both paths, and a round trip or two: long gone.
+            let most = bytes.max(response.unwrap_or(bytes));
+            let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
+            at += SimDuration(wire as u64) + SimDuration::micros(200);
+            arrival
+        });
+        let demand = self.demand.replaced_by(list.collect(), response);
+        let mut scenario = Scenario { warm_up: Span(0), probes: None, ..self.scenario.clone() };
+        scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
+        scenario.fabric.loss_ppm = 0;
+        scenario.fabric.duplicate_ppm = 0;
+        let network = self.network.unimpaired();
+        let idle = Experiment { scenario: &scenario, demand: &demand, network: &network, ..self };
+        let mut sim = idle.start(idle.generator()?, Watching::default());
+        advance(&mut *sim, SimTime::MAX, &mut |_| ());
+        advance(&mut *sim, SimTime::MAX, &mut |_| ());
+        let samples = sim.generator().latencies.samples().iter().flatten();
+        Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
+    }
+
+    /// What latencies are divided by, by (bytes, path).
+    pub(super) fn divisor<'a>(self, ideals: &'a Ideals) -> Box<dyn Fn(u32, u32) -> Alone + 'a>
+    where
+        Self: 'a,
+    {
+        let by = self.scenario.slowdown;
+        // Every message that was measured has one.
+        match by {
+            SlowdownBy::Idle => Box::new(move |bytes, path| ideals[&(bytes, path)].into()),
+            SlowdownBy::Best | SlowdownBy::BestAcked => {
+                let acked = by == SlowdownBy::BestAcked;
+                Box::new(move |bytes, path| Alone {
+                    time: self.best(ideals, (bytes, path)),
+                    after: if acked { ideals[&(TINY, path)] } else { SimDuration::ZERO },
+                })
+            }
+            SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => {
+                self.authors(by == SlowdownBy::AuthorsCorrected)
+            }
+        }
+    }
+
+    fn authors<'a>(self, corrected: bool) -> Box<dyn Fn(u32, u32) -> Alone + 'a>
+    where
+        Self: 'a,
+    {
+        let formula = self.network.formula(self.scenario, corrected);
+        let response = self.demand.response_bytes();
+        let time = move |bytes, switches| formula.time(bytes, switches);
+        match self.demand.exchange {
+            Exchange::OneWay => Box::new(move |bytes, switches| time(bytes, switches).into()),
+            // The request one way and the response the other.
+            Exchange::Echo => Box::new(move |bytes, switches| {
+                let back = response.unwrap_or(bytes);
+                (time(bytes, switches) + time(back, switches)).into()
+            }),
+        }
+    }
+
+    /// The first frame's time, and that of the others on the slowest link of the way.
+    fn best(self, ideals: &Ideals, (bytes, path): (u32, u32)) -> SimDuration {
+        let frames = self.hosts.frames();
+        let wiring = &self.network.wiring;
+        let (src, dst) = self.network.paths.example(path, wiring.hosts());
+        let ports = wiring.path(HostId(src), HostId(dst)).into_iter();
+        let rates = ports.map(|port| wiring.ports()[port.0 as usize].rate);
+        let slowest = rates.min_by_key(|rate| rate.0).unwrap_or(self.network.link);
+        let behind = |bytes: u32| {
+            let wire = wire_bytes(frames, bytes) - wire_bytes(frames, bytes.min(frames.payload));
+            LinkRate::new(slowest).serialisation(u32::try_from(wire).unwrap_or(u32::MAX))
+        };
+        let answer = match (self.demand.exchange, self.demand.response_bytes()) {
+            (Exchange::OneWay, _) => 0,
+            (Exchange::Echo, response) => response.unwrap_or(bytes),
+        };
+        ideals[&(bytes.min(frames.payload), path)] + behind(bytes) + behind(answer)
+    }
+}
+
+/// Of all packets of a message.
+fn wire_bytes(frames: WireFormat, bytes: u32) -> u64 {
+    let rest = bytes % frames.payload;
+    let last = if rest > 0 { frames.data(rest) } else { 0 };
+    u64::from(bytes / frames.payload) * u64::from(frames.full()) + u64::from(last)
+}

@@ -1,0 +1,101 @@
+//! What comparisons between schemes need: one divisor for all, rounds of RPCs, rates of long flows.
+
+use homa_sim::experiment::run;
+use homa_sim::scenario::{
+    Bandwidth, Buffer, Ending, Exchange, Fabric, FlowGroup, Outcome, Scenario, Shape, SlowdownBy,
+    Span, Stop, Traffic,
+};
+
+fn star(scheme: &str, traffic: Traffic) -> Scenario {
+    Scenario {
+        scheme: scheme.to_owned(),
+        fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
+        traffic,
+        slowdown: SlowdownBy::Best,
+        ..Scenario::default()
+    }
+}
+
+fn outcome(scenario: &Scenario) -> Outcome {
+    run(scenario, &mut |_| ()).expect("it runs")
+}
+
+/// One message after the other, alone for nearly all of the time.
+fn alone(scheme: &str, bytes: u32, by: SlowdownBy) -> f64 {
+    let workload = bytes.to_string();
+    let all_to_all = Traffic::AllToAll { workload, exchange: Exchange::OneWay, max_bytes: None };
+    let mut scenario = star(scheme, all_to_all);
+    scenario.load.fraction = 0.0005;
+    // Many windows of ten segments fit the round trip.
+    scenario.fabric.send_delay = Span::nanos(50_000);
+    scenario.stop.messages = Some(40);
+    scenario.slowdown = by;
+    outcome(&scenario).slowdown.p50.expect("messages arrived")
+}
+
+#[test]
+fn the_best_time_excuses_no_scheme_for_starting_slowly() {
+    const MEGABYTE: u32 = 1_000_000;
+    assert_eq!(alone("tcp-newreno", MEGABYTE, SlowdownBy::Idle), 1.0);
+    let slow_start = alone("tcp-newreno", MEGABYTE, SlowdownBy::Best);
+    assert!(slow_start > 1.01, "{slow_start}");
+    for scheme in ["pfabric", "ndp", "ideal"] {
+        let best = alone(scheme, MEGABYTE, SlowdownBy::Best);
+        assert!((best - 1.0).abs() < 0.01, "{scheme}: {best}");
+    }
+    // With what both wait for in the end, the same difference is a smaller share.
+    let acked = alone("tcp-newreno", MEGABYTE, SlowdownBy::BestAcked);
+    assert!(acked > 1.01 && acked < slow_start, "{acked} {slow_start}");
+}
+
+#[test]
+fn a_round_lasts_until_its_last_response() {
+    let traffic = Traffic::Incast {
+        servers: 5,
+        concurrent: 5,
+        request_bytes: 100,
+        response_bytes: 146_000,
+        together: true,
+    };
+    let mut scenario = star("pfabric", traffic);
+    scenario.stop.messages = Some(20 * 5);
+    let rounds = outcome(&scenario).rounds.expect("there are rounds");
+    assert_eq!(rounds.count, 20);
+    // Five times a hundred frames of 1538 bytes at 10 Gbit/s, a round trip, and losses.
+    assert!((615.2..700.0).contains(&rounds.p50_us), "{rounds:?}");
+    assert!(rounds.p50_us <= rounds.p95_us && rounds.p99_us <= rounds.max_us);
+}
+
+#[test]
+fn groups_of_long_flows_say_what_each_got() {
+    let one = FlowGroup { from: 0, count: 2, to: 4, spread: false };
+    let other = FlowGroup { from: 2, count: 1, to: 5, spread: true };
+    let of = |groups: Vec<FlowGroup>| {
+        let mut scenario = star("dctcp", Traffic::LongFlows { senders: 0, groups });
+        scenario.fabric.host_link = Bandwidth::gbps(1);
+        scenario.fabric.buffer = Buffer::PerPort { bytes: 300_000 };
+        scenario.warm_up = Span::millis(50);
+        let time = Some(Span::millis(150));
+        scenario.stop = Stop { time, ending: Ending::Cut, messages: None, ..scenario.stop };
+        scenario
+    };
+    let shared = outcome(&of(vec![one, other]));
+    let [two, single] = &shared.flow_groups[..] else { panic!("{:?}", shared.flow_groups) };
+    assert_eq!((two.flows, single.flows), (2, 1));
+    assert!((two.mean_gbps - 0.5).abs() < 0.01 && two.fairness > 0.95, "{two:?}");
+    assert!((single.mean_gbps - 1.0).abs() < 0.01, "{single:?}");
+    // Queues of the receivers' ports, without those on which only acknowledgements return.
+    let queues = shared.queues.expect("queues were measured");
+    let (receivers, all) = (queues.receivers.unwrap(), queues.tor_down.unwrap());
+    assert!(receivers.p99_bytes > 0 && receivers.frames < all.frames);
+    assert_eq!(receivers.max_bytes, all.max_bytes);
+    for (groups, word) in [
+        (vec![], "senders"),
+        (vec![FlowGroup { to: 6, ..one }], "hosts below 6"),
+        (vec![FlowGroup { to: 1, ..one }], "itself"),
+        (vec![one, FlowGroup { to: 5, ..one }], "one flow for each"),
+    ] {
+        let refused = run(&of(groups), &mut |_| ()).unwrap_err().to_string();
+        assert!(refused.contains(word), "{refused}");
+    }
+}
