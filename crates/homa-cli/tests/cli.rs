@@ -40,6 +40,7 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["ping", "127.0.0.1:9", "--size", "2MB", "--driver", "raw-ip"]);
     assert_usage_error(&["sim", "--seed", "9223372036854775808"]);
     assert_usage_error(&["swarm", "--seeds", "0"]);
+    assert_usage_error(&["swarm", "--scheme", "ideal", "--seeds", "1"]);
     assert_usage_error(&["bench", "--twin", "--transport", "tcp,tcp-pool"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--load", "0.5"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--trace", "/nonexistent/x"]);

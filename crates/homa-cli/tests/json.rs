@@ -76,7 +76,9 @@ fn the_keys_of_lists_and_probes_are_in_the_reference_and_no_other() {
     let doctor = printed(&["doctor"]);
     let fine = json!({ "checks": [{ "remedy": "" }] });
     check("## homa doctor", &[doctor, fine]);
-    check("## homa swarm", &[printed(&["swarm", "--seeds", "20"])]);
+    let of_a_scheme = printed(&["swarm", "--scheme", "tcp", "--seeds", "20"]);
+    assert!(of_a_scheme.get("cells").is_none(), "{of_a_scheme}");
+    check("## homa swarm", &[printed(&["swarm", "--seeds", "20"]), of_a_scheme]);
 }
 
 #[test]

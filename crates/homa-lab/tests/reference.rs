@@ -13,7 +13,7 @@ use homa_sim::experiment::run;
 use homa_sim::scenario::{
     AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Ending, Exchange, Fabric, FlowGroup,
     FramingName, Groups, Impaired, Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions,
-    PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing,
+    PacerOptions, Paused, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing,
     Scenario, SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
@@ -21,7 +21,8 @@ use toml::{Table, Value};
 const PAGE: &str = include_str!("../../../docs/simulator.md");
 
 /// Tables of several kinds, which the page shows as a plan writes them.
-const INLINE: [&str; 4] = ["fabric.shape", "fabric.buffer", "fabric.impaired", "traffic.groups"];
+const INLINE: [&str; 5] =
+    ["fabric.shape", "fabric.buffer", "fabric.impaired", "fabric.paused", "traffic.groups"];
 
 fn traffics() -> Vec<Traffic> {
     let (workload, max_bytes, exchange) = ("w1".to_owned(), Some(1), Exchange::OneWay);
@@ -168,8 +169,15 @@ fn fabric(shape: Shape, buffer: Buffer) -> Fabric {
         rate: Some(Bandwidth::gbps(1)),
         loss_ppm: Some(1),
     };
-    let routing = Some(Routing::Spray);
-    Fabric { shape, buffer, routing, impaired: vec![impaired], ..Fabric::default() }
+    Fabric {
+        shape,
+        buffer,
+        routing: Some(Routing::Spray),
+        faults_until: Some(Span(1)),
+        impaired: vec![impaired],
+        paused: vec![Paused { host: "h0".to_owned(), at: Span(0), until: Span(1) }],
+        ..Fabric::default()
+    }
 }
 
 /// Paths of all keys below a table; entries of a list have no number.

@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{networks, scenario, transports};
+use common::{faulty_networks, networks, scenario, transports};
 use homa_sim::experiment::{Observers, run, run_watched};
 use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
 use homa_sim::scheme::{Queue, Scheme};
+use homa_sim::swarm::swarm_of;
 
 fn outcome(scenario: &Scenario) -> Outcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
@@ -76,6 +77,39 @@ fn what_overflows_is_sent_again() {
         let outcome = outcome(&scenario);
         assert!(outcome.drops.overflow > 0, "{}: nothing to recover from", scheme.name);
         assert_eq!((outcome.messages, outcome.undelivered), (300, 0), "{}", scheme.name);
+    }
+}
+
+/// Homa's one-way messages are the exception: their senders forget them with the last byte.
+#[test]
+fn what_faults_take_is_sent_again() {
+    for scheme in transports().filter(|row| !row.one_way_only || row.resends_one_way()) {
+        for (name, fabric) in faulty_networks() {
+            let exchange = *exchanges(scheme).last().unwrap();
+            let mut scenario = scenario(scheme, "w3", exchange);
+            scenario.fabric = fabric;
+            scenario.stop.messages = Some(500);
+            let (first, second) = (outcome(&scenario), outcome(&scenario));
+            let what = format!("{} with {name}", scheme.name);
+            assert_eq!((first.messages, first.undelivered, first.failed), (500, 0, 0), "{what}");
+            assert_eq!(first.in_flight, 0, "{what}");
+            assert_eq!(first.trace_hash, second.trace_hash, "{what}");
+        }
+    }
+}
+
+/// Random networks, options and faults; `homa swarm --scheme NAME` looks at more of them.
+#[test]
+fn a_swarm_finds_every_message_delivered_once_or_reported_failed() {
+    for scheme in transports() {
+        let report = swarm_of(scheme, (25, 1), |_| ());
+        let broken: Vec<String> = report
+            .failures
+            .iter()
+            .map(|one| format!("{}: {}", one.replay(), one.violations[0]))
+            .collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+        assert!(report.answered > report.calls / 2, "{}: {report:?}", scheme.name);
     }
 }
 

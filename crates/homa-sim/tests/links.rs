@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
-    SlowdownBy, Span, Traffic,
+    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Paused, Routing, Scenario,
+    Shape, SlowdownBy, Span, Traffic,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -39,6 +39,11 @@ fn link(from: &str, to: &str) -> Impaired {
         rate: None,
         loss_ppm: None,
     }
+}
+
+fn pause(host: &str, from_us: u64, until_us: u64) -> Paused {
+    let (at, until) = (Span::nanos(from_us * 1_000), Span::nanos(until_us * 1_000));
+    Paused { host: host.to_owned(), at, until }
 }
 
 fn outcome(scenario: &Scenario) -> Outcome {
@@ -103,6 +108,37 @@ fn duplicates_are_refused_and_harm_nobody() {
     let outcome = outcome(&plan);
     assert_eq!((outcome.messages, outcome.undelivered), (3_000, 0));
     assert!(outcome.drops.refused > 0);
+}
+
+#[test]
+fn packets_that_are_held_up_come_late_and_none_is_lost() {
+    let mut plan = scenario(vec![]);
+    let calm = outcome(&plan);
+    plan.fabric.reorder_ppm = 50_000;
+    plan.fabric.reorder_by = Span::nanos(200_000);
+    let disturbed = outcome(&plan);
+    assert_eq!((disturbed.messages, disturbed.undelivered), (3_000, 0));
+    assert_eq!((disturbed.drops.overflow, disturbed.drops.fault), (0, 0));
+    assert!(
+        disturbed.slowdown.p50 > calm.slowdown.p50 && disturbed.slowdown.p99 > calm.slowdown.p99
+    );
+    // From the start on nothing goes wrong any more, but for what was drawn within a nanosecond.
+    plan.fabric.faults_until = Some(Span::nanos(1));
+    assert_eq!(outcome(&plan).trace_hash, calm.trace_hash);
+}
+
+#[test]
+fn a_host_that_stands_still_delays_its_own_messages_only() {
+    let mut plan = scenario(vec![]);
+    plan.traffic = Traffic::Permutation { bytes: 20_000 };
+    let calm = outcome(&plan);
+    plan.fabric.paused = vec![pause("h3", 1, 5_000)];
+    let paused = outcome(&plan);
+    assert_eq!((paused.messages, paused.undelivered), (8, 0));
+    // What it receives and what it sends take the pause longer, the other six do not.
+    let bucket = &paused.slowdown.buckets[0];
+    assert!(bucket.p99_us.unwrap() > 4_900.0, "{bucket:?}");
+    assert!(bucket.p50_us <= calm.slowdown.buckets[0].p99_us, "{bucket:?}");
 }
 
 #[test]
@@ -183,7 +219,7 @@ fn rpcs_that_are_given_up_leave_the_backlog_and_are_counted() {
 #[test]
 fn what_cannot_measure_anything_is_refused_by_its_key() {
     type Change = fn(&mut Scenario);
-    let wrong: [(&str, Change); 8] = [
+    let wrong: [(&str, Change); 11] = [
         ("stop.messages", |plan| plan.stop.messages = Some(0)),
         ("stop.time", |plan| {
             plan.warm_up = Span::millis(2);
@@ -191,6 +227,12 @@ fn what_cannot_measure_anything_is_refused_by_its_key() {
         }),
         ("fabric.loss_ppm", |plan| plan.fabric.loss_ppm = 1_000_001),
         ("fabric.duplicate_ppm", |plan| plan.fabric.duplicate_ppm = u32::MAX),
+        ("fabric.reorder_by", |plan| {
+            plan.fabric.reorder_ppm = 1;
+            plan.fabric.reorder_by = Span::nanos(0);
+        }),
+        ("fabric.faults_until", |plan| plan.fabric.faults_until = Some(Span::nanos(0))),
+        ("h0 to h7", |plan| plan.fabric.paused = vec![pause("h8", 0, 1)]),
         ("fabric.buffer.bytes", |plan| plan.fabric.buffer = Buffer::PerPort { bytes: 0 }),
         ("options.cutoffs", |plan| plan.options.cutoffs = Some(vec![1; 255])),
         ("options.cutoffs", |plan| plan.options.cutoffs = Some(vec![300, 100])),

@@ -1,4 +1,5 @@
-//! `homa swarm`: random scenarios and faults under the independent checker.
+//! `homa swarm`: random scenarios and faults under an independent checker, of Homa's own protocol
+//! or of any scheme of the table.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use homa_proto::Coverage;
 use homa_sim::engine::Chronicle;
-use homa_sim::swarm::{Report, Scenario, swarm};
+use homa_sim::scheme::{self, SCHEMES, Scheme};
+use homa_sim::swarm::any::Trial;
+use homa_sim::swarm::{Report, Scenario, swarm, swarm_of};
 use serde::Serialize;
 
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{Align, Format, Progress, Table, json, line};
 
 /// Violations shown per failing scenario: the first ones tell most.
@@ -18,6 +21,10 @@ const SHOWN: usize = 3;
 /// Arguments of `homa swarm`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// A scheme of `homa schemes` instead of the protocol that users get: messages in and messages
+    /// out are checked, whatever hosts, queues and forwarding it has.
+    #[arg(long, value_name = "NAME")]
+    scheme: Option<String>,
     /// Number of scenarios.
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -25,7 +32,8 @@ pub struct Args {
     /// Seed of the first scenario; the next ones count up from it.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Also write every packet and event of the first scenario to standard error.
+    /// Also write the first scenario to standard error, and without --scheme its every packet and
+    /// event.
     #[arg(long)]
     trace: bool,
     /// Form of the results.
@@ -35,20 +43,29 @@ pub struct Args {
 
 #[derive(Debug, Serialize)]
 struct Document {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheme: Option<&'static str>,
     seeds: u64,
     first_seed: u64,
-    /// RPCs accepted, and judged by the checker.
+    /// RPCs accepted, and judged by the checker; with a scheme one-way messages, too.
     rpcs: u64,
     answered: u64,
     /// Ended in a typed error.
     failed: u64,
     packets: u64,
+    #[serde(flatten)]
+    inside: Option<Inside>,
+    failures: Vec<Failing>,
+}
+
+/// What only Homa's own swarm sees.
+#[derive(Debug, Serialize)]
+struct Inside {
     cells_reached: usize,
     /// Of so many that hosts which keep the rules can reach.
     cells_possible: usize,
     cells: Vec<Cell>,
     counters: BTreeMap<&'static str, u64>,
-    failures: Vec<Failing>,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,14 +84,11 @@ struct Failing {
 
 /// Runs the command; a broken promise is a failed check.
 pub fn run(args: &Args) -> Outcome {
+    let scheme = args.scheme.as_deref().map(find).transpose()?;
     if args.trace {
-        let err = std::io::BufWriter::new(std::io::stderr().lock());
-        let mut chronicle = Chronicle(err);
-        let scenario = Scenario::draw(args.seed);
-        let _ = writeln!(chronicle.0, "{scenario:#?}");
-        homa_sim::swarm::run(&scenario, chronicle);
+        trace(scheme, args.seed);
     }
-    let document = document(args, &search(args));
+    let document = document((scheme, args.seed), &search(args, scheme));
     match args.format {
         Format::Json => json(&document)?,
         Format::Table => print(&document),
@@ -82,13 +96,37 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if document.failures.is_empty() { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
+/// The row of that name, if it sends messages.
+fn find(name: &str) -> Result<&'static Scheme, Failure> {
+    scheme::find(name).filter(|row| !row.is_bound()).ok_or_else(|| {
+        let rows = SCHEMES.iter().filter(|row| !row.is_bound()).map(|row| row.name);
+        let rows: Vec<&str> = rows.collect();
+        let error = anyhow::anyhow!("no scheme `{name}` that sends messages");
+        Failure::new(error, format!("choose one of {}", rows.join(", ")))
+    })
+}
+
+/// Writes the first scenario to standard error.
+fn trace(scheme: Option<&'static Scheme>, seed: u64) {
+    if let Some(scheme) = scheme {
+        let trial = Trial::draw(scheme, seed);
+        let _ = writeln!(std::io::stderr().lock(), "{trial:#?}");
+        return;
+    }
+    let err = std::io::BufWriter::new(std::io::stderr().lock());
+    let mut chronicle = Chronicle(err);
+    let scenario = Scenario::draw(seed);
+    let _ = writeln!(chronicle.0, "{scenario:#?}");
+    homa_sim::swarm::run(&scenario, chronicle);
+}
+
 /// Runs the scenarios and shows how far they are, about twice a second.
-fn search(args: &Args) -> Report {
+fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
     let began = Instant::now();
     // A thousand scenarios take about a second.
     let progress = Progress::new(Duration::from_millis(args.seeds));
     let mut shown = began;
-    let report = swarm(args.seeds, args.seed, |report| {
+    let show = |report: &Report| {
         if shown.elapsed() < Duration::from_millis(500) {
             return;
         }
@@ -101,44 +139,61 @@ fn search(args: &Args) -> Report {
             report.failures.len()
         ));
         progress.spent(Duration::from_millis(report.seeds));
-    });
+    };
+    let report = match scheme {
+        Some(scheme) => swarm_of(scheme, (args.seeds, args.seed), show),
+        None => swarm(args.seeds, args.seed, show),
+    };
     progress.finish();
     report
 }
 
-fn document(args: &Args, report: &Report) -> Document {
+fn document((scheme, first_seed): (Option<&'static Scheme>, u64), report: &Report) -> Document {
     let cells = report.coverage.cells();
+    let inside = || Inside {
+        cells_reached: report.coverage.reached(),
+        cells_possible: Coverage::possible(),
+        cells: cells.map(|(state, input, count)| Cell { state, input, count }).collect(),
+        counters: report.counters.clone(),
+    };
     let failures = report.failures.iter().map(|failure| Failing {
         seed: failure.seed,
         replay: failure.replay(),
         violations: failure.violations.iter().map(ToString::to_string).collect(),
     });
     Document {
+        scheme: scheme.map(|row| row.name),
         seeds: report.seeds,
-        first_seed: args.seed,
+        first_seed,
         rpcs: report.calls,
         answered: report.answered,
         failed: report.failed,
         packets: report.packets,
-        cells_reached: report.coverage.reached(),
-        cells_possible: Coverage::possible(),
-        cells: cells.map(|(state, input, count)| Cell { state, input, count }).collect(),
-        counters: report.counters.clone(),
+        inside: scheme.is_none().then(inside),
         failures: failures.collect(),
     }
 }
 
 fn print(document: &Document) {
     let Document { seeds, rpcs, answered, failed, packets, .. } = document;
-    line(format!(
-        "{seeds} scenarios, {rpcs} RPCs checked ({answered} answered, {failed} failed with a typed \
-         error), {packets} packets"
-    ));
-    let (reached, all) = (document.cells_reached, document.cells_possible);
-    line(format!("{reached} of {all} state x event cells reached; how often:"));
-    line("");
-    print_cells(&document.cells);
-    line("");
+    match document.scheme {
+        Some(scheme) => line(format!(
+            "{seeds} scenarios of {scheme}, {rpcs} messages and RPCs checked ({answered} \
+             delivered or answered, {failed} reported failed), {packets} packets"
+        )),
+        None => line(format!(
+            "{seeds} scenarios, {rpcs} RPCs checked ({answered} answered, {failed} failed with a \
+             typed error), {packets} packets"
+        )),
+    }
+    if let Some(Inside { cells_reached, cells_possible, cells, .. }) = &document.inside {
+        line(format!(
+            "{cells_reached} of {cells_possible} state x event cells reached; how often:"
+        ));
+        line("");
+        print_cells(cells);
+        line("");
+    }
     for failing in &document.failures {
         line(format!("BROKEN: {}", failing.replay));
         for violation in failing.violations.iter().take(SHOWN) {
@@ -152,7 +207,7 @@ fn print(document: &Document) {
     line(match document.failures.len() {
         0 => String::from("every promise was kept"),
         n => format!(
-            "{n} of {seeds} scenarios broke a promise; `{} --trace` shows each packet of the first",
+            "{n} of {seeds} scenarios broke a promise; `{} --trace` shows the first",
             document.failures[0].replay
         ),
     });

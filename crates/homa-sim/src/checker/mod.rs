@@ -11,10 +11,11 @@
 //! * memory for incoming messages stays in its budget.
 //!
 //! Left out: performance; order of grants; anything about a transport's inside, which the swarm
-//! asks the endpoint itself.
+//! asks the endpoint itself. That is Homa's judge; [`MessageChecker`] is that of any transport.
 
 mod events;
 mod intervals;
+mod messages;
 mod packets;
 mod record;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport, as_received};
 
+pub use messages::{MessageChecker, MessagePromises};
 use record::HostRecord;
 pub use record::{Call, Ending};
 

@@ -26,7 +26,7 @@ impl Application for Echo {
     fn wake_host<C: Context>(&mut self, net: &mut C, host: HostId, token: u64) {
         let request = Request {
             peer: PeerId(1 - host.0),
-            local_port: 1,
+            local_port: 1 + token as u16,
             remote_port: 2,
             length: 500,
             deadline: Time(net.now().protocol().0 + 5_000_000),
@@ -56,6 +56,31 @@ fn promises() -> Promises {
 /// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which
 /// a request may run again, as its call allows.
 fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
+    let mut checker = Checker::new(2, promises());
+    let now = forty_calls((sabotage, faults, faults), &mut checker);
+    checker.finish(now);
+    checker.violations().iter().map(|violation| violation.rule).collect()
+}
+
+/// The same by the judge of any transport, which knows no hosts that crash.
+fn broken_messages(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
+    let promises = MessagePromises {
+        may_repeat: false,
+        names_places: true,
+        healthy_from: SimTime::MAX,
+        has_faults: faults,
+    };
+    let mut checker = MessageChecker::new(2, promises);
+    let now = forty_calls((sabotage, faults, false), &mut checker);
+    checker.finish(now);
+    checker.violations().iter().map(|violation| violation.rule).collect()
+}
+
+/// Forty calls between two hosts; gives the time of their end.
+fn forty_calls<P: Probe<OneShot>>(
+    (sabotage, faults, crash): (Option<Sabotage>, bool, bool),
+    probe: P,
+) -> SimTime {
     let (rate, cable) = (Rate::gbps(10), SimDuration::nanos(50));
     let physics =
         Physics { receiver_delay: SimDuration::nanos(500), ..Physics::uniform(rate, rate, cable) };
@@ -71,25 +96,45 @@ fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
         heals_at: SimTime(50_000_000_000),
     };
     let make = Box::new(move |_, life| OneShot::new(life, sabotage));
-    let checker = Checker::new(2, promises());
-    let mut network = Simulation::new(wiring, fabric, make, (Echo, checker, random));
+    let mut network = Simulation::new(wiring, fabric, make, (Echo, probe, random));
     for token in 0..40 {
         let at = SimTime(u64::from(token) * 100_000_000);
         network.wake_host_at(HostId(token % 2), at, token.into());
     }
-    if faults {
+    if crash {
         network.crash(HostId(1), SimTime(2_000_000_000), Some(SimDuration::millis(1)));
     }
     assert_ne!(network.run_until(SimTime(200_000_000_000), 1_000_000), Halt::Events);
-    let now = network.now();
-    network.probe_mut().finish(now);
-    network.probe().violations().iter().map(|violation| violation.rule).collect()
+    network.now()
 }
 
 #[test]
 fn a_correct_transport_is_acquitted_without_and_with_faults() {
     assert_eq!(broken(None, false), Vec::<&str>::new());
     assert_eq!(broken(None, true), Vec::<&str>::new());
+    assert_eq!(broken_messages(None, false), Vec::<&str>::new());
+    assert_eq!(broken_messages(None, true), Vec::<&str>::new());
+}
+
+#[test]
+fn what_applications_can_see_is_noticed_without_knowing_packets() {
+    use Sabotage::*;
+    let cases = [
+        (ExecutesDuplicates, "a request runs once"),
+        (ForgetsToRelease, "what was sent is given back"),
+        (ReleasesTwice, "a message is given back once"),
+        (FailsEarly, "failures are justified"),
+        (KeepsSilent, "every message arrives or fails"),
+        (DeliversHalf, "a delivered message is whole"),
+        (PlacesElsewhere, "a delivered message is whole"),
+    ];
+    for (sabotage, rule) in cases {
+        let rules = broken_messages(Some(sabotage), true);
+        assert!(rules.contains(&rule), "{sabotage:?} broke {rules:?}");
+    }
+    // Where nothing goes wrong nobody is out of reach.
+    let rules = broken_messages(Some(CallsUnreachable), false);
+    assert!(rules.contains(&"failures are justified"), "{rules:?}");
 }
 
 #[test]

@@ -165,6 +165,14 @@ macro_rules! both {
     };
 }
 
+macro_rules! behind {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        $(#[inline] fn $name(&mut self, $($arg: $type),*) {
+            (**self).$name($($arg),*);
+        })*
+    };
+}
+
 macro_rules! maybe {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
         $(#[inline] fn $name(&mut self, $($arg: $type),*) {
@@ -212,4 +220,9 @@ impl<T: Transport, A: Probe<T>, B: Probe<T>> Probe<T> for (A, B) {
 /// A probe that is there or not, as the run decides.
 impl<T: Transport, A: Probe<T>> Probe<T> for Option<A> {
     forwarded!(maybe);
+}
+
+/// A probe that is asked for its findings when the simulation is gone.
+impl<T: Transport, A: Probe<T>> Probe<T> for &mut A {
+    forwarded!(behind);
 }

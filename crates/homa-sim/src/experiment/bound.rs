@@ -29,11 +29,13 @@ use super::running::{Measure, Running};
 /// Refuses what the bound leaves out.
 pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     let (fabric, measures) = (&scenario.fabric, &scenario.measures);
-    let faulty = fabric.loss_ppm > 0 || fabric.duplicate_ppm > 0 || !fabric.impaired.is_empty();
+    let rates = [fabric.loss_ppm, fabric.duplicate_ppm, fabric.reorder_ppm];
+    let whole = fabric.impaired.is_empty() && fabric.paused.is_empty();
+    let faulty = !whole || rates.iter().any(|ppm| *ppm > 0);
     let packets = measures.wasted_bandwidth || measures.tail_delay || measures.ledger;
     let what = if faulty {
-        "faults under `ideal`, a bound that knows none: leave out loss_ppm, duplicate_ppm and \
-         impaired"
+        "faults under `ideal`, a bound that knows none: leave out loss_ppm, duplicate_ppm, \
+         reorder_ppm, impaired and paused"
     } else if fabric.cut_through {
         "cut-through under `ideal`, a bound for switches that store and forward"
     } else if packets {

@@ -1,9 +1,34 @@
 //! Scenarios that contradict themselves: refused before a packet moves, each with the key and what
 //! it must be. What needs the network or the workload is checked where those are built.
 
-use crate::scenario::{Buffer, Scenario, ScenarioError, SlowdownBy};
+use crate::scenario::{Buffer, Fabric, Scenario, ScenarioError, SlowdownBy};
 
 const MILLION: u32 = 1_000_000;
+
+/// What goes wrong at random on all links.
+fn check_faults(fabric: &Fabric) -> Result<(), ScenarioError> {
+    let wrong = |key: &'static str, must: &'static str| Err(ScenarioError::field(key, must));
+    let rates = [
+        ("fabric.loss_ppm", fabric.loss_ppm),
+        ("fabric.duplicate_ppm", fabric.duplicate_ppm),
+        ("fabric.reorder_ppm", fabric.reorder_ppm),
+    ];
+    if let Some((key, _)) = rates.iter().find(|(_, ppm)| *ppm > MILLION) {
+        return wrong(key, "be at most 1000000 packets per million");
+    }
+    if rates.iter().map(|(_, ppm)| ppm).sum::<u32>() > MILLION {
+        let keys = "fabric.loss_ppm, duplicate_ppm and reorder_ppm";
+        return wrong(keys, "be at most 1000000 together");
+    }
+    // What is drawn is whole nanoseconds.
+    if fabric.reorder_ppm > 0 && !(1..=1_000_000_000).contains(&(fabric.reorder_by.0 / 1_000)) {
+        return wrong("fabric.reorder_by", "be 1ns to 1s");
+    }
+    if fabric.faults_until.is_some_and(|until| until.0 == 0) {
+        return wrong("fabric.faults_until", "be above 0: leave out the faults instead");
+    }
+    Ok(())
+}
 
 /// Whether a scenario can measure anything.
 pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
@@ -15,16 +40,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     if stop.time.is_some_and(|time| time.0 <= scenario.warm_up.0) {
         return wrong("stop.time", "be later than `warm_up`: nothing is measured before");
     }
-    for (key, ppm) in
-        [("fabric.loss_ppm", fabric.loss_ppm), ("fabric.duplicate_ppm", fabric.duplicate_ppm)]
-    {
-        if ppm > MILLION {
-            return wrong(key, "be at most 1000000 packets per million");
-        }
-    }
-    if fabric.loss_ppm + fabric.duplicate_ppm > MILLION {
-        return wrong("fabric.loss_ppm and duplicate_ppm", "be at most 1000000 together");
-    }
+    check_faults(fabric)?;
     if let Some(probes) = scenario.probes {
         if scenario.slowdown != SlowdownBy::Idle {
             return wrong(

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use homa_workload::rng::Rng;
 
 use crate::engine::{Fault, Link, LinkChange, Verdict};
-use crate::scenario::{Impaired, Scenario, ScenarioError};
+use crate::scenario::{Impaired, Paused, Scenario, ScenarioError};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{NodeId, PortId, PortSpec, Wiring};
+use crate::topology::{HostId, NodeId, PortId, PortSpec, Wiring};
 
 use super::network::Network;
 
@@ -27,6 +27,35 @@ pub(crate) struct Lossy {
     ppm: u32,
     from: SimTime,
     until: SimTime,
+}
+
+/// A host stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub host: HostId,
+    pub at: SimTime,
+    pub length: SimDuration,
+}
+
+/// The hosts that stand still, as the plan's list says.
+pub(super) fn pauses(list: &[Paused], wiring: &Wiring) -> Result<Vec<Pause>, ScenarioError> {
+    let pause = |(place, one): (usize, &Paused)| {
+        let wrong = |text: &str| {
+            ScenarioError::field("fabric.paused", format!("{text} (entry {})", place + 1))
+        };
+        let number = one.host.strip_prefix('h').and_then(|digits| digits.parse().ok());
+        let host = number.filter(|host| *host < wiring.hosts());
+        let host = host.ok_or_else(|| {
+            let last = wiring.hosts() - 1;
+            wrong(&format!("name a host h0 to h{last}, not `{}`", one.host))
+        })?;
+        let (at, until) = (one.at.after_start(), one.until.after_start());
+        if until <= at {
+            return Err(wrong("end after it begins: `until` later than `at`"));
+        }
+        Ok(Pause { host: HostId(host), at, length: until.since(at) })
+    };
+    list.iter().enumerate().map(pause).collect()
 }
 
 /// What becomes of links, as the plan's list says. `names`: switches by name.
@@ -116,13 +145,17 @@ fn node(name: &str, hosts: u32, names: &BTreeMap<String, NodeId>) -> Result<Node
     ))
 }
 
-/// The loss and duplication of packets that a scenario asks for.
+/// The loss, duplication and reordering of packets that a scenario asks for.
 #[derive(Clone, Debug)]
 pub(super) struct LinkFaults {
     rng: Rng,
     hosts: u32,
     loss_ppm: u32,
     duplicate_ppm: u32,
+    reorder_ppm: u32,
+    /// Nanoseconds.
+    reorder_by: u32,
+    until: SimTime,
     lossy: Vec<Lossy>,
 }
 
@@ -133,15 +166,19 @@ impl LinkFaults {
             hosts: network.wiring.hosts(),
             loss_ppm: scenario.fabric.loss_ppm,
             duplicate_ppm: scenario.fabric.duplicate_ppm,
+            reorder_ppm: scenario.fabric.reorder_ppm,
+            reorder_by: (scenario.fabric.reorder_by.0 / 1_000) as u32,
+            until: scenario.fabric.faults_until.map_or(SimTime::MAX, |span| span.after_start()),
             lossy: network.lossy.clone(),
         }
     }
 
-    /// False: nothing is ever lost or duplicated.
+    /// False: nothing ever goes wrong with a packet.
     pub fn any(&self) -> bool {
-        self.loss_ppm > 0 || self.duplicate_ppm > 0 || !self.lossy.is_empty()
+        self.loss_ppm + self.duplicate_ppm + self.reorder_ppm > 0 || !self.lossy.is_empty()
     }
 
+    /// Of all links and of this one.
     fn loss_ppm(&self, now: SimTime, link: Link) -> u32 {
         let port = match link {
             Link::Up(host) => host.0,
@@ -150,7 +187,8 @@ impl LinkFaults {
         };
         let here = |lossy: &&Lossy| lossy.port == port && lossy.from <= now && now < lossy.until;
         let extra: u32 = self.lossy.iter().filter(here).map(|lossy| lossy.ppm).sum();
-        self.loss_ppm.saturating_add(extra)
+        let everywhere = if now < self.until { self.loss_ppm } else { 0 };
+        everywhere.saturating_add(extra)
     }
 }
 
@@ -159,11 +197,16 @@ impl<K> Fault<K> for LinkFaults {
         let loss_ppm = self.loss_ppm(now, link);
         let draw = self.rng.uniform_below(1_000_000);
         if draw < loss_ppm {
-            Verdict::Lose
-        } else if draw - loss_ppm < self.duplicate_ppm {
+            return Verdict::Lose;
+        }
+        let rest = draw - loss_ppm;
+        if now >= self.until || rest >= self.duplicate_ppm + self.reorder_ppm {
+            Verdict::Pass
+        } else if rest < self.duplicate_ppm {
             Verdict::Duplicate(SimDuration::ZERO)
         } else {
-            Verdict::Pass
+            let extra = self.rng.uniform_below(self.reorder_by) + 1;
+            Verdict::Delay(SimDuration::nanos(u64::from(extra)))
         }
     }
 }

@@ -74,9 +74,10 @@ impl Experiment<'_> {
         scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
         scenario.fabric.loss_ppm = 0;
         scenario.fabric.duplicate_ppm = 0;
+        scenario.fabric.reorder_ppm = 0;
         let network = self.network.unimpaired();
         let idle = Experiment { scenario: &scenario, demand: &demand, network: &network, ..self };
-        let mut sim = idle.start(idle.generator()?, Watching::default());
+        let mut sim = idle.start(idle.generator()?.into(), Watching::default());
         advance(&mut *sim, SimTime::MAX, &mut |_| ());
         advance(&mut *sim, SimTime::MAX, &mut |_| ());
         let samples = sim.generator().latencies.samples().iter().flatten();

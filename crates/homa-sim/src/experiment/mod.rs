@@ -6,6 +6,7 @@
 //! | `checks` | refuses scenarios that contradict themselves |
 //! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
 //! | `demand` | traffic, limits, loads |
+//! | `planned` | messages planned one by one, under the checker of any transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | what messages take alone, where latencies are divided by measured times |
 //! | `start` | the one `match` that turns a scheme into types |
@@ -13,6 +14,7 @@
 //! | `run`, `assemble` | the phases of a run, and its outcome |
 //! | [`limit`] | the highest load that is sustained |
 
+mod applications;
 mod assemble;
 mod bound;
 mod checks;
@@ -21,10 +23,12 @@ mod faults;
 mod idle;
 pub mod limit;
 mod network;
+mod planned;
 mod run;
 mod running;
 mod start;
 
+pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{Observers, Physics, Progress, Replay, Trace, replay, run, run_watched, validate};
 
 use crate::scenario::Scenario;

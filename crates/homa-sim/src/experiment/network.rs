@@ -17,7 +17,7 @@ use crate::topology::{
 };
 use crate::traffic::{Classes, Distance, Paths};
 
-use super::faults::{Change, Lossy, impair};
+use super::faults::{Change, Lossy, Pause, impair, pauses};
 
 /// The network of a scenario.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Network {
     pub changes: Vec<Change>,
     /// Links that lose packets.
     pub lossy: Vec<Lossy>,
+    /// Hosts that stand still.
+    pub pauses: Vec<Pause>,
 }
 
 /// A shape with its names.
@@ -72,6 +74,7 @@ impl Network {
             return Err(ScenarioError::field("slowdown", must));
         }
         let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;
+        let pauses = pauses(&fabric.paused, &wiring)?;
         let uplinks = wiring.ports()[..wiring.hosts() as usize].iter();
         let link = uplinks.map(|port| port.rate).min_by_key(|rate| rate.0);
         let link = link.unwrap_or(fabric.host_link.rate());
@@ -86,12 +89,14 @@ impl Network {
             rtt_bytes,
             changes,
             lossy,
+            pauses,
         })
     }
 
-    /// The same with links that are as they should be.
+    /// The same with links and hosts that are as they should be.
     pub fn unimpaired(&self) -> Self {
-        Self { changes: Vec::new(), lossy: Vec::new(), ..self.clone() }
+        let (changes, lossy, pauses) = (Vec::new(), Vec::new(), Vec::new());
+        Self { changes, lossy, pauses, ..self.clone() }
     }
 
     /// The formula that the authors divide by.

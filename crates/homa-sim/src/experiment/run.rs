@@ -185,6 +185,7 @@ fn simulate<'a>(
         wasted: experiment.wasted()?,
         capture: trace.map(|to| experiment.capture(to)).transpose()?,
         judge: verifier.map(Recorder),
+        messages: None,
     };
     experiment.run(watching, progress)
 }
@@ -255,7 +256,7 @@ impl Experiment<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Finished, ScenarioError> {
         let limits = self.demand.limits(self.scenario, self.network, self.hosts.framing());
-        let mut sim = self.start(self.generator()?, watching);
+        let mut sim = self.start(self.generator()?.into(), watching);
         let sim = &mut *sim;
         let before = cost::cpu_seconds();
         let mut report = |sim: &dyn Running| {

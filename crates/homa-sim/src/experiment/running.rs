@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use crate::checker::MessageChecker;
 use crate::engine::{Counters, Fault, Halt, Simulation};
 use crate::engine::{Probe, World};
 use crate::fabric::PortQueue;
@@ -13,6 +14,7 @@ use crate::trace::{Capture, Listener, Recorder};
 use crate::traffic::Generator;
 use crate::transport::Transport;
 
+use super::applications::Applications;
 use super::assemble::MeasurementWindow;
 use super::network::Network;
 
@@ -31,6 +33,8 @@ impl Measure for () {}
 impl<W: Write> Measure for Capture<W> {}
 
 impl<L: Listener> Measure for Recorder<L> {}
+
+impl Measure for &mut MessageChecker {}
 
 impl<A: Measure, B: Measure> Measure for (A, B) {
     fn open(&mut self, now: SimTime) {
@@ -91,18 +95,26 @@ pub(super) trait Running {
     fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome);
 }
 
-impl<T, Q, P, F> Running for Simulation<(T, Q, Generator, P, F)>
+impl<T, Q, P, F> Running for Simulation<(T, Q, Applications, P, F)>
 where
     T: Transport,
     Q: PortQueue,
     P: Probe<T> + Measure,
     F: Fault<T::Packet>,
-    (T, Q, Generator, P, F): World<Host = T, App = Generator, Probe = P>,
+    (T, Q, Applications, P, F): World<Host = T, App = Applications, Probe = P>,
 {
     fn begin(&mut self, network: &Network) {
-        self.wake_at(SimTime::ZERO, Generator::START);
+        for (host, at, token) in self.application().first_wakes() {
+            match host {
+                Some(host) => self.wake_host_at(host, at, token),
+                None => self.wake_at(at, token),
+            }
+        }
         for change in &network.changes {
             self.change_link(change.port, change.at, change.what);
+        }
+        for pause in &network.pauses {
+            self.pause(pause.host, pause.at, pause.length);
         }
     }
 
@@ -147,11 +159,11 @@ where
     }
 
     fn generator(&self) -> &Generator {
-        self.application()
+        &self.application().generator
     }
 
     fn generator_mut(&mut self) -> &mut Generator {
-        self.application_mut()
+        &mut self.application_mut().generator
     }
 
     fn measure(&mut self) -> &mut dyn Measure {

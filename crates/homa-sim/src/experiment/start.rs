@@ -8,6 +8,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use crate::checker::MessageChecker;
 use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
 use crate::fabric::queue::{
     Combined, EcnScope, EcnThreshold, Phantom, PhantomConfig, PriorityDrop, Trimming,
@@ -22,7 +23,6 @@ use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
 use crate::scheme::{HostConfig, Queue};
 use crate::topology::PortSpec;
 use crate::trace::{Capture, Recorder, Verifier};
-use crate::traffic::Generator;
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::pfabric::PFabric;
 use crate::transport::phost::PHost;
@@ -31,6 +31,7 @@ use crate::transport::tcp::config::TcpConfig;
 use crate::transport::{Homa, StopAndWait, Transport};
 
 use super::Experiment;
+use super::applications::Applications;
 use super::bound::{self, Bound};
 use super::faults::LinkFaults;
 use super::running::{Measure, Running};
@@ -43,13 +44,15 @@ pub(super) struct Watching<'a> {
     pub wasted: Option<Wasted>,
     pub capture: Option<Capture<&'a mut dyn Write>>,
     pub judge: Option<Recorder<&'a mut Verifier>>,
+    pub messages: Option<&'a mut MessageChecker>,
 }
 
 impl Watching<'_> {
     /// Something looks at every packet.
     fn follows_packets(&self) -> bool {
-        let Self { queues: _, journeys, wasted, capture, judge } = self;
-        journeys.is_some() || wasted.is_some() || capture.is_some() || judge.is_some()
+        let Self { queues: _, journeys, wasted, capture, judge, messages } = self;
+        let measured = journeys.is_some() || wasted.is_some();
+        measured || capture.is_some() || judge.is_some() || messages.is_some()
     }
 }
 
@@ -90,21 +93,21 @@ impl Experiment<'_> {
     }
 
     /// Builds the simulation; its parts go together.
-    pub fn start<'a>(self, generator: Generator, watching: Watching<'a>) -> Started<'a> {
+    pub fn start<'a>(self, applications: Applications, watching: Watching<'a>) -> Started<'a> {
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
         match (hosts, self.queue) {
-            (HostConfig::Bound, _) => Box::new(Bound::start(self, generator)),
+            (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
             (HostConfig::Homa(config), _) => {
                 let make = Box::new(move |host, life| config.host(host, life, seed));
-                self.start_homa(generator, make, watching)
+                self.start_homa(applications, make, watching)
             }
             (HostConfig::PFabric(config), _) => {
                 let make = Box::new(move |_, life| PFabric::new(config, life));
-                self.start_any(generator, (make, |_| PriorityDrop), watching)
+                self.start_any(applications, (make, |_| PriorityDrop), watching)
             }
             (HostConfig::PHost(config), _) => {
                 let make = Box::new(move |_, life| PHost::new(config, life));
-                self.start_any(generator, (make, |_| StrictPriority), watching)
+                self.start_any(applications, (make, |_| StrictPriority), watching)
             }
             (HostConfig::Ndp(config), queue) => {
                 let paths = self.network.wiring.paths();
@@ -119,35 +122,37 @@ impl Experiment<'_> {
                     port += 1;
                     Trimming::new(queue, seed, port)
                 };
-                self.start_any(generator, (make, queues), watching)
+                self.start_any(applications, (make, queues), watching)
             }
             (HostConfig::StopAndWait, Queue::Ecn(ecn)) => {
                 let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(generator, (make, |_| ecn_queue(ecn)), watching)
+                self.start_any(applications, (make, |_| ecn_queue(ecn)), watching)
             }
             (HostConfig::Tcp(config, nic), Queue::Phantom(ecn, phantom)) => {
-                self.start_nic(generator, (config, nic), (ecn, phantom), watching)
+                self.start_nic(applications, (config, nic), (ecn, phantom), watching)
             }
             (HostConfig::Tcp(config, nic), queue) if !nic.is_plain() => {
                 let ecn = match queue {
                     Queue::Ecn(ecn) => Some(ecn),
                     _ => None,
                 };
-                self.start_nic(generator, (config, nic), (ecn, None), watching)
+                self.start_nic(applications, (config, nic), (ecn, None), watching)
             }
             (HostConfig::Tcp(config, _), queue) => {
                 let make = Box::new(move |host, life| Tcp::new(config.clone(), host, (life, seed)));
                 match queue {
                     Queue::Ecn(ecn) => {
-                        self.start_any(generator, (make, |_| ecn_queue(ecn)), watching)
+                        self.start_any(applications, (make, |_| ecn_queue(ecn)), watching)
                     }
-                    Queue::Combined(_) => self.start_any(generator, (make, |_| Combined), watching),
-                    _ => self.start_any(generator, (make, |_| StrictPriority), watching),
+                    Queue::Combined(_) => {
+                        self.start_any(applications, (make, |_| Combined), watching)
+                    }
+                    _ => self.start_any(applications, (make, |_| StrictPriority), watching),
                 }
             }
             (HostConfig::StopAndWait, _) => {
                 let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(generator, (make, |_| StrictPriority), watching)
+                self.start_any(applications, (make, |_| StrictPriority), watching)
             }
         }
     }
@@ -155,7 +160,7 @@ impl Experiment<'_> {
     /// TCP behind a NIC that does something, or phantom queues.
     fn start_nic<'a>(
         self,
-        generator: Generator,
+        applications: Applications,
         (config, nic): (Arc<TcpConfig>, NicConfig),
         (ecn, phantom): (Option<EcnConfig>, Option<PhantomConfig>),
         watching: Watching<'a>,
@@ -167,39 +172,39 @@ impl Experiment<'_> {
         let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
         let queue =
             move |port: &PortSpec| Phantom::new(ecn.map_or(never, ecn_queue), phantom, port.rate);
-        self.start_any(generator, (make, queue), watching)
+        self.start_any(applications, (make, queue), watching)
     }
 
     fn start_homa<'a>(
         self,
-        generator: Generator,
+        applications: Applications,
         make: MakeTransport<Homa>,
         watching: Watching<'a>,
     ) -> Started<'a> {
         let faults = LinkFaults::new(self.scenario, self.network);
         let follows = watching.follows_packets();
-        let Watching { queues, journeys, wasted, capture, judge } = watching;
+        let Watching { queues, journeys, wasted, capture, judge, messages } = watching;
         let parts = (make, |_: &PortSpec| StrictPriority);
         match (follows, queues, faults.any()) {
             (true, queues, faulty) => {
-                let probes = (queues, (journeys, (wasted, (capture, judge))));
+                let probes = (queues, (journeys, (wasted, (capture, (judge, messages)))));
                 if faulty {
-                    self.boxed(parts, (generator, probes, faults))
+                    self.boxed(parts, (applications, probes, faults))
                 } else {
-                    self.boxed(parts, (generator, probes, NoFaults))
+                    self.boxed(parts, (applications, probes, NoFaults))
                 }
             }
-            (false, Some(queues), true) => self.boxed(parts, (generator, queues, faults)),
-            (false, Some(queues), false) => self.boxed(parts, (generator, queues, NoFaults)),
-            (false, None, true) => self.boxed(parts, (generator, (), faults)),
-            (false, None, false) => self.boxed(parts, (generator, (), NoFaults)),
+            (false, Some(queues), true) => self.boxed(parts, (applications, queues, faults)),
+            (false, Some(queues), false) => self.boxed(parts, (applications, queues, NoFaults)),
+            (false, None, true) => self.boxed(parts, (applications, (), faults)),
+            (false, None, false) => self.boxed(parts, (applications, (), NoFaults)),
         }
     }
 
     /// Any other pair of hosts and queues.
     fn start_any<'a, T, Q>(
         self,
-        generator: Generator,
+        applications: Applications,
         parts: (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
         watching: Watching<'a>,
     ) -> Started<'a>
@@ -207,17 +212,17 @@ impl Experiment<'_> {
         T: Transport + 'a,
         Q: PortQueue + 'a,
     {
-        let Watching { queues, journeys, wasted, judge, .. } = watching;
+        let Watching { queues, journeys, wasted, judge, messages, .. } = watching;
         let faults = LinkFaults::new(self.scenario, self.network);
         let faults = faults.any().then_some(faults);
-        let probes = (queues, (journeys, (wasted, judge)));
-        self.boxed(parts, (generator, probes, faults))
+        let probes = (queues, (journeys, (wasted, (judge, messages))));
+        self.boxed(parts, (applications, probes, faults))
     }
 
     fn boxed<'a, T, Q, P, F>(
         self,
         (make, mut queue): (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
-        parts: (Generator, P, F),
+        parts: (Applications, P, F),
     ) -> Started<'a>
     where
         T: Transport + 'a,

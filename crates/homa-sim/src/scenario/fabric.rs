@@ -38,9 +38,31 @@ pub struct Fabric {
     pub loss_ppm: u32,
     /// Packets delivered twice at random on every link, per million.
     pub duplicate_ppm: u32,
+    /// Packets held up at random on every link, so that those behind overtake, per million.
+    pub reorder_ppm: u32,
+    /// The longest time for which one is held up; each time up to it is equally likely.
+    pub reorder_by: Span,
+    /// When random loss, duplication and reordering of all links end; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_until: Option<Span>,
     /// Links that are down, slower or more lossy than the others. Idle times are those of the
     /// unimpaired network.
     pub impaired: Vec<Impaired>,
+    /// Hosts that stand still for a while: they send nothing, and what arrives waits.
+    pub paused: Vec<Paused>,
+}
+
+/// A host that stands still for a while, as one whose processor is taken away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paused {
+    /// Which: `h0`, `h1`, ...
+    pub host: String,
+    /// Since when.
+    #[serde(default)]
+    pub at: Span,
+    /// Until when.
+    pub until: Span,
 }
 
 /// How hosts and switches are connected.
@@ -162,7 +184,11 @@ impl Default for Fabric {
             buffer: Buffer::Unlimited,
             loss_ppm: 0,
             duplicate_ppm: 0,
+            reorder_ppm: 0,
+            reorder_by: Span::nanos(100_000),
+            faults_until: None,
             impaired: Vec::new(),
+            paused: Vec::new(),
         }
     }
 }

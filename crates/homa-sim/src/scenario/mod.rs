@@ -21,7 +21,7 @@ pub mod units;
 
 pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
 pub use error::ScenarioError;
-pub use fabric::{Buffer, Fabric, Impaired, Routing, Shape};
+pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
 pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,

@@ -45,6 +45,11 @@ impl Bandwidth {
         Self(n * 1_000_000_000)
     }
 
+    /// `n` Mbit/s.
+    pub const fn mbps(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+
     /// As the protocol counts it.
     pub const fn rate(self) -> Rate {
         Rate(self.0)

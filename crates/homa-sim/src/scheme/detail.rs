@@ -30,6 +30,13 @@ pub const LOSSLESS_SWITCH: CioqConfig = CioqConfig {
     ..SWITCH
 };
 
+/// The same with one level: what stands in for the credits of Infiniband's links, which also stop a
+/// sender before a port must drop.
+pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
+    pfc: Some(PfcConfig { thresholds: None, priorities: 1, frame: 1_538, cable: None }),
+    ..SWITCH
+};
+
 /// TCP NewReno as DeTail's flow hashing has it (DeTail §5.1, §6.3), over a fresh connection for
 /// each retrieval; what the paper does not say is that of ns-3 at its time: an initial window of
 /// one segment, every segment acknowledged.

@@ -250,6 +250,16 @@ impl HostConfig {
         }
     }
 
+    /// A request may run again after its server has forgotten it.
+    pub fn may_repeat(&self) -> bool {
+        matches!(self, Self::Homa(config) if config.may_repeat())
+    }
+
+    /// What is received is placed message by message: a packet holds bytes of one message.
+    pub fn names_places(&self) -> bool {
+        !matches!(self, Self::Tcp(..))
+    }
+
     /// The degree of overcommitment; `None` where there is none, or it is measured or unlimited.
     pub fn degree(&self) -> Option<usize> {
         match self {
@@ -289,6 +299,12 @@ impl Scheme {
             Host::PHost => HostConfig::PHost(phost::configure(environment, options)?),
             Host::Ndp => HostConfig::Ndp(ndp::configure(environment, options)?),
         })
+    }
+
+    /// One-way messages that the network loses are sent again. Those of Homa are not: a sender
+    /// forgets one with its last byte.
+    pub fn resends_one_way(&self) -> bool {
+        !matches!(self.host, Host::Homa { .. })
     }
 
     /// Its switches have queues at their inputs.

@@ -83,6 +83,16 @@ pub const SCHEMES: &[Scheme] = &[
         loses_by_design: false,
     },
     Scheme {
+        name: "streaming",
+        paper: "InfRC of Homa (SIGCOMM 2018) Figure 8: byte streams, one connection per pair",
+        host: Host::Tcp { variant: "byte streams, no congestion control", build: tcp::streaming },
+        queue: Queue::Combined(detail::ONE_LEVEL_SWITCH),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
         name: "ideal",
         paper: "a bound: SRPT with perfect knowledge, on the receivers' links alone",
         host: Host::Bound,

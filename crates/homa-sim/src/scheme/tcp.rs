@@ -33,6 +33,21 @@ pub fn newreno(_: &Environment<'_>) -> TcpConfig {
     TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..newreno }
 }
 
+/// The streaming transport of Homa Figure 8 (§5.1: RAMCloud's InfRC): byte streams over one
+/// connection per client and server that no congestion control holds back, since Infiniband's links
+/// lose nothing; where a fault does, it is repaired as by [`newreno`] with selective
+/// acknowledgements. Left out: how Infiniband frames packets.
+pub fn streaming(environment: &Environment<'_>) -> TcpConfig {
+    let newreno = newreno(environment);
+    TcpConfig {
+        recovery: Recovery::SACK,
+        // All that may be under way.
+        initial_window: newreno.flight_limit().div_ceil(newreno.mss()),
+        idle_restart: false,
+        ..newreno
+    }
+}
+
 /// DCTCP as Linux runs it (RFC 8257), timeouts from 10 ms on (SIGCOMM 2010 §4).
 pub fn dctcp(_: &Environment<'_>) -> TcpConfig {
     let dctcp = TcpConfig::dctcp();

@@ -2,38 +2,39 @@
 //!
 //! Every scenario follows from one seed, so a failure is one number. Hosts run the protocol's own
 //! [`homa_proto::Endpoint`]; the network loses, duplicates, delays; hosts freeze, crash, come back.
-//! Left out: shrinking (scenarios are small), other transports.
+//! [`swarm_of`] does it with any scheme of the table ([`any`]). Left out: shrinking (scenarios are
+//! small).
 
-mod application;
+pub mod any;
 mod draw;
 mod promises;
 mod run;
 mod scenario;
 
 pub use run::{Outcome, run};
-pub use scenario::{HostFault, Impaired, PlannedCall, Rack, Scenario};
+pub use scenario::{HostFault, Impaired, Rack, Scenario};
 
 use std::collections::BTreeMap;
 
 use homa_proto::Coverage;
 
 use crate::checker::Violation;
-use crate::time::SimTime;
+use crate::scheme::Scheme;
 
 /// What a swarm found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Scenarios run.
     pub seeds: u64,
-    /// Calls judged.
+    /// Calls judged; of other schemes one-way messages, too.
     pub calls: u64,
-    /// Of these answered.
+    /// Of these answered, or delivered.
     pub answered: u64,
     /// Of these failed with a typed error.
     pub failed: u64,
     /// Packets sent.
     pub packets: u64,
-    /// What the endpoints counted, by name.
+    /// What Homa's endpoints counted, by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// Which inputs met which states.
     pub coverage: Coverage,
@@ -44,6 +45,8 @@ pub struct Report {
 /// A scenario in which a promise was broken.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// The scheme; `None`: the one of Homa's own swarm.
+    pub scheme: Option<&'static str>,
     /// Its seed.
     pub seed: u64,
     /// What was broken, in the order of time.
@@ -53,15 +56,35 @@ pub struct Failure {
 impl Failure {
     /// The command that runs this scenario again.
     pub fn replay(&self) -> String {
-        format!("homa swarm --seeds 1 --seed {}", self.seed)
+        let scheme = self.scheme.map_or_else(String::new, |name| format!("--scheme {name} "));
+        format!("homa swarm {scheme}--seeds 1 --seed {}", self.seed)
     }
 }
 
 /// Runs the scenarios of `seeds` seeds from `first` on; `progress` hears of each.
-pub fn swarm(seeds: u64, first: u64, mut progress: impl FnMut(&Report)) -> Report {
+pub fn swarm(seeds: u64, first: u64, progress: impl FnMut(&Report)) -> Report {
+    fly(None, (seeds, first), |seed| run(&Scenario::draw(seed), ()), progress)
+}
+
+/// The same with a scheme of the table.
+pub fn swarm_of(
+    scheme: &'static Scheme,
+    (seeds, first): (u64, u64),
+    progress: impl FnMut(&Report),
+) -> Report {
+    let one = |seed| any::try_out(&any::Trial::draw(scheme, seed));
+    fly(Some(scheme.name), (seeds, first), one, progress)
+}
+
+fn fly(
+    scheme: Option<&'static str>,
+    (seeds, first): (u64, u64),
+    one: impl Fn(u64) -> Outcome + std::panic::RefUnwindSafe,
+    mut progress: impl FnMut(&Report),
+) -> Report {
     let mut report = Report::default();
     for seed in (0..seeds).map(|offset| first.wrapping_add(offset)) {
-        let outcome = run_seed(seed);
+        let outcome = judged(|| one(seed));
         report.seeds += 1;
         report.calls += outcome.calls;
         report.answered += outcome.answered;
@@ -72,7 +95,7 @@ pub fn swarm(seeds: u64, first: u64, mut progress: impl FnMut(&Report)) -> Repor
         }
         report.coverage.merge(&outcome.coverage);
         if !outcome.violations.is_empty() {
-            report.failures.push(Failure { seed, violations: outcome.violations });
+            report.failures.push(Failure { scheme, seed, violations: outcome.violations });
         }
         progress(&report);
     }
@@ -80,15 +103,9 @@ pub fn swarm(seeds: u64, first: u64, mut progress: impl FnMut(&Report)) -> Repor
 }
 
 /// A panic of the protocol breaks a promise like any other.
-fn run_seed(seed: u64) -> Outcome {
-    std::panic::catch_unwind(|| run(&Scenario::draw(seed), ())).unwrap_or_else(|_| Outcome {
-        violations: vec![Violation {
-            at: SimTime::ZERO,
-            host: None,
-            rule: "nothing panics",
-            detail: String::from("the message is on standard error"),
-        }],
-        ..Outcome::default()
+fn judged(run: impl FnOnce() -> Outcome + std::panic::UnwindSafe) -> Outcome {
+    std::panic::catch_unwind(run).unwrap_or_else(|_| {
+        Outcome::broken("nothing panics", "the message is on standard error".to_owned())
     })
 }
 

@@ -19,7 +19,9 @@ use crate::engine::RandomFaults;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
 
-use super::scenario::{HostFault, Impaired, PlannedCall, Rack, WARM_UP};
+use crate::traffic::PlannedCall;
+
+use super::scenario::{HostFault, Impaired, Rack, WARM_UP};
 
 /// Timers of the protocol may be this coarse.
 const TICK: SimDuration = SimDuration::millis(2);

@@ -7,9 +7,10 @@ use crate::engine::{Halt, Probe, RandomFaults, Simulation};
 use crate::fabric::StrictPriority;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec};
+use crate::traffic::planned::last_call;
+use crate::traffic::{Planned, SERVER_PORT};
 use crate::transport::Homa;
 
-use super::application::{Planned, SERVER_PORT, last_call};
 use super::scenario::{HostFault, Rack, Scenario};
 
 /// More events than any scenario needs: a run that has more is going round in circles.
@@ -34,6 +35,14 @@ pub struct Outcome {
     pub counters: Vec<(&'static str, u64)>,
     /// Which inputs met which states, over the same hosts.
     pub coverage: Coverage,
+}
+
+impl Outcome {
+    /// A run that could not be judged otherwise.
+    pub(super) fn broken(rule: &'static str, detail: String) -> Self {
+        let violation = Violation { at: SimTime::ZERO, host: None, rule, detail };
+        Self { violations: vec![violation], ..Self::default() }
+    }
 }
 
 type Swarm<P> = Simulation<(Homa, StrictPriority, Planned, (Checker, P), RandomFaults)>;
@@ -66,8 +75,9 @@ fn build<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());
     let (wiring, fabric) = (scenario.network.wire(hosts), scenario.network.fabric());
     let mut network = Simulation::new(wiring, fabric, make, parts);
-    for (index, call) in scenario.calls.iter().enumerate() {
-        network.wake_host_at(call.client, call.at, Planned::call_token(index));
+    let wakes: Vec<_> = network.application().wakes().collect();
+    for (host, at, token) in wakes {
+        network.wake_host_at(host, at, token);
     }
     for impaired in &scenario.impaired {
         let host = NodeId(impaired.host.0);

@@ -13,6 +13,7 @@ use crate::fabric::{Buffers, FabricConfig};
 use crate::framing::Framing;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
+use crate::traffic::PlannedCall;
 
 use super::draw::Draw;
 use super::promises::{Faults, promises};
@@ -111,31 +112,6 @@ impl Impaired {
             None => [(self.at, LinkChange::Fail), (self.until, LinkChange::Recover)],
         }
     }
-}
-
-/// One call.
-#[derive(Clone, Copy, Debug)]
-pub struct PlannedCall {
-    /// When.
-    pub at: SimTime,
-    /// Who asks.
-    pub client: HostId,
-    /// Who answers.
-    pub server: HostId,
-    /// Bytes of the request.
-    pub request_bytes: u32,
-    /// Bytes of the response.
-    pub response_bytes: u32,
-    /// Between the request's delivery and its answer.
-    pub service: SimDuration,
-    /// The server refuses instead of answering.
-    pub refused: bool,
-    /// The client gives up after this long.
-    pub cancel_after: Option<SimDuration>,
-    /// Time allowed.
-    pub allowed: Duration,
-    /// May run again.
-    pub idempotent: bool,
 }
 
 impl Scenario {
@@ -257,6 +233,7 @@ fn calls(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<Planne
             server: HostId(server),
             request_bytes: rng.log_between(1, largest) as u32,
             response_bytes: rng.log_between(1, largest) as u32,
+            one_way: false,
             service: if rng.chance(0.7) {
                 SimDuration::ZERO
             } else {

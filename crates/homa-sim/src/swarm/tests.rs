@@ -5,8 +5,9 @@ use homa_proto::{Config, Duration, Rate};
 use super::promises::{Faults, promises};
 use super::*;
 use crate::framing::Framing;
-use crate::time::{LinkRate, SimDuration};
+use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
+use crate::traffic::PlannedCall;
 
 #[test]
 fn a_hundred_scenarios_keep_every_promise() {
@@ -75,6 +76,7 @@ fn standstills(config: Config) -> Scenario {
         server,
         request_bytes: 1_000_000,
         response_bytes: 1_000_000,
+        one_way: false,
         service: SimDuration::ZERO,
         refused: false,
         cancel_after: None,

@@ -6,6 +6,7 @@
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
 //! | [`list`], [`flows`] | a list of messages, read from a file |
 //! | [`closed`] | a closed loop |
+//! | [`planned`] | messages one by one, for the swarm |
 //! | [`long`] | flows longer than a run; probes beside any traffic |
 //! | `book`, `numbered` | messages under way, by sender and number |
 //! | `generator` | the application that submits all of it and hears of deliveries |
@@ -24,6 +25,7 @@ pub mod long;
 mod numbered;
 pub mod open_loop;
 mod paths;
+pub mod planned;
 pub mod rate;
 pub mod source;
 
@@ -34,4 +36,5 @@ pub use list::Listed;
 pub use long::{LongFlows, Probing};
 pub use numbered::Numbered;
 pub use paths::{Classes, Distance, Paths};
+pub use planned::{Planned, PlannedCall};
 pub use source::Source;

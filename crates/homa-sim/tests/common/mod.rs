@@ -46,6 +46,16 @@ pub fn networks(scheme: &Scheme) -> Vec<(&'static str, Fabric)> {
     networks
 }
 
+/// Networks in which packets are lost, copied, overtaken, and in which a link fails, by name.
+#[allow(dead_code)] // As above.
+pub fn faulty_networks() -> Vec<(&'static str, Fabric)> {
+    let faulty = ["loss", "reordering", "a dead link"];
+    let mut networks = all_networks();
+    networks.retain(|(name, _)| faulty.contains(name));
+    assert_eq!(networks.len(), faulty.len());
+    networks
+}
+
 #[allow(dead_code)] // As above.
 fn all_networks() -> Vec<(&'static str, Fabric)> {
     let shape = |shape| Fabric { shape, ..Fabric::default() };
@@ -87,6 +97,9 @@ fn all_networks() -> Vec<(&'static str, Fabric)> {
         ("small shared buffers", Fabric { buffer: shared, ..racks() }),
         ("loss", Fabric { loss_ppm: 2_000, duplicate_ppm: 2_000, ..racks() }),
         ("loss under preemption", Fabric { loss_ppm: 2_000, preemption: true, ..racks() }),
+        ("reordering", {
+            Fabric { reorder_ppm: 20_000, reorder_by: Span::nanos(50_000), ..racks() }
+        }),
         ("a slow link", Fabric { impaired: vec![slow.clone()], ..racks() }),
         ("a slow link under preemption", {
             Fabric { impaired: vec![slow], preemption: true, ..racks() }

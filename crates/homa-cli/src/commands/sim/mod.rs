@@ -54,8 +54,10 @@ Networks:   fabric.shape = { kind = \"single-switch\", hosts = 16 }
 Switches:   fabric.routing = \"spray\" or \"ecmp\"; fabric.cut_through, fabric.preemption = true
             fabric.buffer = { kind = \"unlimited\" }, { kind = \"per-port\", bytes = 200_000 }
             or { kind = \"shared\", bytes = 4_000_000, alpha_percent = 100 }
-Bad links:  fabric.loss_ppm, fabric.duplicate_ppm; or single ones, by name (h0, tor0, spine0,
-            aggr0, core0, names in the graph), down unless rate or loss_ppm is given:
+Faults:     fabric.loss_ppm, duplicate_ppm, reorder_ppm; hosts that stand still:
+            fabric.paused = [{ host = \"h3\", at = \"1ms\", until = \"2ms\" }]
+Bad links:  by name (h0, tor0, spine0, aggr0, core0, names in the graph), down unless rate or
+            loss_ppm is given:
             fabric.impaired = [{ from = \"tor0\", to = \"spine1\", at = \"1ms\", until = \"2ms\" },
                                { from = \"h3\", to = \"tor0\", rate = \"1Gbps\", one_way = true }]
 Traffic:    { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }  # or \"one-way\"

@@ -1,8 +1,8 @@
 //! Homa as a host transport of the simulator: which profile, which sizes, which levels.
 
 use homa_proto::{
-    Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation, Profile,
-    UnscheduledLevel, UnscheduledLimit, ValidConfig,
+    Completion, Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation,
+    Profile, UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
 use homa_workload::framing::PaperWire;
@@ -177,6 +177,11 @@ impl HomaConfig {
             }
             _ => None,
         }
+    }
+
+    /// A server may execute a request again that it has forgotten.
+    pub fn may_repeat(&self) -> bool {
+        !matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
     }
 
     /// The transport of a host in its `life`-th life.

@@ -384,6 +384,13 @@ impl<S, R> Exchange<S, R> {
         if let Some(incoming) = self.incoming.remove(message) {
             let Head { to, serial, .. } = incoming.head;
             self.pair(to).incoming.set(serial, Slot::Done);
+            self.take_back(message, incoming.announced);
+        }
+    }
+
+    /// The application hears that an incoming message is over, if it ever heard of it.
+    fn take_back(&mut self, message: Ref, announced: bool) {
+        if announced {
             self.events.push_back(Event::Release { message: incoming_id(message) });
         }
     }

@@ -280,9 +280,9 @@ impl<S, R> Exchange<S, R> {
             .map(|(message, _)| message)
             .collect();
         for message in incoming {
-            let rpc = self.incoming.get(message).map(|incoming| name(incoming.rpc));
-            self.incoming.remove(message);
-            self.events.push_back(Event::Release { message: super::incoming_id(message) });
+            let gone = self.incoming.remove(message);
+            let rpc = gone.as_ref().map(|incoming| name(incoming.rpc));
+            self.take_back(message, gone.is_some_and(|incoming| incoming.announced));
             if let Some(Rpc::Server { .. }) = rpc.and_then(|rpc| self.rpcs.get(rpc)) {
                 let _ = rpc.and_then(|rpc| self.rpcs.remove(rpc));
             }

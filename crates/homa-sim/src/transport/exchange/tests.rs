@@ -176,3 +176,25 @@ fn one_way_messages_and_requests_are_numbered_in_one_order() {
         Err(SubmitError::EmptyMessage)
     );
 }
+
+#[test]
+fn a_name_is_given_back_only_when_the_application_heard_of_it() {
+    for bytes in [0, 40] {
+        let (mut client, mut server) = (Plain::new(0), Plain::new(0));
+        let (submitted, head, _) = submit(&mut client, request(Time::MAX));
+        let Found::Open(message) = server.arrived(Time::ZERO, CLIENT, (&head, 100), || ()) else {
+            panic!("a new message is open");
+        };
+        if bytes > 0 {
+            assert!(matches!(server.place(message, (0, bytes), false), Receipt::Place(_)));
+        }
+        client.submit(Time::ZERO, Submit::Cancel { rpc: submitted.rpc }, |_, _| ()).unwrap();
+        let (head, farewell) = client.courtesy().unwrap();
+        server.on_courtesy(Time::ZERO, CLIENT, &head, farewell);
+        let heard = events(&mut server);
+        match bytes {
+            0 => assert_eq!(heard, []),
+            _ => assert!(matches!(heard[..], [Event::Started { .. }, Event::Release { .. }])),
+        }
+    }
+}

@@ -1,32 +1,57 @@
-//! The applications of a scenario: clients that call as planned, servers that answer as planned.
+//! Messages one by one, as a swarm plans them: clients that call and servers that answer as
+//! planned, one-way messages between.
 //!
 //! A server recognises a call by its client's port, as a real server would by the request's bytes.
 
 use homa_proto::{
-    Delivered, Event, MessageKind, PeerId, Request, RpcHandle, Submit, SubmitError, Submitted,
+    Delivered, Duration, Event, MessageKind, PeerId, Request, RpcHandle, Submit, SubmitError,
+    Submitted,
 };
 
 use crate::engine::{Application, Context};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 
-use super::scenario::PlannedCall;
+use super::SERVER_PORT;
 
-/// The port that servers listen on.
-pub(super) const SERVER_PORT: u16 = 99;
+/// One call, or one message without an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedCall {
+    /// When.
+    pub at: SimTime,
+    /// Who asks.
+    pub client: HostId,
+    /// Who answers.
+    pub server: HostId,
+    /// Bytes of the request.
+    pub request_bytes: u32,
+    /// Bytes of the response.
+    pub response_bytes: u32,
+    /// No response is wanted: the request is a one-way message, and the rest does not matter.
+    pub one_way: bool,
+    /// Between the request's delivery and its answer.
+    pub service: SimDuration,
+    /// The server refuses instead of answering.
+    pub refused: bool,
+    /// The client gives up after this long.
+    pub cancel_after: Option<SimDuration>,
+    /// Time allowed.
+    pub allowed: Duration,
+    /// May run again.
+    pub idempotent: bool,
+}
+
 /// Clients' ports begin here.
 const CLIENT_PORTS: u16 = 1_000;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub struct Planned {
     calls: Vec<PlannedCall>,
     /// By call: the handle, when it was submitted.
     handles: Vec<Option<RpcHandle>>,
     /// Requests being served: call and handle.
     jobs: Vec<(usize, RpcHandle)>,
-    /// Calls that were refused at their submission.
-    pub refused: u64,
 }
 
 /// What a wake-up is about.
@@ -57,35 +82,42 @@ impl Wake {
 }
 
 impl Planned {
+    /// At most 60,000 calls: each has a port.
     pub fn new(calls: Vec<PlannedCall>) -> Self {
         let handles = vec![None; calls.len()];
-        Self { calls, handles, jobs: Vec::new(), refused: 0 }
+        Self { calls, handles, jobs: Vec::new() }
     }
 
-    /// The wake-up that makes call `index`.
-    pub fn call_token(index: usize) -> u64 {
-        Wake::Call(index).token()
+    /// The wake-ups that make the calls: of which host, when, and their tokens.
+    pub fn wakes(&self) -> impl Iterator<Item = (HostId, SimTime, u64)> {
+        let wake = |(index, call): (usize, &PlannedCall)| {
+            (call.client, call.at, Wake::Call(index).token())
+        };
+        self.calls.iter().enumerate().map(wake)
     }
 
     fn call<C: Context>(&mut self, net: &mut C, host: HostId, index: usize) {
         let call = self.calls[index];
+        let (peer, length, cookie) = (PeerId(call.server.0), call.request_bytes, index as u64);
+        if call.one_way {
+            // A refusal is the checker's to judge.
+            let _ = net.submit(host, Submit::OneWay { peer, length, cookie });
+            return;
+        }
         let request = Request {
-            peer: PeerId(call.server.0),
+            peer,
             local_port: CLIENT_PORTS + index as u16,
             remote_port: SERVER_PORT,
-            length: call.request_bytes,
+            length,
             deadline: net.now().protocol() + call.allowed,
             idempotent: call.idempotent,
-            cookie: index as u64,
+            cookie,
         };
-        match net.submit(host, Submit::Request(request)) {
-            Ok(Submitted { rpc, .. }) => {
-                self.handles[index] = Some(rpc);
-                if let Some(after) = call.cancel_after {
-                    net.wake_host_at(host, net.now() + after, Wake::Cancel(index).token());
-                }
+        if let Ok(Submitted { rpc, .. }) = net.submit(host, Submit::Request(request)) {
+            self.handles[index] = Some(rpc);
+            if let Some(after) = call.cancel_after {
+                net.wake_host_at(host, net.now() + after, Wake::Cancel(index).token());
             }
-            Err(_) => self.refused += 1,
         }
     }
 
@@ -141,13 +173,13 @@ impl Application for Planned {
     fn restarted<C: Context>(&mut self, net: &mut C, host: HostId) {
         for (index, call) in self.calls.iter().enumerate() {
             if call.client == host && call.at > net.now() {
-                net.wake_host_at(host, call.at, Self::call_token(index));
+                net.wake_host_at(host, call.at, Wake::Call(index).token());
             }
         }
     }
 }
 
 /// When the last planned call is made.
-pub(super) fn last_call(calls: &[PlannedCall]) -> SimTime {
+pub fn last_call(calls: &[PlannedCall]) -> SimTime {
     calls.iter().map(|call| call.at).max().unwrap_or(SimTime::ZERO)
 }
