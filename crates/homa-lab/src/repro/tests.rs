@@ -100,7 +100,7 @@ fn a_longer_id_keeps_its_rows_and_what_they_read() {
     let over = selected(&["homa-fig8-w5-basic"]);
     assert_eq!(names(&over), ["w5-homa", "w5-basic"], "a ratio needs what it divides by");
     let whole = selected(&["homa-fig8"]);
-    assert_eq!(selected(&["homa-fig8-hol"]).runs.len(), whole.runs.len());
+    assert_eq!(selected(&["homa-fig8-largest"]).runs.len(), whole.runs.len());
     assert_eq!(selected(&["homa-fig8", "homa-fig8-14us"]).runs.len(), whole.runs.len());
 }
 
