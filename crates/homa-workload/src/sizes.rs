@@ -14,6 +14,7 @@ mod etc_model;
 mod packets;
 mod table;
 mod workload;
+mod written;
 
 pub use packets::PACKET as PACKET_BYTES;
 pub use table::{TableError, TableErrorKind};

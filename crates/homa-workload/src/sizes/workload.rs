@@ -1,11 +1,11 @@
 //! Naming a workload: `w1` to `w5`, `w1-analytic`, `web-search` and its like, the path of a table,
-//! or one size in bytes.
+//! one size in bytes, sizes with weights, or a Pareto law.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{MAX_BYTES, SizeDistribution, TableError, etc_model, packets};
+use super::{MAX_BYTES, SizeDistribution, TableError, etc_model, packets, written};
 
 /// Where message sizes come from, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,15 @@ pub enum Workload {
     File(PathBuf),
     /// Every message has this many bytes (at least 1).
     Constant(u32),
+    /// Sizes in bytes, each with a weight: `1000:4,10000000:1`.
+    Mixture(Vec<(u32, u32)>),
+    /// The Pareto law: `pareto:1.05:100000`.
+    Pareto {
+        /// Its shape in thousandths, above 1000.
+        shape: u32,
+        /// Its mean, bytes.
+        mean: u32,
+    },
 }
 
 /// A workload that cannot be used.
@@ -64,7 +73,9 @@ impl fmt::Display for WorkloadError {
             Self::Unknown(name) => write!(
                 f,
                 "unknown workload `{name}`: use w1 to w5, w1-analytic, web-search, data-mining, \
-                 imc10, the path of a .csv file, or a size in bytes such as 1000"
+                 imc10, the path of a .csv file, a size in bytes such as 1000, sizes with weights \
+                 such as 1000:4,10000000:1, or a Pareto law by shape and mean such as \
+                 pareto:1.05:100000"
             ),
             Self::Size(text) => {
                 write!(f, "`{text}` is no message size: use 1 to {MAX_BYTES} bytes")
@@ -106,6 +117,12 @@ impl Workload {
         if let Some(known) = known.find(|w| w.to_string() == name) {
             return Ok(known.clone());
         }
+        if let Some(law) = name.strip_prefix("pareto:") {
+            return pareto(law).ok_or_else(|| WorkloadError::Unknown(text.to_owned()));
+        }
+        if text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b":, ".contains(&b)) {
+            return mixture(text).ok_or_else(|| WorkloadError::Unknown(text.to_owned()));
+        }
         if name.ends_with(".csv") || text.contains('/') {
             return Ok(Self::File(PathBuf::from(text)));
         }
@@ -132,6 +149,8 @@ impl Workload {
             Self::Imc10 => "a datacenter (IMC 2010), pHost",
             Self::File(_) => "a table of message sizes",
             Self::Constant(_) => "one size",
+            Self::Mixture(_) => "sizes with weights",
+            Self::Pareto { .. } => "a Pareto law, cut at the largest message",
         }
     }
 
@@ -152,6 +171,14 @@ impl Workload {
                     .map_err(|source| WorkloadError::Read { path: path.clone(), source })?;
                 return self.table(&text);
             }
+            Self::Mixture(parts) => {
+                return written::mixture(parts)
+                    .ok_or_else(|| WorkloadError::Unknown(self.to_string()));
+            }
+            Self::Pareto { shape, mean } => {
+                return written::pareto(*shape, *mean)
+                    .ok_or_else(|| WorkloadError::Unknown(self.to_string()));
+            }
             Self::Constant(bytes) => {
                 return SizeDistribution::constant(*bytes)
                     .ok_or_else(|| WorkloadError::Size(bytes.to_string()));
@@ -170,6 +197,22 @@ impl Workload {
 
 fn in_packets(points: &[(u32, f64)]) -> SizeDistribution {
     SizeDistribution { steps: packets::steps(points) }
+}
+
+/// `1000:4,10000000:1`.
+fn mixture(text: &str) -> Option<Workload> {
+    let part = |part: &str| {
+        let (bytes, weight) = part.split_once(':')?;
+        Some((bytes.trim().parse().ok()?, weight.trim().parse().ok()?))
+    };
+    text.split(',').map(part).collect::<Option<_>>().map(Workload::Mixture)
+}
+
+/// `1.05:100000`.
+fn pareto(text: &str) -> Option<Workload> {
+    let (shape, mean) = text.split_once(':')?;
+    let shape = shape.parse::<f64>().ok().filter(|shape| (1.0..1e3).contains(shape))?;
+    Some(Workload::Pareto { shape: (shape * 1e3).round() as u32, mean: mean.parse().ok()? })
 }
 
 impl FromStr for Workload {
@@ -195,6 +238,13 @@ impl fmt::Display for Workload {
             Self::Imc10 => f.write_str("imc10"),
             Self::File(path) => path.display().fmt(f),
             Self::Constant(bytes) => bytes.fmt(f),
+            Self::Mixture(parts) => {
+                let parts: Vec<String> = parts.iter().map(|(b, w)| format!("{b}:{w}")).collect();
+                f.write_str(&parts.join(","))
+            }
+            Self::Pareto { shape, mean } => {
+                write!(f, "pareto:{}:{mean}", f64::from(*shape) / 1e3)
+            }
         }
     }
 }
