@@ -45,9 +45,9 @@ impl Cell {
     /// that reads a file cannot be forgotten here.
     fn inputs(&self) -> Vec<&Path> {
         let named = match &self.scenario.traffic {
-            Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
-                Some(workload)
-            }
+            Traffic::AllToAll { workload, .. }
+            | Traffic::ClientsServers { workload, .. }
+            | Traffic::ManyToOne { workload, .. } => Some(workload),
             Traffic::Flows { file, .. } => Some(file),
             Traffic::Incast { .. } | Traffic::Permutation { .. } | Traffic::LongFlows { .. } => {
                 None
@@ -55,7 +55,10 @@ impl Cell {
         };
         let graph = match &self.scenario.fabric.shape {
             Shape::Graph { file } => Some(file),
-            Shape::SingleSwitch { .. } | Shape::LeafSpine { .. } | Shape::FatTree { .. } => None,
+            Shape::SingleSwitch { .. }
+            | Shape::LeafSpine { .. }
+            | Shape::FatTree { .. }
+            | Shape::ThreeTier { .. } => None,
         };
         named.into_iter().chain(graph).map(Path::new).filter(|path| path.is_file()).collect()
     }
@@ -64,8 +67,9 @@ impl Cell {
     pub fn weight(&self) -> f64 {
         const GUESS: f64 = 1e6;
         let scenario = &self.scenario;
-        let (Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. }) =
-            &scenario.traffic
+        let (Traffic::AllToAll { workload, .. }
+        | Traffic::ClientsServers { workload, .. }
+        | Traffic::ManyToOne { workload, .. }) = &scenario.traffic
         else {
             return scenario.stop.messages.map_or(GUESS, |messages| messages as f64 * 20.0);
         };

@@ -96,9 +96,9 @@ fn keys(error: &ScenarioError, scenario: &Scenario) -> Vec<String> {
         ScenarioError::Field { field, .. } => listed(field),
         ScenarioError::File { path, .. } => {
             let traffic = match &scenario.traffic {
-                Traffic::AllToAll { workload, .. } | Traffic::ClientsServers { workload, .. } => {
-                    Some(("traffic.workload", workload))
-                }
+                Traffic::AllToAll { workload, .. }
+                | Traffic::ClientsServers { workload, .. }
+                | Traffic::ManyToOne { workload, .. } => Some(("traffic.workload", workload)),
                 Traffic::Flows { file, .. } => Some(("traffic.file", file)),
                 _ => None,
             };

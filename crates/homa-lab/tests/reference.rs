@@ -11,9 +11,10 @@ use homa_lab::results;
 use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Ending, Exchange, Fabric, FlowGroup,
-    FramingName, Groups, Impaired, Measures, NdpOptions, PFabricOptions, PHostFirst, PHostOptions,
-    PacerOptions, Paused, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing,
+    AlgorithmName, Bandwidth, Buffer, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange, Fabric,
+    FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions, PFabricOptions,
+    PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions, PhantomOrderName,
+    PhantomPlaceName, PickName, Probes, Routing,
     Scenario, SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
 };
 use toml::{Table, Value};
@@ -29,6 +30,7 @@ fn traffics() -> Vec<Traffic> {
     let group = FlowGroup { from: 1, count: 1, to: 1, spread: true };
     vec![
         Traffic::AllToAll { workload: workload.clone(), exchange, max_bytes },
+        Traffic::ManyToOne { workload: workload.clone(), senders: 1 },
         Traffic::ClientsServers { workload, clients: 1, servers: 1, max_bytes },
         Traffic::Incast {
             servers: 1,
@@ -48,6 +50,7 @@ fn shapes() -> Vec<Shape> {
         Shape::SingleSwitch { hosts: 2 },
         Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
         Shape::FatTree { k: 4, oversubscription: 1 },
+        Shape::ThreeTier { pods: 2, tors: 1, aggrs: 1, uplinks: 1, hosts_per_rack: 1 },
         Shape::Graph { file: String::new() },
     ]
 }
@@ -74,6 +77,23 @@ fn pacer() -> PacerOptions {
         expiry: Some(Span(1)),
         depth: Some(64),
         tick: Some(Span(1)),
+    }
+}
+
+fn nic() -> NicOptions {
+    NicOptions {
+        large_send: Some(65_536),
+        send_queue: Some(100_000),
+        rx_frames: Some(1),
+        rx_delay: Some(Span(1)),
+        interrupt_gap: Some(Span(1)),
+        merge: Some(1),
+        cpu: Some(CpuOptions {
+            interrupt: Some(Span(1)),
+            frame: Some(Span(1)),
+            delivery: Some(Span(1)),
+            send: Some(Span(1)),
+        }),
     }
 }
 
@@ -106,6 +126,7 @@ fn options() -> SchemeOptions {
         ecn: Some(EcnConfig { threshold: 1, scope: EcnScopeName::Queue }),
         phantom: Some(phantom()),
         pacer: Some(pacer()),
+        nic: Some(nic()),
         pfabric: Some(PFabricOptions {
             mtu: Some(1500),
             bare: Some(true),
@@ -141,6 +162,7 @@ fn options() -> SchemeOptions {
             min_rto: Some(Span(1)),
             max_rto: Some(Span(1)),
             rto_granularity: Some(Span(1)),
+            window: Some(65_536),
             delayed_ack: Some(Span(1)),
             initial_window: Some(1),
             connections: Some(1),
@@ -206,8 +228,9 @@ fn scenario_keys() -> BTreeSet<String> {
     let stop = Stop { messages: Some(1), time: Some(Span(1)), ..Stop::default() };
     for traffic in traffics() {
         let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
-        let measures = Measures { groups, ..Measures::default() };
-        let probes = Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1 });
+        let measures = Measures { groups, flows_above: Some(1), ..Measures::default() };
+        let probes =
+            Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1, lost_after: Some(Span(1)) });
         let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
         add(Scenario { options: options(), ..scenario });
     }
@@ -259,7 +282,8 @@ fn with_ledger() -> Stored {
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     scenario.stop.messages = Some(2_000);
     scenario.slowdown = SlowdownBy::Idle;
-    scenario.probes = Some(Probes { from: 0, to: 1, every: Span(1_000_000), bytes: 1_000 });
+    let every = Span(1_000_000);
+    scenario.probes = Some(Probes { from: 0, to: 1, every, bytes: 1_000, lost_after: None });
     scenario.measures = Measures {
         queues: true,
         priorities: true,
@@ -267,6 +291,7 @@ fn with_ledger() -> Stored {
         tail_delay: true,
         ledger: true,
         groups: Some(Groups { up_to: vec![1], percentiles: vec![50.0] }),
+        flows_above: Some(1_000_000),
     };
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");
     let cell = Cell { axes: Vec::new(), scenario };
@@ -296,8 +321,26 @@ fn every_column_is_in_the_reference() {
     }
 }
 
+/// What NICs report, beside the numbers of the others.
+fn with_offloads() -> Stored {
+    let mut scenario = Scenario { scheme: "tcp-droptail".to_owned(), ..Scenario::default() };
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(200);
+    scenario.options.nic = Some(NicOptions { rx_frames: Some(1), ..NicOptions::default() });
+    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    let cell = Cell { axes: Vec::new(), scenario };
+    Stored { version: String::new(), program: String::new(), cell, outcome }
+}
+
 #[test]
 fn every_key_of_the_json_is_in_the_reference() {
+    let with_nic = with_offloads().outcome;
+    assert!(with_nic.nic.is_some());
+    let paths = page::paths(&serde_json::to_value(&with_nic).expect("JSON"));
+    for path in paths.iter().filter(|path| path.starts_with("nic.")) {
+        let key = path.trim_start_matches("nic.");
+        assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
+    }
     let outcome = with_ledger().outcome;
     assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
     let rounds = Traffic::Incast {

@@ -245,7 +245,11 @@ impl<W: World> Net<W> {
     #[inline]
     fn admit(&mut self, switch: u32, port_index: u32, slot: u32) -> bool {
         loop {
-            let room = self.room(switch, port_index);
+            let mut room = self.room(switch, port_index);
+            if let Buffers::PerLevel(bytes) = self.config.buffers {
+                let level = self.flights.frame(slot).priority();
+                room = bytes.saturating_sub(self.level_bytes(port_index, level));
+            }
             let mut waiting = Waiting {
                 port: &mut self.ports[port_index as usize],
                 levels: &mut self.levels[port_index as usize],
@@ -306,6 +310,14 @@ impl<W: World> Net<W> {
             Buffers::Shared { .. } => own.min(self.pool_room(switch, port_index)),
             _ => own,
         }
+    }
+
+    /// Wire bytes that wait at a level of a port.
+    #[cold]
+    fn level_bytes(&self, port_index: u32, level: u8) -> u64 {
+        let (port, levels) = (&self.ports[port_index as usize], &self.levels[port_index as usize]);
+        let frames = &self.flights.frames;
+        port.list(levels, frames, level).map(|slot| u64::from(frames[slot as usize].bytes)).sum()
     }
 
     /// The same where the ports of a switch share memory.
@@ -381,6 +393,7 @@ impl<W: World> Net<W> {
             ce: marks.has(Marks::CE),
             trimmed: marks.has(Marks::TRIMMED),
             returned: marks.has(Marks::RETURNED),
+            merged: false,
         };
         let receipt = transport.receive(self.now.protocol(), packet, arrival);
         let what = u64::from(frame.bytes) | u64::from(marks.bits()) << 32;

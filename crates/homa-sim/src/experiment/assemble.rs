@@ -6,9 +6,10 @@ use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::Throughput;
 use crate::measure::wasted::Wasted;
-use crate::measure::{cost, findings, probes};
+use crate::measure::{cost, findings, nics, probes};
+use crate::nic::NicCounters;
 use crate::scenario::outcome::{Drops, FlowGroupRate, Loads, ProbeDelays};
-use crate::scenario::{FlowGroup, Outcome};
+use crate::scenario::{Exchange, FlowGroup, Outcome};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId};
 use crate::traffic::Generator;
@@ -31,6 +32,8 @@ pub(super) struct MeasurementWindow<'a> {
     pub end: Vec<u64>,
     pub cpu_seconds: f64,
     pub throughput: Throughput,
+    /// By host, where NICs do more than send: what they had counted at the start and at the end.
+    pub nics: [Vec<NicCounters>; 2],
 }
 
 impl MeasurementWindow<'_> {
@@ -155,6 +158,7 @@ pub(super) fn assemble(
 ) -> Outcome {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let backlog = std::mem::take(&mut sim.generator_mut().backlog);
+    let flows = std::mem::take(&mut sim.generator_mut().kept);
     let generator = sim.generator();
     let tally = generator.tally;
     let counters = sim.counters();
@@ -197,9 +201,15 @@ pub(super) fn assemble(
         tail_delay: None,
         ledger: None,
         groups: scenario.measures.groups.as_ref().map_or_else(Vec::new, groups),
+        flows,
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
+        nic: nics::report(
+            (&window.nics[0], &window.nics[1]),
+            demand.receivers.clone(),
+            window.closed.since(window.opened),
+        ),
         traffic_seconds: seconds(window.closed),
         simulated_seconds: seconds(window.emptied.unwrap_or_else(|| sim.now())),
         events: counters.events,
@@ -225,23 +235,18 @@ fn probe_delays(
     ideals: &Ideals,
 ) -> Option<ProbeDelays> {
     let idle = ideals.get(&experiment.probe_kind()?)?;
-    probes::delays(&generator.probed, *idle)
+    probes::delays((&generator.probed, generator.probes_lost), *idle)
 }
 
 /// The load in other terms. Realised: from the empty start to the end of traffic.
 fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
-    let links = match demand.is_split() {
-        // Requests load the clients' links and responses the servers': the load is that of the
-        // side with fewer.
-        true => 2 * demand.senders.min(demand.receivers.len() as u32),
-        false => demand.senders,
-    };
+    let links = demand.loaded_links();
     let whole = network.link.0 as f64 / 8.0 * seconds(window.closed) * f64::from(links);
     // All at once: no share of any time.
     let at_once = window.closed == SimTime::ZERO;
     let realised = |bytes: u64| if at_once { 0.0 } else { bytes as f64 / whole };
-    let uplinks = (0..demand.senders).map(|host| window.sent(PortId(host)));
+    let uplinks = demand.sending().map(|host| window.sent(PortId(host)));
     let (realised_paper, realised_payload) = (realised(paper_bytes), realised(payload_bytes));
     let (paper, payload) = if demand.is_open() {
         demand.expressed(scenario, hosts.framing())

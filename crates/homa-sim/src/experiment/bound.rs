@@ -15,6 +15,7 @@ use homa_workload::framing::Framing;
 
 use crate::clairvoyant::{Downlinks, Due, End, Timing, Wired};
 use crate::engine::{Application, Context, Counters, Halt, TraceHash};
+use crate::nic::NicCounters;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Wiring};
@@ -301,6 +302,10 @@ impl Running for Bound {
 
     fn refused(&self) -> u64 {
         0
+    }
+
+    fn nics(&self) -> Vec<NicCounters> {
+        Vec::new()
     }
 
     fn generator(&self) -> &Generator {

@@ -67,8 +67,13 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         }
     }
     match fabric.buffer {
-        Buffer::PerPort { bytes: 0 } | Buffer::Shared { bytes: 0, .. } => {
+        Buffer::PerPort { bytes: 0 }
+        | Buffer::PerLevel { bytes: 0 }
+        | Buffer::Shared { bytes: 0, .. } => {
             wrong("fabric.buffer.bytes", "hold at least a frame, such as 131072")
+        }
+        Buffer::PerLevel { .. } if fabric.preemption => {
+            wrong("fabric.buffer", "be another where frames are interrupted")
         }
         Buffer::Shared { alpha_percent: 0, .. } => {
             wrong("fabric.buffer.alpha_percent", "be at least 1: a port's share of what is free")

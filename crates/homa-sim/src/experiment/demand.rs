@@ -102,6 +102,21 @@ impl Demand {
                 })
             }
             Traffic::LongFlows { senders, groups } => Self::long((*senders, groups), hosts),
+            Traffic::ManyToOne { workload, senders } => {
+                let senders = *senders;
+                if senders == 0 || senders >= hosts {
+                    let must = format!("be 1 to {}", hosts - 1);
+                    return Err(ScenarioError::field("traffic.senders", must));
+                }
+                Ok(Self {
+                    workload: workload.clone(),
+                    sizes: sizes(workload, None)?,
+                    exchange: Exchange::OneWay,
+                    kind: Kind::Open(Pairs::ToOne { senders }),
+                    senders,
+                    receivers: 0..1,
+                })
+            }
             Traffic::Permutation { bytes } => {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
@@ -217,6 +232,7 @@ impl Demand {
             (Kind::Open(Pairs::Split { clients, servers }), _) => {
                 (f64::from(clients) / f64::from(servers)).max(1.0)
             }
+            (Kind::Open(Pairs::ToOne { senders }), _) => f64::from(senders),
             _ => 1.0,
         };
         rate::per_second(load.fraction, link.0, mean, per_link)
@@ -230,6 +246,26 @@ impl Demand {
     /// True when clients and servers are different hosts.
     pub fn is_split(&self) -> bool {
         matches!(self.kind, Kind::Open(Pairs::Split { .. }) | Kind::Closed { .. })
+    }
+
+    /// Hosts that send messages.
+    pub fn sending(&self) -> Range<u32> {
+        let first = match self.kind {
+            Kind::Open(pairs) => pairs.first(),
+            _ => 0,
+        };
+        first..first + self.senders
+    }
+
+    /// Links of whose rate loads are shares.
+    pub fn loaded_links(&self) -> u32 {
+        match self.kind {
+            Kind::Open(Pairs::ToOne { .. }) => 1,
+            // Requests load the clients' links and responses the servers': the load is that of the
+            // side with fewer.
+            _ if self.is_split() => 2 * self.senders.min(self.receivers.len() as u32),
+            _ => self.senders,
+        }
     }
 
     /// The load asked for in other terms: the authors' wire bytes and payload.
@@ -308,6 +344,11 @@ impl Demand {
             time,
             ending: stop.ending,
             sample_every: self.sample_every(scenario, network, (messages, own)),
+            probe_lost_after: scenario
+                .probes
+                .and_then(|probes| probes.lost_after)
+                .map_or(SimDuration(u64::MAX), |span| span.duration()),
+            keep_above: scenario.measures.flows_above.unwrap_or(u32::MAX),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::scenario::{Buffer, Routing, Scenario, ScenarioError, Shape, SlowdownB
 use crate::scheme::{Queue, Scheme, detail};
 use crate::time::SimDuration;
 use crate::topology::{
-    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring,
+    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, ThreeTier, Wiring,
 };
 use crate::traffic::{Classes, Distance, Paths};
 
@@ -160,6 +160,7 @@ fn config(
         buffers: match fabric.buffer {
             Buffer::Unlimited => memory.map_or(Buffers::Unlimited, Buffers::PerPort),
             Buffer::PerPort { bytes } => Buffers::PerPort(bytes),
+            Buffer::PerLevel { bytes } => Buffers::PerLevel(bytes),
             Buffer::Shared { bytes, alpha_percent } => Buffers::Shared { bytes, alpha_percent },
         },
         cut_through: fabric.cut_through,
@@ -175,6 +176,11 @@ fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
     {
         let must = "have an even `k` and an `oversubscription` of at least 1";
         return Err(ScenarioError::field("fabric.shape", must));
+    }
+    if let &Shape::ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack } = shape
+        && [pods, tors, aggrs, uplinks, hosts_per_rack].iter().any(|n| !(1..=4_096).contains(n))
+    {
+        return Err(ScenarioError::field("fabric.shape", "have numbers from 1 to 4096"));
     }
     let hosts = shape.hosts().unwrap_or(0);
     if !(2..=1 << 20).contains(&hosts) && !matches!(shape, Shape::Graph { .. }) {
@@ -201,6 +207,11 @@ fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
             let (half, rack) = (k / 2, k / 2 * oversubscription);
             let kinds = [("tor", k * half), ("aggr", k * half), ("core", half * half)];
             regular(wiring, (rack, rack * half), &kinds)
+        }
+        &Shape::ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack } => {
+            let tree = ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack, physics };
+            let kinds = [("tor", pods * tors), ("aggr", pods * aggrs), ("core", aggrs * uplinks)];
+            regular(tree.wire(), (hosts_per_rack, tors * hosts_per_rack), &kinds)
         }
         Shape::Graph { file } => graph(file)?,
     })
@@ -262,6 +273,7 @@ mod tests {
             Shape::SingleSwitch { hosts: 4 },
             Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
             Shape::FatTree { k: 4, oversubscription: 1 },
+            Shape::ThreeTier { pods: 3, tors: 2, aggrs: 3, uplinks: 2, hosts_per_rack: 4 },
         ];
         for shape in shapes {
             scenario.fabric.shape = shape;

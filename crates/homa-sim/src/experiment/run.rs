@@ -274,6 +274,7 @@ impl Experiment<'_> {
         advance(sim, limits.warm_up, &mut report);
         let start = self.sent_bytes(sim);
         let opened = sim.now();
+        let nics = sim.nics();
         sim.measure().open(opened);
         let mut throughput = Throughput::new(opened, limits.sample_every, self.counted(sim));
         loop {
@@ -287,6 +288,7 @@ impl Experiment<'_> {
         let closed = sim.now();
         sim.measure().close(closed);
         let end = self.sent_bytes(sim);
+        let nics = [nics, sim.nics()];
         if limits.ending != Ending::Cut {
             let last = closed + self.scenario.stop.drain_limit.duration();
             advance(sim, last, &mut report);
@@ -303,6 +305,7 @@ impl Experiment<'_> {
             end,
             cpu_seconds,
             throughput,
+            nics,
         };
         let ideals = self.ideals(sim)?;
         let outcome = assemble(&window, sim, &ideals);

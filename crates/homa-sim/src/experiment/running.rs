@@ -7,6 +7,7 @@ use crate::checker::MessageChecker;
 use crate::engine::{Counters, Fault, Halt, Simulation};
 use crate::engine::{Probe, World};
 use crate::fabric::PortQueue;
+use crate::nic::NicCounters;
 use crate::scenario::Outcome;
 use crate::time::SimTime;
 use crate::topology::PortId;
@@ -88,6 +89,8 @@ pub(super) trait Running {
     fn dropped_frames(&self, port: PortId) -> u64;
     /// Packets that transports refused.
     fn refused(&self) -> u64;
+    /// What the NIC of each host counted; nothing where NICs only send, or a host is down.
+    fn nics(&self) -> Vec<NicCounters>;
     fn generator(&self) -> &Generator;
     fn generator_mut(&mut self) -> &mut Generator;
     fn measure(&mut self) -> &mut dyn Measure;
@@ -156,6 +159,12 @@ where
 
     fn refused(&self) -> u64 {
         self.transports().map(Transport::refused).sum()
+    }
+
+    fn nics(&self) -> Vec<NicCounters> {
+        let now = self.now().protocol();
+        let all: Option<Vec<_>> = self.transports().map(|host| host.nic(now)).collect();
+        all.unwrap_or_default()
     }
 
     fn generator(&self) -> &Generator {

@@ -21,7 +21,7 @@ use crate::measure::wasted::Wasted;
 use crate::nic::{Nic, NicConfig};
 use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
 use crate::scheme::{HostConfig, Queue};
-use crate::topology::PortSpec;
+use crate::topology::{HostId, PortSpec};
 use crate::trace::{Capture, Recorder, Verifier};
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::pfabric::PFabric;
@@ -74,7 +74,7 @@ impl Experiment<'_> {
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
         match (self.hosts, self.queue) {
             (HostConfig::Bound, _) => bound::check(self.scenario),
-            (HostConfig::Homa(_), Queue::Ecn(_) | Queue::Phantom(..)) => {
+            (HostConfig::Homa(..), Queue::Ecn(_) | Queue::Phantom(..)) => {
                 refused("Homa over ports that mark congestion: its hosts do not heed marks")
             }
             (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
@@ -95,9 +95,17 @@ impl Experiment<'_> {
     /// Builds the simulation; its parts go together.
     pub fn start<'a>(self, applications: Applications, watching: Watching<'a>) -> Started<'a> {
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
+        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
         match (hosts, self.queue) {
             (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
-            (HostConfig::Homa(config), _) => {
+            (HostConfig::Homa(config, nic), _) if !nic.is_plain() => {
+                let nic = NicConfig { instrument, ..nic };
+                let make = Box::new(move |host, life| {
+                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
+                });
+                self.start_any(applications, (make, |_| StrictPriority), watching)
+            }
+            (HostConfig::Homa(config, _), _) => {
                 let make = Box::new(move |host, life| config.host(host, life, seed));
                 self.start_homa(applications, make, watching)
             }
@@ -166,6 +174,8 @@ impl Experiment<'_> {
         watching: Watching<'a>,
     ) -> Started<'a> {
         let seed = self.scenario.seed;
+        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
+        let nic = NicConfig { instrument, ..nic };
         let make = Box::new(move |host, life| {
             Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
         });

@@ -28,7 +28,9 @@ pub enum Buffers {
     /// Wire bytes per port, shared by all priorities; the frame in service counts until its last
     /// bit has left. The arriving frame is dropped.
     PerPort(u64),
-    /// One pool per switch, otherwise the same.
+    /// Wire bytes per port and priority level; the frame in service does not count.
+    PerLevel(u64),
+    /// One pool per switch, otherwise as `PerPort`.
     Shared {
         /// Wire bytes.
         bytes: u64,

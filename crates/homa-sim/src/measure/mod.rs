@@ -8,6 +8,8 @@
 //! | [`wasted`] | links that idle although senders wait for grants |
 //! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
 //! | [`probes`] | how long messages waited that were sent for nothing else |
+//! | [`nics`] | what network cards and processors did |
+//! | [`headroom`] | HULL's two rules: what bandwidth given away costs, how much is needed |
 //! | [`queue_probe`] | queue lengths, priority use |
 //! | [`cost`] | CPU time and memory of the run itself |
 //!
@@ -16,9 +18,11 @@
 pub mod backlog;
 pub mod cost;
 pub mod findings;
+pub mod headroom;
 pub mod ideal;
 pub mod journey;
 pub mod latency;
+pub mod nics;
 pub mod probes;
 pub mod queue_probe;
 pub mod throughput;

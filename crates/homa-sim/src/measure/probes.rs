@@ -2,7 +2,9 @@
 //! takes alone in the network (HULL §5.2 measures it at the switch; the rest of the way is the same
 //! for every probe).
 //!
-//! Left out: a probe that is lost is sent again by its transport and counts with all it took.
+//! A probe that is lost is sent again by its transport and, in a stream, holds up those behind it;
+//! the paper's instrument, at the switch, sees nothing of that. Who names a time after which probes
+//! are lost has them counted apart.
 
 use homa_workload::interval;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -10,8 +12,9 @@ use homa_workload::quantile::{Percentile, Sorted};
 use crate::scenario::outcome::{ProbeDelays, Rounds};
 use crate::time::SimDuration;
 
-/// Of latencies in the order of arrival; `None` without any.
-pub fn delays(latencies: &[SimDuration], idle: SimDuration) -> Option<ProbeDelays> {
+/// Of latencies in the order of arrival, with the number of those that were lost; `None` without
+/// any.
+pub fn delays((latencies, lost): (&[SimDuration], u64), idle: SimDuration) -> Option<ProbeDelays> {
     let waited = latencies.iter().map(|latency| latency.0.saturating_sub(idle.0));
     let waited: Vec<f64> = waited.map(|picos| picos as f64 / 1e6).collect();
     let mean_us = waited.iter().sum::<f64>() / waited.len().max(1) as f64;
@@ -20,6 +23,7 @@ pub fn delays(latencies: &[SimDuration], idle: SimDuration) -> Option<ProbeDelay
     let at = |percentile| sorted.percentile(percentile);
     Some(ProbeDelays {
         count: sorted.len() as u64,
+        lost,
         mean_us,
         p50_us: at(Percentile::P50)?,
         p90_us: at(Percentile::millionths(900_000)?)?,
@@ -60,9 +64,10 @@ mod tests {
     #[test]
     fn what_the_idle_network_takes_is_no_delay() {
         let latencies: Vec<_> = (0..100).map(|n| SimDuration::micros(30 + n)).collect();
-        let delays = delays(&latencies, SimDuration::micros(30)).unwrap();
+        let delays = delays((&latencies, 2), SimDuration::micros(30)).unwrap();
         assert_eq!((delays.count, delays.p50_us, delays.p90_us), (100, 49.0, 89.0));
+        assert_eq!(delays.lost, 2);
         assert_eq!((delays.mean_us, delays.p99_us), (49.5, 98.0));
-        assert_eq!(super::delays(&[], SimDuration::ZERO), None);
+        assert_eq!(super::delays((&[], 0), SimDuration::ZERO), None);
     }
 }

@@ -1,12 +1,22 @@
 //! What a network card does between a host's transport and its wire, as a wrapper around the
 //! transport: the fabric sees one [`Transport`].
 //!
+//! ```text
+//! transport -> large sends (segmentation) -> pacer, or past it -> wire
+//! transport <- deliveries (processor) <- interrupts (coalescing) <- wire
+//! ```
+//!
 //! A packet of a flow that the [`pacer`] knows waits for tokens; any other overtakes it. Where both
-//! have a packet for the wire they take turns. Invariant: a packet that waits for tokens is counted
-//! by `deadline` until there are enough, and by `has_packet`. Left out: the queue behind the pacer,
-//! which is the wire itself.
+//! have a packet for the wire they take turns. Invariant: whatever waits here for a time is counted
+//! by `deadline` until then, and what may be sent by `has_packet`. Left out: the queue behind the
+//! pacer, which is the wire itself; receipts of frames that wait for an interrupt, so that measures
+//! that follow single packets into their messages see nothing there.
 
+pub mod coalescing;
+pub mod cpu;
 pub mod pacer;
+pub mod segmentation;
+pub mod trains;
 
 use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
 use homa_workload::rng::Rng;
@@ -14,19 +24,131 @@ use homa_workload::rng::Rng;
 use crate::topology::HostId;
 use crate::transport::{Arrival, Content, Label, Transport};
 
-use pacer::{Pacer, PacerConfig};
+use coalescing::{CoalescingConfig, ReceiveRing, Received};
+use cpu::{Cpu, CpuConfig};
+use pacer::{Pacer, PacerConfig, Released};
+use segmentation::{SegmentationConfig, SendQueue};
+use trains::Trains;
+
+/// Preamble, gap and check sequence, which the pacer's hardware does not see: two full frames are
+/// 3028 bytes, and fit into its bucket of 3 KB. Were they 3076, one frame a tick of 16 us would be
+/// all, 769 Mbit/s.
+const UNCOUNTED: u32 = 24;
 
 /// What a NIC does besides taking a packet when the wire is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NicConfig {
     /// It spaces the packets of flows that met congestion (HULL §4.2).
     pub pacer: Option<PacerConfig>,
+    /// It takes large pieces from the host (HULL §4.1).
+    pub segmentation: Option<SegmentationConfig>,
+    /// It lets frames collect before it interrupts the host (HULL §4.1).
+    pub coalescing: Option<CoalescingConfig>,
+    /// What the host's processor spends on packets; `None`: nothing.
+    pub cpu: Option<CpuConfig>,
+    /// The host whose frames measure the network (HULL §5.2 has an instrument at the switch): they
+    /// reach the transport as they come.
+    pub instrument: Option<HostId>,
 }
 
 impl NicConfig {
     /// It does nothing.
     pub fn is_plain(&self) -> bool {
-        self.pacer.is_none()
+        *self == Self { instrument: self.instrument, ..Self::default() }
+    }
+}
+
+/// What a NIC counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicCounters {
+    /// Frames, interrupts, deliveries.
+    pub received: Received,
+    /// What the pacer let go.
+    pub paced: Released,
+    /// Nanoseconds for which the processor was busy with packets.
+    pub busy: u64,
+    /// Message bytes that came.
+    pub data_bytes: u64,
+    /// Packets without message bytes that were sent: acknowledgements, grants.
+    pub control_sent: u64,
+    /// Bursts of packets with message bytes that were sent.
+    pub data_trains: Trains,
+    /// Bursts of packets without that came.
+    pub control_trains: Trains,
+}
+
+/// What offloads keep.
+#[derive(Debug)]
+struct Offloads<P> {
+    ring: Option<ReceiveRing<P>>,
+    queue: Option<SendQueue<P>>,
+    /// Every packet is handed over by itself.
+    single: bool,
+    instrument: Option<HostId>,
+    cpu: Cpu,
+    counters: NicCounters,
+}
+
+impl<P: Copy> Offloads<P> {
+    fn new(config: &NicConfig) -> Option<Self> {
+        let NicConfig { segmentation, coalescing, cpu, instrument, .. } = *config;
+        if segmentation.is_none() && coalescing.is_none() && cpu.is_none() {
+            return None;
+        }
+        // A processor takes time also where every frame interrupts.
+        let every = CoalescingConfig { frames: Some(1), ..CoalescingConfig::default() };
+        let coalescing = coalescing.or(cpu.map(|_| every));
+        let alone = SegmentationConfig { bytes: 0, ..SegmentationConfig::LINUX };
+        let segmentation = segmentation.or(cpu.map(|_| alone));
+        Some(Self {
+            ring: coalescing.map(ReceiveRing::new),
+            single: segmentation.is_some_and(|config| config.bytes == 0),
+            queue: segmentation.map(SendQueue::new),
+            instrument,
+            cpu: Cpu::new(cpu.unwrap_or_default()),
+            counters: NicCounters::default(),
+        })
+    }
+
+    /// The host hands over what it may send; packet by packet only while its processor is idle.
+    fn refill<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) {
+        let Self { queue: Some(queue), cpu, single, .. } = self else { return };
+        let mut prepare = |queue: &mut SendQueue<P>| {
+            queue.close(|data| if data { cpu.work(now, cpu.config.send) } else { now });
+            cpu.free_at() <= now
+        };
+        let mut idle = prepare(queue);
+        while (idle || !*single) && queue.has_room() {
+            let Some(packet) = inner.transmit(now) else { break };
+            let Label { to, flow, wire_bytes, .. } = inner.label(&packet);
+            let data = matches!(T::content(&packet), Content::Data(_));
+            queue.hand_over((to.0, flow), (packet, wire_bytes), data);
+            if *single {
+                idle = prepare(queue);
+            }
+        }
+        prepare(queue);
+    }
+
+    /// The next packet for the pacer or the wire.
+    fn next<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) -> Option<P> {
+        self.refill(inner, now);
+        match &mut self.queue {
+            None => inner.transmit(now),
+            Some(queue) => queue.take(now),
+        }
+    }
+
+    /// When the first packet that waits may leave, or the host may hand over another one.
+    fn send_due(&self, now: Time, wants: bool) -> Option<Time> {
+        let queue = self.queue.as_ref()?;
+        let free_at = Some(self.cpu.free_at()).filter(|_| wants);
+        [queue.due(), free_at].into_iter().flatten().filter(|due| *due > now).min()
+    }
+
+    fn counters(&self, now: Time) -> NicCounters {
+        let received = self.ring.as_ref().map_or_else(Received::default, |ring| ring.counted);
+        NicCounters { received, busy: self.cpu.busy_until(now), ..self.counters }
     }
 }
 
@@ -35,9 +157,10 @@ impl NicConfig {
 pub struct Nic<T: Transport> {
     inner: T,
     pacer: Option<Pacer<T::Packet>>,
+    offloads: Option<Box<Offloads<T::Packet>>>,
     /// Whose turn it is when both have a packet.
     paced_turn: bool,
-    /// When the first packet that waits has its tokens, if that is to come.
+    /// When the first packet that waits may leave, if that is to come.
     due: Option<Time>,
 }
 
@@ -46,7 +169,8 @@ impl<T: Transport> Nic<T> {
     pub fn new(inner: T, config: NicConfig, host: HostId, (life, seed): (u32, u64)) -> Self {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
         let pacer = config.pacer.map(|config| Pacer::new(config, rng()));
-        Self { inner, pacer, paced_turn: false, due: None }
+        let offloads = Offloads::new(&config).map(Box::new);
+        Self { inner, pacer, offloads, paced_turn: false, due: None }
     }
 
     /// The transport behind it.
@@ -59,33 +183,85 @@ impl<T: Transport> Nic<T> {
         self.pacer.as_ref()
     }
 
-    /// The next packet of the transport that bypasses the bucket; those before it wait for tokens.
-    fn unpaced(inner: &mut T, pacer: &mut Pacer<T::Packet>, now: Time) -> Option<T::Packet> {
+    /// The next packet of the host.
+    fn next(
+        inner: &mut T,
+        offloads: &mut Option<Box<Offloads<T::Packet>>>,
+        now: Time,
+    ) -> Option<T::Packet> {
+        match offloads {
+            None => inner.transmit(now),
+            Some(offloads) => offloads.next(inner, now),
+        }
+    }
+
+    /// The next packet of the host that bypasses the bucket; those before it wait for tokens.
+    fn unpaced(&mut self, now: Time) -> Option<T::Packet> {
+        let Self { inner, pacer: Some(pacer), offloads, .. } = self else { return None };
         while pacer.has_room() {
-            let packet = inner.transmit(now)?;
+            let packet = Self::next(inner, offloads, now)?;
             let label = inner.label(&packet);
-            if !pacer.is_associated((label.to.0, label.flow), now) {
+            let flow = (label.to.0, label.flow);
+            if !pacer.is_associated(flow, now) {
                 return Some(packet);
             }
-            pacer.offer(packet, label.wire_bytes);
+            pacer.offer(flow, packet, label.wire_bytes.saturating_sub(UNCOUNTED));
         }
         None
     }
 
     fn paced(&mut self, now: Time) -> Option<T::Packet> {
-        let Self { inner, pacer: Some(pacer), paced_turn, .. } = self else { return None };
+        let pacer = self.pacer.as_mut()?;
         pacer.advance(now);
-        let first = if *paced_turn { pacer.release() } else { None };
+        let first = if self.paced_turn { pacer.release() } else { None };
         let packet = first.or_else(|| {
-            *paced_turn = true;
-            Self::unpaced(inner, pacer, now)
+            self.paced_turn = true;
+            self.unpaced(now)
         });
         if first.is_some() {
-            *paced_turn = false;
+            self.paced_turn = false;
         }
+        let pacer = self.pacer.as_mut()?;
         let packet = packet.or_else(|| pacer.release());
         self.due = pacer.due().filter(|due| *due > now);
         packet
+    }
+
+    /// What the processor has taken out of the ring reaches the transport.
+    fn deliver(&mut self, now: Time) {
+        let Self { inner, offloads: Some(offloads), .. } = self else { return };
+        let Offloads { ring: Some(ring), cpu, .. } = &mut **offloads else { return };
+        while let Some((packet, arrival)) = ring.take(now, cpu) {
+            // The fabric was told when the frame came.
+            let _ = inner.receive(now, &packet, arrival);
+        }
+    }
+
+    /// What a trace at the wire shows of a packet that is sent.
+    #[cold]
+    fn count_sent(&mut self, now: Time, packet: &T::Packet) {
+        let Some(offloads) = &mut self.offloads else { return };
+        match T::content(packet) {
+            Content::Data(data) => offloads.counters.data_trains.pass(now, data.len),
+            _ => offloads.counters.control_sent += 1,
+        }
+    }
+
+    #[cold]
+    fn receive_later(&mut self, now: Time, packet: &T::Packet, arrival: Arrival) {
+        let label = self.inner.label(packet);
+        let Some(offloads) = &mut self.offloads else { return };
+        match T::content(packet) {
+            Content::Data(data) => offloads.counters.data_bytes += u64::from(data.len),
+            _ => offloads.counters.control_trains.pass(now, 0),
+        }
+        let waits = offloads.instrument != Some(arrival.from);
+        if let Some(ring) = offloads.ring.as_mut().filter(|_| waits) {
+            ring.push(now, (*packet, arrival), (label.flow, label.wire_bytes));
+            self.deliver(now);
+        } else {
+            let _ = self.inner.receive(now, packet, arrival);
+        }
     }
 }
 
@@ -109,15 +285,28 @@ impl<T: Transport> Transport for Nic<T> {
         {
             pacer.echoed((arrival.from.0, self.inner.label(packet).flow), now);
         }
+        if self.offloads.is_some() {
+            self.receive_later(now, packet, arrival);
+            return Receipt::Consumed;
+        }
         self.inner.receive(now, packet, arrival)
     }
 
     #[inline]
     fn transmit(&mut self, now: Time) -> Option<T::Packet> {
-        match self.pacer {
-            None => self.inner.transmit(now),
+        self.due = None;
+        let packet = match self.pacer {
+            None => Self::next(&mut self.inner, &mut self.offloads, now),
             Some(_) => self.paced(now),
+        };
+        if let Some(offloads) = &self.offloads {
+            let later = offloads.send_due(now, self.inner.has_packet());
+            self.due = [self.due, later].into_iter().flatten().min();
+            if let Some(packet) = &packet {
+                self.count_sent(now, packet);
+            }
         }
+        packet
     }
 
     #[inline]
@@ -142,15 +331,20 @@ impl<T: Transport> Transport for Nic<T> {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
         }
+        if self.offloads.is_some() {
+            self.deliver(now);
+        }
         self.inner.expire(now);
     }
 
     #[inline]
     fn deadline(&self) -> Option<Time> {
-        match (self.inner.deadline(), self.due) {
+        let own = match (self.inner.deadline(), self.due) {
             (Some(own), Some(due)) => Some(own.min(due)),
             (own, due) => own.or(due),
-        }
+        };
+        let Some(Offloads { ring: Some(ring), .. }) = self.offloads.as_deref() else { return own };
+        [own, ring.due()].into_iter().flatten().min()
     }
 
     const READ_AHEAD_STEPS: u32 = T::READ_AHEAD_STEPS;
@@ -161,7 +355,22 @@ impl<T: Transport> Transport for Nic<T> {
 
     #[inline]
     fn has_packet(&self) -> bool {
-        self.inner.has_packet() || self.pacer.as_ref().is_some_and(|pacer| !pacer.is_empty())
+        let queue = |offloads: &Offloads<T::Packet>| {
+            offloads.queue.as_ref().is_some_and(|queue| !queue.is_empty())
+        };
+        self.inner.has_packet()
+            || self.pacer.as_ref().is_some_and(|pacer| !pacer.is_empty())
+            || self.offloads.as_deref().is_some_and(queue)
+    }
+
+    fn nic(&self, now: Time) -> Option<NicCounters> {
+        if self.offloads.is_none() && self.pacer.is_none() {
+            return None;
+        }
+        let offloads = self.offloads.as_ref();
+        let counted = offloads.map_or_else(NicCounters::default, |it| it.counters(now));
+        let paced = self.pacer.as_ref().map_or_else(Released::default, Pacer::released);
+        Some(NicCounters { paced, ..counted })
     }
 }
 

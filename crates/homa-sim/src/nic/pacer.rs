@@ -8,8 +8,9 @@
 //! packet that was first in line at a low rate does not wait for what that rate would have taken.
 //! `offered` are the bytes that come to the bucket; those of flows that bypass it say nothing about
 //! it. An acknowledgement that echoes congestion associates its flow with some probability, for
-//! `expiry` from then on; each further one that is drawn renews that. Where the table is full,
-//! nothing is entered. Invariants: tokens never exceed the depth, the rate stays between floor and
+//! `expiry` from then on; each further one that is drawn renews that. A flow whose packets still
+//! wait stays associated, or later packets would overtake them, which its sender took for losses
+//! (the paper does not say). Where the table is full, nothing is entered. Invariants: tokens never exceed the depth, the rate stays between floor and
 //! ceiling, `backlog` is the sum over `waiting`. Left out: packets that are dropped when the FIFO
 //! is full (the NIC takes no more from its host then), several buckets (remark 4).
 
@@ -123,18 +124,52 @@ impl Bucket {
     }
 }
 
+/// What left a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Packets.
+    pub packets: u64,
+    /// Nanoseconds for which they waited, all together.
+    pub waited: u64,
+}
+
 /// A flow: the other end, and what tells it from others to there.
 pub type Flow = (u32, u32);
+
+/// An associated flow.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    flow: Flow,
+    until: Time,
+    /// Its packets that wait.
+    waiting: u32,
+}
+
+impl Entry {
+    fn holds(&self, now: Time) -> bool {
+        self.until > now || self.waiting > 0
+    }
+}
+
+/// A packet that waits for tokens.
+#[derive(Clone, Copy, Debug)]
+struct Waiting<P> {
+    packet: P,
+    bytes: u32,
+    flow: Flow,
+    /// Nanoseconds.
+    since: u64,
+}
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Pacer<P> {
     config: PacerConfig,
     bucket: Bucket,
-    waiting: VecDeque<(P, u32)>,
+    waiting: VecDeque<Waiting<P>>,
     backlog: u32,
-    /// Flows, and until when.
-    table: Vec<(Flow, Time)>,
+    released: Released,
+    table: Vec<Entry>,
     rng: Rng,
 }
 
@@ -147,6 +182,7 @@ impl<P: Copy> Pacer<P> {
             bucket: Bucket { rate, tokens, offered: 0.0, at: 0 },
             waiting: VecDeque::new(),
             backlog: 0,
+            released: Released::default(),
             table: Vec::new(),
             rng,
         }
@@ -158,15 +194,20 @@ impl<P: Copy> Pacer<P> {
             return;
         }
         let until = now + self.config.expiry;
-        self.table.retain(|(known, end)| *known != flow && *end > now);
-        if self.table.len() < self.config.entries as usize {
-            self.table.push((flow, until));
+        self.table.retain(|entry| entry.holds(now));
+        let has_room = self.table.len() < self.config.entries as usize;
+        match self.table.iter_mut().find(|entry| entry.flow == flow) {
+            Some(entry) => entry.until = until,
+            None if has_room => {
+                self.table.push(Entry { flow, until, waiting: 0 });
+            }
+            None => {}
         }
     }
 
     /// True when packets of a flow go through the bucket.
     pub fn is_associated(&self, flow: Flow, now: Time) -> bool {
-        self.table.iter().any(|(known, end)| *known == flow && *end > now)
+        self.table.iter().any(|entry| entry.flow == flow && entry.holds(now))
     }
 
     /// Brings the state up to the present.
@@ -175,30 +216,43 @@ impl<P: Copy> Pacer<P> {
     }
 
     /// A packet of an associated flow waits for tokens.
-    pub fn offer(&mut self, packet: P, bytes: u32) {
+    pub fn offer(&mut self, flow: Flow, packet: P, bytes: u32) {
+        if let Some(entry) = self.table.iter_mut().find(|entry| entry.flow == flow) {
+            entry.waiting += 1;
+        }
         self.bucket.offered += f64::from(bytes);
         self.backlog += bytes;
-        self.waiting.push_back((packet, bytes));
+        self.waiting.push_back(Waiting { packet, bytes, flow, since: self.bucket.at });
     }
 
     /// The first packet, if there are tokens for it.
     pub fn release(&mut self) -> Option<P> {
-        let &(packet, bytes) = self.waiting.front()?;
+        let &Waiting { packet, bytes, flow, since } = self.waiting.front()?;
         let needed = f64::from(bytes.min(self.config.depth));
         if self.bucket.tokens + ROUNDING < needed {
             return None;
         }
         self.bucket.tokens = (self.bucket.tokens - needed).max(0.0);
         self.backlog -= bytes;
+        if let Some(entry) = self.table.iter_mut().find(|entry| entry.flow == flow) {
+            entry.waiting = entry.waiting.saturating_sub(1);
+        }
+        self.released.packets += 1;
+        self.released.waited += self.bucket.at - since;
         self.waiting.pop_front();
         Some(packet)
     }
 
     /// When there will be tokens for the first packet, as things are.
     pub fn due(&self) -> Option<Time> {
-        let &(_, bytes) = self.waiting.front()?;
+        let bytes = self.waiting.front()?.bytes;
         let backlog = f64::from(self.backlog);
         Some(Time(self.bucket.departure(bytes, backlog, &self.config)))
+    }
+
+    /// What left the bucket so far.
+    pub fn released(&self) -> Released {
+        self.released
     }
 
     /// The FIFO takes another packet.
@@ -254,7 +308,7 @@ mod tests {
         while now <= end {
             pacer.advance(Time(now));
             while let Some(&&(_, bytes)) = offers.peek().filter(|(at, _)| *at <= now) {
-                pacer.offer(0, bytes);
+                pacer.offer((1, 7), 0, bytes);
                 offers.next();
             }
             while pacer.release().is_some() {
@@ -273,7 +327,7 @@ mod tests {
         let mut pacer = pacer(FLOWING);
         pacer.bucket.rate = 50e6;
         pacer.bucket.tokens = 0.0;
-        pacer.offer(1, 1_500);
+        pacer.offer((1, 7), 1, 1_500);
         // Not yet at the end of the period.
         pacer.advance(Time(63_999));
         assert_eq!(pacer.rate(), 50e6);
@@ -292,7 +346,7 @@ mod tests {
         pacer.advance(Time(1_000_000_000));
         assert_eq!(pacer.rate(), 1.25e6);
         for _ in 0..100 {
-            pacer.offer(0, 1_538);
+            pacer.offer((1, 7), 0, 1_538);
         }
         pacer.advance(Time(1_000_064_000));
         assert_eq!(pacer.rate(), 125e6, "100 packets in a period are more than the link");
@@ -340,7 +394,7 @@ mod tests {
         let mut pacer = pacer(FLOWING);
         pacer.advance(Time(1_000_000_000));
         for _ in 0..3 {
-            pacer.offer(0, 1_538);
+            pacer.offer((1, 7), 0, 1_538);
         }
         assert_eq!(pacer.release(), Some(0));
         // 76 bytes are missing for the second, 1614 for the third. At 1.25 MB/s, where the rate has
@@ -355,7 +409,7 @@ mod tests {
         assert!((100_000..400_000).contains(&third), "{third}");
         // More packets make it sooner.
         for _ in 0..20 {
-            pacer.offer(0, 1_538);
+            pacer.offer((1, 7), 0, 1_538);
         }
         let sooner = pacer.due().unwrap().0 - 1_000_060_800;
         assert!(sooner < third, "{sooner} {third}");
@@ -399,5 +453,24 @@ mod tests {
         assert!(pacer.is_associated((1, 3), Time(10_000_000)), "renewed");
         pacer.echoed((1, 64), Time(10_000_000));
         assert!(pacer.is_associated((1, 64), Time(10_000_000)));
+    }
+
+    #[test]
+    fn a_flow_is_associated_until_its_last_packet_has_left() {
+        let sure = PacerConfig { probability: 1.0, ..TESTBED };
+        let mut pacer = pacer(sure);
+        pacer.echoed((1, 7), Time(0));
+        let late = Time(20_000_000);
+        pacer.advance(Time(1_000));
+        for _ in 0..3 {
+            pacer.offer((1, 7), 0, 1_538);
+        }
+        assert_eq!(pacer.release(), Some(0));
+        assert!(pacer.is_associated((1, 7), late), "two of its packets wait");
+        pacer.advance(late);
+        while pacer.release().is_some() || pacer.due().is_some() {
+            pacer.advance(pacer.due().unwrap_or(late));
+        }
+        assert!(!pacer.is_associated((1, 7), late));
     }
 }

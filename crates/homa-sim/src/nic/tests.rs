@@ -100,6 +100,10 @@ const PACED: NicConfig = NicConfig {
         floor: 1.25e6,
         ceiling: 125e6,
     }),
+    segmentation: None,
+    coalescing: None,
+    cpu: None,
+    instrument: None,
 };
 
 #[test]

@@ -31,6 +31,14 @@ pub enum Traffic {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_bytes: Option<u32>,
     },
+    /// Hosts 1, 2, ... send to host 0, open loop, Poisson: what a client's servers answer (HULL
+    /// §6.2). Loads are shares of the link to host 0.
+    ManyToOne {
+        /// As above.
+        workload: String,
+        /// Number of senders.
+        senders: u32,
+    },
     /// Host 0 keeps RPCs outstanding with servers in turn, closed loop (Homa §5.1, Figure 9).
     Incast {
         /// Number of servers: hosts 1, 2, ...
@@ -140,7 +148,8 @@ pub enum Basis {
 }
 
 /// One-way messages at equal times from one host to another, beside the traffic and in none of its
-/// numbers: how long packets wait on that way (HULL §5.2). The host that sends them should have
+/// numbers: how long packets wait on that way (HULL §5.2), without those of the receiver's
+/// interrupts. The host that sends them should have
 /// nothing else to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,6 +164,10 @@ pub struct Probes {
     /// Bytes of each; a packet's worth.
     #[serde(default = "one_packet")]
     pub bytes: u32,
+    /// A probe that takes longer was lost and sent again, or waited behind one that was: it counts
+    /// as lost and in no mean or percentile. Absent: all count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_after: Option<Span>,
 }
 
 const fn millisecond() -> Span {

@@ -91,6 +91,20 @@ pub enum Shape {
         #[serde(default = "one")]
         oversubscription: u32,
     },
+    /// Pods of TOR and aggregation switches below core switches, each TOR connected once to every
+    /// aggregation switch of its pod (HULL §6.3: 8 pods of 4 and 2, 4 uplinks, 6 hosts).
+    ThreeTier {
+        /// Number of pods.
+        pods: u32,
+        /// TORs of a pod.
+        tors: u32,
+        /// Aggregation switches of a pod.
+        aggrs: u32,
+        /// Core switches that each aggregation switch is connected to.
+        uplinks: u32,
+        /// Hosts at each TOR.
+        hosts_per_rack: u32,
+    },
     /// Links listed in a file, one per line: `from,to,gbps,delay_ns`, such as `h0,s3,100,500`; `h`
     /// and a number is a host, any other name a switch. Rates and delays stand there, so
     /// `host_link`, `fabric_link` and all delays of the plan are not used; loads are shares of the
@@ -127,6 +141,11 @@ pub enum Buffer {
     Unlimited,
     /// Drop-tail at this many wire bytes per port.
     PerPort {
+        /// Wire bytes.
+        bytes: u64,
+    },
+    /// Drop-tail at this many wire bytes per port and priority level (HULL §6.2.2: 10 packets).
+    PerLevel {
         /// Wire bytes.
         bytes: u64,
     },
@@ -202,6 +221,9 @@ impl Shape {
             Self::FatTree { k, oversubscription } => {
                 let hosts_per_rack = (k / 2).checked_mul(oversubscription)?;
                 k.checked_mul(k / 2)?.checked_mul(hosts_per_rack)
+            }
+            Self::ThreeTier { pods, tors, hosts_per_rack, .. } => {
+                pods.checked_mul(tors)?.checked_mul(hosts_per_rack)
             }
             Self::Graph { .. } => None,
         }

@@ -14,6 +14,7 @@ pub mod demand;
 mod error;
 pub mod fabric;
 mod hull;
+mod nic;
 pub mod options;
 pub mod outcome;
 mod transports;
@@ -23,6 +24,7 @@ pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
+pub use nic::{CpuOptions, NicOptions};
 pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,

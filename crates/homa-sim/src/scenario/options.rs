@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::hull::{PacerOptions, PhantomOptions};
+use super::nic::NicOptions;
 use super::transports::{NdpOptions, PFabricOptions, PHostOptions, SwitchOptions};
 use super::units::Span;
 
@@ -59,6 +60,9 @@ pub struct SchemeOptions {
     /// The pacer in NICs, for schemes whose hosts run TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pacer: Option<PacerOptions>,
+    /// What NICs and processors do, for schemes whose hosts run TCP or Homa.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic: Option<NicOptions>,
     /// Of the scheme `pfabric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pfabric: Option<PFabricOptions>,
@@ -80,7 +84,7 @@ impl SchemeOptions {
     /// True when an option of Homa's own is given.
     pub fn is_homas(&self) -> bool {
         let others = Self { ecn: None, pfabric: None, phost: None, ndp: None, ..self.clone() };
-        let others = Self { phantom: None, pacer: None, ..others };
+        let others = Self { phantom: None, pacer: None, nic: None, ..others };
         Self { tcp: None, switch: None, ..others } != Self::default()
     }
 }
@@ -95,7 +99,7 @@ pub struct TcpOptions {
     /// Switches may mark instead of drop, and hosts heed the marks (RFC 3168).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
-    /// Largest IP packet, 576 to 9000 bytes; absent: 1500.
+    /// Largest IP packet, 200 to 9000 bytes; absent: 1500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Retransmission timeout before the first measurement (RFC 6298 §2.1), at least `min_rto`.
@@ -113,6 +117,10 @@ pub struct TcpOptions {
     /// How long an acknowledgement waits for a second segment; `0ns`: every one is acknowledged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack: Option<Span>,
+    /// Most bytes sent and not acknowledged, whatever the congestion window is: what sockets'
+    /// buffers allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// First congestion window, segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
@@ -243,6 +251,10 @@ pub struct Measures {
     /// Means and percentiles over ranges of sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
+    /// Every message larger than this, bytes, by itself: to be compared with the same message under
+    /// another scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows_above: Option<u32>,
 }
 
 /// Ranges of message sizes, and what is said of each besides the mean: as most papers but Homa's
@@ -265,6 +277,7 @@ impl Default for Measures {
             tail_delay: false,
             ledger: false,
             groups: None,
+            flows_above: None,
         }
     }
 }

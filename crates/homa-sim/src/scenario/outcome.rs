@@ -64,6 +64,9 @@ pub struct Outcome {
     /// Latency over ranges of sizes, when measured: by class, then by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
+    /// Large messages one by one, when measured, in the order of arrival.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowTime>,
     /// How long `probes` waited, when there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeDelays>,
@@ -73,6 +76,10 @@ pub struct Outcome {
     /// What flows longer than the run got, by group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_groups: Vec<FlowGroupRate>,
+    /// What network cards and processors did, where they pace or `options.nic` says that they do
+    /// anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<NicReport>,
     /// Simulated time when traffic ended.
     pub traffic_seconds: f64,
     /// Simulated time when the run ended.
@@ -112,11 +119,28 @@ pub struct Outcome {
     pub delivered_bytes: u64,
 }
 
+/// What one message took. Sender and number name it: the same under every scheme, where traffic does
+/// not depend on the scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowTime {
+    /// Sending host.
+    pub src: u32,
+    /// Its number at that host, from 1.
+    pub number: u32,
+    /// Message bytes.
+    pub bytes: u32,
+    /// From submission to delivery, microseconds.
+    pub us: f64,
+}
+
 /// What probes took beyond their time in the idle network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeDelays {
     /// Probes that arrived.
     pub count: u64,
+    /// Probes beside these that took longer than `probes.lost_after`.
+    #[serde(default)]
+    pub lost: u64,
     /// Mean, microseconds.
     pub mean_us: f64,
     /// Median.
@@ -160,6 +184,30 @@ pub struct FlowGroupRate {
     pub max_gbps: f64,
     /// Jain's index: 1 where all have the same.
     pub fairness: f64,
+}
+
+/// What network cards and processors did while traffic was measured (HULL §4.1). A burst: packets
+/// of one kind, at one host, with less than 50 us between neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NicReport {
+    /// Mean time for which packets of paced flows waited for tokens.
+    pub pacer_wait_us: Option<f64>,
+    /// Share of the time for which packets kept the processors of receiving hosts busy.
+    pub receiver_cpu: f64,
+    /// The same of the busiest host.
+    pub busiest_cpu: f64,
+    /// Frames that came to receiving hosts, per interrupt.
+    pub frames_per_interrupt: Option<f64>,
+    /// Message bytes that came to receiving hosts, per packet without any that they sent.
+    pub bytes_per_ack: Option<f64>,
+    /// Mean message bytes of a burst that a host sent.
+    pub burst_bytes: Option<f64>,
+    /// Mean time from the start of a burst to that of the host's next one.
+    pub burst_period_us: Option<f64>,
+    /// Mean number of packets of a burst without message bytes that came to a host.
+    pub acks_per_burst: Option<f64>,
+    /// Mean time from its first to its last packet.
+    pub ack_span_us: Option<f64>,
 }
 
 /// Latency by message size.

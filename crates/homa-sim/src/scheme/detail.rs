@@ -112,7 +112,7 @@ pub fn sized(mut config: CioqConfig, buffer: Buffer) -> Result<CioqConfig, Scena
                 return Err(ScenarioError::field("fabric.buffer.bytes", must));
             }
         },
-        Buffer::Shared { .. } => {
+        Buffer::Shared { .. } | Buffer::PerLevel { .. } => {
             let must = "be per port for switches that queue at their inputs";
             return Err(ScenarioError::field("fabric.buffer", must));
         }

@@ -9,14 +9,32 @@ use homa_proto::{Duration, Rate};
 
 use crate::fabric::queue::{PhantomConfig, PhantomOrder, PhantomPlace};
 use crate::nic::NicConfig;
+use crate::nic::coalescing::CoalescingConfig;
+use crate::nic::cpu::CpuConfig;
 use crate::nic::pacer::PacerConfig;
+use crate::nic::segmentation::SegmentationConfig;
 use crate::scenario::{
-    PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName, ScenarioError, SchemeOptions,
-    Span,
+    CpuOptions, NicOptions, PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName,
+    ScenarioError, SchemeOptions, Span,
 };
 use crate::time::SimDuration;
+use crate::transport::tcp::config::Recovery;
+use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
-use super::{Environment, Nic};
+use super::{Environment, Nic, TcpConfig, tcp};
+
+/// The TCP that HULL compares with (§6): NewReno with selective acknowledgements, as its Linux
+/// 2.6.26, timeouts from 10 ms on.
+pub fn tcp(environment: &Environment<'_>) -> TcpConfig {
+    TcpConfig { recovery: Recovery::SACK, ..tcp::newreno(environment) }
+}
+
+/// The same with messages of a packet at the highest level, over connections of their own, and the
+/// others at the one below (§6.2.2).
+pub fn qos(environment: &Environment<'_>) -> TcpConfig {
+    let tcp = tcp(environment);
+    TcpConfig { priorities: Priorities::Size(vec![tcp.mss()]), ack_priority: LEVELS - 1, ..tcp }
+}
 
 /// The pacer of HULL's testbed (§5.1, Table 3) below 10 Gbit/s, of its simulation (§6.3) from there
 /// on.
@@ -28,7 +46,7 @@ fn paper(link: Rate) -> PacerConfig {
         backlog_gain: 16.0,
         probability: 0.125,
         expiry: Duration::millis(10),
-        depth: 3_000,
+        depth: 3 * 1_024,
         tick: Some(Duration::micros(16)),
         fifo: 128 * 1_024,
         entries: 64,
@@ -61,18 +79,84 @@ pub fn nic(
         Nic::Pull => options.pacer.is_some(),
         Nic::Pacer => true,
     };
-    if !(is_on && changes.enabled.unwrap_or(true)) {
-        return Ok(NicConfig::default());
+    let mut config = offloads(options.nic)?;
+    if is_on && changes.enabled.unwrap_or(true) {
+        let mut pacer = paper(environment.link);
+        change(&mut pacer, &changes)?;
+        config.pacer = Some(pacer);
     }
-    let mut config = paper(environment.link);
-    change(&mut config, &changes)?;
-    Ok(NicConfig { pacer: Some(config) })
+    Ok(config)
+}
+
+fn time(span: Span) -> Duration {
+    Duration(span.0 / 1_000)
+}
+
+/// What a NIC does besides pacing.
+pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError> {
+    let Some(options) = options else { return Ok(NicConfig::default()) };
+    let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
+    let NicOptions { large_send, send_queue, rx_frames, rx_delay, interrupt_gap, merge, cpu } =
+        options;
+    let queue = send_queue.unwrap_or(SegmentationConfig::LINUX.queue);
+    if send_queue.is_some() && large_send.is_none() {
+        return wrong("options.nic.send_queue", "come with `large_send`, such as 65536");
+    }
+    if queue < FULL_PACKET {
+        return wrong("options.nic.send_queue", "be at least a full packet, 1538 bytes");
+    }
+    if rx_frames.is_some_and(|frames| frames > 1) && rx_delay.is_none_or(|delay| delay.0 == 0) {
+        let must = "come with `rx_delay`, such as \"16us\": a last frame would wait for ever";
+        return wrong("options.nic.rx_frames", must);
+    }
+    let longest = Span::millis(1_000);
+    for (field, span) in
+        [("options.nic.rx_delay", rx_delay), ("options.nic.interrupt_gap", interrupt_gap)]
+    {
+        if span.is_some_and(|span| span.0 > longest.0) {
+            return wrong(field, "be at most 1s");
+        }
+    }
+    let coalesces = rx_frames.is_some() || rx_delay.is_some() || interrupt_gap.is_some();
+    let every = rx_delay.is_none().then_some(1);
+    let coalescing = CoalescingConfig {
+        frames: rx_frames.or(every),
+        delay: rx_delay.map_or(Duration::ZERO, time),
+        gap: interrupt_gap.map_or(Duration::ZERO, time),
+        merge: merge.unwrap_or(0),
+    };
+    Ok(NicConfig {
+        pacer: None,
+        segmentation: large_send.map(|bytes| SegmentationConfig { bytes, queue }),
+        coalescing: (coalesces || merge.is_some()).then_some(coalescing),
+        cpu: cpu.map(processor).transpose()?,
+        instrument: None,
+    })
+}
+
+/// A full packet on the wire.
+const FULL_PACKET: u32 = 1_538;
+
+fn processor(options: CpuOptions) -> Result<CpuConfig, ScenarioError> {
+    let paper = CpuConfig::PAPER;
+    let config = CpuConfig {
+        interrupt: options.interrupt.map_or(paper.interrupt, time),
+        frame: options.frame.map_or(paper.frame, time),
+        delivery: options.delivery.map_or(paper.delivery, time),
+        send: options.send.map_or(paper.send, time),
+    };
+    let CpuConfig { interrupt, frame, delivery, send } = config;
+    match [interrupt, frame, delivery, send].into_iter().max() {
+        Some(longest) if longest > Duration::millis(1) => {
+            Err(ScenarioError::field("options.nic.cpu", "cost at most 1ms for one of each"))
+        }
+        _ => Ok(config),
+    }
 }
 
 fn change(config: &mut PacerConfig, changes: &PacerOptions) -> Result<(), ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
     let PacerOptions { period, gain, beta, probability, expiry, depth, tick, .. } = *changes;
-    let time = |span: Span| Duration(span.0 / 1_000);
     config.period = period.map_or(config.period, time);
     config.gain = gain.unwrap_or(config.gain);
     config.backlog_gain = beta.unwrap_or(config.backlog_gain);
@@ -135,9 +219,23 @@ mod tests {
     #[test]
     fn slow_links_get_the_testbeds_pacer_and_fast_ones_the_simulations() {
         let slow = paper(Rate::gbps(1));
-        assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_000, 125e6));
+        assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_072, 125e6));
         let fast = paper(Rate::gbps(10));
         assert_eq!((fast.period, fast.backlog_gain, fast.floor), (Duration(7_200), 375.0, 12.5e6));
+    }
+
+    #[test]
+    fn a_nic_that_could_keep_a_frame_for_ever_is_refused() {
+        let nic = |options| offloads(Some(options));
+        assert!(offloads(None).unwrap().is_plain());
+        let paper = nic(NicOptions { cpu: Some(CpuOptions::default()), ..NicOptions::default() });
+        assert_eq!(paper.unwrap().cpu, Some(CpuConfig::PAPER));
+        let eight = NicOptions { rx_frames: Some(8), ..NicOptions::default() };
+        assert!(nic(eight).unwrap_err().to_string().contains("options.nic.rx_frames"));
+        let timed = nic(NicOptions { rx_delay: Some(Span::nanos(16_000)), ..eight }).unwrap();
+        assert_eq!(timed.coalescing.unwrap().frames, Some(8));
+        let queue = NicOptions { send_queue: Some(9_000), ..NicOptions::default() };
+        assert!(nic(queue).unwrap_err().to_string().contains("options.nic.send_queue"));
     }
 
     #[test]

@@ -180,8 +180,8 @@ fn positive(time: Duration, field: &'static str) -> Result<Duration, ScenarioErr
 /// `experiment/start.rs`.
 #[derive(Clone, Debug)]
 pub enum HostConfig {
-    /// Homa's own protocol code.
-    Homa(Box<HomaConfig>),
+    /// Homa's own protocol code behind a [`crate::nic::Nic`].
+    Homa(Box<HomaConfig>, NicConfig),
     /// None, for a bound.
     Bound,
     /// [`crate::transport::StopAndWait`].
@@ -200,7 +200,7 @@ impl HostConfig {
     /// How messages are priced in the scheme's own wire bytes.
     pub fn framing(&self) -> Framing {
         match self {
-            Self::Homa(config) => config.framing.priced(),
+            Self::Homa(config, _) => config.framing.priced(),
             Self::Tcp(config, _) if !config.timestamps => Framing::Plain,
             Self::StopAndWait | Self::Tcp(..) => Framing::Tcp,
             Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) | Self::Bound => Framing::Plain,
@@ -228,7 +228,7 @@ impl HostConfig {
     /// The headers of a packet, where it has a wire format.
     pub fn packet_framing(&self) -> Option<crate::Framing> {
         match self {
-            Self::Homa(config) => Some(config.framing),
+            Self::Homa(config, _) => Some(config.framing),
             _ => None,
         }
     }
@@ -236,7 +236,7 @@ impl HostConfig {
     /// RTTbytes that hosts begin with, as the scheme counts them; in a network of so many.
     pub fn rtt_bytes(&self, network: u32) -> u32 {
         match self {
-            Self::Homa(config) => config.rtt_bytes(),
+            Self::Homa(config, _) => config.rtt_bytes(),
             _ => network,
         }
     }
@@ -245,7 +245,7 @@ impl HostConfig {
     /// they are measured.
     pub fn cutoffs(&self) -> Option<[u32; 8]> {
         match self {
-            Self::Homa(config) => config.cutoffs(),
+            Self::Homa(config, _) => config.cutoffs(),
             _ => None,
         }
     }
@@ -263,7 +263,7 @@ impl HostConfig {
     /// The degree of overcommitment; `None` where there is none, or it is measured or unlimited.
     pub fn degree(&self) -> Option<usize> {
         match self {
-            Self::Homa(config) => config.degree(),
+            Self::Homa(config, _) => config.degree(),
             // They never have one sender too many: any bandwidth that is idle while a message
             // waits for permission is wasted.
             Self::PHost(_) | Self::Ndp(_) => Some(0),
@@ -287,7 +287,8 @@ impl Scheme {
         self.check_options(options)?;
         Ok(match self.host {
             Host::Homa { build, .. } => {
-                HostConfig::Homa(Box::new(HomaConfig::new(build, environment, options)?))
+                let nic = hull::offloads(options.nic)?;
+                HostConfig::Homa(Box::new(HomaConfig::new(build, environment, options)?), nic)
             }
             Host::Bound => HostConfig::Bound,
             Host::StopAndWait => HostConfig::StopAndWait,
@@ -326,6 +327,10 @@ impl Scheme {
             ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
             ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
             ("options.pacer", options.pacer.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
+            ("options.nic", {
+                let knows = |host: &Host| matches!(host, Host::Tcp { .. } | Host::Homa { .. });
+                options.nic.is_some() && !of(knows)
+            }),
             ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
             ("options.switch", options.switch.is_some() && !self.queues_at_inputs()),
         ];

@@ -4,7 +4,7 @@ use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
 use crate::scenario::{EcnConfig, EcnScopeName};
 
-use super::{Host, Nic, Queue, Scheme, detail, homa, tcp};
+use super::{Host, Nic, Queue, Scheme, detail, homa, hull, tcp};
 
 /// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
 /// Gbit/s.
@@ -199,6 +199,59 @@ pub const SCHEMES: &[Scheme] = &[
         queue: Queue::Phantom(None, Some(PhantomConfig::PAPER)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "tcp-droptail",
+        paper: "HULL §6: TCP that fills what buffers there are",
+        host: Host::Tcp { variant: "TCP NewReno, SACK", build: hull::tcp },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "dctcp-30k",
+        paper: "HULL §6: DCTCP with its threshold for 1 Gbit/s",
+        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: Queue::Ecn(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue }),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "dctcp-6k-pacer",
+        paper: "HULL §6: the lowest threshold that pacing allows, at 1 Gbit/s",
+        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: Queue::Ecn(EcnConfig { threshold: 6_000, scope: EcnScopeName::Queue }),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pacer,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "tcp-ecn-pq",
+        paper: "HULL §3.1: TCP that halves with marks, phantom queues, paced NICs",
+        host: Host::Tcp { variant: "TCP NewReno, ECN", build: tcp::ecn },
+        queue: Queue::Phantom(
+            None,
+            Some(PhantomConfig { threshold: 6_000, ..PhantomConfig::PAPER }),
+        ),
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pacer,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "tcp-qos",
+        paper: "HULL §6.2.2: TCP, messages of a packet at a level above the others",
+        host: Host::Tcp { variant: "TCP NewReno, SACK, two levels", build: hull::qos },
+        queue: Queue::Strict,
+        forwarding: Forwarding::Ecmp,
+        nic: Nic::Pull,
         one_way_only: false,
         loses_by_design: false,
     },

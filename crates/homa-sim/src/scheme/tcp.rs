@@ -131,8 +131,8 @@ fn set_timers(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), Scenar
 fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
     if let Some(mtu) = changes.mtu {
-        if !(576..=9_000).contains(&mtu) {
-            return wrong("options.tcp.mtu", "be 576 to 9000 bytes");
+        if !(200..=9_000).contains(&mtu) {
+            return wrong("options.tcp.mtu", "be 200 to 9000 bytes");
         }
         config.mtu = mtu;
     }
@@ -150,6 +150,12 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
             return wrong("options.tcp.algorithm", "be dctcp only where hosts heed marks");
         }
     };
+    if let Some(bytes) = changes.window {
+        if bytes < config.mss() {
+            return wrong("options.tcp.window", "be at least a full segment, such as 65536");
+        }
+        (config.receive_window, config.send_buffer) = (bytes, bytes);
+    }
     if let Some(segments) = changes.initial_window {
         if segments == 0 {
             return wrong("options.tcp.initial_window", "be at least 1 segment");

@@ -30,6 +30,8 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
         time: SimTime::MAX,
         ending: Ending::Drain,
         sample_every: SimDuration::micros(100),
+        keep_above: u32::MAX,
+        probe_lost_after: SimDuration(u64::MAX),
     };
     let arrivals = OpenLoop::new(sizes.clone(), Pairs::All(8), 1e6, 5);
     let source = Box::new(arrivals);

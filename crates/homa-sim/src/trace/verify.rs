@@ -132,7 +132,7 @@ impl Verifier {
                 _ if order != Order::Strict => None,
                 Buffers::PerPort(bytes) => Some(bytes),
                 Buffers::Unlimited => Some(u64::MAX),
-                Buffers::Shared { .. } => None,
+                Buffers::Shared { .. } | Buffers::PerLevel(_) => None,
             },
             now: 0,
             owed: None,

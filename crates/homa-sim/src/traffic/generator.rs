@@ -10,6 +10,7 @@ use homa_proto::{Event, MessageKind, PeerId, Request, Submit, Time};
 use crate::engine::{Application, Context};
 use crate::measure::backlog::BacklogSeries;
 use crate::measure::latency::{Latencies, Sample};
+use crate::scenario::outcome::FlowTime;
 use crate::scenario::{Ending, Exchange};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
@@ -43,6 +44,10 @@ pub struct Limits {
     pub ending: Ending,
     /// Between samples of the backlog.
     pub sample_every: SimDuration,
+    /// Larger messages than this are kept one by one.
+    pub keep_above: u32,
+    /// Probes that take longer are taken for lost.
+    pub probe_lost_after: SimDuration,
 }
 
 /// What the generator counted.
@@ -92,10 +97,14 @@ pub struct Generator {
     pub backlog: BacklogSeries,
     /// What was counted.
     pub tally: Tally,
+    /// Large messages that arrived.
+    pub kept: Vec<FlowTime>,
     /// What probes took.
     pub probed: Vec<SimDuration>,
     /// What rounds took, in the order of their ends.
     pub rounds: Vec<SimDuration>,
+    /// Probes that took so long that they, or others before them, were lost: not in `probed`.
+    pub probes_lost: u64,
     /// When traffic ended.
     pub ended: Option<SimTime>,
 }
@@ -123,8 +132,10 @@ impl Generator {
             book: Book::new(hosts),
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
+            kept: Vec::new(),
             probed: Vec::new(),
             rounds: Vec::new(),
+            probes_lost: 0,
             ended: None,
             pattern,
             limits,
@@ -278,8 +289,13 @@ impl Generator {
         let Some(message) = ended else { return };
         if message.measured {
             self.tally.delivered += 1;
+            let latency = now.since(message.submitted);
+            if message.bytes > self.limits.keep_above {
+                let us = latency.0 as f64 / 1e6;
+                self.kept.push(FlowTime { src, number, bytes: message.bytes, us });
+            }
             self.latencies.record(Sample {
-                latency: now.since(message.submitted),
+                latency,
                 bytes: message.bytes,
                 switches: self.paths.number(src, message.dst),
                 receiver: message.dst,
@@ -291,8 +307,14 @@ impl Generator {
 
     fn on_probe(&mut self, now: SimTime, probe: &Message) {
         let counts = probe.submitted >= self.limits.warm_up;
-        if counts && self.ended.is_none_or(|end| probe.submitted <= end) {
-            self.probed.push(now.since(probe.submitted));
+        if !counts || self.ended.is_some_and(|end| probe.submitted > end) {
+            return;
+        }
+        let latency = now.since(probe.submitted);
+        if latency > self.limits.probe_lost_after {
+            self.probes_lost += 1;
+        } else {
+            self.probed.push(latency);
         }
     }
 

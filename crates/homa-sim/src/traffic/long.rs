@@ -53,7 +53,7 @@ impl Source for Probing {
         if token != TOKEN {
             return self.inner.due(now, token, asked);
         }
-        let Probes { from: src, to: dst, every, bytes } = self.probes;
+        let Probes { from: src, to: dst, every, bytes, .. } = self.probes;
         asked.starts.push(Start { src, dst, bytes, class: PROBE });
         asked.wakes.push((now + every.duration(), TOKEN));
     }

@@ -43,14 +43,28 @@ pub enum Pairs {
         /// Receivers.
         servers: u32,
     },
+    /// Hosts 1, 2, ... to host 0.
+    ToOne {
+        /// Senders.
+        senders: u32,
+    },
 }
 
 impl Pairs {
-    /// Number of senders: hosts 0 to this, exclusive.
+    /// Number of senders: hosts from `first` on.
     pub const fn senders(self) -> u32 {
         match self {
             Self::All(hosts) => hosts,
             Self::Split { clients, .. } => clients,
+            Self::ToOne { senders } => senders,
+        }
+    }
+
+    /// The first sender.
+    pub const fn first(self) -> u32 {
+        match self {
+            Self::All(_) | Self::Split { .. } => 0,
+            Self::ToOne { .. } => 1,
         }
     }
 
@@ -61,6 +75,7 @@ impl Pairs {
                 if other < src { other } else { other + 1 }
             }
             Self::Split { clients, servers } => clients + rng.uniform_below(servers),
+            Self::ToOne { .. } => 0,
         }
     }
 }
@@ -88,7 +103,8 @@ impl OpenLoop {
     /// `mean_gap_ps`: between messages of one host, picoseconds.
     pub fn new(sizes: SizeDistribution, pairs: Pairs, mean_gap_ps: f64, seed: u64) -> Self {
         let stream = |what, host| Rng::stream(seed, &format!("arrivals/{what}/host{host}"));
-        let hosts = (0..pairs.senders())
+        let first = pairs.first();
+        let hosts = (first..first + pairs.senders())
             .map(|host| Streams {
                 now_ps: 0.0,
                 gaps: stream("gaps", host),
@@ -108,13 +124,13 @@ impl OpenLoop {
     /// The next message of one sender is drawn, and its time asked for.
     fn wait(&mut self, src: u32, asked: &mut Asked) {
         let next = self.next(src);
-        self.pending[src as usize] = Some(next);
+        self.pending[(src - self.pairs.first()) as usize] = Some(next);
         asked.wakes.push((next.at, src));
     }
 
     /// The next message of one sender.
     pub fn next(&mut self, src: u32) -> Arrival {
-        let streams = &mut self.hosts[src as usize];
+        let streams = &mut self.hosts[(src - self.pairs.first()) as usize];
         streams.now_ps += streams.gaps.exponential(self.mean_gap_ps);
         Arrival {
             at: SimTime(streams.now_ps as u64),
@@ -127,11 +143,13 @@ impl OpenLoop {
 
 impl Source for OpenLoop {
     fn begin(&mut self, _: SimTime, asked: &mut Asked) {
-        (0..self.senders()).for_each(|src| self.wait(src, asked));
+        let first = self.pairs.first();
+        (first..first + self.senders()).for_each(|src| self.wait(src, asked));
     }
 
     fn due(&mut self, _: SimTime, src: u32, asked: &mut Asked) {
-        let Some(arrival) = self.pending[src as usize].take() else { return };
+        let pending = &mut self.pending[(src - self.pairs.first()) as usize];
+        let Some(arrival) = pending.take() else { return };
         self.wait(src, asked);
         asked.starts.push(arrival.start());
     }
@@ -163,6 +181,19 @@ mod tests {
             assert_eq!((next.dst, next.bytes), (u32::from(arrival.dst), arrival.bytes));
             assert!(next.at.0.abs_diff(arrival.at_ns * 1000) <= 1001, "{next:?} {arrival:?}");
         }
+    }
+
+    #[test]
+    fn servers_send_to_one_client() {
+        let sizes = SizeDistribution::constant(1).unwrap();
+        let mut servers = OpenLoop::new(sizes, Pairs::ToOne { senders: 3 }, 1e6, 1);
+        let mut asked = Asked::default();
+        servers.begin(SimTime(0), &mut asked);
+        let mut tokens: Vec<u32> = asked.wakes.iter().map(|(_, token)| *token).collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens, [1, 2, 3]);
+        servers.due(SimTime(9), 3, &mut asked);
+        assert_eq!((asked.starts[0].src, asked.starts[0].dst), (3, 0));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use core::fmt::Debug;
 use homa_proto::{Event, Receipt, RpcId, Submit, SubmitError, Submitted, Time};
 
 use crate::fabric::Marks;
+use crate::nic::NicCounters;
 use crate::topology::HostId;
 
 /// What the fabric needs to know of a packet.
@@ -73,12 +74,15 @@ pub struct Arrival {
     pub trimmed: bool,
     /// It is the host's own packet, sent back by a switch (NDP §3.2.4).
     pub returned: bool,
+    /// The network card merged it with the next one of its flow: only the last of such counts as a
+    /// packet for acknowledgements (receive offload).
+    pub merged: bool,
 }
 
 impl Arrival {
     /// A packet as it was sent.
     pub const fn new(from: HostId, priority: u8) -> Self {
-        Self { from, priority, ce: false, trimmed: false, returned: false }
+        Self { from, priority, ce: false, trimmed: false, returned: false, merged: false }
     }
 }
 
@@ -154,6 +158,10 @@ pub trait Transport {
     /// An acknowledgement says that its flow met congestion (RFC 3168, ECN-Echo).
     fn echoes_congestion(_packet: &Self::Packet) -> bool {
         false
+    }
+    /// What the network card counted so far, where it does more than send.
+    fn nic(&self, _now: Time) -> Option<NicCounters> {
+        None
     }
     /// Packets that `receive` refused so far, such as copies of what is here.
     fn refused(&self) -> u64 {

@@ -12,6 +12,7 @@
 use homa_proto::Time;
 
 use crate::topology::HostId;
+use crate::transport::Arrival;
 use crate::transport::stream::{Name, Outgoing, Pieces, Received};
 
 use super::config::TcpConfig;
@@ -225,7 +226,7 @@ impl Connection {
     #[inline]
     pub fn receive(
         &mut self,
-        (now, segment, marked): (Time, &Segment, bool),
+        (now, segment, arrival): (Time, &Segment, &Arrival),
         config: &TcpConfig,
         replies: &mut impl Extend<Segment>,
     ) -> Option<Received> {
@@ -247,7 +248,7 @@ impl Connection {
             return None;
         }
         let header = self.header(Flags::default(), config);
-        Some(self.receiver.receive((now, segment, marked), config, |reply| {
+        Some(self.receiver.receive((now, segment, arrival), config, |reply| {
             replies.extend([Self::acknowledgement(header, reply, config)]);
         }))
     }

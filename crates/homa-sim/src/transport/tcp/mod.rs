@@ -337,7 +337,7 @@ impl Transport for Tcp {
             return Receipt::Consumed;
         }
         let Some(connection) = self.connections.get_mut(key) else { return Receipt::Consumed };
-        let came = (now, segment, arrival.ce);
+        let came = (now, segment, &arrival);
         let received = connection.receive(came, &self.config, &mut self.control);
         self.release(key);
         self.deliver(key);

@@ -6,6 +6,7 @@
 
 use homa_proto::Time;
 
+use crate::transport::Arrival;
 use crate::transport::stream::{Incoming, Received};
 
 use super::config::{Algorithm, TcpConfig};
@@ -54,10 +55,11 @@ impl Receiver {
     #[inline]
     pub fn receive(
         &mut self,
-        (now, segment, marked): (Time, &Segment, bool),
+        (now, segment, arrival): (Time, &Segment, &Arrival),
         config: &TcpConfig,
         mut replies: impl FnMut(Reply),
     ) -> Received {
+        let marked = arrival.ce;
         let mut at_once = config.delayed_ack.is_none();
         if matches!(config.algorithm, Algorithm::Dctcp { .. }) {
             if marked != self.congested {
@@ -80,8 +82,10 @@ impl Receiver {
             at_once = true;
         }
         let received = self.incoming.receive(span, &segment.pieces);
-        self.pending += 1;
-        if at_once || received != Received::InOrder || self.pending >= EVERY {
+        // What the card merged is one segment, acknowledged at its end; Linux acknowledges it at
+        // once, since it is longer than a full one.
+        self.pending = self.pending.saturating_add(if arrival.merged { EVERY } else { 1 });
+        if received != Received::InOrder || !arrival.merged && (at_once || self.pending >= EVERY) {
             replies(self.reply(config, received == Received::Duplicate));
         } else if self.due == Time::MAX {
             self.due = now + config.longest_ack_delay();
@@ -144,7 +148,8 @@ mod tests {
     ) -> Vec<(u64, bool)> {
         let mut replies = Vec::new();
         let segment = segment(index, flags);
-        receiver.receive((Time(5), &segment, marked), config, |reply| {
+        let arrival = Arrival { ce: marked, ..Arrival::new(HostId(0), 0) };
+        receiver.receive((Time(5), &segment, &arrival), config, |reply| {
             replies.push((reply.ack / u64::from(LEN), reply.flags.has(Flags::ECE)));
         });
         replies
