@@ -42,6 +42,8 @@ pub enum Command {
     Report(report::Args),
     /// Decode captures of Homa traffic: packets, and what became of each RPC.
     Pcap(pcap::Args),
+    /// Give bandwidth away for latency (HULL): how much, for how much.
+    Hull(hull::Args),
     /// List what can be simulated.
     Schemes(schemes::Args),
     /// List the message-size workloads W1-W5 with their key figures.

@@ -82,6 +82,20 @@ fn the_keys_of_lists_and_probes_are_in_the_reference_and_no_other() {
 }
 
 #[test]
+fn the_keys_of_headroom_are_in_the_reference_and_no_other() {
+    let small = ["hull", "headroom", "--link", "1Gbps", "--rtt", "300us", "--flows", "2"];
+    let all = printed(&[&small[..], &["--flow", "200kB"]].concat());
+    check("## homa hull headroom", std::slice::from_ref(&all));
+    let rule = printed(&[&small[..], &["--rule-only"]].concat());
+    assert!(rule["simulation"].is_null() && rule["rule"] == all["rule"], "{rule}");
+    // 2 flows and 25 packets.
+    assert!((rule["rule"]["headroom"].as_f64().unwrap() - 0.08).abs() < 1e-9, "{rule}");
+    let crowd = homa(&["hull", "headroom", "--flows", "40"]);
+    assert_eq!(code(&crowd), 2);
+    assert!(stderr(&crowd).contains("hint: choose a lower --load"), "{}", stderr(&crowd));
+}
+
+#[test]
 fn the_keys_of_a_reproduction_are_in_the_reference_and_no_other() {
     let out = std::env::temp_dir().join(format!("homa-json-{}", std::process::id()));
     let shown = printed(&["repro", "x15", "--out", out.to_str().expect("UTF-8")]);

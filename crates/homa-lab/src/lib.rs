@@ -8,6 +8,7 @@
 //! | [`store`] | the folder of results, from which a killed sweep goes on |
 //! | [`results`], [`table`] | outcomes as CSV and Parquet |
 //! | [`repro`] | published figures: plans, values, tolerances, verdicts |
+//! | [`headroom`] | HULL's rules for a network of one's own, and a simulation of exactly that |
 //! | [`chart`], [`report`] | SVG figures in the papers' axes, one HTML page |
 //!
 //! Left out: everything that decides a number. Simulations are [`homa_sim`]'s; this crate chooses,
@@ -19,6 +20,7 @@ pub mod chart;
 pub mod document;
 mod embedded;
 pub mod error;
+pub mod headroom;
 pub mod plan;
 mod refusal;
 pub mod report;

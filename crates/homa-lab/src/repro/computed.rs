@@ -12,12 +12,15 @@
 //! | `computed.w2.top` | largest message of the highest level | B |
 //! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |
 //! | `computed.w2.mean_cut` | mean of messages that are cut at 1 MB (Homa/Linux) | B |
+//! | `computed.slowdown.72.20` | HULL's eq. 3: slowdown with 72 % of the link at a load of 20 % | – |
+//! | `computed.headroom.2.25` | its eq. 5: headroom for 2 flows and 25 packets in flight | % |
 
 use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
     Time,
 };
 use homa_sim::HostId;
+use homa_sim::measure::headroom;
 use homa_sim::topology::LeafSpine;
 use homa_workload::framing::{FULL_FRAME, Framing, MIN_FRAME};
 use homa_workload::sizes::Workload;
@@ -37,6 +40,10 @@ pub enum Computed {
     OvercommitKib,
     /// Of a built-in workload, 1 to 5.
     Workload(u8, OfWorkload),
+    /// HULL's equation 3: per cent of the link that may be used, and of load.
+    Slowdown(u8, u8),
+    /// HULL's equation 5: flows, packets in flight.
+    Headroom(u8, u8),
 }
 
 /// What the rule of Homa §3.4 makes of a workload.
@@ -75,6 +82,13 @@ impl Computed {
             return Some(*computed);
         }
         let (workload, what) = name.split_once('.')?;
+        if let ("slowdown" | "headroom", Some((a, b))) = (workload, what.split_once('.')) {
+            let (a, b) = (a.parse().ok()?, b.parse().ok()?);
+            return Some(match workload {
+                "slowdown" => Self::Slowdown(a, b),
+                _ => Self::Headroom(a, b),
+            });
+        }
         let number = workload.strip_prefix('w')?.parse().ok().filter(|n| (1..=5).contains(n))?;
         let (_, of) = OF_WORKLOAD.iter().find(|(known, _)| *known == what)?;
         Some(Self::Workload(number, *of))
@@ -85,6 +99,12 @@ impl Computed {
         if let Self::Workload(number, of) = self {
             let named = OF_WORKLOAD.iter().find(|(_, known)| *known == of);
             return format!("w{number}.{}", named.map_or("", |(name, _)| name));
+        }
+        if let Self::Slowdown(gamma, load) = self {
+            return format!("slowdown.{gamma}.{load}");
+        }
+        if let Self::Headroom(flows, packets) = self {
+            return format!("headroom.{flows}.{packets}");
         }
         let named = NAMED.iter().find(|(_, known)| *known == self);
         named.map_or("", |(name, _)| name).to_owned()
@@ -99,6 +119,15 @@ impl Computed {
             Self::RttKb => rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1e3,
             Self::OvercommitKib => 6.0 * rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1024.0,
             Self::Workload(number, of) => of_workload(number, of),
+            Self::Slowdown(gamma, load) => {
+                let share = |percent: u8| f64::from(percent) / 100.0;
+                headroom::slowdown(share(gamma), share(load)).unwrap_or(f64::INFINITY)
+            }
+            Self::Headroom(flows, packets) => {
+                // A packet per microsecond.
+                let (link, rtt) = (Rate::gbps(12), Duration::micros(u64::from(packets)));
+                headroom::needed(u32::from(flows), link, rtt, 1_500) * 100.0
+            }
         }
     }
 }
@@ -231,8 +260,16 @@ mod tests {
     }
 
     #[test]
+    fn hulls_equations_are_those_of_the_paper() {
+        assert_near("slowdown.80.40", 1.5, 1e-9);
+        assert_near("slowdown.87.60", 0.4 / 0.27, 1e-9);
+        assert_near("headroom.2.25", 8.0, 1e-9);
+        assert_near("headroom.8.25", 32.0, 1e-9);
+    }
+
+    #[test]
     fn nothing_else_is_computed() {
-        for name in ["w6.levels", "w2.bottom", "frame", ""] {
+        for name in ["slowdown.80", "slowdown.x.20", "w6.levels", "w2.bottom", "frame", ""] {
             assert_eq!(Computed::named(name), None);
         }
     }

@@ -1,6 +1,7 @@
 //! `homa hull`: HULL's trade of bandwidth for latency (NSDI 2012), one file per subcommand.
 
 mod attach;
+mod headroom;
 
 use clap::Subcommand;
 
@@ -22,11 +23,15 @@ enum What {
     /// (net.ipv4.tcp_ecn = 1) a mark halves a window and more throughput is given away; without ECN
     /// nothing is ever marked.
     Attach(attach::Args),
+    /// How much bandwidth to give away for how much latency: the paper's rules for your network,
+    /// beside a quick simulation of exactly that.
+    Headroom(headroom::Args),
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     match &args.what {
         What::Attach(args) => attach::run(args),
+        What::Headroom(args) => headroom::run(args),
     }
 }
