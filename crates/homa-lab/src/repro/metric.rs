@@ -19,6 +19,7 @@
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
 //! | `max_concurrent@9` | most RPCs outstanding with a `response_wire_gbps` of 9 or more | RPCs |
+//! | `paired_us@10000000` | mean latency of messages above 10 MB, needs `measures.flows_above`; compared by `over` or `reduction`: of those that arrived under every scheme of the run | µs |
 //! | `outcome.…` | any number of the outcome, by its path in the JSON of `homa sim` | as there |
 //!
 //! So what a measure adds to the outcome is a metric without a change here:
@@ -137,6 +138,8 @@ pub enum Metric {
     Limit(AtLimit),
     /// Follows from rules.
     Computed(Computed),
+    /// Mean latency of messages larger than this, compared message by message.
+    Paired(u32),
     /// A number of the outcome, by its path there.
     Path(String),
 }
@@ -210,6 +213,11 @@ impl Metric {
             Self::ResponseWireRate => response_rate(stored, with_headers),
             Self::Computed(computed) => Some(Measured::exact(computed.value())),
             Self::Limit(_) => None,
+            Self::Paired(above) => {
+                let large = outcome.flows.iter().filter(|flow| flow.bytes > above);
+                let us: Vec<f64> = large.map(|flow| flow.us).collect();
+                (!us.is_empty()).then(|| Measured::exact(us.iter().sum::<f64>() / us.len() as f64))
+            }
             Self::Path(ref path) => at_path(outcome, path),
         }
     }
@@ -319,6 +327,9 @@ impl FromStr for Metric {
         if let Some(path) = text.strip_prefix("outcome.").filter(|path| !path.is_empty()) {
             return Ok(Self::Path(path.to_owned()));
         }
+        if let Some(above) = text.strip_prefix("paired_us@").and_then(|above| above.parse().ok()) {
+            return Ok(Self::Paired(above));
+        }
         let parsed = match text.split_once('@') {
             Some((name, at)) => at_percent(name, at),
             None => of_queue_or_level(text),
@@ -377,6 +388,7 @@ impl fmt::Display for Metric {
             Self::Latency(rank, at) => write!(f, "{}_us@{at}", Reading::All(*rank).name()),
             Self::Step(reading, at) => write!(f, "{}_to@{at}", reading.name()),
             Self::Largest(to) => write!(f, "p99_max@{to}"),
+            Self::Paired(above) => write!(f, "paired_us@{above}"),
             Self::Limit(AtLimit::Concurrent(least)) => write!(f, "max_concurrent@{least}"),
             Self::Queue(tier, max, residual) => {
                 let what = if *max { "max" } else { "mean" };

@@ -1,5 +1,7 @@
 //! The comparison of what was measured with what was published.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use homa_sim::scenario::Ending;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +118,28 @@ impl Results {
         values
     }
 
+    /// The schemes that a run has results of.
+    fn variants(&self, run: usize) -> BTreeSet<&str> {
+        let of_run = self.list.iter().filter(|entry| entry.run == run);
+        of_run.map(|entry| entry.variant.as_str()).collect()
+    }
+
+    /// The latencies of a run's messages above a size, all seeds.
+    fn flows(
+        &self,
+        run: usize,
+        variant: &str,
+        at: Option<f64>,
+        above: u32,
+    ) -> BTreeMap<FlowName, f64> {
+        let of_run = self.of(run, variant, at).map(|stored| &stored.outcome);
+        let named = of_run.flat_map(|outcome| {
+            let large = outcome.flows.iter().filter(move |flow| flow.bytes > above);
+            large.map(|flow| ((outcome.seed, flow.src, flow.number), flow.us))
+        });
+        named.collect()
+    }
+
     /// A metric of a run under a scheme, its seeds pooled.
     pub fn measure(
         &self,
@@ -133,6 +157,9 @@ impl Results {
         Measured::pooled(&seeds?)
     }
 }
+
+/// Seed, sender and number of a message.
+type FlowName = (u64, u32, u32);
 
 /// All checks of a plan, in its order.
 pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
@@ -157,12 +184,16 @@ pub fn measure(
         results.measure(metric, place, variant, row.at)
     };
     let of = |side: &Side| of_side(plan, results, row, metric, side, row.at);
+    let ratio = |side: &Side| match *metric {
+        Metric::Paired(above) => paired(plan, results, row, above, (variant, side)),
+        _ => own()?.over(of(side)?),
+    };
     match &row.compare {
         Compare::Alone => own(),
-        Compare::Over(side) => own()?.over(of(side)?),
+        Compare::Over(side) => ratio(side),
         Compare::Reduction(side) => {
             // 100 (1 - A / B): the ends change places.
-            let ratio = own()?.over(of(side)?)?;
+            let ratio = ratio(side)?;
             let percent = |ratio: f64| 100.0 * (1.0 - ratio);
             let (value, low, high) = (ratio.value, ratio.high, ratio.low);
             Some(Measured { value: percent(value), low: percent(low), high: percent(high) })
@@ -187,6 +218,32 @@ fn of_side(
     });
     let (place, _) = plan.run(&side.run)?;
     results.measure(metric, place, variant.or(plan.variants.first())?, side.at.or(at))
+}
+
+/// The quotient of mean latencies over the messages that arrived under every scheme of both runs.
+fn paired(
+    plan: &ReproPlan,
+    results: &Results,
+    row: &plan::Check,
+    above: u32,
+    (variant, side): (&str, &Side),
+) -> Option<Measured> {
+    let (own, _) = plan.run(row.run.as_deref()?)?;
+    let (other, _) = plan.run(&side.run)?;
+    let against = side.variant.as_ref().or(plan.variants.first())?;
+    let flows = |run, variant, at| results.flows(run, variant, at, above);
+    let own_flows = flows(own, variant, row.at);
+    let other_flows = flows(other, against, side.at.or(row.at));
+    let mut all = vec![];
+    for (run, at) in [(own, row.at), (other, side.at.or(row.at))] {
+        all.extend(results.variants(run).into_iter().map(|variant| flows(run, variant, at)));
+    }
+    let everywhere = |flow: &FlowName| all.iter().all(|flows| flows.contains_key(flow));
+    let common = own_flows.keys().filter(|flow| everywhere(flow));
+    let pairs: Vec<(f64, f64)> =
+        common.filter_map(|flow| Some((own_flows[flow], *other_flows.get(flow)?))).collect();
+    let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+    (b > 0.0).then(|| Measured::exact(a / b))
 }
 
 /// Whether each side is below the next, at every value of the axis when the row names none: false
