@@ -110,7 +110,8 @@ impl<P: Copy> Offloads<P> {
         })
     }
 
-    /// The host hands over what it may send; packet by packet only while its processor is idle.
+    /// The host hands over what it may send while its processor is idle; what may be sent
+    /// meanwhile collects to larger pieces, acknowledgements with it.
     fn refill<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) {
         let Self { queue: Some(queue), cpu, single, .. } = self else { return };
         let mut prepare = |queue: &mut SendQueue<P>| {
@@ -118,7 +119,7 @@ impl<P: Copy> Offloads<P> {
             cpu.free_at() <= now
         };
         let mut idle = prepare(queue);
-        while (idle || !*single) && queue.has_room() {
+        while idle && queue.has_room() {
             let Some(packet) = inner.transmit(now) else { break };
             let Label { to, flow, wire_bytes, .. } = inner.label(&packet);
             let data = matches!(T::content(&packet), Content::Data(_));
