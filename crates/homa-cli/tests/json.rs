@@ -138,6 +138,7 @@ fn bench(arguments: &[&str]) -> Option<Value> {
 /// in memory, against a server.
 struct Benches {
     rack: Option<Value>,
+    workflows: Option<Value>,
     incast: Option<Value>,
     memory: Option<Value>,
     peer: Value,
@@ -160,7 +161,11 @@ impl Benches {
         let ours = ["bench", "--peer", &server.address, "--cp-node"];
         let cp_node = printed(&[&ours[..], &brief].concat());
         server.terminate();
+        let fabric = ["--hosts", "4", "--fabric", "leaf-spine", "--degrade", "spine1:50"];
+        let small_workflows = ["--link", "20Mbps", "--duration", "500ms", "--load", "0.2"];
+        let workflows = [&["--fan-out", "3"][..], &small_workflows, &fabric, &marks].concat();
         Self {
+            workflows: bench(&workflows),
             rack: bench(&[&small[..], &mix, &faults, &marks].concat()),
             incast: bench(&[&small[..], &["--incast", "4"], &marks].concat()),
             memory: without_namespaces(&alone).and_then(|output| rack(&output)),
@@ -172,11 +177,11 @@ impl Benches {
 
 #[test]
 fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
-    let Benches { rack, incast, memory, peer, cp_node } = Benches::run();
+    let Benches { rack, workflows, incast, memory, peer, cp_node } = Benches::run();
     check("### --peer with --cp-node", std::slice::from_ref(&without(&cp_node, "config")));
     let rows = [&rack, &memory].into_iter().flatten().chain([&peer]);
     let rows: Vec<Value> = rows.flat_map(|shown| entries(&shown["transports"])).collect();
-    let shown = [&rack, &incast, &memory].into_iter().flatten().chain([&peer]);
+    let shown = [&rack, &workflows, &incast, &memory].into_iter().flatten().chain([&peer]);
     let (tops, mut configs): (Vec<Value>, Vec<Value>) = shown
         .map(|shown| (without(&without(shown, "config"), "transports"), shown["config"].clone()))
         .unzip();
@@ -193,6 +198,8 @@ fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
                 check_printed("### A row", &rows);
             }
             check("### A row of --incast", &entries(&incast["transports"]));
+            let workflows = workflows.expect("a rack, too");
+            check("### A row of --fan-out", &entries(&workflows["transports"]));
         }
         _ => {
             check_printed("### config", &configs);

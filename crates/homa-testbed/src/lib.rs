@@ -12,7 +12,10 @@
 //! ([`SwitchInterval`] says how exactly). A program calls [`isolate`] before it starts threads,
 //! then builds [`Rack`]s as it likes.
 //!
-//! Left out: several switches, propagation delay, hosts with more than one link.
+//! Instead of the one switch there can be a small fabric ([`Topology::LeafSpine`]), computed by the
+//! same thread, whose links become slower or fail under load. Left out: propagation delay, hosts
+//! with more than one link, priority flow control: a pause would have to reach into the queue of a
+//! kernel's network card, and a veth pair has none that heeds it.
 
 pub mod check;
 mod error;
@@ -33,7 +36,7 @@ pub use link::VethPair;
 pub use memory::{Memory, Trend, UNNOTICED_GROWTH};
 pub use namespace::{Isolation, Namespace, isolate};
 pub use pauses::Pauses;
-pub use rack::{Host, Rack, RackConfig};
+pub use rack::{Degraded, Host, LEAVES, Rack, RackConfig, Topology};
 pub use run::{IdleTimes, Pattern, Record, RunPlan, RunReport, run};
 pub use switch::{Faults, Lateness, Marking, Queueing, SwitchInterval};
 pub use transport::{Done, POOL, Rpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport};

@@ -5,21 +5,56 @@ use std::thread;
 use std::time::Duration;
 
 use homa_proto::Rate;
-use homa_sim::SimDuration;
 use homa_sim::fabric::Forwarding;
-use homa_sim::topology::{Physics, SingleSwitch};
+use homa_sim::topology::{LeafSpine, NodeId, Physics, SingleSwitch, Wiring};
+use homa_sim::{LinkRate, SimDuration};
 use homa_workload::framing::Framing;
 
 use crate::link::{KERNEL_RTO_MIN, TCP_RTO_MIN, address, connect_host};
 use crate::placement::Placement;
-use crate::switch::{FabricConfig, Faults, Marking, Switch, SwitchConfig, SwitchInterval};
+use crate::switch::{
+    FabricConfig, Faults, LinkChange, Marking, Switch, SwitchConfig, SwitchInterval,
+};
 use crate::{Isolation, Namespace, Pauses, TestbedError};
+
+/// How the hosts of a rack are wired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// All at one switch.
+    #[default]
+    SingleSwitch,
+    /// Half of them at each of two leaf switches, each joined to each of two spine switches by a
+    /// link of the hosts' rate.
+    LeafSpine,
+}
+
+/// Leaf switches, and spine switches, of [`Topology::LeafSpine`].
+pub const LEAVES: u32 = 2;
+
+/// A link between a leaf and a spine switch that becomes slower or fails under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Degraded {
+    /// Which leaf switch, from 0.
+    pub leaf: u32,
+    /// Which spine switch, from 0.
+    pub spine: u32,
+    /// What is left of its rate, per cent; 0: it fails.
+    pub percent: u32,
+    /// How long after the load's start.
+    pub after: Duration,
+}
 
 /// What the rack is made of; the same for every transport that is compared on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RackConfig {
     /// Hosts, 2 to 250. Default 5: more need more than two cores.
     pub hosts: usize,
+    /// How they are wired. Default one switch.
+    pub topology: Topology,
+    /// How switches choose among paths.
+    pub forwarding: Forwarding,
+    /// Links that change under load, in the order of time. Default none.
+    pub degraded: Vec<Degraded>,
     /// Rate of every link. Default 100 Mbit/s: slow enough that two cores keep up with five hosts.
     pub link: Rate,
     /// Buffer of every switch port, wire bytes, shared by all priorities. Default 131,072.
@@ -34,6 +69,9 @@ impl Default for RackConfig {
     fn default() -> Self {
         Self {
             hosts: 5,
+            topology: Topology::default(),
+            forwarding: Forwarding::default(),
+            degraded: Vec::new(),
             link: Rate::mbps(100),
             buffer_bytes: 131_072,
             marking: Marking::default(),
@@ -52,6 +90,18 @@ impl RackConfig {
         if !(1_000_000..=10_000_000_000).contains(&self.link.0) {
             return refuse("a link has 1 Mbit/s to 10 Gbit/s: choose --link in that range");
         }
+        if self.topology == Topology::LeafSpine && (self.hosts % 2 != 0 || self.hosts < 4) {
+            return refuse("two leaf switches share the hosts: choose --hosts even, at least 4");
+        }
+        if self.topology == Topology::SingleSwitch && !self.degraded.is_empty() {
+            return refuse("only links between switches can be degraded: add --fabric leaf-spine");
+        }
+        let unknown = |d: &Degraded| d.leaf >= LEAVES || d.spine >= LEAVES || d.percent >= 100;
+        if self.degraded.iter().any(unknown) {
+            return refuse(
+                "a degraded link joins leaf 0 or 1 and spine 0 or 1 and keeps 0 to 99 %",
+            );
+        }
         if self.buffer_bytes < 1538 {
             return refuse("a port's buffer must hold one full frame: at least 1538 bytes");
         }
@@ -67,22 +117,61 @@ impl RackConfig {
 
     /// What the switch's thread computes.
     fn fabric(&self) -> FabricConfig {
-        let physics = Physics::uniform(self.link, self.link, SimDuration::ZERO);
         FabricConfig {
-            wiring: SingleSwitch { hosts: self.hosts as u32, physics }.wire(),
-            forwarding: Forwarding::Spray,
+            wiring: self.wiring(),
+            forwarding: self.forwarding,
             buffer_bytes: self.buffer_bytes,
             marking: self.marking,
             faults: self.faults,
         }
     }
 
-    /// The least an echo RPC takes here, nanoseconds: request and response each serialised on an
-    /// uplink, and their first frame once more on the downlink, which carries the others meanwhile.
-    /// No software, no acknowledgements, no grants.
+    fn wiring(&self) -> Wiring {
+        let physics = Physics::uniform(self.link, self.link, SimDuration::ZERO);
+        let hosts = self.hosts as u32;
+        match self.topology {
+            Topology::SingleSwitch => SingleSwitch { hosts, physics }.wire(),
+            Topology::LeafSpine => {
+                let hosts_per_rack = hosts / LEAVES;
+                LeafSpine { racks: LEAVES, hosts_per_rack, spines: LEAVES, physics }.wire()
+            }
+        }
+    }
+
+    /// Links between two hosts.
+    pub fn links(&self, one: usize, other: usize) -> u64 {
+        let per_leaf = (self.hosts / LEAVES as usize).max(1);
+        match self.topology {
+            Topology::LeafSpine if one / per_leaf != other / per_leaf => 4,
+            _ => 2,
+        }
+    }
+
+    /// The least an echo RPC between hosts that are farthest apart takes here, nanoseconds: request
+    /// and response each serialised on an uplink, and their first frame once more on every link
+    /// after it, which carries the others meanwhile. No software, no acknowledgements, no grants.
     pub fn wire_round_trip_ns(&self, framing: Framing, bytes: u32) -> u64 {
         let first = framing.data_wire_bytes(bytes.min(framing.max_payload()));
-        2 * self.link.time_for(framing.data_wire_bytes(bytes) + first).0
+        let further = self.links(0, self.hosts - 1) - 1;
+        2 * self.link.time_for(framing.data_wire_bytes(bytes) + further * first).0
+    }
+
+    /// What the links of [`Self::degraded`] become when the load starts at that time, nanoseconds
+    /// of CLOCK_MONOTONIC.
+    fn changes(&self, start_ns: u64) -> Vec<(u64, [NodeId; 2], LinkChange)> {
+        let change = |degraded: &Degraded| {
+            let leaf = NodeId(self.hosts as u32 + degraded.leaf);
+            let spine = NodeId(self.hosts as u32 + LEAVES + degraded.spine);
+            let change = match degraded.percent {
+                0 => LinkChange::Down,
+                percent => {
+                    let rate = Rate(self.link.0 * u64::from(percent) / 100);
+                    LinkChange::Rate(LinkRate::new(rate))
+                }
+            };
+            (start_ns + degraded.after.as_nanos() as u64, [leaf, spine], change)
+        };
+        self.degraded.iter().map(change).collect()
     }
 
     /// Wire time of a full frame, nanoseconds.
@@ -174,6 +263,16 @@ impl Rack {
         self.switch.take_interval()
     }
 
+    /// Mends all links.
+    pub(crate) fn mend_links(&self) {
+        self.switch.mend_until(Vec::new());
+    }
+
+    /// The load starts at that time, nanoseconds of CLOCK_MONOTONIC: links change as configured.
+    pub(crate) fn degrade_links(&self, start_ns: u64) {
+        self.switch.mend_until(self.config.changes(start_ns));
+    }
+
     /// The host of an index.
     pub(crate) fn host(&self, index: usize) -> Host<'_> {
         Host { index, rack: &self.config }
@@ -225,6 +324,30 @@ impl Rack {
 mod tests {
     use super::*;
 
+    fn leaf_spine() -> RackConfig {
+        RackConfig { hosts: 4, topology: Topology::LeafSpine, ..RackConfig::default() }
+    }
+
+    fn degraded(spine: u32, percent: u32) -> Degraded {
+        Degraded { leaf: 0, spine, percent, after: Duration::from_millis(3) }
+    }
+
+    #[test]
+    fn a_small_fabric_has_four_links_between_leaves_and_two_within_one() {
+        let rack = leaf_spine();
+        assert_eq!([(0, 1), (0, 2), (3, 1), (2, 3)].map(|(a, b)| rack.links(a, b)), [2, 4, 4, 2]);
+        // One frame: its time on eight links. Two: each way the second behind the first.
+        let wire = |bytes| rack.wire_round_trip_ns(Framing::Tcp, bytes);
+        assert_eq!((wire(1_448), wire(2 * 1_448)), (8 * 123_040, 10 * 123_040));
+        let rack = RackConfig { degraded: vec![degraded(1, 10), degraded(0, 0)], ..rack };
+        assert!(rack.validate().is_ok());
+        let slow = LinkChange::Rate(LinkRate::new(Rate::mbps(10)));
+        let [leaf, spine, first] = [4, 7, 6].map(NodeId);
+        let at = 3_000_007;
+        let expected = [(at, [leaf, spine], slow), (at, [leaf, first], LinkChange::Down)];
+        assert_eq!(rack.changes(7), expected);
+    }
+
     #[test]
     fn the_default_rack_is_buildable_and_absurd_ones_are_refused() {
         assert!(RackConfig::default().validate().is_ok());
@@ -237,6 +360,10 @@ mod tests {
             RackConfig { hosts: 251, ..RackConfig::default() },
             RackConfig { link: Rate(0), ..RackConfig::default() },
             RackConfig { buffer_bytes: 100, ..RackConfig::default() },
+            RackConfig { topology: Topology::LeafSpine, ..RackConfig::default() },
+            RackConfig { degraded: vec![degraded(1, 10)], ..RackConfig::default() },
+            RackConfig { degraded: vec![degraded(2, 10)], ..leaf_spine() },
+            RackConfig { degraded: vec![degraded(1, 100)], ..leaf_spine() },
             RackConfig {
                 faults: Faults { loss: f64::NAN, ..Faults::default() },
                 ..RackConfig::default()

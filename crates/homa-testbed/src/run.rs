@@ -36,6 +36,9 @@ pub enum Pattern<'a> {
     Open {
         /// Who asks whom, when, how much.
         arrivals: &'a [Vec<Arrival>],
+        /// Bytes of each request, whose arrival then says how long the response is; `None`: as
+        /// long.
+        request_bytes: Option<u32>,
         /// Length of the schedule.
         duration: Duration,
     },
@@ -72,7 +75,7 @@ pub struct RunPlan<'a> {
 /// An RPC that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Bytes of the request (open loop) or of the response (incast).
+    /// Bytes of the arrival (open loop) or of the response (incast).
     pub bytes: u32,
     /// The scheduled arrival, nanoseconds of CLOCK_MONOTONIC.
     pub due_ns: u64,
@@ -155,6 +158,8 @@ pub fn run(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, TestbedError> {
         let text = "the schedule has another number of hosts than the rack: build both alike";
         return Err(TestbedError::Config(text.into()));
     }
+    // As an earlier run may have left them.
+    rack.mend_links();
     let stages = Stages::new(hosts);
     let threads = rack.placement().threads();
     let results = thread::scope(|scope| {
@@ -267,12 +272,15 @@ fn run_group(
         idle = group.idle_times(client, plan.idle_sizes).map_err(failed("measuring idle times"))?;
         rack.take_interval()?;
         stages.start_in(Duration::from_millis(50));
+        rack.degrade_links(stages.start_ns());
     }
     group.finish(Stage::Idle).map_err(failed("serving idle probes"))?;
 
     let meter = Meter::start(&mut group);
     let loads = match plan.pattern {
-        Pattern::Open { arrivals, duration } => group.open_loop(arrivals, duration, plan.grace),
+        Pattern::Open { arrivals, request_bytes, duration } => {
+            group.open_loop((arrivals, request_bytes), duration, plan.grace)
+        }
         Pattern::Incast { outstanding, request_bytes, response_bytes, duration } => {
             let load = ClosedLoop { outstanding, request_bytes, response_bytes, duration };
             group.closed_loop(&load, plan.grace)

@@ -19,9 +19,10 @@ use homa::inline::{Completion, Engine, Wait};
 use homa::{CallOptions, Config};
 use homa_proto::Rate;
 use homa_sim::fabric::queue::PhantomConfig;
+use homa_sim::fabric::{Alb, Forwarding};
 use homa_testbed::{
-    Faults, Host, Isolation, Marking, Pattern, Rack, RackConfig, RunPlan, RunReport, TestbedError,
-    Transport, check, isolate, link, run,
+    Degraded, Faults, Host, Isolation, Marking, Pattern, Rack, RackConfig, RunPlan, RunReport,
+    TestbedError, Topology, Transport, check, isolate, link, run,
 };
 use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
@@ -43,6 +44,7 @@ const CLAIMS: &[Claim] = &[
     ("incast_completes_what_it_starts", incast_completes_what_it_starts),
     ("tcp_heeds_the_marks_of_the_switch_if_it_asked_for_them", tcp_heeds_marks),
     ("an_incast_without_bound_ends", an_incast_without_bound_ends),
+    ("rpcs_survive_a_link_that_fails_in_a_small_fabric", rpcs_survive_a_link_that_fails),
     ("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),
     ("a_rack_leaves_no_descriptor_behind", a_rack_leaves_no_descriptor_behind),
 ];
@@ -341,7 +343,11 @@ fn echo(
             transport,
             congestion_control: "cubic",
             homa_incast_control: true,
-            pattern: Pattern::Open { arrivals, duration: Duration::from_millis(800) },
+            pattern: Pattern::Open {
+                arrivals,
+                request_bytes: None,
+                duration: Duration::from_millis(800),
+            },
             idle_sizes: &[100, 20_000],
             grace: Duration::from_secs(60),
         },
@@ -420,6 +426,36 @@ fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
     ensure(goodput < link, format!("{goodput} B/s over a link of {link} B/s"))
 }
 
+/// One link between switches at a tenth of its rate from the start, another cut half way.
+fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
+    let degraded = |spine, percent, ms| Degraded {
+        leaf: spine,
+        spine,
+        percent,
+        after: Duration::from_millis(ms),
+    };
+    let config = |forwarding| RackConfig {
+        topology: Topology::LeafSpine,
+        forwarding,
+        degraded: vec![degraded(1, 10, 0), degraded(0, 0, 200)],
+        ..small_rack(4)
+    };
+    let arrivals = arrivals(4, 40);
+    for (transport, forwarding) in [
+        (Transport::Homa, Forwarding::Adaptive(Alb::DETAIL)),
+        (Transport::TcpPool, Forwarding::Ecmp),
+    ] {
+        let rack = Rack::build(config(forwarding), inside)?;
+        let report = echo(&rack, transport, &arrivals)?;
+        let ends = (report.offered, report.records.len(), report.failed, report.lost);
+        ensure(ends == (160, 160, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
+        let wire = rack.config().wire_round_trip_ns(Framing::Tcp, 100) as f64;
+        let idle = report.idle.at(100).unwrap_or(0.0);
+        ensure(idle >= wire * 0.9, format!("{transport}: idle {idle} ns, wire {wire} ns"))?;
+    }
+    Ok(())
+}
+
 /// Frames marked, and the bytes that arriving frames found at the client's port in the mean.
 fn under_marks(
     inside: &Isolation,
@@ -454,7 +490,11 @@ fn a_failing_host_ends_the_run(inside: &Isolation) -> Outcome {
         transport: Transport::Tcp,
         congestion_control: "no-such-algorithm",
         homa_incast_control: true,
-        pattern: Pattern::Open { arrivals: &arrivals, duration: Duration::from_millis(10) },
+        pattern: Pattern::Open {
+            arrivals: &arrivals,
+            request_bytes: None,
+            duration: Duration::from_millis(10),
+        },
         idle_sizes: &[],
         grace: Duration::from_secs(1),
     };

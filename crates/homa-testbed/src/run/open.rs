@@ -23,6 +23,8 @@ pub(crate) struct Load {
 /// One host's way through its schedule.
 struct Progress<'a> {
     arrivals: &'a [Arrival],
+    /// `None`: as many as the response has.
+    request_bytes: Option<u32>,
     first_id: u64,
     started: usize,
     ended: usize,
@@ -39,13 +41,15 @@ impl Group<'_> {
     /// serves meanwhile; ends when all of this group's have ended, or `grace` after `duration`.
     pub(crate) fn open_loop(
         &mut self,
-        arrivals: &[Vec<Arrival>],
+        (arrivals, request_bytes): (&[Vec<Arrival>], Option<u32>),
         duration: Duration,
         grace: Duration,
     ) -> io::Result<Vec<Load>> {
         let start = self.stages.start_ns();
         let give_up = start + (duration + grace).as_nanos() as u64;
-        let begin = |client: &mut Client<'_>| Progress::new(&arrivals[client.host.index], client);
+        let begin = |client: &mut Client<'_>| {
+            Progress::new(&arrivals[client.host.index], request_bytes, client)
+        };
         let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
         // What is noted down about RPCs has its memory by now.
         let mut watch = Watch::begin(start, duration);
@@ -72,9 +76,10 @@ impl Group<'_> {
 }
 
 impl<'a> Progress<'a> {
-    fn new(arrivals: &'a [Arrival], client: &mut Client<'_>) -> Self {
+    fn new(arrivals: &'a [Arrival], request_bytes: Option<u32>, client: &mut Client<'_>) -> Self {
         Self {
             arrivals,
+            request_bytes,
             first_id: client.reserve_ids(arrivals.len()),
             started: 0,
             ended: 0,
@@ -97,7 +102,7 @@ impl<'a> Progress<'a> {
             client.transport.submit(Rpc {
                 id: self.first_id + self.started as u64,
                 server: usize::from(arrival.dst),
-                request_bytes: arrival.bytes,
+                request_bytes: self.request_bytes.unwrap_or(arrival.bytes),
                 response_bytes: arrival.bytes,
             })?;
             self.started += 1;

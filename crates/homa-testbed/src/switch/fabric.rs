@@ -4,7 +4,8 @@
 //! way on is chosen by homa-sim's [`Paths`] at every switch, output ports are homa-sim's [`Port`]
 //! with its queues, which mark; a frame is delivered when its last bit has left the downlink. Every
 //! time is computed from the time a frame was handed to its uplink, never from when the caller
-//! looked, so that lateness does not add up. Faults (loss, duplication) strike at the first switch.
+//! looked, so that lateness does not add up. Faults (loss, duplication) strike at the first switch;
+//! links change their rate, or fail, at times that were asked for.
 //!
 //! Invariants: an uplink delivers in order and carries one frame at a time; events happen in the
 //! order of their ideal times. Left out: learning and flooding; the rack knows who is where.
@@ -59,6 +60,26 @@ impl Marking {
 /// What frames wait in: strict priorities, an ECN threshold, a phantom queue around them.
 type Marker = Phantom<EcnThreshold>;
 
+/// What becomes of a link between switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkChange {
+    /// It has this rate from the next frame on.
+    Rate(LinkRate),
+    /// It fails: what waits for it is lost, and paths avoid it from now on.
+    Down,
+}
+
+/// A link that changes, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkEvent {
+    /// When.
+    pub(crate) at: SimTime,
+    /// Its ends.
+    pub(crate) ends: [NodeId; 2],
+    /// What becomes of it.
+    pub(crate) change: LinkChange,
+}
+
 /// A delivery: the frame, the port it leaves by, and when its last bit is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery<F> {
@@ -83,6 +104,8 @@ pub(crate) struct FabricCounters {
     pub(crate) dropped: u64,
     /// Frames marked with CE, once for each port that did.
     pub(crate) marked: u64,
+    /// Frames lost with a link that failed, or without a way.
+    pub(crate) cut: u64,
 }
 
 /// What the switches of a rack are made of.
@@ -132,6 +155,7 @@ pub(crate) struct Fabric<F> {
     uplinks: Vec<Uplink<F>>,
     /// Of switches: by [`PortId`], less the number of hosts.
     ports: Vec<Port<Hop<F>, Marker>>,
+    changes: VecDeque<LinkEvent>,
     loss: Rng,
     duplication: Rng,
     /// Everything up to here has happened.
@@ -179,6 +203,7 @@ impl<F: Frame + Clone> Fabric<F> {
             uplinks: ups.iter().map(uplink).collect(),
             ports: downs.iter().map(|spec| idle(&config, LinkRate::new(spec.rate))).collect(),
             paths: Paths::new(config.wiring.clone(), config.forwarding, faults.seed),
+            changes: VecDeque::new(),
             loss: Rng::stream(faults.seed, "testbed loss"),
             duplication: Rng::stream(faults.seed, "testbed duplication"),
             done: SimTime::ZERO,
@@ -203,6 +228,23 @@ impl<F: Frame + Clone> Fabric<F> {
         uplink.frames.push_back((last_bit, Hop { frame, flow }));
     }
 
+    /// Links change at these times, which are in order and not over.
+    pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = LinkEvent>) {
+        self.changes.extend(changes);
+    }
+
+    /// All links are as they were built, and none is about to change.
+    pub(crate) fn mend(&mut self) {
+        self.changes.clear();
+        let hosts = self.uplinks.len();
+        let ports = self.paths.wiring().ports();
+        for (port, spec) in self.ports.iter_mut().zip(&ports[hosts..]) {
+            port.set_rate(LinkRate::new(spec.rate));
+        }
+        let all: Vec<PortId> = (0..ports.len() as u32).map(PortId).collect();
+        self.paths.set_alive(&all, true);
+    }
+
     /// No delivery is due before this: when to call [`Fabric::advance`]. Frames that reach their
     /// output port meanwhile need no wake-up of their own, because `advance` makes up for the past
     /// in order.
@@ -216,11 +258,12 @@ impl<F: Frame + Clone> Fabric<F> {
         [arriving, departing].into_iter().flatten().min()
     }
 
-    /// When the next frame arrives at its first switch or leaves a port.
+    /// When the next frame arrives at its first switch or leaves a port, or a link changes.
     fn next_event(&self) -> Option<SimTime> {
         let arrival = self.uplinks.iter().filter_map(|u| u.frames.front().map(|f| f.0)).min();
         let departure = self.ports.iter().filter_map(Port::departs).min();
-        [arrival, departure].into_iter().flatten().min()
+        let change = self.changes.front().map(|change| change.at);
+        [arrival, departure, change].into_iter().flatten().min()
     }
 
     /// Lets everything happen that is due by `now`, in the order of its ideal time.
@@ -229,6 +272,10 @@ impl<F: Frame + Clone> Fabric<F> {
             self.probe(at);
             // A frame that came to our notice late cannot arrive before what already happened.
             self.done = self.done.max(at);
+            while let Some(&change) = self.changes.front().filter(|change| change.at <= at) {
+                self.changes.pop_front();
+                self.apply(change);
+            }
             for port in 0..self.ports.len() {
                 while let Some(left) = self.ports[port].next(at) {
                     self.left(port, left, &mut deliver);
@@ -302,14 +349,40 @@ impl<F: Frame + Clone> Fabric<F> {
         let hosts = uplinks.len();
         let level = hop.flow.priority;
         let drain = |port: PortId| ports[port.0 as usize - hosts].drain_bytes(level);
-        // Every host is reached, and the rack knows no others.
-        let Some(port) = paths.choose(switch, hop.flow, drain) else { return };
+        let Some(port) = paths.choose(switch, hop.flow, drain) else {
+            self.counters.cut += 1;
+            return;
+        };
         let port = port.0 as usize - hosts;
         if let Some(seen) = queueing.get_mut(port) {
             seen.arrives(ports[port].waiting_bytes());
         }
         if ports[port].enqueue(self.done, hop).is_err() {
             self.counters.dropped += 1;
+        }
+    }
+
+    fn apply(&mut self, LinkEvent { ends: [one, other], change, .. }: LinkEvent) {
+        let wiring = self.paths.wiring();
+        let both = [wiring.port_between(one, other), wiring.port_between(other, one)];
+        let both: Vec<PortId> = both.into_iter().flatten().collect();
+        for port in &both {
+            let spec = self.paths.wiring().ports()[port.0 as usize];
+            // Hosts' own links do not change.
+            let Some(index) = (port.0 as usize).checked_sub(self.uplinks.len()) else { continue };
+            match change {
+                LinkChange::Rate(rate) => self.ports[index].set_rate(rate),
+                LinkChange::Down => {
+                    let idle = idle(&self.config, LinkRate::new(spec.rate));
+                    let mut gone = std::mem::replace(&mut self.ports[index], idle);
+                    while gone.next(SimTime::MAX).is_some() {
+                        self.counters.cut += 1;
+                    }
+                }
+            }
+        }
+        if change == LinkChange::Down {
+            self.paths.set_alive(&both, false);
         }
     }
 }

@@ -22,15 +22,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use homa_sim::SimTime;
+use homa_sim::topology::NodeId;
 use homa_workload::quantile::{Percentile, Sorted};
 
-pub(crate) use fabric::FabricConfig;
+pub(crate) use fabric::{FabricConfig, LinkChange};
 pub use fabric::{Faults, Marking};
 pub(crate) use frame::wire_bytes;
 pub use lateness::Lateness;
 pub use queueing::Queueing;
 
-use fabric::{Delivery, Fabric, FabricCounters};
+use fabric::{Delivery, Fabric, FabricCounters, LinkEvent};
 use frame::WireFrame;
 use packet_socket::PacketSocket;
 
@@ -63,6 +64,8 @@ pub struct SwitchInterval {
     pub duplicated: u64,
     /// Frames marked with CE, once for each port that did.
     pub marked: u64,
+    /// Frames lost with a link that failed.
+    pub cut: u64,
     /// What waited at the port to each host.
     pub queueing: Vec<Queueing>,
     /// Frames the switch noticed after they should have reached their output port.
@@ -114,7 +117,13 @@ struct Shared {
     asked: AtomicU64,
     answered: AtomicU64,
     interval: Mutex<SwitchInterval>,
+    /// Links are to be mended, and then to change; until it was seen.
+    order: Mutex<Option<Vec<TimedChange>>>,
+    ordered: AtomicBool,
 }
+
+/// When (nanoseconds of CLOCK_MONOTONIC), between whom, what.
+pub(crate) type TimedChange = (u64, [NodeId; 2], LinkChange);
 
 impl Switch {
     /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling
@@ -140,6 +149,12 @@ impl Switch {
         });
         let thread = thread.map_err(|e| TestbedError::setup("start the switch's thread", e))?;
         Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// All links are as they were built until these changes, which are in the order of time.
+    pub(crate) fn mend_until(&self, changes: Vec<TimedChange>) {
+        *self.shared.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(changes);
+        self.shared.ordered.store(true, Ordering::SeqCst);
     }
 
     /// What happened since the last call; starts the next interval.
@@ -206,6 +221,9 @@ impl Engine {
         while !self.shared.stop.load(Ordering::Relaxed) {
             let taken = self.take_frames(epoch);
             let now = sys::monotonic_ns();
+            if self.shared.ordered.swap(false, Ordering::SeqCst) {
+                self.obey(epoch);
+            }
             let delivered = self.deliver(epoch, now);
             if self.shared.asked.load(Ordering::SeqCst)
                 != self.shared.answered.load(Ordering::SeqCst)
@@ -225,6 +243,19 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Passes on what was ordered about links.
+    fn obey(&mut self, epoch: u64) {
+        let order = self.shared.order.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(changes) = order else { return };
+        self.fabric.mend();
+        let event = |(at_ns, ends, change): TimedChange| LinkEvent {
+            at: SimTime(at_ns.saturating_sub(epoch).saturating_mul(1_000)),
+            ends,
+            change,
+        };
+        self.fabric.change(changes.into_iter().map(event));
     }
 
     /// Sleeps until a frame arrives or shortly before the next delivery.
@@ -282,6 +313,7 @@ impl Engine {
         self.current.lost = counters.lost - self.before.lost;
         self.current.duplicated = counters.duplicated - self.before.duplicated;
         self.current.marked = counters.marked - self.before.marked;
+        self.current.cut = counters.cut - self.before.cut;
         self.current.late_arrivals = counters.late - self.before.late;
         self.current.queueing = self.fabric.take_queueing();
         self.current.overflow = self.socket.take_overflow();

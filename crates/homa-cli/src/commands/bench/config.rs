@@ -4,6 +4,7 @@
 use homa_testbed::Rack;
 use serde::Serialize;
 
+use super::fabric::Wired;
 use super::{Args, Switch};
 use crate::values;
 
@@ -45,6 +46,18 @@ pub struct Config {
     incast_control: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hosts: Option<usize>,
+    /// `--fabric` and what belongs to it; absent with one switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fabric: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarding: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<Vec<String>>,
+    /// Servers of a workflow, and bytes of each response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fan_out: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_bytes: Option<u32>,
     link_bps: u64,
     duration_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +86,9 @@ impl Config {
     pub fn new(args: &Args, network: Network) -> Self {
         let (rack, ours) = (network == Network::Rack, network != Network::Peer);
         let loaded = args.incast.is_none();
+        let sized = loaded && args.fan_out.is_none();
+        let fabric = rack && args.fabric != Wired::SingleSwitch;
+        let degraded = || args.degrade.iter().map(ToString::to_string).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             network,
@@ -84,11 +100,16 @@ impl Config {
             driver: args.peer.map(|_| args.driver.name()),
             ports: args.cp_node.then_some(args.ports),
             short_responses: args.cp_node.then_some(args.short_responses),
-            workload: loaded.then(|| args.workload.to_string()),
+            workload: sized.then(|| args.workload.to_string()),
             load: loaded.then_some(args.load),
             incast: args.incast,
             incast_control: ours.then_some(args.incast_control == Switch::On),
             hosts: ours.then_some(args.hosts),
+            fabric: fabric.then(|| args.fabric.name()),
+            forwarding: fabric.then(|| args.forwarding.name()),
+            degraded: fabric.then(degraded),
+            fan_out: args.fan_out,
+            response_bytes: args.fan_out.map(|_| args.response),
             link_bps: args.link(),
             duration_s: args.duration().as_secs_f64(),
             buffer_bytes: rack.then_some(args.buffer),
@@ -123,6 +144,11 @@ pub fn command_line(args: &Args) -> String {
             let names: Vec<&str> = args.transports().iter().map(|t| t.name()).collect();
             add("transport", &names.join(","));
             add("hosts", &args.hosts.to_string());
+            if args.fabric != Wired::SingleSwitch {
+                add("fabric", args.fabric.name());
+                add("forwarding", args.forwarding.name());
+            }
+            args.degrade.iter().for_each(|degrade| add("degrade", &degrade.to_string()));
             add("buffer", &args.buffer.to_string());
             args.phantom_queue.iter().for_each(|queue| add("phantom-queue", &queue.to_string()));
             args.ecn_threshold.iter().for_each(|bytes| add("ecn-threshold", &bytes.to_string()));
@@ -135,7 +161,13 @@ pub fn command_line(args: &Args) -> String {
     match args.incast {
         Some(outstanding) => add("incast", &outstanding.to_string()),
         None => {
-            add("workload", &quoted(&args.workload.to_string()));
+            match args.fan_out {
+                Some(parts) => {
+                    add("fan-out", &parts.to_string());
+                    add("response", &args.response.to_string());
+                }
+                None => add("workload", &quoted(&args.workload.to_string())),
+            }
             add("load", &args.load.to_string());
         }
     }
@@ -201,6 +233,8 @@ mod tests {
             "homa bench --incast-control off --loss 0.01 --duplicate 0.001 --cc reno",
             "homa bench --incast 300 --incast-control off --buffer 200000 --seed 7",
             "homa bench --transport tcp-ecn --phantom-queue 0.95,1KB --ecn-threshold 30KB",
+            "homa bench --hosts 4 --fabric leaf-spine --forwarding alb --degrade spine1:10,spine0:0@2s",
+            "homa bench --fan-out 10 --response 2KB --load 0.4",
             "homa bench --peer 127.0.0.1:4000",
             "homa bench --peer [::1]:4000 --driver raw-ip --link 1Gbps --duration 300ms",
             "homa bench --peer 127.0.0.1:4000 --cp-node --ports 3 --short-responses",
@@ -250,6 +284,9 @@ mod tests {
             "--peer 127.0.0.1:9 --incast-control off",
             "--peer 127.0.0.1:9 --phantom-queue 0.95,1KB",
             "--micro --ecn-threshold 30KB",
+            "--micro --fabric leaf-spine",
+            "--fan-out 3 --workload w1",
+            "--response 2KB",
             "--incast 3 --workload w1",
             "--incast 3 --load 0.5",
             "--incast 0",

@@ -18,6 +18,7 @@ use homa_workload::arrivals::{Arrival, schedule};
 use homa_workload::bins::SizeBins;
 
 use super::config::{Config, Network, command_line};
+use super::fabric::Wired;
 use super::marking::Planned;
 use super::open_loop::{Loaded, OpenLoop};
 use super::rack::{OFFER_HINT, offer};
@@ -79,6 +80,9 @@ fn possible(args: &Args) -> Result<Args, Failure> {
                 names the setting";
     if args.chart.is_some() {
         return Err(Failure::new(anyhow::anyhow!("--chart needs a rack"), hint));
+    }
+    if args.fabric != Wired::SingleSwitch {
+        return Err(Failure::new(anyhow::anyhow!("--fabric needs a rack"), hint));
     }
     if !args.transports().contains(&Transport::Homa) {
         return Err(Failure::new(anyhow::anyhow!("the rows of --transport need a rack"), hint));

@@ -5,6 +5,7 @@
 mod chart;
 mod config;
 mod cp_node;
+mod fabric;
 mod in_memory;
 mod incast;
 mod marking;
@@ -17,6 +18,7 @@ mod screen;
 mod sentences;
 mod trial;
 mod twin;
+mod workflow;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use crate::micro;
 use crate::output::Format;
 use crate::values;
 
+use fabric::{Choice, Degrade, Wired};
 use marking::Phantom;
 pub use marking::threshold;
 
@@ -43,7 +46,7 @@ const RACK_DURATION: Duration = Duration::from_secs(8);
 const LINK: u64 = 100_000_000;
 
 /// Options that only the rack has.
-const RACK_ONLY: [&str; 9] = [
+const RACK_ONLY: [&str; 13] = [
     "transport",
     "hosts",
     "buffer",
@@ -53,7 +56,14 @@ const RACK_ONLY: [&str; 9] = [
     "incast_control",
     "phantom_queue",
     "ecn_threshold",
+    "fabric",
+    "forwarding",
+    "degrade",
+    "fan_out",
 ];
+
+/// Most servers that a workflow asks at once.
+const MOST_PARTS: u32 = 1_000;
 
 /// Arguments of `homa bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -103,6 +113,18 @@ pub struct Args {
     /// Hosts on the rack; each is client and server.
     #[arg(long, default_value_t = 5, value_name = "N")]
     hosts: usize,
+    /// What joins the hosts, computed by the rack's switch process.
+    #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
+    fabric: Wired,
+    /// How the switches of --fabric leaf-spine choose among paths.
+    #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
+    forwarding: Choice,
+    /// With --fabric leaf-spine: what per cent of their rate the links of a spine (spine0, spine1),
+    /// or one of them (spine1-leaf0), keep from the load's start, or from a time after it: spine1:10,
+    /// spine1:0@2s; 0 cuts them.
+    #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
+    #[arg(value_parser = fabric::degrade)]
+    degrade: Vec<Degrade>,
     /// Rate of every link. [default: 100Mbps, or a half or a quarter of it where a trial shows that
     /// this machine does not keep up with the rows]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
@@ -137,6 +159,15 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(conflicts_with_all = ["workload", "load"])]
     incast: Option<u32>,
+    /// Partition-aggregate workflows instead of single RPCs: each host asks this many servers at
+    /// once and waits for all (at most 1000).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(conflicts_with_all = ["workload", "incast", "twin", "chart"])]
+    fan_out: Option<u32>,
+    /// With --fan-out: bytes of each response (DeTail §6: 2KB).
+    #[arg(long, default_value = "2KB", value_name = "BYTES", value_parser = values::message_bytes)]
+    #[arg(requires = "fan_out")]
+    response: u32,
     /// Whether Homa limits unscheduled bytes of responses when many RPCs are in progress.
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off")]
     incast_control: Switch,

@@ -22,7 +22,7 @@ use super::config::{Config, Network};
 use super::marking::Planned;
 use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
-use super::{Args, LINK, Switch, chart, in_memory, incast, trial, twin};
+use super::{Args, LINK, Switch, chart, in_memory, incast, trial, twin, workflow};
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json};
@@ -54,8 +54,10 @@ pub fn run(args: &Args) -> Outcome {
     if args.twin {
         twin::check(args)?;
     }
-    if args.incast.is_none() {
-        offer(args)?;
+    match (args.incast, args.fan_out) {
+        (None, None) => offer(args).map(drop)?,
+        (None, Some(parts)) => workflow::check(args, parts)?,
+        (Some(_), _) => {}
     }
     if let Some(path) = &args.chart {
         // An hour later would be late to find out.
@@ -63,16 +65,19 @@ pub fn run(args: &Args) -> Outcome {
     }
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
-        Err(error @ TestbedError::NamespacesRefused { .. }) if args.incast.is_none() => {
+        Err(error @ TestbedError::NamespacesRefused { .. })
+            if args.incast.is_none() && args.fan_out.is_none() =>
+        {
             return in_memory::run(args, &error);
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
     let args = &trial::affordable(args, &inside)?;
     let racks = Racks::new(args, &inside);
-    match args.incast {
-        Some(outstanding) => incast::run(args, racks, outstanding),
-        None => loaded(args, racks),
+    match (args.incast, args.fan_out) {
+        (Some(outstanding), _) => incast::run(args, racks, outstanding),
+        (None, Some(parts)) => workflow::run(args, racks, parts),
+        (None, None) => loaded(args, racks),
     }
 }
 
@@ -108,6 +113,9 @@ impl<'a> Racks<'a> {
 pub fn rack_config(args: &Args) -> RackConfig {
     RackConfig {
         hosts: args.hosts,
+        topology: args.topology(),
+        forwarding: args.forwarding(),
+        degraded: args.degraded(),
         link: Rate(args.link()),
         buffer_bytes: args.buffer,
         marking: args.marking(),
@@ -176,7 +184,8 @@ fn loaded(args: &Args, mut racks: Racks<'_>) -> Outcome {
         }
         let label = row.label();
         progress.step(&format!("{label}: {} of {}", index + 1, planned.len()));
-        let pattern = Pattern::Open { arrivals: &arrivals, duration: args.duration() };
+        let pattern =
+            Pattern::Open { arrivals: &arrivals, request_bytes: None, duration: args.duration() };
         let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, row.transport, pattern) };
         let run = undisturbed(rack, &plan, &progress)?;
         let mut result = TransportResult::of_run(&run, row.marks, rack.config(), &bins);
@@ -317,7 +326,8 @@ mod tests {
             // A billion bytes without headers: 320 s.
             assert!(grace > GRACE + Duration::from_secs(320), "{transport}: {grace:?}");
         }
-        let pattern = Pattern::Open { arrivals: &[], duration: args.duration() };
+        let pattern =
+            Pattern::Open { arrivals: &[], request_bytes: None, duration: args.duration() };
         assert_eq!(plan(&args, Transport::Homa, pattern).grace, GRACE);
     }
 

@@ -156,9 +156,10 @@ impl<'a> Screen<'a> {
 /// The rack, and the timer of TCP on it where it has a part.
 pub fn rack_lines(args: &Args, rack: &Rack) {
     line(format!(
-        "Rack: {} hosts x {}, one switch, {} B a port, inside this machine; no root needed.",
+        "Rack: {} hosts x {}, {}, {} B a port, inside this machine; no root needed.",
         args.hosts,
         show_rate(args.link()),
+        args.fabric_text(),
         args.buffer
     ));
     if !args.transports().iter().all(|transport| transport.is_homa()) {

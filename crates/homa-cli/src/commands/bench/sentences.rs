@@ -4,6 +4,7 @@
 use homa_testbed::Transport;
 
 use super::Args;
+use super::fabric::Wired;
 use super::report::TransportResult;
 use super::screen::time;
 use crate::values::show_rate;
@@ -27,9 +28,13 @@ pub fn about(args: &Args, rows: &[TransportResult]) -> Vec<String> {
         }
     }
     sentences.push(format!(
-        "Not shown: real switches and network cards, links above {}, more than one switch, \
-         encryption, what arriving frames cost a kernel; all hosts share this machine's cores.",
-        show_rate(args.link())
+        "Not shown: real switches and network cards, links above {}, {}, encryption, what arriving \
+         frames cost a kernel; all hosts share this machine's cores.",
+        show_rate(args.link()),
+        match args.fabric {
+            Wired::SingleSwitch => "more than one switch",
+            Wired::LeafSpine => "switches that pause senders (PFC)",
+        }
     ));
     sentences
 }

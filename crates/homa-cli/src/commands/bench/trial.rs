@@ -45,7 +45,7 @@ fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
         None => {
             let (offer, sizes) = offer(args)?;
             arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
-            Pattern::Open { arrivals: &arrivals, duration: args.duration() }
+            Pattern::Open { arrivals: &arrivals, request_bytes: None, duration: args.duration() }
         }
     };
     let run = measure(&rack, &plan(args, heaviest(&args.transports()), pattern))?;

@@ -161,6 +161,52 @@ fn frames_to_another_rack_take_four_links_and_within_a_rack_two() {
     assert_eq!(deliveries(&mut fabric, us(5_000)), expected);
 }
 
+#[test]
+fn looking_late_changes_no_delivery_in_a_fabric_whose_links_change() {
+    let run = |steps: u64| {
+        let mut fabric = leaf_spine(Forwarding::Spray);
+        let slow = LinkChange::Rate(LinkRate::new(Rate::mbps(10)));
+        let link = |at, ends: [u32; 2], change| LinkEvent { at, ends: ends.map(NodeId), change };
+        fabric.change([link(us(900), [4, 7], slow), link(us(3_000), [5, 6], LinkChange::Down)]);
+        for n in 0..40 {
+            let to = 2 + (n % 2) as usize;
+            fabric.send(us(97 * n), ((n / 3 % 2) as usize, to), 0, TestFrame(("f", 1_000, 0)));
+        }
+        let mut all = Vec::new();
+        for step in 1..=steps {
+            all.extend(deliveries(&mut fabric, us(40_000 / steps * step)));
+        }
+        (all, fabric.counters())
+    };
+    let (prompt, late) = (run(40_000), run(1));
+    assert_eq!(prompt, late);
+    let (delivered, counters) = late;
+    assert_eq!(delivered.len() as u64 + counters.cut, 40);
+    assert!(counters.cut > 0, "what waited for the link that failed: {counters:?}");
+    // Over the slow link a frame takes 800 us.
+    assert!(delivered.last().is_some_and(|last| last.2 > 4_500_000), "{delivered:?}");
+}
+
+#[test]
+fn mended_links_are_as_they_were_built() {
+    let mut fabric = leaf_spine(Forwarding::Spray);
+    let link = |ends: [u32; 2], change| LinkEvent { at: us(10), ends: ends.map(NodeId), change };
+    let slow = LinkChange::Rate(LinkRate::new(Rate::mbps(1)));
+    fabric.change([link([4, 6], LinkChange::Down), link([4, 7], slow)]);
+    fabric.send(us(100), (0, 3), 0, TestFrame(("slow", 1_000, 0)));
+    assert_eq!(deliveries(&mut fabric, us(20_000)), [("slow", 3, 8_340_000)]);
+    fabric.change(
+        [link([5, 7], LinkChange::Down)].map(|event| LinkEvent { at: us(90_000), ..event }),
+    );
+    fabric.mend();
+    for n in 0..20 {
+        fabric.send(us(30_000 + 1_000 * n), (0, 3), 0, TestFrame(("f", 1_000, 0)));
+    }
+    let all = deliveries(&mut fabric, us(200_000));
+    assert!((0..20).zip(&all).all(|(n, (_, _, at))| *at == 30_320_000 + 1_000_000 * n), "{all:?}");
+    assert_eq!((all.len(), fabric.counters().cut), (20, 0));
+}
+
 /// A frame with marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Marked(u32, Marks);

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Fabric, FramingName, Measures,
-    PhantomOptions, PickName, Scenario, SchemeOptions, Shape, Span, Stop, TcpOptions,
+    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Fabric, FramingName, Impaired,
+    Measures, PhantomOptions, PickName, Routing, Scenario, SchemeOptions, Shape, Span, Stop,
+    TcpOptions,
 };
-use homa_testbed::{POOL, SMALL_RPC_BYTES, Transport};
+use homa_testbed::{Degraded, LEAVES, POOL, SMALL_RPC_BYTES, Transport};
 
+use super::super::fabric::{Choice, Wired};
 use super::super::marking::Planned;
 use super::super::{Args, Switch};
 
@@ -38,7 +40,20 @@ pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
         scheme: scheme.to_owned(),
         options,
         fabric: Fabric {
-            shape: Shape::SingleSwitch { hosts: args.hosts as u32 },
+            shape: match args.fabric {
+                Wired::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts as u32 },
+                Wired::LeafSpine => Shape::LeafSpine {
+                    racks: LEAVES,
+                    hosts_per_rack: args.hosts as u32 / LEAVES,
+                    spines: LEAVES,
+                },
+            },
+            routing: Some(match args.forwarding {
+                Choice::Ecmp => Routing::Ecmp,
+                Choice::Spray => Routing::Spray,
+                Choice::Alb => Routing::Adaptive,
+            }),
+            impaired: args.degraded().iter().map(|degraded| impaired(args, degraded)).collect(),
             host_link: link,
             fabric_link: link,
             send_delay: sending,
@@ -55,6 +70,20 @@ pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
         measures: Measures { priorities: false, ..Measures::default() },
         ..Scenario::default()
     })
+}
+
+/// A link of the rack that changes under load, which begins at time 0 here.
+fn impaired(args: &Args, degraded: &Degraded) -> Impaired {
+    let rate = Bandwidth(args.link() * u64::from(degraded.percent) / 100);
+    Impaired {
+        from: format!("tor{}", degraded.leaf),
+        to: format!("spine{}", degraded.spine),
+        one_way: false,
+        at: Span(degraded.after.as_nanos() as u64 * 1_000),
+        until: None,
+        rate: (degraded.percent > 0).then_some(rate),
+        loss_ppm: None,
+    }
 }
 
 /// Homa as the runtime starts it.
