@@ -49,16 +49,17 @@ impl Cell {
             | Traffic::ClientsServers { workload, .. }
             | Traffic::ManyToOne { workload, .. } => Some(workload),
             Traffic::Flows { file, .. } => Some(file),
-            Traffic::Incast { .. } | Traffic::Permutation { .. } | Traffic::LongFlows { .. } => {
-                None
-            }
+            Traffic::Incast { .. }
+            | Traffic::Permutation { .. }
+            | Traffic::LongFlows { .. }
+            | Traffic::Workflows(_) => None,
         };
         let graph = match &self.scenario.fabric.shape {
             Shape::Graph { file } => Some(file),
             Shape::SingleSwitch { .. }
             | Shape::LeafSpine { .. }
             | Shape::FatTree { .. }
-            | Shape::ThreeTier { .. } => None,
+            | Shape::Pods { .. } => None,
         };
         named.into_iter().chain(graph).map(Path::new).filter(|path| path.is_file()).collect()
     }
@@ -71,7 +72,8 @@ impl Cell {
         | Traffic::ClientsServers { workload, .. }
         | Traffic::ManyToOne { workload, .. }) = &scenario.traffic
         else {
-            return scenario.stop.messages.map_or(GUESS, |messages| messages as f64 * 20.0);
+            let by_time = scenario.stop.time.map_or(GUESS, |time| time.0 as f64 / 1e12 * 1e7);
+            return scenario.stop.messages.map_or(by_time, |messages| messages as f64 * 20.0);
         };
         let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
         let Some(sizes) = sizes else { return GUESS };

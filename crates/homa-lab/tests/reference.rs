@@ -10,12 +10,14 @@ use homa_lab::cell::Cell;
 use homa_lab::results;
 use homa_lab::store::Stored;
 use homa_sim::experiment::run;
+use homa_sim::scenario::outcome::Outcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange, Fabric,
-    FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions, PFabricOptions,
-    PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions, PhantomOrderName,
-    PhantomPlaceName, PickName, Probes, Routing,
-    Scenario, SchemeOptions, Shape, SlowdownBy, Span, Stop, SwitchOptions, TcpOptions, Traffic,
+    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange,
+    Fabric, FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions,
+    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
+    SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, WorkflowClass,
+    WorkflowTraffic,
 };
 use toml::{Table, Value};
 
@@ -41,8 +43,28 @@ fn traffics() -> Vec<Traffic> {
         },
         Traffic::Permutation { bytes: 1 },
         Traffic::LongFlows { senders: 1, groups: vec![group] },
+        Traffic::Workflows(workflows()),
         Traffic::Flows { file: String::new(), exchange },
     ]
+}
+
+fn workflows() -> WorkflowTraffic {
+    let burst = Some(Burst { every: Span(2), length: Span(1), per_second: 1.0 });
+    let class = WorkflowClass {
+        response_bytes: vec![1],
+        steps: 1,
+        fan_out: vec![1],
+        per_second: Some(1.0),
+        burst,
+        concurrent: Some(1),
+        level: Some(0),
+    };
+    WorkflowTraffic {
+        clients: Some(1),
+        alternate: true,
+        request_bytes: 1,
+        classes: [("NAME".to_owned(), class)].into(),
+    }
 }
 
 fn shapes() -> Vec<Shape> {
@@ -50,7 +72,7 @@ fn shapes() -> Vec<Shape> {
         Shape::SingleSwitch { hosts: 2 },
         Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
         Shape::FatTree { k: 4, oversubscription: 1 },
-        Shape::ThreeTier { pods: 2, tors: 1, aggrs: 1, uplinks: 1, hosts_per_rack: 1 },
+        Shape::Pods { pods: 2, racks: 2, hosts_per_rack: 2, aggrs: 2, cores: 2 },
         Shape::Graph { file: String::new() },
     ]
 }
@@ -99,6 +121,7 @@ fn nic() -> NicOptions {
 
 fn switch() -> SwitchOptions {
     SwitchOptions {
+        kind: Some(SwitchKind::Lossless),
         speedup: Some(1),
         lookup: Some(Span(1)),
         virtual_outputs: Some(true),
@@ -176,6 +199,7 @@ fn options() -> SchemeOptions {
             rack: Some(true),
             timestamps: Some(true),
             size_classes: Some(vec![1]),
+            source_ecn: Some(1),
             demotion: Some(vec![1]),
         }),
     }
@@ -195,6 +219,8 @@ fn fabric(shape: Shape, buffer: Buffer) -> Fabric {
         shape,
         buffer,
         routing: Some(Routing::Spray),
+        core_link: Some(Bandwidth::gbps(1)),
+        thresholds: Some(vec![1]),
         faults_until: Some(Span(1)),
         impaired: vec![impaired],
         paused: vec![Paused { host: "h0".to_owned(), at: Span(0), until: Span(1) }],
@@ -332,6 +358,18 @@ fn with_offloads() -> Stored {
     Stored { version: String::new(), program: String::new(), cell, outcome }
 }
 
+/// The same of workflows over switches that pause.
+fn with_workflows() -> Outcome {
+    let mut scenario = Scenario { scheme: "detail".to_owned(), ..Scenario::default() };
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    let class = WorkflowClass { concurrent: None, ..workflows().classes["NAME"].clone() };
+    let classes = [("page".to_owned(), class)].into();
+    let traffic = WorkflowTraffic { alternate: false, classes, ..workflows() };
+    scenario.traffic = Traffic::Workflows(traffic);
+    scenario.stop.messages = Some(100);
+    run(&scenario, &mut |_| ()).expect("it runs")
+}
+
 #[test]
 fn every_key_of_the_json_is_in_the_reference() {
     let with_nic = with_offloads().outcome;
@@ -357,13 +395,14 @@ fn every_key_of_the_json_is_in_the_reference() {
         scenario.stop = Stop { time: Some(Span::millis(1)), ending: Ending::Cut, ..scenario.stop };
         run(&scenario, &mut |_| ()).expect("it runs")
     };
-    let outcomes = [outcome, of(rounds), of(flows)];
+    let outcomes = [outcome, of(rounds), of(flows), with_workflows()];
     assert!(outcomes[1].rounds.is_some() && outcomes[2].flow_groups.len() == 1);
     let paths = outcomes
         .iter()
         .flat_map(|outcome| page::paths(&serde_json::to_value(outcome).expect("JSON")));
-    let keys: BTreeSet<String> =
+    let mut keys: BTreeSet<String> =
         paths.filter_map(|path| Some(path.rsplit('.').next()?.to_owned())).collect();
+    keys.extend(["port", "levels", "since_us", "waits_for"].map(String::from));
     let keys = keys.iter().map(String::as_str);
     for key in keys.chain(["sustained", "diverging", "outcome"]) {
         assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");

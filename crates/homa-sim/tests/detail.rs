@@ -5,7 +5,8 @@ mod common;
 use common::scenario;
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, Impaired, Outcome, Scenario, Shape, Span, SwitchOptions,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape, SlowdownBy,
+    Span, SwitchKind, SwitchOptions, TcpOptions, Traffic,
 };
 use homa_sim::scheme;
 
@@ -67,4 +68,91 @@ fn thresholds_that_cannot_be_safe_are_refused() {
     let mut homa = fat_tree("homa", false);
     homa.options.switch = small.options.switch;
     assert!(validate(&homa).is_err(), "nor have those without queues at inputs");
+}
+
+/// Five switches in a ring, a host at each, which sends 2 MB two switches on; of `hosts` of them.
+fn ring(hosts: u32) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("homa-ring-{}-{hosts}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let ends = (0..5).map(|i| format!("h{i},s{i},1,5476\n"));
+    let ring = (0..5).map(|i| format!("s{i},s{},1,5476\n", (i + 1) % 5));
+    let graph = file("links.csv", ends.chain(ring).collect());
+    let flows = (0..hosts).map(|i| format!("{i},{i},{},2000000,0\n", (i + 2) % 5));
+    let flows = file("flows.csv", flows.collect());
+    let mut scenario = fat_tree("lossless-packet-scatter", false);
+    scenario.fabric = Fabric { shape: Shape::Graph { file: graph }, ..Fabric::default() };
+    scenario.traffic = Traffic::Flows { file: flows, exchange: Exchange::OneWay };
+    scenario.options.tcp = Some(TcpOptions { initial_window: Some(500), ..TcpOptions::default() });
+    scenario.slowdown = SlowdownBy::Idle;
+    scenario.stop.drain_limit = Span::millis(150);
+    let outcome = outcome(&scenario);
+    std::fs::remove_dir_all(folder).unwrap();
+    outcome
+}
+
+#[test]
+fn a_deadlock_names_its_ports_and_none_is_seen_where_there_is_none() {
+    let locked = ring(5);
+    let pauses = locked.pauses.unwrap();
+    assert_eq!((pauses.deadlock.len(), locked.undelivered), (5, 5), "{pauses:?}");
+    assert!(pauses.deadlock.contains(&"s0->s1".to_owned()), "{:?}", pauses.deadlock);
+    let stuck = pauses.stuck.iter().find(|stuck| stuck.port == "s0->s1").unwrap();
+    assert!(stuck.waits_for.contains(&"s1->s2".to_owned()), "{stuck:?}");
+    assert!(stuck.since_us < 50_000.0 && pauses.longest_us > 100_000.0, "{pauses:?}");
+    let open = ring(4);
+    let pauses = open.pauses.unwrap();
+    assert!(pauses.deadlock.is_empty() && pauses.stuck.is_empty(), "{pauses:?}");
+    assert!(pauses.count > 0 && open.undelivered == 0, "{pauses:?}");
+}
+
+#[test]
+fn homa_goes_around_a_slow_link_by_adaptive_paths_and_over_details_switches() {
+    let degraded = |routing, kind| {
+        let mut scenario = fat_tree("homa", true);
+        let (workload, exchange) = ("8000".to_owned(), Exchange::Echo);
+        scenario.traffic = Traffic::AllToAll { workload, exchange, max_bytes: None };
+        scenario.fabric.routing = routing;
+        scenario.options.switch = kind;
+        scenario
+    };
+    let p99 = |scenario: &Scenario| {
+        let outcome = outcome(scenario);
+        assert_eq!((outcome.undelivered, outcome.drops.overflow), (0, 0));
+        (outcome.slowdown.p99.unwrap(), outcome.pauses.is_some())
+    };
+    let lossless = SwitchOptions { kind: Some(SwitchKind::Lossless), ..SwitchOptions::default() };
+    let (sprayed, _) = p99(&degraded(Some(Routing::Spray), None));
+    let (adapted, paused) = p99(&degraded(Some(Routing::Adaptive), None));
+    assert!(adapted < 0.5 * sprayed && !paused, "{adapted} {sprayed}");
+    // Back-pressure tells of queues further on.
+    let (over_detail, paused) = p99(&degraded(Some(Routing::Adaptive), Some(lossless)));
+    assert!(over_detail < 0.5 * adapted && paused, "{over_detail} {adapted}");
+    let mut wrong = degraded(None, Some(lossless));
+    wrong.scheme = "ndp".to_owned();
+    assert!(validate(&wrong).is_err(), "its switches trim");
+    let mut few = degraded(Some(Routing::Adaptive), None);
+    few.fabric.thresholds = Some(vec![2, 1]);
+    assert!(validate(&few).unwrap_err().to_string().contains("fabric.thresholds"));
+}
+
+#[test]
+fn hosts_that_mark_their_own_packets_keep_short_queues() {
+    let mut scenario = fat_tree("detail", false);
+    scenario.traffic = Traffic::Permutation { bytes: 3_000_000 };
+    scenario.slowdown = SlowdownBy::Idle;
+    let took = |source_ecn| {
+        let mut scenario = scenario.clone();
+        scenario.options.tcp = Some(TcpOptions { source_ecn, ..TcpOptions::default() });
+        let outcome = outcome(&scenario);
+        assert_eq!((outcome.undelivered, outcome.drops.overflow), (0, 0));
+        (outcome.simulated_seconds, outcome.pauses.unwrap().count)
+    };
+    let ((plain, pauses), (marked, fewer)) = (took(None), took(Some(65_536)));
+    // The same bytes in about the same time, and less of it paused.
+    assert!(marked < 1.3 * plain && fewer < pauses, "{plain} s, {marked} s; {pauses}, {fewer}");
 }

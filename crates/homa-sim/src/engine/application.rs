@@ -31,6 +31,17 @@ pub trait Context {
     /// Hands something to the transport of `host`.
     fn submit(&mut self, host: HostId, what: Submit) -> Result<Submitted, SubmitError>;
 
+    /// The same at a priority level that the application chose, 0 (lowest) to 7, where the
+    /// transport lets it; `None`: by the transport's own rule.
+    fn submit_at(
+        &mut self,
+        host: HostId,
+        what: Submit,
+        _level: Option<u8>,
+    ) -> Result<Submitted, SubmitError> {
+        self.submit(host, what)
+    }
+
     /// Asks for [`Application::wake`] at `at`, at the earliest now.
     fn wake_at(&mut self, at: SimTime, token: u64);
 

@@ -254,8 +254,17 @@ impl<W: World> Context for Net<W> {
     }
 
     fn submit(&mut self, host: HostId, what: Submit) -> Result<Submitted, SubmitError> {
+        self.submit_at(host, what, None)
+    }
+
+    fn submit_at(
+        &mut self,
+        host: HostId,
+        what: Submit,
+        level: Option<u8>,
+    ) -> Result<Submitted, SubmitError> {
         let transport = &mut self.transports[host.0 as usize];
-        let result = transport.submit(self.now.protocol(), what);
+        let result = transport.submit_at(self.now.protocol(), what, level);
         self.probe.submitted(self.now, host, &what, &result);
         self.mark(host);
         result

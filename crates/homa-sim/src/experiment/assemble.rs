@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::{PauseReport, Stuck};
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::Throughput;
 use crate::measure::wasted::Wasted;
-use crate::measure::{cost, findings, nics, probes};
+use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
-use crate::scenario::outcome::{Drops, FlowGroupRate, Loads, ProbeDelays};
-use crate::scenario::{Exchange, FlowGroup, Outcome};
+use crate::scenario::outcome::{
+    Drops, FlowGroupRate, Loads, Pauses, ProbeDelays, StuckPort, TimeoutCounts, WorkflowTimes,
+};
+use crate::scenario::{FlowGroup, Outcome, Scenario};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId};
 use crate::traffic::Generator;
+use crate::transport::Timeouts;
 
 use super::Experiment;
+use super::network::Network;
 use super::run::{ports_by_tier, seconds};
 use super::running::{Measure, Running};
 
@@ -202,6 +207,9 @@ pub(super) fn assemble(
         ledger: None,
         groups: scenario.measures.groups.as_ref().map_or_else(Vec::new, groups),
         flows,
+        workflows: workflow_times(scenario, generator),
+        pauses: sim.pause_report().map(|report| pauses(network, &report)),
+        timeouts: timeouts(sim, tally.submitted),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
@@ -227,6 +235,35 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTimes> {
+    let groups = scenario.measures.groups.as_ref();
+    let percents = groups.map_or(&[][..], |groups| &groups.percentiles);
+    generator.workflows().map_or_else(Vec::new, |all| workflows::times(all, percents))
+}
+
+fn pauses(network: &Network, report: &PauseReport) -> Pauses {
+    let name = |port: &PortId| network.port_name(*port);
+    let micros = |ps: u64| ps as f64 / 1e6;
+    let stuck = |stuck: &Stuck| StuckPort {
+        port: name(&stuck.port),
+        levels: (0..8).filter(|level| stuck.levels >> level & 1 != 0).collect(),
+        since_us: micros(stuck.since.0),
+        waits_for: stuck.waits_for.iter().map(name).collect(),
+    };
+    Pauses {
+        control_frames: report.control_frames,
+        count: report.pauses,
+        longest_us: micros(report.longest.0),
+        stuck: report.stuck.iter().map(stuck).collect(),
+        deadlock: report.circle.iter().map(name).collect(),
+    }
+}
+
+fn timeouts(sim: &dyn Running, submitted: u64) -> TimeoutCounts {
+    let Timeouts { expired, flows } = sim.timeouts();
+    TimeoutCounts { expired, flows, percent: 100.0 * flows as f64 / submitted.max(1) as f64 }
 }
 
 fn probe_delays(

@@ -14,13 +14,13 @@ use homa_proto::{
 use homa_workload::framing::Framing;
 
 use crate::clairvoyant::{Downlinks, Due, End, Timing, Wired};
-use crate::engine::{Application, Context, Counters, Halt, TraceHash};
+use crate::engine::{Application, Context, Counters, Halt, PauseReport, TraceHash};
 use crate::nic::NicCounters;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Wiring};
 use crate::traffic::Generator;
-use crate::transport::message_id;
+use crate::transport::{Timeouts, message_id};
 
 use super::Experiment;
 use super::assemble::MeasurementWindow;
@@ -306,6 +306,14 @@ impl Running for Bound {
 
     fn nics(&self) -> Vec<NicCounters> {
         Vec::new()
+    }
+
+    fn pause_report(&self) -> Option<PauseReport> {
+        None
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts::default()
     }
 
     fn generator(&self) -> &Generator {

@@ -1,6 +1,7 @@
 //! From a description to the demand: traffic, limits, loads.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use homa_proto::Rate;
 use homa_workload::framing::Framing;
@@ -8,12 +9,14 @@ use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
-use crate::scenario::{Basis, Exchange, FlowGroup, Scenario, ScenarioError, SlowdownBy, Traffic};
+use crate::scenario::{
+    Basis, Exchange, FlowGroup, Scenario, ScenarioError, SlowdownBy, Traffic, WorkflowTraffic,
+};
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
 use crate::traffic::rate;
-use crate::traffic::{Closed, Limits, Listed, LongFlows, Pattern, Probing, Source};
+use crate::traffic::{Closed, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows};
 
 use super::network::Network;
 
@@ -33,9 +36,18 @@ pub(crate) struct Demand {
 #[derive(Clone, Debug)]
 enum Kind {
     Open(Pairs),
-    List { arrivals: Vec<Arrival>, response_bytes: Option<u32> },
+    List {
+        arrivals: Vec<Arrival>,
+        response_bytes: Option<u32>,
+        /// The list is one of responses, to requests of so many bytes.
+        request_bytes: Option<u32>,
+    },
     Long(LongFlows),
-    Closed { source: Closed, response_bytes: u32 },
+    Closed {
+        source: Closed,
+        response_bytes: u32,
+    },
+    Workflows(Arc<WorkflowTraffic>),
 }
 
 impl Demand {
@@ -117,6 +129,7 @@ impl Demand {
                     receivers: 0..1,
                 })
             }
+            Traffic::Workflows(traffic) => Self::workflows(traffic, hosts),
             Traffic::Permutation { bytes } => {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
@@ -193,9 +206,24 @@ impl Demand {
             workload: name,
             sizes,
             exchange: Exchange::OneWay,
-            kind: Kind::List { arrivals: list, response_bytes: None },
+            kind: Kind::List { arrivals: list, response_bytes: None, request_bytes: None },
             senders: hosts,
             receivers: 0..hosts,
+        })
+    }
+
+    fn workflows(traffic: &WorkflowTraffic, hosts: u32) -> Result<Self, ScenarioError> {
+        traffic.check(hosts)?;
+        let names: Vec<&str> = traffic.classes.keys().map(String::as_str).collect();
+        let sizes = traffic.classes.values().flat_map(|class| class.response_bytes.iter().copied());
+        let sizes = SizeDistribution::of_messages(sizes);
+        Ok(Self {
+            workload: names.join(", "),
+            sizes: sizes.ok_or_else(|| ScenarioError::field("traffic.classes", "hold a size"))?,
+            exchange: Exchange::Echo,
+            kind: Kind::Workflows(Arc::new(traffic.clone())),
+            senders: hosts,
+            receivers: 0..traffic.clients.unwrap_or(hosts),
         })
     }
 
@@ -210,7 +238,7 @@ impl Demand {
 
     /// A list that replaces the traffic: what an idle network is probed with.
     pub fn replaced_by(&self, arrivals: Vec<Arrival>, response_bytes: Option<u32>) -> Self {
-        let kind = Kind::List { arrivals, response_bytes };
+        let kind = Kind::List { arrivals, response_bytes, request_bytes: self.request_bytes() };
         Self { kind, ..self.clone() }
     }
 
@@ -219,7 +247,29 @@ impl Demand {
         match self.kind {
             Kind::Closed { response_bytes, .. } => Some(response_bytes),
             Kind::List { response_bytes, .. } => response_bytes,
-            Kind::Open(_) | Kind::Long(_) => None,
+            Kind::Open(_) | Kind::Long(_) | Kind::Workflows(_) => None,
+        }
+    }
+
+    /// Bytes of a request where latencies are those of responses.
+    fn request_bytes(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Workflows(traffic) => Some(traffic.request_bytes),
+            Kind::List { request_bytes, .. } => *request_bytes,
+            _ => None,
+        }
+    }
+
+    /// Latencies count under the bytes of responses.
+    pub fn counts_responses(&self) -> bool {
+        self.request_bytes().is_some()
+    }
+
+    /// Bytes of the request and of the response of an RPC whose latency counts under `bytes`.
+    pub fn call_bytes(&self, bytes: u32) -> (u32, u32) {
+        match self.request_bytes() {
+            Some(request) => (request, bytes),
+            None => (bytes, self.response_bytes().unwrap_or(bytes)),
         }
     }
 
@@ -318,7 +368,18 @@ impl Demand {
                 let gap = 1e12 / self.per_second(scenario, network.link, own);
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }
-            Kind::List { arrivals, .. } => Box::new(Listed::new(arrivals)),
+            Kind::List { arrivals, request_bytes, .. } => {
+                let listed = Listed::new(arrivals);
+                Box::new(match request_bytes {
+                    Some(bytes) => listed.asked_for_by(bytes),
+                    None => listed,
+                })
+            }
+            Kind::Workflows(traffic) => {
+                let warm_up = scenario.warm_up.after_start();
+                let hosts = network.wiring.hosts();
+                Box::new(Workflows::new(&traffic, hosts, (warm_up, scenario.seed)))
+            }
             Kind::Long(flows) => Box::new(flows),
             Kind::Closed { source, .. } => Box::new(source),
         };

@@ -64,7 +64,8 @@ impl Experiment<'_> {
             let (src, dst) = self.network.paths.example(path, hosts);
             let arrival = Arrival { at, src, dst, bytes };
             // Three times its serialisation both paths, and a round trip or two: long gone.
-            let most = bytes.max(response.unwrap_or(bytes));
+            let (there, back) = self.demand.call_bytes(bytes);
+            let most = there.max(bytes).max(response.unwrap_or(back));
             let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
             at += SimDuration(wire as u64) + SimDuration::micros(200);
             arrival
@@ -111,14 +112,14 @@ impl Experiment<'_> {
         Self: 'a,
     {
         let formula = self.network.formula(self.scenario, corrected);
-        let response = self.demand.response_bytes();
+        let demand = self.demand;
         let time = move |bytes, switches| formula.time(bytes, switches);
         match self.demand.exchange {
             Exchange::OneWay => Box::new(move |bytes, switches| time(bytes, switches).into()),
             // The request one way and the response the other.
             Exchange::Echo => Box::new(move |bytes, switches| {
-                let back = response.unwrap_or(bytes);
-                (time(bytes, switches) + time(back, switches)).into()
+                let (there, back) = demand.call_bytes(bytes);
+                (time(there, switches) + time(back, switches)).into()
             }),
         }
     }
@@ -135,9 +136,12 @@ impl Experiment<'_> {
             let wire = wire_bytes(frames, bytes) - wire_bytes(frames, bytes.min(frames.payload));
             LinkRate::new(slowest).serialisation(u32::try_from(wire).unwrap_or(u32::MAX))
         };
-        let answer = match (self.demand.exchange, self.demand.response_bytes()) {
-            (Exchange::OneWay, _) => 0,
-            (Exchange::Echo, response) => response.unwrap_or(bytes),
+        let (_, back) = self.demand.call_bytes(bytes);
+        let answer = match self.demand.exchange {
+            // Or `bytes` are those of a response, and all of its request is measured.
+            _ if self.demand.counts_responses() => 0,
+            Exchange::OneWay => 0,
+            Exchange::Echo => back,
         };
         ideals[&(bytes.min(frames.payload), path)] + behind(bytes) + behind(answer)
     }

@@ -7,13 +7,14 @@ use homa_proto::{FULL_FRAME, Rate};
 use homa_workload::framing::MIN_FRAME;
 
 use crate::engine::MOST_LINKS;
-use crate::fabric::{Alb, Buffers, CioqConfig, FabricConfig, Forwarding};
+use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
-use crate::scenario::{Buffer, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
+use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
 use crate::scheme::{Queue, Scheme, detail};
 use crate::time::SimDuration;
 use crate::topology::{
-    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, ThreeTier, Wiring,
+    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, PortSpec, SingleSwitch,
+    Wiring,
 };
 use crate::traffic::{Classes, Distance, Paths};
 
@@ -35,6 +36,8 @@ pub(crate) struct Network {
     pub lossy: Vec<Lossy>,
     /// Hosts that stand still.
     pub pauses: Vec<Pause>,
+    /// Switches by name.
+    names: BTreeMap<String, NodeId>,
 }
 
 /// A shape with its names.
@@ -60,7 +63,8 @@ impl Network {
             receiver_delay: fabric.receive_delay.duration(),
             propagation: fabric.propagation.duration(),
         };
-        let Wired { wiring, paths, names } = wire(&fabric.shape, physics)?;
+        let core_rate = core_rate(fabric)?;
+        let Wired { wiring, paths, names } = wire(&fabric.shape, (physics, core_rate))?;
         if wiring.unfit().is_some() {
             let must = "carry a jumbo frame over every link within 4.29 ms: choose links of at \
                         least 20Mbps and delays below 0.5ms";
@@ -82,7 +86,7 @@ impl Network {
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
         let cioq = cioq(scenario, scheme, &wiring)?;
         Ok(Self {
-            config: config(scenario, (scheme, memory, cioq)),
+            config: config(scenario, (scheme, memory, cioq), alb(fabric)?),
             wiring,
             paths,
             link,
@@ -90,7 +94,18 @@ impl Network {
             changes,
             lossy,
             pauses,
+            names,
         })
+    }
+
+    /// A port by the names of its two ends, as plans write them: `tor0->aggr1`.
+    pub fn port_name(&self, port: PortId) -> String {
+        let name = |node: NodeId| {
+            let named = self.names.iter().find(|(_, known)| **known == node);
+            named.map_or_else(|| format!("h{}", node.0), |(name, _)| name.clone())
+        };
+        let spec = &self.wiring.ports()[port.0 as usize];
+        format!("{}->{}", name(spec.from), name(spec.to))
     }
 
     /// The same with links and hosts that are as they should be.
@@ -145,17 +160,30 @@ fn cioq(
     Ok(Some(config))
 }
 
+/// How adaptive forwarding chooses.
+fn alb(fabric: &Fabric) -> Result<Alb, ScenarioError> {
+    let pick = if fabric.round_robin { AlbPick::RoundRobin } else { AlbPick::Random };
+    let thresholds = fabric.thresholds.as_deref().unwrap_or(&[16_384, 65_536]);
+    Alb::new(thresholds, pick).ok_or_else(|| {
+        ScenarioError::field("fabric.thresholds", "be at most 8 numbers of bytes, ascending")
+    })
+}
+
 fn config(
     scenario: &Scenario,
     (scheme, memory, cioq): (&Scheme, Option<u64>, Option<CioqConfig>),
+    alb: Alb,
 ) -> FabricConfig {
     let fabric = &scenario.fabric;
     FabricConfig {
         forwarding: match fabric.routing {
             Some(Routing::Spray) => Forwarding::Spray,
             Some(Routing::Ecmp) => Forwarding::Ecmp,
-            Some(Routing::Adaptive) => Forwarding::Adaptive(Alb::DETAIL),
-            None => scheme.forwarding,
+            Some(Routing::Adaptive) => Forwarding::Adaptive(alb),
+            None => match scheme.forwarding {
+                Forwarding::Adaptive(_) => Forwarding::Adaptive(alb),
+                other => other,
+            },
         },
         buffers: match fabric.buffer {
             Buffer::Unlimited => memory.map_or(Buffers::Unlimited, Buffers::PerPort),
@@ -170,15 +198,45 @@ fn config(
     }
 }
 
-fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
+/// The rate of links to core switches, which only three tiers have.
+fn core_rate(fabric: &Fabric) -> Result<Option<Rate>, ScenarioError> {
+    match (&fabric.shape, fabric.core_link) {
+        (_, None) => Ok(None),
+        (Shape::FatTree { .. } | Shape::Pods { .. }, Some(link)) => Ok(Some(link.rate())),
+        _ => {
+            let must = "stay out: only the shapes fat-tree and pods have core switches";
+            Err(ScenarioError::field("fabric.core_link", must))
+        }
+    }
+}
+
+/// Three tiers, with their names.
+fn pods(pods: Pods) -> Wired {
+    let tors = pods.pods * pods.racks;
+    let aggrs = pods.pods * pods.aggrs;
+    let kinds = [("tor", tors), ("aggr", aggrs), ("core", pods.aggrs * pods.cores)];
+    regular(pods.wire(), (pods.hosts_per_rack, pods.racks * pods.hosts_per_rack), &kinds)
+}
+
+/// A regular network, the hosts at a switch and in a pod, its kinds of switches by number.
+fn regular(wiring: Wiring, (rack, pod): (u32, u32), kinds: &[(&str, u32)]) -> Wired {
+    let named = kinds.iter().flat_map(|(kind, n)| (0..*n).map(move |i| format!("{kind}{i}")));
+    let names = named.zip((wiring.hosts()..).map(NodeId)).collect();
+    Wired { wiring, paths: Distance { rack, pod }.into(), names }
+}
+
+fn wire(
+    shape: &Shape,
+    (physics, core_rate): (Physics, Option<Rate>),
+) -> Result<Wired, ScenarioError> {
     if let &Shape::FatTree { k, oversubscription } = shape
         && (k < 2 || k % 2 == 1 || oversubscription == 0)
     {
         let must = "have an even `k` and an `oversubscription` of at least 1";
         return Err(ScenarioError::field("fabric.shape", must));
     }
-    if let &Shape::ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack } = shape
-        && [pods, tors, aggrs, uplinks, hosts_per_rack].iter().any(|n| !(1..=4_096).contains(n))
+    if let &Shape::Pods { pods, racks, hosts_per_rack, aggrs, cores } = shape
+        && [pods, racks, hosts_per_rack, aggrs, cores].iter().any(|n| !(1..=4_096).contains(n))
     {
         return Err(ScenarioError::field("fabric.shape", "have numbers from 1 to 4096"));
     }
@@ -186,11 +244,6 @@ fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
     if !(2..=1 << 20).contains(&hosts) && !matches!(shape, Shape::Graph { .. }) {
         return Err(ScenarioError::field("fabric.shape", "have 2 to 1048576 hosts"));
     }
-    let regular = |wiring, (rack, pod), kinds: &[(&str, u32)]| {
-        let named = kinds.iter().flat_map(|(kind, n)| (0..*n).map(move |i| format!("{kind}{i}")));
-        let names = named.zip((hosts..).map(NodeId)).collect();
-        Wired { wiring, paths: Distance { rack, pod }.into(), names }
-    };
     Ok(match shape {
         Shape::SingleSwitch { .. } => {
             regular(SingleSwitch { hosts, physics }.wire(), (hosts, hosts), &[("tor", 1)])
@@ -203,15 +256,15 @@ fn wire(shape: &Shape, physics: Physics) -> Result<Wired, ScenarioError> {
             regular(wiring, (hosts_per_rack, hosts), &[("tor", racks), ("spine", spines)])
         }
         &Shape::FatTree { k, oversubscription } => {
-            let wiring = FatTree { k, oversubscription, physics }.wire();
-            let (half, rack) = (k / 2, k / 2 * oversubscription);
-            let kinds = [("tor", k * half), ("aggr", k * half), ("core", half * half)];
-            regular(wiring, (rack, rack * half), &kinds)
+            let tree = FatTree { k, oversubscription, physics };
+            pods(Pods { core_rate, ..tree.pods() })
         }
-        &Shape::ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack } => {
-            let tree = ThreeTier { pods, tors, aggrs, uplinks, hosts_per_rack, physics };
-            let kinds = [("tor", pods * tors), ("aggr", pods * aggrs), ("core", aggrs * uplinks)];
-            regular(tree.wire(), (hosts_per_rack, tors * hosts_per_rack), &kinds)
+        &Shape::Pods { pods: number, racks, hosts_per_rack, aggrs, cores } => {
+            if aggrs * cores > 1 << 20 {
+                let must = "have at most 1048576 core switches";
+                return Err(ScenarioError::field("fabric.shape", must));
+            }
+            pods(Pods { pods: number, racks, hosts_per_rack, aggrs, cores, core_rate, physics })
         }
         Shape::Graph { file } => graph(file)?,
     })
@@ -273,7 +326,7 @@ mod tests {
             Shape::SingleSwitch { hosts: 4 },
             Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
             Shape::FatTree { k: 4, oversubscription: 1 },
-            Shape::ThreeTier { pods: 3, tors: 2, aggrs: 3, uplinks: 2, hosts_per_rack: 4 },
+            Shape::Pods { pods: 3, racks: 2, hosts_per_rack: 4, aggrs: 3, cores: 2 },
         ];
         for shape in shapes {
             scenario.fabric.shape = shape;

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use crate::checker::MessageChecker;
-use crate::engine::{Counters, Fault, Halt, Simulation};
+use crate::engine::{Counters, Fault, Halt, PauseReport, Simulation};
 use crate::engine::{Probe, World};
 use crate::fabric::PortQueue;
 use crate::nic::NicCounters;
@@ -13,7 +13,7 @@ use crate::time::SimTime;
 use crate::topology::PortId;
 use crate::trace::{Capture, Listener, Recorder};
 use crate::traffic::Generator;
-use crate::transport::Transport;
+use crate::transport::{Timeouts, Transport};
 
 use super::applications::Applications;
 use super::assemble::MeasurementWindow;
@@ -91,6 +91,10 @@ pub(super) trait Running {
     fn refused(&self) -> u64;
     /// What the NIC of each host counted; nothing where NICs only send, or a host is down.
     fn nics(&self) -> Vec<NicCounters>;
+    /// Which ports are paused, where links can be.
+    fn pause_report(&self) -> Option<PauseReport>;
+    /// What retransmission timers did.
+    fn timeouts(&self) -> Timeouts;
     fn generator(&self) -> &Generator;
     fn generator_mut(&mut self) -> &mut Generator;
     fn measure(&mut self) -> &mut dyn Measure;
@@ -165,6 +169,17 @@ where
         let now = self.now().protocol();
         let all: Option<Vec<_>> = self.transports().map(|host| host.nic(now)).collect();
         all.unwrap_or_default()
+    }
+
+    fn pause_report(&self) -> Option<PauseReport> {
+        self.pause_report()
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.transports().map(Transport::timeouts).fold(Timeouts::default(), |sum, own| Timeouts {
+            expired: sum.expired + own.expired,
+            flows: sum.flows + own.flows,
+        })
     }
 
     fn generator(&self) -> &Generator {

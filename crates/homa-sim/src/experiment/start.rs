@@ -80,6 +80,10 @@ impl Experiment<'_> {
             (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
                 refused("preemption at ports that mark congestion")
             }
+            (
+                HostConfig::StopAndWait | HostConfig::PHost(_) | HostConfig::Ndp(_),
+                Queue::Combined(_),
+            ) => refused("hosts of this scheme over switches that queue at their inputs"),
             (_, Queue::Combined(_)) if self.network.config.cut_through => {
                 refused("cut-through in switches that queue at their inputs")
             }
@@ -98,6 +102,13 @@ impl Experiment<'_> {
         let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
         match (hosts, self.queue) {
             (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
+            (HostConfig::Homa(config, nic), Queue::Combined(_)) if !nic.is_plain() => {
+                let nic = NicConfig { instrument, ..nic };
+                let make = Box::new(move |host, life| {
+                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
+                });
+                self.start_any(applications, (make, |_| Combined), watching)
+            }
             (HostConfig::Homa(config, nic), _) if !nic.is_plain() => {
                 let nic = NicConfig { instrument, ..nic };
                 let make = Box::new(move |host, life| {
@@ -105,9 +116,17 @@ impl Experiment<'_> {
                 });
                 self.start_any(applications, (make, |_| StrictPriority), watching)
             }
+            (HostConfig::Homa(config, _), Queue::Combined(_)) => {
+                let make = Box::new(move |host, life| config.host(host, life, seed));
+                self.start_any(applications, (make, |_| Combined), watching)
+            }
             (HostConfig::Homa(config, _), _) => {
                 let make = Box::new(move |host, life| config.host(host, life, seed));
                 self.start_homa(applications, make, watching)
+            }
+            (HostConfig::PFabric(config), Queue::Combined(_)) => {
+                let make = Box::new(move |_, life| PFabric::new(config, life));
+                self.start_any(applications, (make, |_| Combined), watching)
             }
             (HostConfig::PFabric(config), _) => {
                 let make = Box::new(move |_, life| PFabric::new(config, life));
@@ -138,6 +157,13 @@ impl Experiment<'_> {
             }
             (HostConfig::Tcp(config, nic), Queue::Phantom(ecn, phantom)) => {
                 self.start_nic(applications, (config, nic), (ecn, phantom), watching)
+            }
+            (HostConfig::Tcp(config, nic), Queue::Combined(_)) if !nic.is_plain() => {
+                let nic = NicConfig { instrument, ..nic };
+                let make = Box::new(move |host, life| {
+                    Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
+                });
+                self.start_any(applications, (make, |_| Combined), watching)
             }
             (HostConfig::Tcp(config, nic), queue) if !nic.is_plain() => {
                 let ecn = match queue {

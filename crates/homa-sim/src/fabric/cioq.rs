@@ -19,6 +19,9 @@ pub struct CioqConfig {
     pub virtual_outputs: bool,
     /// Inputs pause their senders; `None`: they drop what does not fit.
     pub pfc: Option<PfcConfig>,
+    /// Frames that heed marks get one when more wire bytes than these wait at their output, those
+    /// of the frame in service included (RFC 8257 §3.1); `None`: none.
+    pub mark_above: Option<u32>,
 }
 
 /// Priority flow control of all links.
@@ -42,7 +45,8 @@ impl PfcConfig {
         back: (Rate, SimDuration),
     ) -> PfcLink {
         let control_delay = self.cable.unwrap_or(back.1);
-        PfcLink { rate, back: back.0, frame: self.frame, control_delay, data_delay }
+        let symmetric = PfcLink::symmetric(rate, self.frame, data_delay);
+        PfcLink { back: back.0, control_delay, ..symmetric }
     }
 
     /// Its thresholds behind a queue of `bytes`; `None`: none is safe.

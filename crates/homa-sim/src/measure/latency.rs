@@ -138,6 +138,7 @@ impl Latencies {
                 count: count as u64,
                 mean,
                 mean_us,
+                max_us: latencies.values().last().map_or(0.0, |ps| *ps as f64 / 1e6),
                 percentiles: wanted.percentiles.iter().filter_map(percentile).collect(),
             }
         };

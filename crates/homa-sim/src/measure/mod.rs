@@ -7,6 +7,7 @@
 //! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
 //! | [`wasted`] | links that idle although senders wait for grants |
 //! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
+//! | [`workflows`] | how long workflows of requests took |
 //! | [`probes`] | how long messages waited that were sent for nothing else |
 //! | [`nics`] | what network cards and processors did |
 //! | [`headroom`] | HULL's two rules: what bandwidth given away costs, how much is needed |
@@ -27,3 +28,4 @@ pub mod probes;
 pub mod queue_probe;
 pub mod throughput;
 pub mod wasted;
+pub mod workflows;

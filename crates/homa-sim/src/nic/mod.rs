@@ -3,17 +3,20 @@
 //!
 //! ```text
 //! transport -> large sends (segmentation) -> pacer, or past it -> wire
+//! transport -> egress queue that marks (instead of these) -> wire
 //! transport <- deliveries (processor) <- interrupts (coalescing) <- wire
 //! ```
 //!
 //! A packet of a flow that the [`pacer`] knows waits for tokens; any other overtakes it. Where both
-//! have a packet for the wire they take turns. Invariant: whatever waits here for a time is counted
+//! have a packet for the wire they take turns. A host without pacer and offloads may mark what finds
+//! much in front of it in its [`egress`] queue. Invariant: whatever waits here for a time is counted
 //! by `deadline` until then, and what may be sent by `has_packet`. Left out: the queue behind the
 //! pacer, which is the wire itself; receipts of frames that wait for an interrupt, so that measures
 //! that follow single packets into their messages see nothing there.
 
 pub mod coalescing;
 pub mod cpu;
+pub mod egress;
 pub mod pacer;
 pub mod segmentation;
 pub mod trains;
@@ -22,10 +25,11 @@ use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
 use homa_workload::rng::Rng;
 
 use crate::topology::HostId;
-use crate::transport::{Arrival, Content, Label, Transport};
+use crate::transport::{Arrival, Content, Label, Timeouts, Transport};
 
 use coalescing::{CoalescingConfig, ReceiveRing, Received};
 use cpu::{Cpu, CpuConfig};
+use egress::Egress;
 use pacer::{Pacer, PacerConfig, Released};
 use segmentation::{SegmentationConfig, SendQueue};
 use trains::Trains;
@@ -46,6 +50,9 @@ pub struct NicConfig {
     pub coalescing: Option<CoalescingConfig>,
     /// What the host's processor spends on packets; `None`: nothing.
     pub cpu: Option<CpuConfig>,
+    /// It marks packets above so many drain bytes in its egress queue (DeTail §4.2.4); with none
+    /// of the others.
+    pub mark_above: Option<u32>,
     /// The host whose frames measure the network (HULL §5.2 has an instrument at the switch): they
     /// reach the transport as they come.
     pub instrument: Option<HostId>,
@@ -159,6 +166,7 @@ pub struct Nic<T: Transport> {
     inner: T,
     pacer: Option<Pacer<T::Packet>>,
     offloads: Option<Box<Offloads<T::Packet>>>,
+    egress: Option<Egress<T::Packet>>,
     /// Whose turn it is when both have a packet.
     paced_turn: bool,
     /// When the first packet that waits may leave, if that is to come.
@@ -171,7 +179,8 @@ impl<T: Transport> Nic<T> {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
         let pacer = config.pacer.map(|config| Pacer::new(config, rng()));
         let offloads = Offloads::new(&config).map(Box::new);
-        Self { inner, pacer, offloads, paced_turn: false, due: None }
+        let egress = config.mark_above.map(Egress::new);
+        Self { inner, pacer, offloads, egress, paced_turn: false, due: None }
     }
 
     /// The transport behind it.
@@ -209,6 +218,19 @@ impl<T: Transport> Nic<T> {
             pacer.offer(flow, packet, label.wire_bytes.saturating_sub(UNCOUNTED));
         }
         None
+    }
+
+    /// The next packet of the egress queue, behind everything that the transport may send.
+    fn queued(&mut self, now: Time) -> Option<T::Packet> {
+        let Self { inner, egress: Some(egress), .. } = self else { return None };
+        while let Some(mut packet) = inner.transmit(now) {
+            let label = inner.label(&packet);
+            if egress.marks(&label) {
+                T::mark_congestion(&mut packet);
+            }
+            egress.push(packet, &label);
+        }
+        egress.pop()
     }
 
     fn paced(&mut self, now: Time) -> Option<T::Packet> {
@@ -274,6 +296,15 @@ impl<T: Transport> Transport for Nic<T> {
         self.inner.submit(now, what)
     }
 
+    fn submit_at(
+        &mut self,
+        now: Time,
+        what: Submit,
+        level: Option<u8>,
+    ) -> Result<Submitted, SubmitError> {
+        self.inner.submit_at(now, what, level)
+    }
+
     #[inline]
     fn event(&mut self) -> Option<Event> {
         self.inner.event()
@@ -296,9 +327,10 @@ impl<T: Transport> Transport for Nic<T> {
     #[inline]
     fn transmit(&mut self, now: Time) -> Option<T::Packet> {
         self.due = None;
-        let packet = match self.pacer {
-            None => Self::next(&mut self.inner, &mut self.offloads, now),
-            Some(_) => self.paced(now),
+        let packet = match (&self.pacer, &self.egress) {
+            (None, None) => Self::next(&mut self.inner, &mut self.offloads, now),
+            (None, Some(_)) => self.queued(now),
+            (Some(_), _) => self.paced(now),
         };
         if let Some(offloads) = &self.offloads {
             let later = offloads.send_due(now, self.inner.has_packet());
@@ -321,6 +353,21 @@ impl<T: Transport> Transport for Nic<T> {
 
     fn refused(&self) -> u64 {
         self.inner.refused()
+    }
+
+    fn mark_congestion(packet: &mut T::Packet) {
+        T::mark_congestion(packet);
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.inner.timeouts()
+    }
+
+    fn pause(&mut self, now: Time, levels: u8) {
+        match &mut self.egress {
+            Some(egress) => egress.paused = levels,
+            None => self.inner.pause(now, levels),
+        }
     }
 
     fn echoes_congestion(packet: &T::Packet) -> bool {
@@ -356,12 +403,11 @@ impl<T: Transport> Transport for Nic<T> {
 
     #[inline]
     fn has_packet(&self) -> bool {
-        let queue = |offloads: &Offloads<T::Packet>| {
-            offloads.queue.as_ref().is_some_and(|queue| !queue.is_empty())
-        };
-        self.inner.has_packet()
-            || self.pacer.as_ref().is_some_and(|pacer| !pacer.is_empty())
-            || self.offloads.as_deref().is_some_and(queue)
+        let sends = self.offloads.as_deref().and_then(|offloads| offloads.queue.as_ref());
+        let sends = sends.is_some_and(|queue| !queue.is_empty());
+        let paced = self.pacer.as_ref().is_some_and(|pacer| !pacer.is_empty());
+        let queued = self.egress.as_ref().is_some_and(|egress| !egress.is_idle());
+        self.inner.has_packet() || sends || paced || queued
     }
 
     fn nic(&self, now: Time) -> Option<NicCounters> {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::units::Span;
+use super::workflows::WorkflowTraffic;
 
 /// Who sends what to whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,9 @@ pub enum Traffic {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         groups: Vec<FlowGroup>,
     },
+    /// Requests and responses that belong together (DeTail §6). Latencies are those of single
+    /// responses, by their size; those of workflows are `workflows` of the outcome.
+    Workflows(WorkflowTraffic),
     /// Messages from a list: lines of `id,src,dst,bytes,start_ns`.
     Flows {
         /// Its path.

@@ -15,6 +15,10 @@ pub struct Fabric {
     pub host_link: Bandwidth,
     /// Rate of the links between switches.
     pub fabric_link: Bandwidth,
+    /// Rate of the links between aggregation and core switches, where there are such; absent:
+    /// `fabric_link`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_link: Option<Bandwidth>,
     /// From the application's call to the NIC: pure latency (Homa §5.2: part of 1.5 us).
     pub send_delay: Span,
     /// Inside the sending NIC, after serialisation.
@@ -32,6 +36,12 @@ pub struct Fabric {
     /// How a switch picks among equal paths; absent: as the scheme has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routing>,
+    /// Of `adaptive`: drain bytes below which a port is favoured, ascending; the first threshold with
+    /// a favoured port decides (DeTail §4.2.3). Absent: 16384 and 65536.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<Vec<u32>>,
+    /// Of `adaptive`: favoured ports take turns instead of chance.
+    pub round_robin: bool,
     /// Memory for waiting frames.
     pub buffer: Buffer,
     /// Packets lost at random on every link, per million.
@@ -91,19 +101,19 @@ pub enum Shape {
         #[serde(default = "one")]
         oversubscription: u32,
     },
-    /// Pods of TOR and aggregation switches below core switches, each TOR connected once to every
-    /// aggregation switch of its pod (HULL §6.3: 8 pods of 4 and 2, 4 uplinks, 6 hosts).
-    ThreeTier {
+    /// Three tiers of any size: in each pod every TOR is connected to every aggregation switch;
+    /// aggregation switches of the same number in their pods share core switches.
+    Pods {
         /// Number of pods.
         pods: u32,
-        /// TORs of a pod.
-        tors: u32,
-        /// Aggregation switches of a pod.
-        aggrs: u32,
-        /// Core switches that each aggregation switch is connected to.
-        uplinks: u32,
+        /// TORs in each.
+        racks: u32,
         /// Hosts at each TOR.
         hosts_per_rack: u32,
+        /// Aggregation switches in each pod.
+        aggrs: u32,
+        /// Core switches above each aggregation switch.
+        cores: u32,
     },
     /// Links listed in a file, one per line: `from,to,gbps,delay_ns`, such as `h0,s3,100,500`; `h`
     /// and a number is a host, any other name a switch. Rates and delays stand there, so
@@ -128,8 +138,8 @@ pub enum Routing {
     /// By a hash of source, destination and message: a message keeps to one path, two of one pair
     /// may take different ones, as RPCs from different ports do.
     Ecmp,
-    /// For each packet a port where little of its level and above waits: below 16 KB if there is
-    /// one, else below 64 KB, else any (DeTail §4.2.3).
+    /// For each packet a port where little of its level and above waits: below the first of
+    /// `thresholds` if there is one, else below the next, else any (DeTail §4.2.3).
     Adaptive,
 }
 
@@ -192,6 +202,7 @@ impl Default for Fabric {
             shape: Shape::LeafSpine { racks: 9, hosts_per_rack: 16, spines: 4 },
             host_link: Bandwidth::gbps(10),
             fabric_link: Bandwidth::gbps(40),
+            core_link: None,
             send_delay: Span::nanos(500),
             nic_delay: Span::nanos(500),
             receive_delay: Span::nanos(500),
@@ -200,6 +211,8 @@ impl Default for Fabric {
             cut_through: false,
             preemption: false,
             routing: None,
+            thresholds: None,
+            round_robin: false,
             buffer: Buffer::Unlimited,
             loss_ppm: 0,
             duplicate_ppm: 0,
@@ -222,8 +235,8 @@ impl Shape {
                 let hosts_per_rack = (k / 2).checked_mul(oversubscription)?;
                 k.checked_mul(k / 2)?.checked_mul(hosts_per_rack)
             }
-            Self::ThreeTier { pods, tors, hosts_per_rack, .. } => {
-                pods.checked_mul(tors)?.checked_mul(hosts_per_rack)
+            Self::Pods { pods, racks, hosts_per_rack, .. } => {
+                pods.checked_mul(racks)?.checked_mul(hosts_per_rack)
             }
             Self::Graph { .. } => None,
         }

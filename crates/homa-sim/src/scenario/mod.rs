@@ -19,6 +19,7 @@ pub mod options;
 pub mod outcome;
 mod transports;
 pub mod units;
+mod workflows;
 
 pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
 pub use error::ScenarioError;
@@ -30,8 +31,11 @@ pub use options::{
     SlowdownBy, TcpOptions,
 };
 pub use outcome::Outcome;
-pub use transports::{NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchOptions};
+pub use transports::{
+    NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
+};
 pub use units::{Bandwidth, Span, UnitError};
+pub use workflows::{Burst, WorkflowClass, WorkflowTraffic};
 
 use serde::{Deserialize, Serialize};
 

@@ -152,6 +152,10 @@ pub struct TcpOptions {
     /// highest level and each class connections of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_classes: Option<Vec<u32>>,
+    /// Drain bytes in a host's own egress queue above which its packets are marked, which halves
+    /// the window as a switch's mark does (DeTail §4.2.4: 65536).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ecn: Option<u32>,
     /// Bytes of a message before its packets fall to the next lower level (PIAS), ascending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demotion: Option<Vec<u32>>,

@@ -67,6 +67,16 @@ pub struct Outcome {
     /// Large messages one by one, when measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
+    /// How long workflows took, when traffic has any: by class in the order of names, all of a class
+    /// before those of each fan-out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflows: Vec<WorkflowTimes>,
+    /// What priority flow control did, in networks that have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pauses: Option<Pauses>,
+    /// Retransmission timeouts, for transports that have them.
+    #[serde(default)]
+    pub timeouts: TimeoutCounts,
     /// How long `probes` waited, when there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeDelays>,
@@ -270,8 +280,81 @@ pub struct Group {
     pub mean: f64,
     /// Mean latency, microseconds.
     pub mean_us: f64,
+    /// The longest, microseconds.
+    #[serde(default)]
+    pub max_us: f64,
     /// Those that were asked for.
     pub percentiles: Vec<GroupPercentile>,
+}
+
+/// How long the workflows of a class took, from their first request to their last response.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTimes {
+    /// The class.
+    pub name: String,
+    /// Only those whose steps have so many requests; absent: all of the class.
+    pub fan_out: Option<u32>,
+    /// Workflows that were measured and are through.
+    pub count: u64,
+    /// Workflows of the class that were to be measured, and of which a request was given up.
+    pub failed: u64,
+    /// Workflows of the class that were to be measured, and were under way when the run ended.
+    pub unfinished: u64,
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// The longest, microseconds.
+    pub max_us: f64,
+    /// Those of `measures.groups.percentiles`, else the 50th, 99th and 99.9th.
+    pub percentiles: Vec<LatencyPercentile>,
+}
+
+/// A percentile of times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPercentile {
+    /// Per cent.
+    pub percent: f64,
+    /// Microseconds.
+    pub us: f64,
+}
+
+/// What priority flow control did (IEEE 802.1Qbb), and who waits for whom when the run ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pauses {
+    /// Control frames sent.
+    pub control_frames: u64,
+    /// Times that a level of a port was paused.
+    pub count: u64,
+    /// The longest time that one was paused, microseconds; those that last to the end included.
+    pub longest_us: f64,
+    /// Ports that are paused at the end and have nothing to send but what is.
+    pub stuck: Vec<StuckPort>,
+    /// Of those a circle in which each port waits for the next, and the last for the first: a
+    /// deadlock. Empty: there is none.
+    pub deadlock: Vec<String>,
+}
+
+/// A port that waits because it is paused. Ports are named by their two ends: `tor0->aggr1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StuckPort {
+    /// Which.
+    pub port: String,
+    /// Levels of the frames that wait.
+    pub levels: Vec<u8>,
+    /// Simulated time since when, microseconds.
+    pub since_us: f64,
+    /// The ports that the frames in front of it are bound for.
+    pub waits_for: Vec<String>,
+}
+
+/// What retransmission timers did, all hosts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeoutCounts {
+    /// Times that one expired.
+    pub expired: u64,
+    /// Flows with at least one such time: of TCP, sending ends of connections.
+    pub flows: u64,
+    /// Per cent of the messages or RPCs submitted that these are.
+    pub percent: f64,
 }
 
 /// A percentile over a range of sizes.

@@ -104,11 +104,24 @@ pub struct NdpOptions {
     pub avoid_bad_paths: Option<bool>,
 }
 
+/// Switches that queue at their inputs, under schemes that have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchKind {
+    /// They drop what does not fit (DeTail's flow hashing).
+    Combined,
+    /// They pause their senders before they must drop (DeTail).
+    Lossless,
+}
+
 /// Of switches that queue at their inputs, too (DeTail §4.2). How much a port holds on each side:
 /// `fabric.buffer`; absent there: 131,072 wire bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwitchOptions {
+    /// Whose switches; absent: the scheme's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SwitchKind>,
     /// Rate of the crossbar as a multiple of the fastest link's; absent: 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<u32>,

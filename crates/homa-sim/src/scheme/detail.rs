@@ -4,14 +4,14 @@
 use homa_proto::Duration;
 
 use crate::fabric::{CioqConfig, PfcConfig};
-use crate::scenario::{Buffer, ScenarioError, SchemeOptions, SwitchOptions};
+use crate::scenario::{Buffer, ScenarioError, SchemeOptions, SwitchKind, SwitchOptions};
 use crate::switch::LEVELS;
 use crate::switch::pfc::PfcThresholds;
 use crate::time::SimDuration;
 use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
 
-use super::Environment;
+use super::{Environment, Queue};
 
 /// DeTail's switch without flow control: 128 KB on each side of a port, a crossbar of four times
 /// the link's rate (DeTail §5.1). The forwarding engine's time is in the links' delay, unless
@@ -22,6 +22,7 @@ pub const SWITCH: CioqConfig = CioqConfig {
     lookup: SimDuration::ZERO,
     virtual_outputs: false,
     pfc: None,
+    mark_above: None,
 };
 
 /// The same with priority flow control of eight levels.
@@ -38,13 +39,14 @@ pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
 };
 
 /// TCP NewReno as DeTail's flow hashing has it (DeTail §5.1, §6.3), over a fresh connection for
-/// each retrieval; what the paper does not say is that of ns-3 at its time: an initial window of
-/// one segment, every segment acknowledged.
+/// each retrieval: "a TCP timeout of 10 ms", before anything was measured, too. What the paper does
+/// not say is that of ns-3 at its time: an initial window of one segment, every segment
+/// acknowledged.
 pub fn flow_hashing(_: &Environment<'_>) -> TcpConfig {
     let newreno = TcpConfig::newreno();
     let min = Duration::millis(10);
     TcpConfig {
-        rto: RtoConfig { initial: Duration::millis(200), min, ..newreno.rto },
+        rto: RtoConfig { initial: min, min, ..newreno.rto },
         connections: ConnectionPolicy::PerMessage,
         handshake: true,
         initial_window: 1,
@@ -57,8 +59,24 @@ pub fn flow_hashing(_: &Environment<'_>) -> TcpConfig {
 /// from 200 ms on (DeTail §4.3.4, §5.1).
 pub fn lossless(environment: &Environment<'_>) -> TcpConfig {
     let hashing = flow_hashing(environment);
-    let rto = RtoConfig { min: Duration::millis(200), ..hashing.rto };
+    let min = Duration::millis(200);
+    let rto = RtoConfig { initial: min, min, ..hashing.rto };
     TcpConfig { rto, recovery: Recovery::TIMEOUTS, ..hashing }
+}
+
+/// The switches that options put under a scheme with others, or those of the row.
+pub fn chosen(row: Queue, kind: Option<SwitchKind>) -> Queue {
+    let config = match kind {
+        None => return row,
+        Some(SwitchKind::Combined) => SWITCH,
+        Some(SwitchKind::Lossless) => LOSSLESS_SWITCH,
+    };
+    // DCTCP's switches mark here as there.
+    let mark_above = match row {
+        Queue::Ecn(ecn) => Some(ecn.threshold),
+        _ => None,
+    };
+    Queue::Combined(CioqConfig { mark_above, ..config })
 }
 
 /// A row's switches under a scenario's options.
@@ -67,7 +85,7 @@ pub fn switch(
     options: &SchemeOptions,
 ) -> Result<CioqConfig, ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
-    let SwitchOptions { speedup, lookup, virtual_outputs, priorities, pause, unpause } =
+    let SwitchOptions { kind: _, speedup, lookup, virtual_outputs, priorities, pause, unpause } =
         options.switch.unwrap_or_default();
     config.speedup = speedup.unwrap_or(config.speedup);
     if !(1..=64).contains(&config.speedup) {
@@ -75,6 +93,14 @@ pub fn switch(
     }
     config.lookup = lookup.map_or(config.lookup, |span| span.duration());
     config.virtual_outputs = virtual_outputs.unwrap_or(config.virtual_outputs);
+    config.mark_above = match options.ecn {
+        Some(_) if config.mark_above.is_none() => {
+            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
+            return wrong("options.ecn", must);
+        }
+        Some(ecn) => Some(ecn.threshold),
+        None => config.mark_above,
+    };
     let Some(pfc) = &mut config.pfc else {
         return match (priorities, pause, unpause) {
             (None, None, None) => Ok(config),

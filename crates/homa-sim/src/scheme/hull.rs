@@ -80,10 +80,16 @@ pub fn nic(
         Nic::Pacer => true,
     };
     let mut config = offloads(options.nic)?;
+    config.mark_above = options.tcp.as_ref().and_then(|tcp| tcp.source_ecn);
     if is_on && changes.enabled.unwrap_or(true) {
         let mut pacer = paper(environment.link);
         change(&mut pacer, &changes)?;
         config.pacer = Some(pacer);
+    }
+    let marks_alone = NicConfig { mark_above: config.mark_above, ..NicConfig::default() };
+    if config.mark_above.is_some() && config != marks_alone {
+        let must = "stay out where NICs pace or take work off hosts: their queues are the NIC's";
+        return Err(ScenarioError::field("options.tcp.source_ecn", must));
     }
     Ok(config)
 }
@@ -130,6 +136,7 @@ pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError>
         segmentation: large_send.map(|bytes| SegmentationConfig { bytes, queue }),
         coalescing: (coalesces || merge.is_some()).then_some(coalescing),
         cpu: cpu.map(processor).transpose()?,
+        mark_above: None,
         instrument: None,
     })
 }

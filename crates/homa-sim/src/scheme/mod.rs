@@ -217,7 +217,7 @@ impl HostConfig {
             Self::PFabric(PFabricConfig { wire, .. })
             | Self::PHost(PHostConfig { wire, .. })
             | Self::Ndp(NdpConfig { wire, .. }) => *wire,
-            Self::Homa(_) | Self::Bound | Self::StopAndWait => {
+            Self::Homa(..) | Self::Bound | Self::StopAndWait => {
                 let mtu = crate::Framing::MTU;
                 let headers = mtu.saturating_sub(self.framing().max_payload());
                 WireFormat::ethernet(mtu, headers, headers)
@@ -252,7 +252,7 @@ impl HostConfig {
 
     /// A request may run again after its server has forgotten it.
     pub fn may_repeat(&self) -> bool {
-        matches!(self, Self::Homa(config) if config.may_repeat())
+        matches!(self, Self::Homa(config, _) if config.may_repeat())
     }
 
     /// What is received is placed message by message: a packet holds bytes of one message.
@@ -309,8 +309,9 @@ impl Scheme {
     }
 
     /// Its switches have queues at their inputs.
-    fn queues_at_inputs(&self) -> bool {
-        matches!(self.queue, Queue::Combined(_))
+    fn queues_at_inputs(&self, options: &SchemeOptions) -> bool {
+        let chosen = detail::chosen(self.queue, options.switch.and_then(|switch| switch.kind));
+        matches!(chosen, Queue::Combined(_))
     }
 
     /// Its switches pause their senders before they must drop.
@@ -332,7 +333,7 @@ impl Scheme {
                 options.nic.is_some() && !of(knows)
             }),
             ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
-            ("options.switch", options.switch.is_some() && !self.queues_at_inputs()),
+            ("options.switch", options.switch.is_some() && !self.queues_at_inputs(options)),
         ];
         match others.iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -368,9 +369,10 @@ impl Scheme {
             Err(ScenarioError::field(field, must))
         };
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
-        match (self.queue, options.ecn, &options.phantom) {
+        let kind = options.switch.and_then(|switch| switch.kind);
+        match (detail::chosen(self.queue, kind), options.ecn, &options.phantom) {
             (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
-            (Queue::Combined(row), None, None) => detail::switch(row, options).map(Queue::Combined),
+            (Queue::Combined(row), _, None) => detail::switch(row, options).map(Queue::Combined),
             (queue, None, None) => Ok(queue),
             (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),
             (Queue::Strict, Some(ecn), None) if asked => Ok(Queue::Ecn(ecn)),

@@ -203,5 +203,6 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
         }
         (None, None) => {}
     }
+    config.ecn |= changes.source_ecn.is_some();
     Ok(())
 }

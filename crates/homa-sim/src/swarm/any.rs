@@ -190,7 +190,7 @@ fn impaired(rng: &mut Rng, network: &Fabric, span_ns: u64) -> Impaired {
             let tor = rng.between(0, u64::from(racks) - 1);
             (format!("tor{tor}"), format!("spine{}", rng.between(0, u64::from(spines) - 1)))
         }
-        Shape::LeafSpine { hosts_per_rack, .. } => {
+        Shape::LeafSpine { hosts_per_rack, .. } | Shape::Pods { hosts_per_rack, .. } => {
             (format!("h{host}"), format!("tor{}", host / hosts_per_rack))
         }
         Shape::FatTree { .. } => (format!("h{host}"), format!("tor{}", host / 2)),

@@ -17,7 +17,7 @@ use crate::time::{LinkRate, SimDuration};
 pub const CONTROL_BYTES: u16 = 64;
 /// Bits that pass until a control frame that is there takes effect: one quantum (IEEE 802.3 Annex
 /// 31B).
-const RESPONSE_BITS: u64 = 512;
+pub const RESPONSE_BITS: u32 = 512;
 
 /// A cable between a sender and the ingress queue that pauses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct PfcLink {
     pub control_delay: SimDuration,
     /// The same of data.
     pub data_delay: SimDuration,
+    /// Bit times from a control frame's being there to its effect.
+    pub response_bits: u32,
 }
 
 /// What passes between the decision to pause and the last bit of data that still comes.
@@ -62,7 +64,9 @@ impl Reaction {
 impl PfcLink {
     /// A cable that is alike in both directions.
     pub fn symmetric(rate: Rate, frame: u32, delay: SimDuration) -> Self {
-        Self { rate, back: rate, frame, control_delay: delay, data_delay: delay }
+        let (control_delay, data_delay) = (delay, delay);
+        let response_bits = RESPONSE_BITS;
+        Self { rate, back: rate, frame, control_delay, data_delay, response_bits }
     }
 
     /// The pieces of the reaction time.
@@ -80,7 +84,7 @@ impl PfcLink {
 
     /// From a control frame's being there to its effect.
     pub fn response(&self) -> SimDuration {
-        LinkRate::new(self.rate).serialisation(RESPONSE_BITS as u32 / 8)
+        LinkRate::new(self.rate).serialisation(self.response_bits / 8)
     }
 
     /// Bytes that may come during the reaction time.

@@ -10,14 +10,14 @@ mod fat_tree;
 mod graph;
 mod ideal;
 mod leaf_spine;
+mod pods;
 mod routes;
-mod three_tier;
 
 pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
+pub use pods::Pods;
 pub(crate) use routes::{Choices, Routes, Table, TreeSwitch};
-pub use three_tier::ThreeTier;
 
 use homa_proto::Rate;
 

@@ -19,12 +19,19 @@ pub struct Message {
     pub measured: bool,
     /// Its kind, as its source numbers them.
     pub class: u8,
+    /// The priority level that its application asked for.
+    pub level: Option<u8>,
+    /// Bytes of the response, where the source decides on them.
+    pub response: Option<u32>,
+    /// Its source's.
+    pub token: u32,
 }
 
 impl Message {
     /// A message that starts now, of kind 0.
     pub fn new(submitted: SimTime, dst: u32, bytes: u32, measured: bool) -> Self {
-        Self { submitted, dst, bytes, measured, class: 0 }
+        let (class, level, response, token) = (0, None, None, 0);
+        Self { submitted, dst, bytes, measured, class, level, response, token }
     }
 }
 
@@ -62,10 +69,15 @@ impl Book {
         Some(ended)
     }
 
+    /// A message under way.
+    pub fn get(&mut self, src: u32, number: u32) -> Option<Message> {
+        let sender = self.senders.get_mut(src as usize)?;
+        sender.get_mut(number).copied()
+    }
+
     /// Whether a message is under way and measured.
     pub fn is_measured(&mut self, src: u32, number: u32) -> bool {
-        let sender = self.senders.get_mut(src as usize);
-        sender.and_then(|sender| sender.get_mut(number)).is_some_and(|message| message.measured)
+        self.get(src, number).is_some_and(|message| message.measured)
     }
 
     /// Messages under way.

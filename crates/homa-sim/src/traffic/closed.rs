@@ -4,7 +4,7 @@
 
 use crate::time::SimTime;
 
-use super::source::{Asked, Round, Source, Start};
+use super::source::{Asked, Ended, Round, Source, Start};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl Closed {
     fn call(&mut self) -> Start {
         let dst = 1 + self.calls % self.servers;
         self.calls = self.calls.wrapping_add(1);
-        Start { src: 0, dst, bytes: self.request_bytes, class: 0 }
+        Start::new(0, dst, self.request_bytes)
     }
 
     fn round(&mut self, now: SimTime, asked: &mut Asked) {
@@ -51,7 +51,7 @@ impl Source for Closed {
 
     fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
 
-    fn ended(&mut self, now: SimTime, asked: &mut Asked) {
+    fn ended(&mut self, now: SimTime, _: Ended, asked: &mut Asked) {
         if !self.together {
             asked.starts.push(self.call());
             return;

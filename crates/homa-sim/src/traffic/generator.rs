@@ -18,7 +18,8 @@ use crate::transport::message_number;
 
 use super::book::{Book, Message};
 use super::paths::Paths;
-use super::source::{Asked, PROBE, Round, Source, Start};
+use super::source::{Asked, Ended, PROBE, Round, Source, Start};
+use super::workflows::Workflows;
 
 /// What is submitted when, and what is answered.
 #[derive(Debug)]
@@ -155,6 +156,12 @@ impl Generator {
         self.ask(net, |source, now, asked| source.begin(now, asked));
     }
 
+    fn on_due<C: Context>(&mut self, net: &mut C, token: u32) {
+        if self.goes_on() {
+            self.ask(net, |source, now, asked| source.due(now, token, asked));
+        }
+    }
+
     /// Asks the source, and does what it asks for.
     fn ask<C: Context>(
         &mut self,
@@ -169,7 +176,7 @@ impl Generator {
             net.wake_at(at, u64::from(token));
         }
         for start in asked.starts.drain(..) {
-            if self.goes_on() {
+            if self.goes_on() || self.pattern.source.sees_through() {
                 self.start(net, start);
             }
         }
@@ -185,7 +192,7 @@ impl Generator {
     }
 
     fn start<C: Context>(&mut self, net: &mut C, start: Start) {
-        let Start { src, dst, bytes, class } = start;
+        let Start { src, dst, bytes, response, class, level, token } = start;
         let now = net.now();
         let measured = now >= self.limits.warm_up
             && self.ended.is_none()
@@ -213,12 +220,13 @@ impl Generator {
             return;
         }
         self.count_offered(bytes);
-        if net.submit(HostId(src), what).is_err() {
+        if net.submit_at(HostId(src), what, level).is_err() {
             self.tally.refused += 1;
             self.tally.measured_refused += u64::from(measured);
             return;
         }
-        self.book.begin(src, Message { class, ..Message::new(now, dst, bytes, measured) });
+        let message = Message::new(now, dst, bytes, measured);
+        self.book.begin(src, Message { class, level, response, token, ..message });
         if self.ended.is_none() {
             self.tally.entered_bytes += u64::from(bytes);
         }
@@ -242,6 +250,7 @@ impl Generator {
     fn end_traffic<C: Context>(&mut self, net: &mut C) {
         if self.ended.is_none() {
             self.ended = Some(net.now());
+            self.pattern.source.over(self.limits.ending == Ending::Loaded);
             net.stop();
         }
     }
@@ -260,14 +269,16 @@ impl Generator {
         host: HostId,
         request: &homa_proto::Delivered,
     ) {
-        let length = self.pattern.response_bytes.unwrap_or(request.length);
+        let (client, number) = (request.peer.0, message_number(request.id.client()));
+        let call = self.book.get(client, number);
+        let chosen = call.and_then(|call| call.response).or(self.pattern.response_bytes);
+        let length = chosen.unwrap_or(request.length);
         self.count_offered(length);
         self.count_delivered(net.now(), request.length);
-        if net.submit(host, Submit::Response { rpc: request.rpc, length }).is_err() {
+        let response = Submit::Response { rpc: request.rpc, length };
+        if net.submit_at(host, response, call.and_then(|call| call.level)).is_err() {
             self.tally.refused += 1;
-            let (client, number) = (request.peer.0, message_number(request.id.client()));
-            let measured = self.book.is_measured(client, number);
-            self.tally.measured_refused += u64::from(measured);
+            self.tally.measured_refused += u64::from(call.is_some_and(|call| call.measured));
         }
     }
 
@@ -296,13 +307,13 @@ impl Generator {
             }
             self.latencies.record(Sample {
                 latency,
-                bytes: message.bytes,
+                bytes: message.response.unwrap_or(message.bytes),
                 switches: self.paths.number(src, message.dst),
                 receiver: message.dst,
                 class: message.class,
             });
         }
-        self.after_end(net);
+        self.after_end(net, Ended { token: message.token, failed: false });
     }
 
     fn on_probe(&mut self, now: SimTime, probe: &Message) {
@@ -328,16 +339,24 @@ impl Generator {
         if ended.is_some_and(|message| message.measured) {
             self.tally.measured_failed += 1;
         }
-        self.after_end(net);
+        if let Some(message) = ended {
+            self.after_end(net, Ended { token: message.token, failed: true });
+        }
     }
 
     /// A closed loop starts the next call when one ended; the load lasts until all that counts has.
-    fn after_end<C: Context>(&mut self, net: &mut C) {
+    fn after_end<C: Context>(&mut self, net: &mut C, ended: Ended) {
+        self.ask(net, |source, now, asked| source.ended(now, ended, asked));
         let through = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
-        if through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
+        let all_through = through && self.pattern.source.is_through();
+        if all_through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
             net.stop();
         }
-        self.ask(net, |source, now, asked| source.ended(now, asked));
+    }
+
+    /// The workflows that messages belong to, if they do.
+    pub fn workflows(&self) -> Option<&Workflows> {
+        self.pattern.source.workflows()
     }
 }
 
@@ -347,8 +366,7 @@ impl Application for Generator {
             SAMPLE => self.on_sample(net),
             BEGIN => self.begin(net),
             END => self.end_traffic(net),
-            _ if !self.goes_on() => {}
-            token => self.ask(net, |source, now, asked| source.due(now, token as u32, asked)),
+            token => self.on_due(net, token as u32),
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::scenario::{FlowGroup, Probes};
 use crate::time::SimTime;
 
-use super::source::{Asked, PROBE, Source, Start};
+use super::source::{Asked, Ended, PROBE, Source, Start};
+use super::workflows::Workflows;
 
 /// Flows from the start on, none of which ends.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ impl LongFlows {
 
 impl Source for LongFlows {
     fn begin(&mut self, _: SimTime, asked: &mut Asked) {
-        let flow = |(src, dst)| Start { src, dst, bytes: Self::BYTES, class: 0 };
+        let flow = |(src, dst)| Start::new(src, dst, Self::BYTES);
         asked.starts.extend(self.groups.iter().flat_map(FlowGroup::pairs).map(flow));
     }
 
@@ -54,11 +55,27 @@ impl Source for Probing {
             return self.inner.due(now, token, asked);
         }
         let Probes { from: src, to: dst, every, bytes, .. } = self.probes;
-        asked.starts.push(Start { src, dst, bytes, class: PROBE });
+        asked.starts.push(Start { class: PROBE, ..Start::new(src, dst, bytes) });
         asked.wakes.push((now + every.duration(), TOKEN));
     }
 
-    fn ended(&mut self, now: SimTime, asked: &mut Asked) {
-        self.inner.ended(now, asked);
+    fn ended(&mut self, now: SimTime, ended: Ended, asked: &mut Asked) {
+        self.inner.ended(now, ended, asked);
+    }
+
+    fn over(&mut self, goes_on: bool) {
+        self.inner.over(goes_on);
+    }
+
+    fn sees_through(&self) -> bool {
+        self.inner.sees_through()
+    }
+
+    fn is_through(&self) -> bool {
+        self.inner.is_through()
+    }
+
+    fn workflows(&self) -> Option<&Workflows> {
+        self.inner.workflows()
     }
 }

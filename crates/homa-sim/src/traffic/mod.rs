@@ -7,6 +7,7 @@
 //! | [`list`], [`flows`] | a list of messages, read from a file |
 //! | [`closed`] | a closed loop |
 //! | [`planned`] | messages one by one, for the swarm |
+//! | [`workflows`] | requests and responses that belong together |
 //! | [`long`] | flows longer than a run; probes beside any traffic |
 //! | `book`, `numbered` | messages under way, by sender and number |
 //! | `generator` | the application that submits all of it and hears of deliveries |
@@ -28,6 +29,7 @@ mod paths;
 pub mod planned;
 pub mod rate;
 pub mod source;
+pub mod workflows;
 
 pub use book::{Book, Message};
 pub use closed::Closed;
@@ -38,3 +40,4 @@ pub use numbered::Numbered;
 pub use paths::{Classes, Distance, Paths};
 pub use planned::{Planned, PlannedCall};
 pub use source::Source;
+pub use workflows::Workflows;

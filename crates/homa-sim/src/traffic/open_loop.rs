@@ -27,7 +27,7 @@ pub struct Arrival {
 impl Arrival {
     /// What is to be started then.
     pub fn start(&self) -> Start {
-        Start { src: self.src, dst: self.dst, bytes: self.bytes, class: 0 }
+        Start::new(self.src, self.dst, self.bytes)
     }
 }
 

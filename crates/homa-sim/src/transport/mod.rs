@@ -136,6 +136,15 @@ pub fn message_id(number: u32) -> RpcId {
     RpcId(u64::from(number) << 1)
 }
 
+/// What a host's retransmission timers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Times that one expired.
+    pub expired: u64,
+    /// Flows with at least one such time: of TCP, sending ends of connections.
+    pub flows: u64,
+}
+
 /// A host transport.
 pub trait Transport {
     /// What travels: as small as possible, since it is copied twice.
@@ -143,6 +152,16 @@ pub trait Transport {
 
     /// Application in. Peers are numbered as hosts.
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError>;
+    /// The same at a priority level that the application chose; transports that choose themselves
+    /// take no notice.
+    fn submit_at(
+        &mut self,
+        now: Time,
+        what: Submit,
+        _level: Option<u8>,
+    ) -> Result<Submitted, SubmitError> {
+        self.submit(now, what)
+    }
     /// Application out.
     fn event(&mut self) -> Option<Event>;
     /// Network in: a packet as its sender's `transmit` gave it.
@@ -163,9 +182,15 @@ pub trait Transport {
     fn nic(&self, _now: Time) -> Option<NicCounters> {
         None
     }
+    /// A host marks a packet of its own as having met congestion (CE).
+    fn mark_congestion(_packet: &mut Self::Packet) {}
     /// Packets that `receive` refused so far, such as copies of what is here.
     fn refused(&self) -> u64 {
         0
+    }
+    /// Retransmission timeouts so far, for transports that have them.
+    fn timeouts(&self) -> Timeouts {
+        Timeouts::default()
     }
     /// Clock in; idempotent, stale calls are legal.
     fn expire(&mut self, now: Time);

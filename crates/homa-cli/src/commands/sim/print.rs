@@ -1,7 +1,7 @@
 //! What `homa sim` prints: the outcome for people.
 
 use homa_sim::scenario::Outcome as Simulated;
-use homa_sim::scenario::outcome::{Bucket, QueueLength};
+use homa_sim::scenario::outcome::{Bucket, Group, QueueLength, WorkflowTimes};
 use homa_sim::scheme;
 
 use crate::output::{Align, Table, line};
@@ -50,9 +50,12 @@ pub fn print(outcome: &Simulated) {
         over_all(outcome.slowdown.p50),
         over_all(outcome.slowdown.p99)
     ));
+    groups(&outcome.groups);
+    workflows(&outcome.workflows);
     line("");
     ports(outcome);
     losses_and_delays(outcome);
+    pauses(outcome);
     match (outcome.backlog.is_sustained(), outcome.backlog.needs_seconds) {
         (Some(false), _) => line("the backlog grows without bound: this load is not sustained"),
         (None, Some(needs)) => line(format!(
@@ -77,6 +80,87 @@ pub fn print(outcome: &Simulated) {
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
+}
+
+/// Latency over ranges of sizes.
+fn groups(groups: &[Group]) {
+    for group in groups {
+        let sizes = match group.max_bytes {
+            Some(max) => format!("{} to {max} B", group.above_bytes + 1),
+            None => format!("above {} B", group.above_bytes),
+        };
+        let class = groups.iter().any(|other| other.class != group.class);
+        let class = if class { format!("class {}, ", group.class) } else { String::new() };
+        let percentiles = group.percentiles.iter();
+        let percentiles: String =
+            percentiles.map(|at| format!(", p{} {:.1} us", at.percent, at.us)).collect();
+        line(format!(
+            "{class}{sizes}: {} messages, mean {:.1} us{percentiles}, longest {:.1} us",
+            group.count, group.mean_us, group.max_us
+        ));
+    }
+}
+
+/// How long workflows took.
+fn workflows(workflows: &[WorkflowTimes]) {
+    for of in workflows.iter().filter(|of| of.count + of.failed + of.unfinished > 0) {
+        let fan_out = of.fan_out.map_or_else(String::new, |n| format!(", fan-out {n}"));
+        let percentiles = of.percentiles.iter();
+        let percentiles: String =
+            percentiles.map(|at| format!(", p{} {:.2} ms", at.percent, at.us / 1e3)).collect();
+        let rest = match of.failed + of.unfinished {
+            0 => String::new(),
+            _ => format!("; failed {}, unfinished {}", of.failed, of.unfinished),
+        };
+        line(format!(
+            "workflows {}{fan_out}: {}, mean {:.2} ms{percentiles}, longest {:.2} ms{rest}",
+            of.name,
+            of.count,
+            of.mean_us / 1e3,
+            of.max_us / 1e3
+        ));
+    }
+}
+
+/// A pause that lasts as long has no other cause than a storm: no receiver is slow for so long.
+const STORM_US: f64 = 100_000.0;
+
+/// What priority flow control did: at its worst, who waits for whom.
+fn pauses(outcome: &Simulated) {
+    let expired = outcome.timeouts;
+    if expired.expired > 0 {
+        line(format!(
+            "retransmission timeouts: {} of {} flows, {:.3} % of those that began",
+            expired.expired, expired.flows, expired.percent
+        ));
+    }
+    let Some(pauses) = &outcome.pauses else { return };
+    line(format!(
+        "pauses: {} ({} control frames), the longest {:.3} ms",
+        pauses.count,
+        pauses.control_frames,
+        pauses.longest_us / 1e3
+    ));
+    if let Some(first) = pauses.deadlock.first() {
+        line(format!(
+            "DEADLOCK: each waits for the next: {} -> {first}",
+            pauses.deadlock.join(" -> ")
+        ));
+    } else if pauses.longest_us > STORM_US {
+        line(
+            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow or silent              receiver behind it",
+        );
+    }
+    for stuck in &pauses.stuck {
+        let levels: Vec<String> = stuck.levels.iter().map(u8::to_string).collect();
+        line(format!(
+            "  {} is paused at levels {} since {:.3} ms, waits for {}",
+            stuck.port,
+            levels.join(" "),
+            stuck.since_us / 1e3,
+            if stuck.waits_for.is_empty() { "nobody".into() } else { stuck.waits_for.join(", ") }
+        ));
+    }
 }
 
 /// How unscheduled bytes choose their level.

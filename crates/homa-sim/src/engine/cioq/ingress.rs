@@ -5,7 +5,7 @@ use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{Backlog, LossCause, Probe};
 use crate::engine::world::World;
-use crate::fabric::NONE;
+use crate::fabric::{Marks, NONE};
 
 impl<W: World> Net<W> {
     /// A frame's first bit is at the end of its link, which `gap` names: it takes memory, or there
@@ -108,6 +108,10 @@ impl<W: World> Net<W> {
         if state.asking == 0 || state.coming != 0 {
             return;
         }
+        let open = state.open_levels((self.cioq.limit, self.cioq.reserve));
+        if open == 0 {
+            return;
+        }
         let switch = self.wiring.ports()[output as usize].from.0 - self.wiring.hosts();
         let inputs = self.cioq.inputs_of[switch as usize].len() as u32;
         let mut best: Option<(u8, u32, u32, (u32, u32))> = None;
@@ -119,7 +123,7 @@ impl<W: World> Net<W> {
             if input.crossing != NONE {
                 continue;
             }
-            let mut levels = input.queue.occupied;
+            let mut levels = input.queue.occupied & open;
             while let Some(level) = levels.checked_ilog2() {
                 levels &= !(1 << level);
                 let level = level as u8;
@@ -164,6 +168,10 @@ impl<W: World> Net<W> {
         let output = frame.gap;
         let state = &mut self.cioq.outputs[output as usize];
         state.coming = 0;
+        let full = self.cioq.mark_above.is_some_and(|limit| state.drain.at(0) > limit);
+        if full && frame.marks().has(Marks::ECT) {
+            self.flights.frames[slot as usize].set(Marks::CE);
+        }
         state.drain.arrive(frame.priority(), u32::from(frame.bytes));
         state.queue.push(&mut self.flights.frames, slot);
         self.leave_input(link, slot);

@@ -32,6 +32,8 @@ mod ingress;
 mod pause;
 mod report;
 
+use std::collections::VecDeque;
+
 use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE};
 use crate::switch::drain_bytes::DrainBytes;
 use crate::switch::pfc::PfcThresholds;
@@ -143,6 +145,18 @@ struct Output {
 }
 
 impl Output {
+    /// The levels of which at least the shortest frame would have room, as bits.
+    #[inline]
+    fn open_levels(&self, (limit, reserve): (u32, u32)) -> u8 {
+        const SHORTEST: u32 = 64;
+        let held = self.drain.at(0);
+        if held == 0 {
+            return u8::MAX;
+        }
+        let open = |level: &u32| held + SHORTEST <= limit - reserve * (7 - level);
+        (0..8).filter(open).fold(0, |levels, level| levels | 1 << level)
+    }
+
     /// True when a frame may come over the crossbar. Of what is `limit`, a level leaves two frames,
     /// or a sixteenth where that is less, to each higher one; an empty queue takes any frame.
     #[inline]
@@ -168,6 +182,7 @@ pub(super) struct Cioq<K> {
     reserve: u32,
     lookup: SimDuration,
     virtual_outputs: bool,
+    mark_above: Option<u32>,
     /// How long control frames travel; `None`: as long as data.
     cable: Option<SimDuration>,
     /// By link.
@@ -182,8 +197,8 @@ pub(super) struct Cioq<K> {
     crossbars: Vec<LinkRate>,
     /// By slot: when the frame is as a whole at the end of its link.
     whole: Vec<SimTime>,
-    /// By host: a packet whose level was paused when its transport gave it.
-    parked: Vec<Option<(K, Label)>>,
+    /// By host: packets whose level was paused when the transport gave them.
+    cards: Vec<VecDeque<(K, Label)>>,
     counts: Counts,
     /// Memory of the search behind blocked frames.
     passed: Vec<u32>,
@@ -210,6 +225,7 @@ impl<K> Cioq<K> {
             reserve: (2 * FULL).min(limit / 16),
             lookup,
             virtual_outputs,
+            mark_above: None,
             cable: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -217,7 +233,7 @@ impl<K> Cioq<K> {
             inputs_of: Vec::new(),
             crossbars: Vec::new(),
             whole: Vec::new(),
-            parked: Vec::new(),
+            cards: Vec::new(),
             counts: Counts::default(),
             passed: Vec::new(),
         }
@@ -228,8 +244,9 @@ impl<K> Cioq<K> {
         let hosts = wiring.hosts();
         let mut cioq = Self::empty(config.bytes, config.lookup, config.virtual_outputs);
         cioq.cable = config.pfc.and_then(|pfc| pfc.cable);
+        cioq.mark_above = config.mark_above;
         cioq.back = backs(ports);
-        cioq.parked.resize_with(hosts as usize, || None);
+        cioq.cards.resize_with(hosts as usize, VecDeque::new);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
         let mut fastest = vec![1; wiring.switches() as usize];
         for (link, spec) in (0..).zip(ports) {

@@ -9,12 +9,18 @@ use crate::switch::pfc::{CONTROL_BYTES, PfcLink, PfcThresholds};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
 
+/// Packets of paused levels that a host's network card keeps.
+const CARD: usize = 8;
+
 impl<W: World> Net<W> {
     /// What waits at an input has changed: does its sender have to know?
     #[inline]
     pub(super) fn judge_input(&mut self, link: u32) {
         let input = &mut self.cioq.inputs[link as usize];
         let Some(PfcThresholds { pause, unpause }) = input.thresholds else { return };
+        if input.wanted | input.told == 0 && input.drain.at(0) <= pause {
+            return;
+        }
         let above = input.drain.levels(|bytes| bytes > pause);
         let below = input.drain.levels(|bytes| bytes < unpause);
         input.wanted = input.wanted & !below | above;
@@ -91,27 +97,33 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The next packet of a host that its network card may send. A transport that gives one of a
-    /// level that is paused has it parked in the card, and everything behind it: those that know
-    /// pauses ([`Transport::pause`]) give others.
+    /// The next packet of a host that its network card may send. The card keeps a few packets of
+    /// levels that are paused; a transport that goes on giving such has everything behind them
+    /// wait. Those that know pauses ([`Transport::pause`]) give others.
+    #[inline]
     pub fn pull_unpaused(&mut self, id: u32) -> Option<(PacketOf<W>, Label)> {
         let paused = self.cioq.outputs[id as usize].paused;
-        let parked = &mut self.cioq.parked[id as usize];
-        if parked.is_none() {
+        let is_paused = |label: &Label| paused >> (label.priority & 7) & 1 != 0;
+        let card = &mut self.cioq.cards[id as usize];
+        if let Some(at) = card.iter().position(|(_, label)| !is_paused(label)) {
+            return card.remove(at);
+        }
+        while card.len() < CARD {
             let transport = &mut self.transports[id as usize];
             let packet = transport.transmit(self.now.protocol())?;
-            *parked = Some((packet, transport.label(&packet)));
+            let label = transport.label(&packet);
+            if !is_paused(&label) {
+                return Some((packet, label));
+            }
+            card.push_back((packet, label));
         }
-        match parked {
-            Some((_, label)) if paused >> (label.priority & 7) & 1 != 0 => None,
-            parked => parked.take(),
-        }
+        None
     }
 
     /// A host that begins a new life finds its network card empty.
     pub fn clear_card(&mut self, id: HostId) {
-        if let Some(parked) = self.cioq.parked.get_mut(id.0 as usize) {
-            *parked = None;
+        if let Some(card) = self.cioq.cards.get_mut(id.0 as usize) {
+            card.clear();
         }
     }
 }

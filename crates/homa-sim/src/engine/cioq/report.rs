@@ -52,7 +52,7 @@ impl<W: World> Net<W> {
         };
         for port in 0..cioq.outputs.len() as u32 {
             let state = &cioq.outputs[port as usize];
-            let held = state.queue.occupied | self.parked_level(port);
+            let held = state.queue.occupied | self.levels_of_card(port);
             let waits = state.paused & held;
             let levels = (0..8).filter(|level| waits >> level & 1 != 0);
             let since = levels.map(|level| state.since[level as usize]).min();
@@ -65,9 +65,9 @@ impl<W: World> Net<W> {
         Some(report)
     }
 
-    fn parked_level(&self, port: u32) -> u8 {
-        let parked = self.cioq.parked.get(port as usize).and_then(Option::as_ref);
-        parked.map_or(0, |(_, label)| 1 << (label.priority & 7))
+    fn levels_of_card(&self, port: u32) -> u8 {
+        let card = self.cioq.cards.get(port as usize).into_iter().flatten();
+        card.fold(0, |levels, (_, label)| levels | 1 << (label.priority & 7))
     }
 
     /// The ports for which the frames at the end of a link are bound.

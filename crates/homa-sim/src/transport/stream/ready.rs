@@ -24,10 +24,10 @@ impl Ready {
         self.occupied |= 1 << level;
     }
 
-    /// The first of the highest level leaves.
+    /// The first of the highest of these levels leaves.
     #[inline]
-    pub fn pop(&mut self) -> Option<Key> {
-        let level = 7_u32.checked_sub(self.occupied.leading_zeros())? as usize;
+    pub fn pop(&mut self, levels: u8) -> Option<Key> {
+        let level = 7_u32.checked_sub((self.occupied & levels).leading_zeros())? as usize;
         let first = self.levels[level].pop_front();
         if self.levels[level].is_empty() {
             self.occupied &= !(1 << level);
@@ -53,8 +53,13 @@ mod tests {
         for (level, slot) in [(0, 1), (7, 2), (0, 3), (7, 4), (3, 5)] {
             ready.push(level, key(slot));
         }
-        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).map(|key| key.slot).collect();
+        let order: Vec<u32> =
+            std::iter::from_fn(|| ready.pop(u8::MAX)).map(|key| key.slot).collect();
         assert_eq!(order, [2, 4, 5, 1, 3]);
+        ready.push(7, key(6));
+        ready.push(2, key(7));
+        assert_eq!((ready.pop(0x7f).map(|key| key.slot), ready.pop(0x7f)), (Some(7), None));
+        assert_eq!(ready.pop(0x80).map(|key| key.slot), Some(6), "no longer paused");
         assert!(ready.is_empty());
     }
 }

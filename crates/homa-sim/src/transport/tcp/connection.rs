@@ -49,6 +49,10 @@ pub struct Connection {
     pub receiver: Receiver,
     /// Class of its messages.
     pub class: u8,
+    /// The level that the application chose for it.
+    pub level: Option<u8>,
+    /// Times that its retransmission timer expired.
+    pub timeouts: u32,
     /// Requests that came or went over it and are not answered.
     pub open_requests: u32,
     /// It waits for the link.
@@ -94,6 +98,8 @@ impl Connection {
             sender: Sender::new(config),
             receiver: Receiver::default(),
             class,
+            level: None,
+            timeouts: 0,
             open_requests: 0,
             listed: false,
             armed: Time::MAX,
@@ -144,6 +150,9 @@ impl Connection {
     /// The level of the segment that is sent next.
     #[inline]
     pub fn next_level(&self, config: &TcpConfig) -> u8 {
+        if let Some(level) = self.level {
+            return level;
+        }
         if let Priorities::One(level) = config.priorities {
             return level;
         }
@@ -161,8 +170,11 @@ impl Connection {
             to: self.peer,
             name: self.name,
             server_slot: self.server_slot,
-            flags: flags.with(Flags::SERVER, !self.is_client).with(Flags::HEARD, self.heard),
-            priority: config.ack_priority,
+            flags: flags
+                .with(Flags::SERVER, !self.is_client)
+                .with(Flags::HEARD, self.heard)
+                .with(Flags::CHOSEN, self.level.is_some()),
+            priority: self.level.unwrap_or(config.ack_priority),
             sacks: Sacks::default(),
             len: 0,
             seq: self.sender.next,
@@ -211,7 +223,8 @@ impl Connection {
         segment.len = len;
         segment.pieces = self.out.pieces(seq, len);
         if let Some(first) = segment.pieces.first() {
-            segment.priority = config.priorities.level(first.length, segment.pieces.offset);
+            let rule = config.priorities.level(first.length, segment.pieces.offset);
+            segment.priority = self.level.unwrap_or(rule);
         }
         if self.heard {
             // What is to be acknowledged rides along.
@@ -234,6 +247,8 @@ impl Connection {
         self.silent_timeouts = 0;
         if self.is_client {
             self.server_slot = segment.server_slot;
+        } else if segment.flags.has(Flags::CHOSEN) {
+            self.level = Some(segment.priority);
         }
         if segment.flags.has(Flags::SYN) {
             self.on_syn(now, config, replies);
@@ -292,6 +307,7 @@ impl Connection {
             if due <= now {
                 self.sender.rto.back_off();
                 self.silent_timeouts += 1;
+                self.timeouts += 1;
                 self.state = State::Opening { due: Time::MAX, sent: false };
             }
             return self.silent_timeouts <= config.max_timeouts;
@@ -303,6 +319,7 @@ impl Connection {
         }
         if self.sender.expire(now, config) {
             self.silent_timeouts += 1;
+            self.timeouts += 1;
         }
         self.silent_timeouts <= config.max_timeouts
     }

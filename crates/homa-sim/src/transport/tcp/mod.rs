@@ -51,7 +51,7 @@ use crate::topology::HostId;
 use super::stream::{
     Call, Calls, Key, Name, Names, Piece, Pools, Ready, Received, Served, Table, Timers,
 };
-use super::{Arrival, Content, DataContent, Label, Transport};
+use super::{Arrival, Content, DataContent, Label, Timeouts, Transport};
 
 use config::TcpConfig;
 use connection::{Connection, Ends, reset};
@@ -85,6 +85,9 @@ pub struct Tcp {
     events: VecDeque<Event>,
     /// Segments with bytes that were there before, or of no connection.
     refused: u64,
+    timeouts: Timeouts,
+    /// Levels that may not leave (priority flow control), as bits.
+    paused: u8,
 }
 
 impl Tcp {
@@ -102,6 +105,8 @@ impl Tcp {
             control: VecDeque::new(),
             events: VecDeque::new(),
             refused: 0,
+            timeouts: Timeouts::default(),
+            paused: 0,
         }
     }
 
@@ -281,10 +286,27 @@ impl Tcp {
             return;
         }
         connection.armed = Time::MAX;
-        if connection.due() <= now && !connection.expire(now, &self.config, &mut self.control) {
-            return self.abandon(key, RpcError::PeerUnreachable);
+        if connection.due() <= now {
+            let before = connection.timeouts;
+            let lives = connection.expire(now, &self.config, &mut self.control);
+            self.timeouts.expired += u64::from(connection.timeouts - before);
+            self.timeouts.flows += u64::from(before == 0 && connection.timeouts > 0);
+            if !lives {
+                return self.abandon(key, RpcError::PeerUnreachable);
+            }
         }
         self.wake(key);
+    }
+
+    /// The first acknowledgement or reset of a level that may leave.
+    #[inline]
+    fn next_control(&mut self) -> Option<Segment> {
+        if self.paused == 0 {
+            return self.control.pop_front();
+        }
+        let may_leave = |segment: &Segment| self.paused >> (segment.priority & 7) & 1 == 0;
+        let at = self.control.iter().position(may_leave)?;
+        self.control.remove(at)
     }
 
     /// Where bytes go of which at least one is new.
@@ -306,10 +328,19 @@ impl Transport for Tcp {
     type Packet = Segment;
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
+        self.submit_at(now, what, None)
+    }
+
+    fn submit_at(
+        &mut self,
+        now: Time,
+        what: Submit,
+        level: Option<u8>,
+    ) -> Result<Submitted, SubmitError> {
         match what {
-            Submit::Request(request) => self.request(now, &request),
-            Submit::OneWay { peer, length, cookie } => self.one_way(peer, length, cookie),
-            Submit::Response { rpc, length } => self.respond(rpc, length),
+            Submit::Request(request) => self.request(now, &request, level),
+            Submit::OneWay { peer, length, cookie } => self.one_way(peer, (length, level), cookie),
+            Submit::Response { rpc, length } => self.respond(rpc, (length, level)),
             Submit::Cancel { rpc } => self.cancel(rpc),
         }
     }
@@ -349,10 +380,10 @@ impl Transport for Tcp {
 
     #[inline]
     fn transmit(&mut self, now: Time) -> Option<Segment> {
-        if let Some(segment) = self.control.pop_front() {
+        if let Some(segment) = self.next_control() {
             return Some(segment);
         }
-        while let Some(key) = self.ready.pop() {
+        while let Some(key) = self.ready.pop(!self.paused) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.listed = false;
             let segment = connection.transmit(now, &self.config);
@@ -394,8 +425,20 @@ impl Transport for Tcp {
         segment.flags.has(Flags::ECE)
     }
 
+    fn mark_congestion(segment: &mut Segment) {
+        segment.flags = segment.flags.with(Flags::CE, true);
+    }
+
     fn refused(&self) -> u64 {
         self.refused
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    fn pause(&mut self, _: Time, levels: u8) {
+        self.paused = levels;
     }
 
     fn expire(&mut self, now: Time) {

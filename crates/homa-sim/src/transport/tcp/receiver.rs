@@ -59,7 +59,7 @@ impl Receiver {
         config: &TcpConfig,
         mut replies: impl FnMut(Reply),
     ) -> Received {
-        let marked = arrival.ce;
+        let marked = arrival.ce || segment.flags.has(Flags::CE);
         let mut at_once = config.delayed_ack.is_none();
         if matches!(config.algorithm, Algorithm::Dctcp { .. }) {
             if marked != self.congested {

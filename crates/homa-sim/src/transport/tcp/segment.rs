@@ -42,6 +42,10 @@ impl Flags {
     pub const RESENT: Self = Self(512);
     /// Answers a segment whose bytes were there before (RFC 2883).
     pub const DSACK: Self = Self(1024);
+    /// The application chose the level, which the other end takes over.
+    pub const CHOSEN: Self = Self(2048);
+    /// Its own host marked it (DeTail §4.2.4).
+    pub const CE: Self = Self(4096);
 
     /// True when all bits of `other` are set.
     #[inline]

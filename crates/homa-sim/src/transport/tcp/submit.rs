@@ -16,10 +16,12 @@ impl Tcp {
         &mut self,
         now: Time,
         request: &Request,
+        level: Option<u8>,
     ) -> Result<Submitted, SubmitError> {
         let &Request { peer, local_port, length, deadline, cookie, .. } = request;
         let kind = MessageKind::Request;
-        let submitted = self.start(peer, (kind, length, local_port), (cookie, deadline))?;
+        let message = (kind, length, local_port, level);
+        let submitted = self.start(peer, message, (cookie, deadline))?;
         if deadline != Time::MAX {
             let timer = Timer::Call(submitted.rpc.index);
             self.timers.arm(deadline.max(now), timer, &mut Time::MAX.clone());
@@ -30,22 +32,22 @@ impl Tcp {
     pub(super) fn one_way(
         &mut self,
         peer: PeerId,
-        length: u32,
+        (length, level): (u32, Option<u8>),
         cookie: u64,
     ) -> Result<Submitted, SubmitError> {
-        self.start(peer, (MessageKind::OneWay, length, 0), (cookie, Time::MAX))
+        self.start(peer, (MessageKind::OneWay, length, 0, level), (cookie, Time::MAX))
     }
 
     fn start(
         &mut self,
         peer: PeerId,
-        (kind, length, port): (MessageKind, u32, u16),
+        (kind, length, port, level): (MessageKind, u32, u16, Option<u8>),
         (cookie, deadline): (u64, Time),
     ) -> Result<Submitted, SubmitError> {
         if length == 0 {
             return Err(SubmitError::EmptyMessage);
         }
-        let key = self.connection_for(HostId(peer.0), length);
+        let key = self.connection_for(HostId(peer.0), length, level);
         let number = self.calls.next_number();
         let piece = Piece { number, length, port, kind };
         let message = self.calls.name_message();
@@ -53,6 +55,7 @@ impl Tcp {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.out.push(piece, message);
             connection.open_requests += u32::from(kind == MessageKind::Request);
+            connection.level = level;
             if self.config.connections == ConnectionPolicy::PerMessage {
                 connection.close();
             }
@@ -62,8 +65,8 @@ impl Tcp {
     }
 
     /// The connection that takes a message: of the pool, or a new one.
-    fn connection_for(&mut self, peer: HostId, length: u32) -> Key {
-        let class = self.config.priorities.class(length);
+    fn connection_for(&mut self, peer: HostId, length: u32, level: Option<u8>) -> Key {
+        let class = level.unwrap_or_else(|| self.config.priorities.class(length));
         let ConnectionPolicy::Pool { size, pick } = self.config.connections else {
             return self.connect(peer, class);
         };
@@ -88,7 +91,7 @@ impl Tcp {
     pub(super) fn respond(
         &mut self,
         rpc: RpcHandle,
-        length: u32,
+        (length, level): (u32, Option<u8>),
     ) -> Result<Submitted, SubmitError> {
         if length == 0 {
             return Err(SubmitError::EmptyMessage);
@@ -100,6 +103,7 @@ impl Tcp {
         if let Some(connection) = self.connections.get_mut(call.connection) {
             connection.out.push(piece, message);
             connection.open_requests = connection.open_requests.saturating_sub(1);
+            connection.level = level.or(connection.level);
         }
         self.finish(call.connection);
         self.wake(call.connection);

@@ -1,0 +1,87 @@
+//! The egress queue of a host that marks its own packets (DeTail §4.2.4): strict priorities, drain
+//! bytes per level, and a mark on what finds more than a threshold in front of it, so that the
+//! transport slows down where no switch drops and back-pressure has reached the source.
+//!
+//! Everything that the transport may send lies here, as in an operating system's queue. Invariants:
+//! packets of a level keep their order; the counters are those of what lies here. Left out: a limit
+//! on its memory, which transports' windows have.
+
+use std::collections::VecDeque;
+
+use crate::switch::LEVELS;
+use crate::switch::drain_bytes::DrainBytes;
+use crate::transport::Label;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Egress<P> {
+    queues: [VecDeque<(P, u32)>; LEVELS],
+    drain: DrainBytes,
+    /// Drain bytes above which a packet is marked.
+    threshold: u32,
+    /// Levels that may not leave, as bits.
+    pub paused: u8,
+}
+
+impl<P: Copy> Egress<P> {
+    /// An empty queue that marks above `threshold` drain bytes.
+    pub fn new(threshold: u32) -> Self {
+        let queues = std::array::from_fn(|_| VecDeque::new());
+        Self { queues, drain: DrainBytes::default(), threshold, paused: 0 }
+    }
+
+    /// Whether a packet that comes now is to be marked.
+    pub fn marks(&self, label: &Label) -> bool {
+        label.ect && self.drain.at(label.priority) > self.threshold
+    }
+
+    /// A packet comes.
+    pub fn push(&mut self, packet: P, label: &Label) {
+        self.drain.arrive(label.priority, label.wire_bytes);
+        let level = usize::from(label.priority).min(LEVELS - 1);
+        self.queues[level].push_back((packet, label.wire_bytes));
+    }
+
+    /// The oldest of the highest level that may leave.
+    pub fn pop(&mut self) -> Option<P> {
+        let may_leave = |level: &usize| self.paused >> level & 1 == 0;
+        let holds = |level: &usize| !self.queues[*level].is_empty();
+        let level = (0..LEVELS).rev().filter(may_leave).find(holds)?;
+        let (packet, bytes) = self.queues[level].pop_front()?;
+        self.drain.depart(level as u8, bytes);
+        Some(packet)
+    }
+
+    /// True without packets that may leave.
+    pub fn is_idle(&self) -> bool {
+        (0..LEVELS).all(|level| self.paused >> level & 1 != 0 || self.queues[level].is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::HostId;
+
+    fn label(priority: u8) -> Label {
+        Label { priority, ect: true, ..Label::new(HostId(1), 1_500) }
+    }
+
+    #[test]
+    fn a_packet_is_marked_for_what_is_in_front_of_it_at_its_level_and_above() {
+        let mut egress = Egress::new(3_000);
+        for number in 0..3 {
+            assert!(!egress.marks(&label(0)));
+            egress.push(number, &label(0));
+        }
+        assert!(egress.marks(&label(0)), "4,500 bytes are in front");
+        assert!(!egress.marks(&label(7)), "nothing is");
+        assert!(!egress.marks(&Label { ect: false, ..label(0) }));
+        egress.push(7, &label(7));
+        egress.paused = 1 << 7;
+        assert_eq!((egress.pop(), egress.pop()), (Some(0), Some(1)));
+        egress.paused = 0;
+        assert_eq!((egress.pop(), egress.pop(), egress.pop()), (Some(7), Some(2), None));
+        assert!(egress.is_idle() && !egress.marks(&label(0)));
+    }
+}

@@ -1,0 +1,440 @@
+//! Workflows of requests and responses (DeTail §2.2, §6): when clients begin them, which step
+//! follows which, and when each was through.
+//!
+//! Streams of random numbers are named by host and class: a host's workflows do not depend on the
+//! others', nor on how fast responses come (sizes and servers of a step are drawn when it begins,
+//! from the host's own streams). Invariants: every workflow that begins ends once, through or given
+//! up; its steps do not overlap; what began before the end of traffic is seen through.
+
+use homa_workload::rng::Rng;
+
+use crate::scenario::{Burst, WorkflowClass, WorkflowTraffic};
+use crate::time::{SimDuration, SimTime};
+
+use super::source::{Asked, Ended, Source, Start};
+
+/// A workflow that was measured and is through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Through {
+    /// Its class, by the order of their names.
+    pub class: u8,
+    /// Requests of each step.
+    pub fan_out: u32,
+    /// From its beginning to its last response.
+    pub took: SimDuration,
+}
+
+/// What was counted of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCount {
+    /// Workflows that began while it was measured.
+    pub begun: u64,
+    /// Those of them one of whose requests was given up.
+    pub failed: u64,
+}
+
+/// Who answers a client.
+#[derive(Clone, Copy, Debug)]
+enum Servers {
+    /// All other hosts of so many.
+    Others(u32),
+    /// The hosts from the first on, so many.
+    From(u32, u32),
+    /// So many odd hosts.
+    Odd(u32),
+}
+
+impl Servers {
+    fn count(self) -> u32 {
+        match self {
+            Self::Others(hosts) => hosts - 1,
+            Self::From(_, count) | Self::Odd(count) => count,
+        }
+    }
+
+    fn host(self, client: u32, at: u32) -> u32 {
+        match self {
+            Self::Others(_) => at + u32::from(at >= client),
+            Self::From(first, _) => first + at,
+            Self::Odd(_) => 2 * at + 1,
+        }
+    }
+}
+
+/// A client's random streams of one class.
+#[derive(Clone, Debug)]
+struct Streams {
+    /// When the next workflow begins, picoseconds.
+    next_ps: f64,
+    gaps: Rng,
+    draws: Rng,
+}
+
+/// A workflow under way.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    class: u8,
+    client: u32,
+    fan_out: u32,
+    began: SimTime,
+    measured: bool,
+    failed: bool,
+    /// Steps that have not begun.
+    steps: u32,
+    /// Responses that are awaited.
+    awaited: u32,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Workflows {
+    classes: Vec<WorkflowClass>,
+    names: Vec<String>,
+    request_bytes: u32,
+    servers: Servers,
+    clients: Vec<u32>,
+    /// By client and class.
+    streams: Vec<Streams>,
+    running: Vec<Running>,
+    free: Vec<u32>,
+    warm_up: SimTime,
+    /// Traffic has ended; whether the load lasts.
+    over: Option<bool>,
+    open: u64,
+    counts: Vec<ClassCount>,
+    through: Vec<Through>,
+    /// Memory of [`Workflows::draw_servers`].
+    drawn: Vec<u32>,
+}
+
+impl Workflows {
+    /// Of a traffic that was [checked](WorkflowTraffic::check). Workflows that begin before
+    /// `warm_up` are not measured.
+    pub fn new(traffic: &WorkflowTraffic, hosts: u32, (warm_up, seed): (SimTime, u64)) -> Self {
+        let (clients, servers): (Vec<u32>, _) = match (traffic.clients, traffic.alternate) {
+            (Some(clients), _) => ((0..clients).collect(), Servers::From(clients, hosts - clients)),
+            (None, true) => ((0..hosts).step_by(2).collect(), Servers::Odd(hosts / 2)),
+            (None, false) => ((0..hosts).collect(), Servers::Others(hosts)),
+        };
+        let names: Vec<String> = traffic.classes.keys().cloned().collect();
+        let stream = |what, name: &str, host| {
+            Rng::stream(seed, &format!("workflows/{name}/{what}/host{host}"))
+        };
+        let of = |&host: &u32| {
+            let names = names.iter();
+            names.map(move |name| Streams {
+                next_ps: 0.0,
+                gaps: stream("gaps", name, host),
+                draws: stream("draws", name, host),
+            })
+        };
+        Self {
+            streams: clients.iter().flat_map(of).collect(),
+            counts: vec![ClassCount::default(); names.len()],
+            classes: traffic.classes.values().cloned().collect(),
+            names,
+            request_bytes: traffic.request_bytes,
+            servers,
+            clients,
+            running: Vec::new(),
+            free: Vec::new(),
+            warm_up,
+            over: None,
+            open: 0,
+            through: Vec::new(),
+            drawn: Vec::new(),
+        }
+    }
+
+    /// The names of the classes and what was counted of each.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, ClassCount)> {
+        self.names.iter().map(String::as_str).zip(self.counts.iter().copied())
+    }
+
+    /// Those that were measured and are through, in the order in which they ended.
+    pub fn through(&self) -> &[Through] {
+        &self.through
+    }
+
+    /// The stream of a client's class, and so the token of its next workflow.
+    fn token(&self, client: usize, class: usize) -> usize {
+        client * self.classes.len() + class
+    }
+
+    /// Draws when the next workflow of a client's class begins, and asks for that time.
+    fn wait(&mut self, token: usize, asked: &mut Asked) {
+        let class = &self.classes[token % self.classes.len()];
+        let streams = &mut self.streams[token];
+        let hazard = streams.gaps.exponential(1.0);
+        streams.next_ps = next_arrival(class, streams.next_ps, hazard);
+        if streams.next_ps < 1e19 {
+            asked.wakes.push((SimTime(streams.next_ps as u64), token as u32));
+        }
+    }
+
+    fn start(&mut self, now: SimTime, (client, class): (u32, usize), asked: &mut Asked) {
+        let kind = &self.classes[class];
+        let streams = self.clients.binary_search(&client).unwrap_or(0);
+        let token = self.token(streams, class);
+        let draws = &mut self.streams[token].draws;
+        let fan_out = kind.fan_out[draws.uniform_below(kind.fan_out.len() as u32) as usize];
+        let measured = self.over.is_none() && now >= self.warm_up;
+        self.open += u64::from(measured);
+        self.counts[class].begun += u64::from(measured);
+        let workflow = Running {
+            class: class as u8,
+            client,
+            fan_out,
+            began: now,
+            measured,
+            failed: false,
+            steps: kind.steps,
+            awaited: 0,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.running[slot as usize] = workflow;
+                slot
+            }
+            None => {
+                self.running.push(workflow);
+                self.running.len() as u32 - 1
+            }
+        };
+        self.step(slot, asked);
+    }
+
+    /// The next step of a workflow begins.
+    fn step(&mut self, slot: u32, asked: &mut Asked) {
+        let Running { class, client, fan_out, .. } = self.running[slot as usize];
+        let place = self.clients.binary_search(&client).unwrap_or(0);
+        let token = self.token(place, usize::from(class));
+        self.draw_servers(token, fan_out);
+        let kind = &self.classes[usize::from(class)];
+        let draws = &mut self.streams[token].draws;
+        for at in &self.drawn {
+            let sizes = &kind.response_bytes;
+            let size = sizes[draws.uniform_below(sizes.len() as u32) as usize];
+            asked.starts.push(Start {
+                response: Some(size),
+                class,
+                level: kind.level,
+                token: slot,
+                ..Start::new(client, self.servers.host(client, *at), self.request_bytes)
+            });
+        }
+        let workflow = &mut self.running[slot as usize];
+        workflow.steps -= 1;
+        workflow.awaited = fan_out;
+    }
+
+    /// Draws `count` servers, all different as long as there are others (R. Floyd's sampling).
+    fn draw_servers(&mut self, token: usize, count: u32) {
+        let rng = &mut self.streams[token].draws;
+        let all = self.servers.count();
+        self.drawn.clear();
+        while (self.drawn.len() as u32) < count {
+            let first = self.drawn.len();
+            let some = (count - first as u32).min(all);
+            for last in all - some..all {
+                let at = rng.uniform_below(last + 1);
+                let taken = self.drawn[first..].contains(&at);
+                self.drawn.push(if taken { last } else { at });
+            }
+        }
+    }
+
+    fn finish(&mut self, now: SimTime, slot: u32, asked: &mut Asked) {
+        self.free.push(slot);
+        let Running { class, client, fan_out, began, measured, failed, .. } =
+            self.running[slot as usize];
+        if measured {
+            self.open -= 1;
+            match failed {
+                true => self.counts[usize::from(class)].failed += 1,
+                false => self.through.push(Through { class, fan_out, took: now.since(began) }),
+            }
+        }
+        let again = self.classes[usize::from(class)].concurrent.is_some();
+        if again && self.over != Some(false) {
+            self.start(now, (client, usize::from(class)), asked);
+        }
+    }
+}
+
+/// The time, in picoseconds, at which a hazard of `left` has passed since `from`: exact for rates
+/// that change at the ends of bursts.
+fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
+    let base = class.per_second.unwrap_or(0.0) / 1e12;
+    let Some(Burst { every, length, per_second }) = class.burst else {
+        return from + left / base;
+    };
+    let (every, length, high) = (every.0 as f64, length.0 as f64, per_second / 1e12);
+    let period = high * length + base * (every - length);
+    let (mut cycle, mut at) = ((from / every).floor(), from % every);
+    // Whole periods at once, so that rare workflows cost no more than others.
+    let whole = (left / period).floor();
+    if !whole.is_finite() {
+        return f64::INFINITY;
+    }
+    cycle += whole;
+    left -= whole * period;
+    loop {
+        let (rate, end) = if at < length { (high, length) } else { (base, every) };
+        if rate * (end - at) > left {
+            return cycle * every + at + left / rate;
+        }
+        left -= rate * (end - at);
+        (cycle, at) = if end < every { (cycle, end) } else { (cycle + 1.0, 0.0) };
+    }
+}
+
+impl Source for Workflows {
+    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
+        for client in 0..self.clients.len() {
+            for class in 0..self.classes.len() {
+                match self.classes[class].concurrent {
+                    None => self.wait(self.token(client, class), asked),
+                    Some(concurrent) => (0..concurrent)
+                        .for_each(|_| self.start(now, (self.clients[client], class), asked)),
+                }
+            }
+        }
+    }
+
+    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked) {
+        let token = token as usize;
+        self.wait(token, asked);
+        let class = token % self.classes.len();
+        self.start(now, (self.clients[token / self.classes.len()], class), asked);
+    }
+
+    fn ended(&mut self, now: SimTime, ended: Ended, asked: &mut Asked) {
+        let Some(workflow) = self.running.get_mut(ended.token as usize) else { return };
+        workflow.failed |= ended.failed;
+        workflow.awaited -= 1;
+        match workflow {
+            Running { awaited: 1.., .. } => {}
+            Running { steps: 1.., failed: false, .. } => self.step(ended.token, asked),
+            _ => self.finish(now, ended.token, asked),
+        }
+    }
+
+    fn over(&mut self, goes_on: bool) {
+        self.over = Some(goes_on);
+    }
+
+    fn sees_through(&self) -> bool {
+        true
+    }
+
+    fn is_through(&self) -> bool {
+        self.open == 0
+    }
+
+    fn workflows(&self) -> Option<&Workflows> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Span;
+
+    fn class(text: &str) -> WorkflowClass {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn traffic(text: &str) -> WorkflowTraffic {
+        let traffic: WorkflowTraffic = serde_json::from_str(text).unwrap();
+        traffic.check(8).unwrap();
+        traffic
+    }
+
+    #[test]
+    fn arrivals_in_and_between_bursts_have_their_rates() {
+        let bursty = WorkflowClass {
+            burst: Some(Burst {
+                every: Span::millis(100),
+                length: Span::millis(20),
+                per_second: 2_500.0,
+            }),
+            ..class(r#"{"response_bytes": [1], "per_second": 100}"#)
+        };
+        let mut rng = Rng::stream(1, "test");
+        let (mut at, mut inside, mut outside) = (0.0, 0, 0);
+        while at < 40e12 {
+            at = next_arrival(&bursty, at, rng.exponential(1.0));
+            let burst = at % 100e9 < 20e9;
+            (inside, outside) = (inside + u32::from(burst), outside + u32::from(!burst));
+        }
+        // 40 s: 8 s at 2500 and 32 s at 100 a second.
+        assert!((inside as f64 / 20_000.0 - 1.0).abs() < 0.03, "{inside}");
+        assert!((outside as f64 / 3_200.0 - 1.0).abs() < 0.07, "{outside}");
+        let never = WorkflowClass { per_second: Some(0.0), burst: None, ..bursty.clone() };
+        assert_eq!(next_arrival(&never, 0.0, 1.0), f64::INFINITY);
+        let rare = WorkflowClass { per_second: None, ..bursty };
+        assert_eq!(next_arrival(&rare, 0.0, 50.0 * 1_000.0), 100e12);
+    }
+
+    #[test]
+    fn a_workflow_steps_when_all_its_responses_are_there_and_ends_with_its_last_step() {
+        let traffic = traffic(
+            r#"{"clients": 2, "classes": {"page": {"response_bytes": [5, 7], "steps": 2,
+               "fan_out": [3], "concurrent": 1, "level": 6}}}"#,
+        );
+        let mut source = Workflows::new(&traffic, 8, (SimTime::ZERO, 1));
+        let mut asked = Asked::default();
+        source.begin(SimTime::ZERO, &mut asked);
+        let first: Vec<Start> = asked.starts.drain(..).collect();
+        assert_eq!(first.iter().filter(|start| start.src == 1).count(), 3);
+        let mut servers: Vec<u32> = first[..3].iter().map(|start| start.dst).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        assert!(servers.len() == 3 && servers.iter().all(|host| *host >= 2), "{servers:?}");
+        assert!(first.iter().all(|start| start.level == Some(6) && start.bytes == 10));
+        let ended = |failed| Ended { token: first[0].token, failed };
+        for at in [10, 20] {
+            source.ended(SimTime(at), ended(false), &mut asked);
+            assert!(asked.starts.is_empty());
+        }
+        source.ended(SimTime(30), ended(false), &mut asked);
+        assert_eq!(asked.starts.drain(..).count(), 3, "the second step");
+        source.over(false);
+        (0..3).for_each(|at| source.ended(SimTime(50 + at), ended(false), &mut asked));
+        assert!(asked.starts.is_empty(), "none begins after the end of traffic");
+        let took = SimDuration(52);
+        assert_eq!(source.through(), [Through { class: 0, fan_out: 3, took }]);
+        assert!(!source.is_through(), "the other client's");
+        (0..3)
+            .for_each(|_| source.ended(SimTime(60), Ended { token: 1, failed: true }, &mut asked));
+        assert!(source.is_through() && asked.starts.is_empty());
+        let counts: Vec<_> = source.counts().collect();
+        assert_eq!(counts, [("page", ClassCount { begun: 2, failed: 1 })]);
+    }
+
+    #[test]
+    fn who_answers_follows_from_the_roles() {
+        let with = |roles: &str| {
+            let class =
+                r#""classes": {"a": {"response_bytes": [1], "concurrent": 1, "fan_out": [7]}}"#;
+            let traffic = traffic(&format!("{{{roles} {class}}}"));
+            let mut source = Workflows::new(&traffic, 8, (SimTime::ZERO, 1));
+            let mut asked = Asked::default();
+            source.begin(SimTime::ZERO, &mut asked);
+            let of = |client| {
+                let own = asked.starts.iter().filter(move |start| start.src == client);
+                let mut servers: Vec<u32> = own.map(|start| start.dst).collect();
+                servers.sort_unstable();
+                servers
+            };
+            (of(2), of(3))
+        };
+        assert_eq!(with("").0, [0, 1, 3, 4, 5, 6, 7]);
+        let (client, server) = with(r#""alternate": true,"#);
+        assert_eq!((client.len(), server.len()), (7, 0));
+        assert!(client.iter().all(|host| host % 2 == 1), "{client:?}");
+        assert_eq!(with(r#""clients": 1,"#), (vec![], vec![]));
+    }
+}
