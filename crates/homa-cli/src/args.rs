@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, hull, pcap, pias_thresholds, ping, report, repro, schemes, serve, sim,
-    swarm, sweep, workloads,
+    bench, call, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro, schemes, serve, sim,
+    swarm, sweep, tail, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -44,6 +44,10 @@ pub enum Command {
     Pcap(pcap::Args),
     /// Give bandwidth away for latency (HULL): how much, for how much.
     Hull(hull::Args),
+    /// Derive thresholds of priority flow control (PFC) at which lossless ports lose nothing.
+    Pfc(pfc::Args),
+    /// Tell what a long tail of round-trip times costs: late answers of many, retrievals in a row.
+    Tail(tail::Args),
     /// List what can be simulated.
     Schemes(schemes::Args),
     /// List the message-size workloads W1-W5 with their key figures.

@@ -96,6 +96,20 @@ fn the_keys_of_headroom_are_in_the_reference_and_no_other() {
 }
 
 #[test]
+fn the_keys_of_thresholds_and_tails_are_in_the_reference_and_no_other() {
+    let thresholds =
+        |buffer| printed(&["pfc", "thresholds", "--link", "10Gbps", "--buffer", buffer]);
+    check("## homa pfc thresholds", &[thresholds("1MB"), thresholds("1kB")]);
+    let file = std::env::temp_dir().join(format!("homa-tail-{}.csv", std::process::id()));
+    std::fs::write(&file, "us,count\n100,98\n20000,2\n").expect("a file");
+    let tail = printed(&["tail", "--rtt", file.to_str().expect("UTF-8"), "--fanout", "1,40"]);
+    std::fs::remove_file(&file).expect("it is there");
+    check("## homa tail", std::slice::from_ref(&tail));
+    let fanouts = &tail["distributions"][0]["fanouts"];
+    assert_eq!((fanouts[0]["late"].as_u64(), fanouts[1]["late"].as_u64()), (Some(1), Some(5)));
+}
+
+#[test]
 fn the_keys_of_a_reproduction_are_in_the_reference_and_no_other() {
     let out = std::env::temp_dir().join(format!("homa-json-{}", std::process::id()));
     let shown = printed(&["repro", "x15", "--out", out.to_str().expect("UTF-8")]);

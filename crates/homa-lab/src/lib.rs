@@ -9,6 +9,7 @@
 //! | [`results`], [`table`] | outcomes as CSV and Parquet |
 //! | [`repro`] | published figures: plans, values, tolerances, verdicts |
 //! | [`headroom`] | HULL's rules for a network of one's own, and a simulation of exactly that |
+//! | [`tail`] | what a long tail of round-trip times costs services that need many answers |
 //! | [`chart`], [`report`] | SVG figures in the papers' axes, one HTML page |
 //!
 //! Left out: everything that decides a number. Simulations are [`homa_sim`]'s; this crate chooses,
@@ -30,3 +31,4 @@ pub mod settings;
 pub mod store;
 pub mod sweep;
 pub mod table;
+pub mod tail;

@@ -6,6 +6,7 @@ pub mod doctor;
 mod driver;
 pub mod hull;
 pub mod pcap;
+pub mod pfc;
 pub mod pias_thresholds;
 pub mod ping;
 pub mod report;
@@ -15,6 +16,7 @@ pub mod serve;
 pub mod sim;
 pub mod swarm;
 pub mod sweep;
+pub mod tail;
 mod work;
 pub mod workloads;
 
@@ -44,6 +46,8 @@ pub fn run(command: Command) -> Outcome {
         Command::Swarm(args) => swarm::run(&args),
         Command::Pcap(args) => pcap::run(&args),
         Command::Hull(args) => hull::run(&args),
+        Command::Pfc(args) => pfc::run(&args),
+        Command::Tail(args) => tail::run(&args),
     }
 }
 
