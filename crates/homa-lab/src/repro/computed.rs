@@ -8,6 +8,10 @@
 //! | `computed.rtt_us` | a grant one way and a full packet back, across racks | µs |
 //! | `computed.rtt_kb` | what 10 Gbit/s carries in that time | 1000 B |
 //! | `computed.overcommit_kib` | buffer that K = 7 granted messages may need beyond one | 1024 B |
+//! | `computed.pfc_reaction_us`, `computed.pfc_reaction_bytes` | until a pause takes effect on DeTail's gigabit link, and what comes meanwhile | µs, B |
+//! | `computed.pfc_safe_pause`, `computed.pfc_pause`, `computed.pfc_unpause` | its thresholds with 8 priorities and 128 KB: the greatest safe one, those of DeTail's rule | B |
+//! | `computed.tail_missed_40`, `computed.tail_missed_400`, `computed.tail_missed_normal` | workers late after 10 ms at 99.9 %, of 40, of 400, of 400 with normal round trips | – |
+//! | `computed.tail_sequential`, `computed.tail_sequential_normal` | retrievals one after the other within 200 ms at 99.9 % | – |
 //! | `computed.w2.levels` | unscheduled levels that Homa §3.4's rule gives a workload | of 8 |
 //! | `computed.w2.top` | largest message of the highest level | B |
 //! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |
@@ -19,11 +23,15 @@ use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
     Time,
 };
-use homa_sim::HostId;
 use homa_sim::measure::headroom;
+use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause};
 use homa_sim::topology::LeafSpine;
+use homa_sim::{HostId, SimDuration};
 use homa_workload::framing::{FULL_FRAME, Framing, MIN_FRAME};
+use homa_workload::quantile::Percentile;
 use homa_workload::sizes::Workload;
+
+use crate::tail::{self, RoundTrips};
 
 /// A number that follows from rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +46,37 @@ pub enum Computed {
     RttKb,
     /// Buffer due to overcommitment.
     OvercommitKib,
+    /// Of DeTail's analysis.
+    Detail(OfDetail),
     /// Of a built-in workload, 1 to 5.
     Workload(u8, OfWorkload),
     /// HULL's equation 3: per cent of the link that may be used, and of load.
     Slowdown(u8, u8),
     /// HULL's equation 5: flows, packets in flight.
     Headroom(u8, u8),
+}
+
+/// What DeTail's rules give for its link and its round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfDetail {
+    /// Time until a pause takes effect.
+    ReactionUs,
+    /// What comes meanwhile.
+    ReactionBytes,
+    /// The greatest threshold that is safe.
+    SafePause,
+    /// The threshold chosen.
+    Pause,
+    /// The one below which the sender goes on.
+    Unpause,
+    /// Late of so many workers.
+    Missed(u32),
+    /// Late of 400 workers with normal round trips.
+    MissedNormal,
+    /// Retrievals in a page's time.
+    Sequential,
+    /// The same with normal round trips.
+    SequentialNormal,
 }
 
 /// What the rule of Homa §3.4 makes of a workload.
@@ -66,6 +99,18 @@ const NAMED: [(&str, Computed); 5] = [
     ("rtt_kb", Computed::RttKb),
     ("overcommit_kib", Computed::OvercommitKib),
 ];
+const OF_DETAIL: [(&str, OfDetail); 10] = [
+    ("pfc_reaction_us", OfDetail::ReactionUs),
+    ("pfc_reaction_bytes", OfDetail::ReactionBytes),
+    ("pfc_safe_pause", OfDetail::SafePause),
+    ("pfc_pause", OfDetail::Pause),
+    ("pfc_unpause", OfDetail::Unpause),
+    ("tail_missed_40", OfDetail::Missed(40)),
+    ("tail_missed_400", OfDetail::Missed(400)),
+    ("tail_missed_normal", OfDetail::MissedNormal),
+    ("tail_sequential", OfDetail::Sequential),
+    ("tail_sequential_normal", OfDetail::SequentialNormal),
+];
 const OF_WORKLOAD: [(&str, OfWorkload); 4] = [
     ("levels", OfWorkload::Levels),
     ("top", OfWorkload::Top),
@@ -80,6 +125,9 @@ impl Computed {
     pub fn named(name: &str) -> Option<Self> {
         if let Some((_, computed)) = NAMED.iter().find(|(known, _)| *known == name) {
             return Some(*computed);
+        }
+        if let Some((_, of)) = OF_DETAIL.iter().find(|(known, _)| *known == name) {
+            return Some(Self::Detail(*of));
         }
         let (workload, what) = name.split_once('.')?;
         if let ("slowdown" | "headroom", Some((a, b))) = (workload, what.split_once('.')) {
@@ -106,6 +154,10 @@ impl Computed {
         if let Self::Headroom(flows, packets) = self {
             return format!("headroom.{flows}.{packets}");
         }
+        if let Self::Detail(of) = self {
+            let named = OF_DETAIL.iter().find(|(_, known)| *known == of);
+            return named.map_or("", |(name, _)| name).to_owned();
+        }
         let named = NAMED.iter().find(|(_, known)| *known == self);
         named.map_or("", |(name, _)| name).to_owned()
     }
@@ -118,6 +170,7 @@ impl Computed {
             Self::RttUs => rtt_us(),
             Self::RttKb => rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1e3,
             Self::OvercommitKib => 6.0 * rtt_us() * 1e-6 * 10.0 * GIGABIT / 8.0 / 1024.0,
+            Self::Detail(of) => of_detail(of),
             Self::Workload(number, of) => of_workload(number, of),
             Self::Slowdown(gamma, load) => {
                 let share = |percent: u8| f64::from(percent) / 100.0;
@@ -149,6 +202,31 @@ fn rtt_us() -> f64 {
     let grant = wiring.ideal(here, there, &[MIN_FRAME as u32]);
     let data = wiring.ideal(there, here, &[FULL_FRAME as u32]);
     (grant.0 + data.0) as f64 / 1e6
+}
+
+/// DeTail §4.3.1's link, §2.2's workflows.
+fn of_detail(of: OfDetail) -> f64 {
+    let link = PfcLink::symmetric(Rate::gbps(1), 1_530, SimDuration::nanos(5_476));
+    let chosen = detail_thresholds(&link, 131_072, 8);
+    let trips = RoundTrips::Curve(tail::DETAIL.to_vec());
+    let normal = trips.normal_beside();
+    let missed = |trips: &RoundTrips, workers| {
+        f64::from(tail::missed(trips.share_above(10_000.0), workers, 0.999))
+    };
+    let sequential = |trips: &RoundTrips| {
+        f64::from(tail::sequential(trips, 200_000.0, Percentile::P999, (10_000, 1)).most)
+    };
+    match of {
+        OfDetail::ReactionUs => link.reaction().total().0 as f64 / 1e6,
+        OfDetail::ReactionBytes => link.reaction_bytes() as f64,
+        OfDetail::SafePause => safe_pause(&link, 131_072, 8).map_or(f64::NAN, f64::from),
+        OfDetail::Pause => chosen.map_or(f64::NAN, |chosen| f64::from(chosen.pause)),
+        OfDetail::Unpause => chosen.map_or(f64::NAN, |chosen| f64::from(chosen.unpause)),
+        OfDetail::Missed(workers) => missed(&trips, workers),
+        OfDetail::MissedNormal => missed(&normal, 400),
+        OfDetail::Sequential => sequential(&trips),
+        OfDetail::SequentialNormal => sequential(&normal),
+    }
 }
 
 fn of_workload(number: u8, of: OfWorkload) -> f64 {
