@@ -22,9 +22,9 @@ enum What {
     /// Derive pause and unpause thresholds at which a port loses nothing, whatever comes.
     ///
     /// A port pauses a priority when more bytes of it and of higher ones than the pause threshold
-    /// wait in its ingress buffer, and lets it go on below the unpause threshold. Until a pause takes
-    /// effect more comes: the control frame waits for the frame on the wire, is sent, travels, takes
-    /// effect, the frame just begun is completed and what is on the cable arrives.
+    /// wait in its ingress buffer, and lets it go on below the unpause threshold. Until a pause
+    /// takes effect more comes: the control frame waits for the frame on the wire, is sent,
+    /// travels, takes effect, the frame just begun is completed and what is on the cable arrives.
     Thresholds(Thresholds),
 }
 
@@ -55,9 +55,10 @@ struct Thresholds {
     /// Time in the transceivers and MACs of both ends, besides the cable.
     #[arg(long, value_parser = values::duration, value_name = "TIME")]
     transceivers: Option<std::time::Duration>,
-    /// Bit times until a control frame that is there takes effect [default: what IEEE 802.3 Annex 31B
-    /// allows at that rate: 512 at 1 Gbit/s, 30720 at 10, 60416 at 40, 201728 at 100 and above].
-    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    /// Bit times until a control frame that is there takes effect [default: what IEEE 802.3 Annex
+    /// 31B allows at that rate: 512 at 1 Gbit/s, 30720 at 10, 60416 at 40, 201728 above].
+    #[arg(long, value_name = "BITS",
+          value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     response_bits: Option<u32>,
     /// Form of the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -8,10 +8,12 @@
 //! | `computed.rtt_us` | a grant one way and a full packet back, across racks | µs |
 //! | `computed.rtt_kb` | what 10 Gbit/s carries in that time | 1000 B |
 //! | `computed.overcommit_kib` | buffer that K = 7 granted messages may need beyond one | 1024 B |
-//! | `computed.pfc_reaction_us`, `computed.pfc_reaction_bytes` | until a pause takes effect on DeTail's gigabit link, and what comes meanwhile | µs, B |
-//! | `computed.pfc_safe_pause`, `computed.pfc_pause`, `computed.pfc_unpause` | its thresholds with 8 priorities and 128 KB: the greatest safe one, those of DeTail's rule | B |
-//! | `computed.tail_missed_40`, `computed.tail_missed_400`, `computed.tail_missed_normal` | workers late after 10 ms at 99.9 %, of 40, of 400, of 400 with normal round trips | – |
-//! | `computed.tail_sequential`, `computed.tail_sequential_normal` | retrievals one after the other within 200 ms at 99.9 % | – |
+//! | `computed.pfc_reaction_us`, `…_bytes` | until a pause takes effect (DeTail) | µs, B |
+//! | `computed.pfc_safe_pause` | the greatest safe threshold there, 8 priorities, 128 KB | B |
+//! | `computed.pfc_pause`, `computed.pfc_unpause` | those of DeTail's rule | B |
+//! | `computed.tail_missed_40`, `…_400` | workers late after 10 ms at 99.9 % | – |
+//! | `computed.tail_missed_normal` | the same of 400, round trips being normal | – |
+//! | `computed.tail_sequential`, `…_normal` | retrievals in a row in 200 ms at 99.9 % | – |
 //! | `computed.w2.levels` | unscheduled levels that Homa §3.4's rule gives a workload | of 8 |
 //! | `computed.w2.top` | largest message of the highest level | B |
 //! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |

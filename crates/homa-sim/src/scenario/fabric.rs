@@ -36,8 +36,8 @@ pub struct Fabric {
     /// How a switch picks among equal paths; absent: as the scheme has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routing>,
-    /// Of `adaptive`: drain bytes below which a port is favoured, ascending; the first threshold with
-    /// a favoured port decides (DeTail §4.2.3). Absent: 16384 and 65536.
+    /// Of `adaptive`: drain bytes below which a port is favoured, ascending; the first threshold
+    /// with a favoured port decides (DeTail §4.2.3). Absent: 16384 and 65536.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<Vec<u32>>,
     /// Of `adaptive`: favoured ports take turns instead of chance.

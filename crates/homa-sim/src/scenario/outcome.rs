@@ -67,8 +67,8 @@ pub struct Outcome {
     /// Large messages one by one, when measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
-    /// How long workflows took, when traffic has any: by class in the order of names, all of a class
-    /// before those of each fan-out.
+    /// How long workflows took, when traffic has any: by class in the order of names, all of a
+    /// class before those of each fan-out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowTimes>,
     /// What priority flow control did, in networks that have it.

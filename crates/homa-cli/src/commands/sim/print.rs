@@ -148,7 +148,8 @@ fn pauses(outcome: &Simulated) {
         ));
     } else if pauses.longest_us > STORM_US {
         line(
-            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow or silent              receiver behind it",
+            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow or silent \
+             receiver behind it",
         );
     }
     for stuck in &pauses.stuck {
