@@ -42,8 +42,6 @@ pub enum Command {
     Report(report::Args),
     /// Decode captures of Homa traffic: packets, and what became of each RPC.
     Pcap(pcap::Args),
-    /// Give bandwidth away for latency (HULL): how much, for how much.
-    Hull(hull::Args),
     /// Derive thresholds of priority flow control (PFC) at which lossless ports lose nothing.
     Pfc(pfc::Args),
     /// Tell what a long tail of round-trip times costs: late answers of many, retrievals in a row.

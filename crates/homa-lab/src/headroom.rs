@@ -237,7 +237,7 @@ impl Question {
                 ..Fabric::default()
             },
             traffic: match lasting {
-                true => Traffic::LongFlows { senders: self.flows },
+                true => Traffic::LongFlows { senders: self.flows, groups: Vec::new() },
                 false => Traffic::ManyToOne { workload: bytes.to_string(), senders: self.flows },
             },
             load: Load { fraction: self.load, basis: Basis::Payload },

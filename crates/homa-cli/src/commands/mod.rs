@@ -45,7 +45,6 @@ pub fn run(command: Command) -> Outcome {
         Command::Doctor(args) => doctor::run(&args),
         Command::Swarm(args) => swarm::run(&args),
         Command::Pcap(args) => pcap::run(&args),
-        Command::Hull(args) => hull::run(&args),
         Command::Pfc(args) => pfc::run(&args),
         Command::Tail(args) => tail::run(&args),
     }
