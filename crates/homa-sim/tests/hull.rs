@@ -72,7 +72,7 @@ fn one_fast_flow(nic: NicOptions) -> Outcome {
         host_link: Bandwidth::gbps(10),
         ..Fabric::default()
     };
-    scenario.traffic = Traffic::LongFlows { senders: 1 };
+    scenario.traffic = Traffic::LongFlows { senders: 1, groups: Vec::new() };
     scenario.probes = None;
     scenario.slowdown = SlowdownBy::Authors;
     (scenario.warm_up, scenario.stop.time) = (Span::millis(10), Some(Span::millis(40)));
@@ -107,7 +107,7 @@ fn offloads_save_the_processors_and_bunch_the_packets() {
 fn a_window_that_waits_for_interrupts_leaves_in_bursts() {
     let mut scenario = two_flows("tcp-droptail");
     scenario.fabric.host_link = Bandwidth::gbps(10);
-    scenario.traffic = Traffic::LongFlows { senders: 1 };
+    scenario.traffic = Traffic::LongFlows { senders: 1, groups: Vec::new() };
     scenario.options.tcp = Some(TcpOptions { window: Some(65_536), ..TcpOptions::default() });
     scenario.options.nic = Some(NicOptions {
         large_send: Some(65_536),
