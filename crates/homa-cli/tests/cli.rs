@@ -41,7 +41,9 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
     assert_usage_error(&["sim", "--seed", "9223372036854775808"]);
     assert_usage_error(&["swarm", "--seeds", "0"]);
     assert_usage_error(&["swarm", "--scheme", "ideal", "--seeds", "1"]);
-    assert_usage_error(&["bench", "--twin", "--transport", "tcp,tcp-pool"]);
+    assert_usage_error(&["bench", "--twin", "--cc", "bbr", "--transport", "tcp,tcp-pool"]);
+    assert_usage_error(&["bench", "--degrade", "spine1:10"]);
+    assert_usage_error(&["bench", "--hosts", "5", "--fabric", "leaf-spine"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--load", "0.5"]);
     assert_usage_error(&["sim", "--max-load", "0.5..0.9", "--trace", "/nonexistent/x"]);
 }
