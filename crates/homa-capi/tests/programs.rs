@@ -41,7 +41,7 @@ fn installed(tool: &str) -> bool {
 fn found(tool: &str, purpose: &str) -> bool {
     let found = installed(tool);
     if !found {
-        eprintln!("left out: {purpose}; install {tool} (apt-get install {tool})");
+        skip::part(&format!("{tool} (apt-get install {tool}): {purpose}"));
     }
     found
 }
@@ -151,9 +151,7 @@ fn messages_fit_every_kind_of_buffer_over_every_driver() {
     let alone = ["-Urn", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
     let mut unshare = Command::new("unshare");
     if !unshare.args(["-Urn", "ip", "link"]).output().is_ok_and(|tried| tried.status.success()) {
-        eprintln!(
-            "left out: raw IP, which needs user namespaces and ip (apt-get install iproute2)"
-        );
+        skip::part("user namespaces and ip (apt-get install iproute2): raw IP");
         return;
     }
     for driver in ["udp", "raw-ip"] {

@@ -138,7 +138,7 @@ fn the_keys_of_calls_are_in_the_reference_and_no_other() {
 fn rack(output: &Output) -> Option<Value> {
     if code(output) == 2 {
         assert!(stderr(output).contains("hint: "), "{}", stderr(output));
-        eprintln!("no rack here, so its keys are not all seen: {}", stderr(output));
+        skip::part("user namespaces: the keys of a rack");
         return None;
     }
     Some(document(output))

@@ -41,7 +41,7 @@ fn hosts(limit: u32) -> Option<[Host; 2]> {
     server.ip("addr add 10.7.0.2/24 dev far");
     let queue = format!("qdisc add dev narrow root tbf rate 200mbit burst 8000 limit {limit}");
     if !client.tc(&queue) {
-        eprintln!("not run: this kernel has no token bucket, or there is no tc");
+        skip::test("a token bucket (tbf), and tc (apt-get install iproute2)");
         return None;
     }
     Some([client, server])

@@ -5,7 +5,7 @@ use super::Findings;
 
 /// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
 /// what is simulated is what is deployed, and neither can lean on the other's environment.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
     ("homa", &["homa-proto", "homa-workload"]),
@@ -15,13 +15,18 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
     ("xtask", &[]),
+    ("skip", &[]),
     ("homa-fuzz", &["homa-proto"]),
 ];
 
 /// Crates that decide results, with all they may take from others: what changes there would change
 /// here.
-const FEW_DEPENDENCIES: [(&str, &[&str]); 3] =
-    [("homa-proto", &["hashbrown", "libm"]), ("homa-workload", &["libm"]), ("xtask", &[])];
+const FEW_DEPENDENCIES: [(&str, &[&str]); 4] = [
+    ("homa-proto", &["hashbrown", "libm"]),
+    ("homa-workload", &["libm"]),
+    ("xtask", &["skip"]),
+    ("skip", &[]),
+];
 
 /// Rules for a `Cargo.toml`.
 pub(super) fn check_manifest(text: &str, findings: &mut Findings<'_>) {

@@ -50,7 +50,7 @@ fn has_tshark() -> bool {
     let version = Command::new("tshark").arg("--version").stderr(Stdio::null()).output();
     let there = version.is_ok_and(|output| output.status.success());
     if !there {
-        println!("not compared: tshark is missing; install it with `apt-get install tshark`");
+        skip::test("tshark (apt-get install tshark)");
     }
     there
 }

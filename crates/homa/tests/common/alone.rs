@@ -9,7 +9,7 @@ const ALONE: &str = "HOMA_TEST_ALONE";
 fn in_a_network_of_its_own(test: &str) {
     let tried = Command::new("unshare").args(["-Urn", "ip", "link"]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        return eprintln!("not run: needs user namespaces and ip (apt-get install iproute2)");
+        return skip::test("user namespaces and ip (apt-get install iproute2)");
     }
     let link = "ip link set lo up && ip addr add fd00::66/64 dev lo nodad && exec \"$@\"";
     let alone = ["-Urn", "sh", "-c", link, "sh"];

@@ -53,7 +53,7 @@ impl Host {
         let link = format!("link add {ours} type veth peer name {theirs} netns {place}");
         let made = self.run(|| Command::new("ip").args(link.split(' ')).status());
         if !made.is_ok_and(|made| made.success()) {
-            eprintln!("not run: this kernel makes no veth pair, or there is no ip");
+            skip::test("veth pairs, and ip (apt-get install iproute2)");
             return false;
         }
         self.ip(&format!("link set {ours} up"));
