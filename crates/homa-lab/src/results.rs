@@ -4,9 +4,10 @@
 //! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
 
 use homa_sim::scenario::outcome::{Bucket, Ledger, LedgerParts, QueueLength, Queues};
+use homa_sim::scenario::{Bandwidth, Span};
 
 use crate::store::Stored;
-use crate::table::Table;
+use crate::table::{Table, Values};
 
 /// Keys of the scenario that have columns of their own.
 const OWN_COLUMNS: [&str; 2] = ["scheme", "seed"];
@@ -29,15 +30,41 @@ fn add_place<'a>(
     rows: impl Iterator<Item = &'a Stored> + Clone,
 ) {
     for name in names {
-        let value = |stored: &Stored| {
+        let value = |stored: &'a Stored| {
             let found = stored.cell.axes.iter().find(|(axis, _)| axis == name);
-            found.map_or_else(String::new, |(_, value)| value.clone())
+            found.map(|(_, value)| value.as_str())
         };
         // No column of ours has a dot in its name, so none is met twice.
-        let column = if name.contains('.') { name.clone() } else { format!("axis.{name}") };
-        table.text(&column, rows.clone().map(value));
+        let path = if name.contains('.') { name.clone() } else { format!("axis.{name}") };
+        let (column, values) = axis_column(path, &rows.clone().map(value).collect::<Vec<_>>());
+        table.add(column, values);
     }
     table.integer("seed", rows.map(|stored| Some(stored.outcome.seed)));
+}
+
+/// An axis as a column of the one type that all its values have: whole numbers, numbers, rates in
+/// Gbit/s and times in microseconds (the name then ends with the unit), else text. A row of a plan
+/// without that axis has no value.
+fn axis_column(path: String, values: &[Option<&str>]) -> (String, Values) {
+    fn all<T>(values: &[Option<&str>], read: impl Fn(&str) -> Option<T>) -> Option<Vec<Option<T>>> {
+        let read = |value: &Option<&str>| value.map_or(Some(None), |text| read(text).map(Some));
+        values.iter().map(read).collect()
+    }
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let gbps = |text: &str| text.parse::<Bandwidth>().ok().map(|rate| rate.0 as f64 / 1e9);
+    let micros = |text: &str| text.parse::<Span>().ok().map(|span| span.0 as f64 / 1e6);
+    if let Some(whole) = all(values, |text| text.parse().ok()) {
+        (path, Values::Integer(whole))
+    } else if let Some(real) = all(values, number) {
+        (path, Values::Real(real))
+    } else if let Some(rates) = all(values, gbps) {
+        (path + "_gbps", Values::Real(rates))
+    } else if let Some(times) = all(values, micros) {
+        (path + "_us", Values::Real(times))
+    } else {
+        let text = values.iter().map(|value| value.unwrap_or_default().to_owned());
+        (path, Values::Text(text.collect()))
+    }
 }
 
 /// One row per simulation.
@@ -193,4 +220,31 @@ pub fn ledger(results: &[Stored]) -> Option<Table> {
         }
     }
     Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(values: &[&str]) -> (String, Values) {
+        let values: Vec<_> = values.iter().map(|text| (*text != "-").then_some(*text)).collect();
+        axis_column("a.b".to_owned(), &values)
+    }
+
+    #[test]
+    fn an_axis_has_the_type_of_all_its_values_and_its_unit_in_the_name() {
+        let named = |name: &str, values| (name.to_owned(), values);
+        let whole = Values::Integer(vec![Some(1), None, Some(20)]);
+        assert_eq!(column(&["1", "-", "20"]), named("a.b", whole));
+        let real = Values::Real(vec![Some(0.3), Some(1.0)]);
+        assert_eq!(column(&["0.3", "1"]), named("a.b", real));
+        let rates = Values::Real(vec![Some(10.0), Some(0.5)]);
+        assert_eq!(column(&["10Gbps", "500Mbps"]), named("a.b_gbps", rates));
+        let times = Values::Real(vec![Some(0.25), Some(2000.0)]);
+        assert_eq!(column(&["250ns", "2ms"]), named("a.b_us", times));
+        for mixed in [["1", "w4"], ["10Gbps", "2ms"], ["0.3", "nan"]] {
+            let text = Values::Text(mixed.map(String::from).to_vec());
+            assert_eq!(column(&mixed), named("a.b", text), "{mixed:?}");
+        }
+    }
 }
