@@ -1,22 +1,23 @@
 //! Rates and times as people write them: `10Gbps`, `250ns`. Plain numbers are refused, so that no
-//! plan leaves its unit to be guessed.
+//! plan leaves its unit to be guessed; the refusal says how to write them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use homa_proto::Rate;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::time::{SimDuration, SimTime};
 
-/// A link rate in bits per second; text such as `10Gbps` or `2.5Gbps`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// A link rate in bits per second; text such as `10Gbps`, `2.5gbps` or `10G`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
 pub struct Bandwidth(pub u64);
 
 /// A length of time in picoseconds; text such as `250ns`, `1.5us` or `2s`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
 pub struct Span(pub u64);
 
 /// Text that is no rate or no time.
@@ -24,16 +25,27 @@ pub struct Span(pub u64);
 pub struct UnitError {
     text: String,
     expected: &'static str,
+    /// The units that a plain number may have meant.
+    units: [&'static str; 2],
 }
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not {}", self.text, self.expected)
+        let Self { text, expected, units } = self;
+        if text.parse::<f64>().is_ok_and(f64::is_finite) {
+            return write!(
+                f,
+                "`{text}` has no unit: write {text}{} or {text}{}",
+                units[0], units[1]
+            );
+        }
+        write!(f, "`{text}` is not {expected}")
     }
 }
 
 impl std::error::Error for UnitError {}
 
+/// As they are written; when they are read, case does not matter, nor a missing `bps`.
 const RATES: [(&str, u64); 4] =
     [("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000), ("bps", 1)];
 const TIMES: [(&str, u64); 5] =
@@ -78,13 +90,23 @@ impl Span {
     }
 }
 
+/// `10G`, `10gbps` and `10Gbit/s` are `10Gbps`, but no `GBps`, which are bytes; times are read as
+/// they are written.
+fn is_unit(written: &str, name: &str) -> bool {
+    let Some(prefix) = name.strip_suffix("bps") else { return written == name };
+    let lower = written.to_ascii_lowercase();
+    let rest = lower.strip_prefix(&prefix.to_ascii_lowercase());
+    let known = |rest: &str| matches!(rest, "bps" | "bit" | "bit/s") || rest.is_empty();
+    rest.is_some_and(known) && !written.is_empty() && !written.contains('B')
+}
+
 /// Reads `text` as a decimal number followed by one of `units`; exact to the last digit of the
 /// unit.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
     let (number, unit) = text.split_at(at);
-    let &(_, scale) = units.iter().find(|(name, _)| *name == unit.trim())?;
+    let &(_, scale) = units.iter().find(|(name, _)| is_unit(unit.trim(), name))?;
     let number = number.replace('_', "");
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
     if whole.is_empty() || fraction.len() > 12 {
@@ -109,19 +131,20 @@ fn text(value: u64, units: &[(&str, u64)]) -> String {
 }
 
 macro_rules! written {
-    ($type:ty, $units:expr, $expected:expr) => {
+    ($type:ty, $units:expr, $likely:expr, $expected:expr) => {
         impl FromStr for $type {
             type Err = UnitError;
             fn from_str(text: &str) -> Result<Self, UnitError> {
-                let wrong = || UnitError { text: text.to_owned(), expected: $expected };
+                let (expected, units) = ($expected, $likely);
+                let wrong = || UnitError { text: text.trim().to_owned(), expected, units };
                 parse(text, &$units).map(Self).ok_or_else(wrong)
             }
         }
 
-        impl TryFrom<String> for $type {
-            type Error = UnitError;
-            fn try_from(text: String) -> Result<Self, UnitError> {
-                text.parse()
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = deserializer.deserialize_any(Text($expected))?;
+                text.parse().map_err(D::Error::custom)
             }
         }
 
@@ -139,8 +162,35 @@ macro_rules! written {
     };
 }
 
-written!(Bandwidth, RATES, "a rate: write it like 10Gbps or 100Mbps");
-written!(Span, TIMES, "a time: write it like 250ns, 1.5us, 20ms or 2s");
+/// Text, or a number as text, which the parser refuses with advice.
+struct Text(&'static str);
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}
+
+written!(Bandwidth, RATES, ["Gbps", "Mbps"], "a rate: write it like 10Gbps or 100Mbps");
+written!(Span, TIMES, ["us", "ms"], "a time: write it like 250ns, 1.5us, 20ms or 2s");
 
 #[cfg(test)]
 mod tests {
@@ -160,6 +210,27 @@ mod tests {
         assert_eq!(Span(1_500_000).to_string(), "1500ns");
         assert_eq!(Span(0).to_string(), "0ns");
         assert_eq!(Span(2_000_000_000_000).to_string(), "2s");
+    }
+
+    #[test]
+    fn rates_are_read_in_every_common_way() {
+        for text in ["10Gbps", "10gbps", "10G", "10 g", "10Gbit", "10gbit/s", "10000M"] {
+            assert_eq!(text.parse(), Ok(Bandwidth(10_000_000_000)), "{text}");
+        }
+        for text in ["10GBps", "10GB", "10Tbps", "10/s"] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_without_unit_is_refused_with_what_to_write() {
+        let said = |text: &str| text.parse::<Span>().unwrap_err().to_string();
+        assert_eq!(said("5"), "`5` has no unit: write 5us or 5ms");
+        assert_eq!(said("fast"), "`fast` is not a time: write it like 250ns, 1.5us, 20ms or 2s");
+        let read = |text: &str| serde_json::from_str::<Bandwidth>(text);
+        assert_eq!(read("\"25Gbps\"").unwrap(), Bandwidth::gbps(25));
+        assert!(read("25").unwrap_err().to_string().contains("write 25Gbps or 25Mbps"));
+        assert!(read("true").unwrap_err().to_string().contains("write it like 10Gbps"));
     }
 
     #[test]
