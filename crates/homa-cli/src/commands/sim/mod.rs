@@ -18,7 +18,7 @@ use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
 
-use print::{percent, print};
+use print::{Bins, percent, print};
 
 use super::work::{Work, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -99,6 +99,9 @@ pub struct Args {
     /// three times as long. With JSON the line goes to stderr.
     #[arg(long)]
     verify: bool,
+    /// Bins of sizes in the table.
+    #[arg(long, value_enum, default_value_t)]
+    bins: Bins,
     /// Form of the results on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -209,7 +212,7 @@ pub fn run(args: &Args) -> Outcome {
     let cell = &plan.cells[0];
     let mut work = Work::new();
     if let Some(range) = args.max_load {
-        return max_load(&cell.scenario, range, args.format, work);
+        return max_load(&cell.scenario, range, args, work);
     }
     if let Some(folder) = &args.out {
         Store::create(folder).hint("choose another --out")?;
@@ -226,7 +229,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     match args.format {
         Format::Json => json(&outcome)?,
-        Format::Table => print(&outcome),
+        Format::Table => print(&outcome, args.bins),
     }
     Ok(physics.map_or(Verdict::Passed, |physics| judged(&physics, args.format)))
 }
@@ -300,14 +303,14 @@ fn load_range(text: &str) -> Result<Range, String> {
     Ok(Range { low, high, resolution: 0.01 })
 }
 
-fn max_load(scenario: &Scenario, range: Range, format: Format, mut work: Work) -> Outcome {
+fn max_load(scenario: &Scenario, range: Range, args: &Args, mut work: Work) -> Outcome {
     let found = limit::max_load(scenario, range, &mut |load, progress| {
         work.show(progress.done, &format!("load {load:.3}: {} messages", progress.delivered));
     });
     work.finish();
     let found = found.hint(HINT)?;
     let sustained = found.sustained.as_ref().map(|outcome| outcome.load);
-    match format {
+    match args.format {
         Format::Json => {
             json(&Highest { sustained, diverging: found.diverging, outcome: found.sustained })?;
         }
@@ -318,7 +321,7 @@ fn max_load(scenario: &Scenario, range: Range, format: Format, mut work: Work) -
                 shown(sustained),
                 shown(found.diverging)
             ));
-            found.sustained.iter().for_each(print);
+            found.sustained.iter().for_each(|outcome| print(outcome, args.bins));
         }
     }
     Ok(Verdict::Passed)

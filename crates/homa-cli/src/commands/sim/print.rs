@@ -6,6 +6,22 @@ use homa_sim::scheme;
 
 use crate::output::{Align, Table, line};
 
+/// Which bins of sizes the table shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bins {
+    /// Those that hold the tenths of the messages by size, 95 and 99 %, and the last.
+    #[default]
+    Some,
+    /// All.
+    All,
+}
+
+/// Messages below which the slowest hundredth is too few to name a 99th percentile.
+const FEW: u64 = 1_000;
+
+/// Processor time, seconds, below which a rate would be that of the clock's steps.
+const MEASURABLE: f64 = 0.05;
+
 /// A cutoff that is none.
 const NO_LIMIT: u32 = i32::MAX as u32;
 
@@ -15,7 +31,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Prints everything measured.
-pub fn print(outcome: &Simulated) {
+pub fn print(outcome: &Simulated, bins: Bins) {
     let loads = &outcome.loads;
     // Of a list and of a closed loop nobody asked for a load.
     let open = outcome.backlog.needs_seconds.is_some();
@@ -43,7 +59,7 @@ pub fn print(outcome: &Simulated) {
     }
     line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
     line("");
-    slowdowns(&outcome.slowdown.buckets);
+    slowdowns(&outcome.slowdown.buckets, bins);
     let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     line(format!(
         "over all messages: p50 {}, p99 {}",
@@ -52,6 +68,13 @@ pub fn print(outcome: &Simulated) {
     ));
     groups(&outcome.groups);
     workflows(&outcome.workflows);
+    if outcome.messages < FEW {
+        line(format!(
+            "only {} messages were measured: percentiles of so few say little; --messages, or \
+             stop.messages and stop.time in a plan, make the run longer",
+            outcome.messages
+        ));
+    }
     line("");
     ports(outcome);
     losses_and_delays(outcome);
@@ -72,11 +95,14 @@ pub fn print(outcome: &Simulated) {
         let (seconds, megabytes) = (outcome.cpu_seconds, outcome.peak_rss_bytes / 1_000_000);
         return line(format!("{seconds:.2} s of CPU time, {megabytes} MB"));
     }
+    let rate = match outcome.cpu_seconds {
+        seconds if seconds < MEASURABLE => String::new(),
+        _ => format!(" ({:.2} M per second)", outcome.hops_per_cpu_second / 1e6),
+    };
     line(format!(
-        "{} packet-hops in {:.2} s of CPU time ({:.2} M per second), {} MB, trace {}",
+        "{} packet-hops in {:.2} s of CPU time{rate}, {} MB, trace {}",
         outcome.packet_hops,
         outcome.cpu_seconds,
-        outcome.hops_per_cpu_second / 1e6,
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
@@ -256,33 +282,45 @@ fn losses_and_delays(outcome: &Simulated) {
     }
 }
 
-/// About ten rows: the bins at the tenths of the messages, and the last percents.
-fn slowdowns(bins: &[Bucket]) {
-    const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
-    let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
-        right("messages", 8),
-        right("up to B", 9),
-        right("count", 8),
-        right("p50 slowdown", 8),
-        right("p99 slowdown", 8),
-        right("p99 us", 9),
-    ]);
+/// A row per bin: all of them, or about ten.
+fn slowdowns(bins: &[Bucket], which: Bins) {
+    let table = Table::new(
+        &["messages", "up to B", "count", "p50 slowdown", "p99 slowdown", "p50 us", "p99 us"]
+            .map(|title| (title, Align::Right, 9)),
+    );
     line(table.head());
-    let mut last = None;
-    for share in AT {
-        let at = bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
-        let Some(at) = at.filter(|at| Some(*at) != last) else { continue };
-        last = Some(at);
+    let shown = match which {
+        Bins::Some => about_ten(bins),
+        Bins::All => (0..bins.len()).collect(),
+    };
+    let value = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    for &at in &shown {
         let bin = &bins[at];
-        let shown = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
         line(table.row(&[
-            format!("{:.0} %", share * 100.0),
+            format!("{:.0} %", bin.cum_share * 100.0),
             bin.max_bytes.to_string(),
             bin.count.to_string(),
-            shown(bin.p50),
-            shown(bin.p99),
-            shown(bin.p99_us),
+            value(bin.p50),
+            value(bin.p99),
+            value(bin.p50_us),
+            value(bin.p99_us),
         ]));
     }
+    if shown.len() < bins.len() {
+        line(format!(
+            "A row is one bin of sizes, not all messages up to that size; {} of {} bins are shown \
+             (--bins all).",
+            shown.len(),
+            bins.len()
+        ));
+    }
+}
+
+/// The bins that hold the tenths of the messages, 95 and 99 %, and the last.
+fn about_ten(bins: &[Bucket]) -> Vec<usize> {
+    const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+    let holds = |share: f64| bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
+    let mut shown: Vec<usize> = AT.into_iter().filter_map(holds).collect();
+    shown.dedup();
+    shown
 }
