@@ -36,8 +36,6 @@ pub enum Command {
     Sweep(sweep::Args),
     /// Simulate published figures again and compare them with the published numbers.
     Repro(repro::Args),
-    /// Give bandwidth away for latency (HULL): how much, for how much.
-    Hull(hull::Args),
     /// Draw a folder of results as one self-contained HTML page.
     Report(report::Args),
     /// Decode captures of Homa traffic: packets, and what became of each RPC.
