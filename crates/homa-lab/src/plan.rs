@@ -380,7 +380,7 @@ mod tests {
         assert_fault("\nseeds = 3\n", 2, "seeds", &["expected a sequence"]);
         assert_fault("seeds = []\n", 1, "seeds", &["at least one"]);
         let text = "[scenario.fabric]\nhost_link = 10\n";
-        assert_fault(text, 2, "scenario.fabric.host_link", &["expected a string"]);
+        assert_fault(text, 2, "scenario.fabric.host_link", &["write 10Gbps or 10Mbps"]);
         let text = "[scenario.fabric]\nhost_link = \"10\"\n";
         assert_fault(text, 2, "scenario.fabric.host_link", &["10Gbps"]);
     }
