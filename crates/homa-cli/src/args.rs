@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro, schemes, serve, sim,
-    swarm, sweep, tail, workloads,
+    bench, call, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro, schemes, serve,
+    sim, swarm, sweep, tail, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -36,6 +36,8 @@ pub enum Command {
     Sweep(sweep::Args),
     /// Simulate published figures again and compare them with the published numbers.
     Repro(repro::Args),
+    /// Give bandwidth away for latency (HULL): how much, for how much, and on a real port.
+    Hull(hull::Args),
     /// Draw a folder of results as one self-contained HTML page.
     Report(report::Args),
     /// Decode captures of Homa traffic: packets, and what became of each RPC.
