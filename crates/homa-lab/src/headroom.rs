@@ -1,10 +1,10 @@
-//! How much bandwidth to give away for how much latency (HULL, NSDI 2012): the paper's two rules for
-//! a network of one's own, beside a simulation of exactly that.
+//! How much bandwidth to give away for how much latency (HULL, NSDI 2012): the paper's two rules
+//! for a network of one's own, beside a simulation of exactly that.
 //!
-//! One switch, `flows` hosts that send to another one, a host that probes. Twice with flows that last
-//! (§6.1), twice with flows that come and go at a load (§6.2): DCTCP with its usual threshold, and
-//! HULL with the headroom. The same arrivals both times. Left out: offloads of network cards, whose
-//! bursts need more headroom; several switches.
+//! One switch, `flows` hosts that send to another one, a host that probes. Twice with flows that
+//! last (§6.1), twice with flows that come and go at a load (§6.2): DCTCP with its usual
+//! threshold, and HULL with the headroom. The same arrivals both times. Left out: offloads of
+//! network cards, whose bursts need more headroom; several switches.
 
 use homa_proto::{Duration, Rate};
 use homa_sim::experiment::run;

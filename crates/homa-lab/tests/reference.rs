@@ -131,6 +131,32 @@ fn switch() -> SwitchOptions {
     }
 }
 
+fn tcp() -> TcpOptions {
+    TcpOptions {
+        mtu: Some(1500),
+        initial_rto: Some(Span(1)),
+        min_rto: Some(Span(1)),
+        max_rto: Some(Span(1)),
+        rto_granularity: Some(Span(1)),
+        window: Some(65_536),
+        delayed_ack: Some(Span(1)),
+        initial_window: Some(1),
+        connections: Some(1),
+        pick: Some(PickName::Idle),
+        handshake: Some(true),
+        algorithm: Some(AlgorithmName::Cubic),
+        ecn: Some(true),
+        idle_restart: Some(true),
+        fast_retransmit: Some(true),
+        sack: Some(true),
+        rack: Some(true),
+        timestamps: Some(true),
+        size_classes: Some(vec![1]),
+        source_ecn: Some(1),
+        demotion: Some(vec![1]),
+    }
+}
+
 fn options() -> SchemeOptions {
     SchemeOptions {
         framing: Some(FramingName::Paper),
@@ -179,29 +205,7 @@ fn options() -> SchemeOptions {
             avoid_bad_paths: Some(true),
         }),
         switch: Some(switch()),
-        tcp: Some(TcpOptions {
-            mtu: Some(1500),
-            initial_rto: Some(Span(1)),
-            min_rto: Some(Span(1)),
-            max_rto: Some(Span(1)),
-            rto_granularity: Some(Span(1)),
-            window: Some(65_536),
-            delayed_ack: Some(Span(1)),
-            initial_window: Some(1),
-            connections: Some(1),
-            pick: Some(PickName::Idle),
-            handshake: Some(true),
-            algorithm: Some(AlgorithmName::Cubic),
-            ecn: Some(true),
-            idle_restart: Some(true),
-            fast_retransmit: Some(true),
-            sack: Some(true),
-            rack: Some(true),
-            timestamps: Some(true),
-            size_classes: Some(vec![1]),
-            source_ecn: Some(1),
-            demotion: Some(vec![1]),
-        }),
+        tcp: Some(tcp()),
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `computed.w2.top` | largest message of the highest level | B |
 //! | `computed.w2.unscheduled` | wire bytes that need no grant, of all | % |
 //! | `computed.w2.mean_cut` | mean of messages that are cut at 1 MB (Homa/Linux) | B |
-//! | `computed.slowdown.72.20` | HULL's eq. 3: slowdown with 72 % of the link at a load of 20 % | – |
+//! | `computed.slowdown.72.20` | HULL's eq. 3: slowdown with 72 % of a link at 20 % load | – |
 //! | `computed.headroom.2.25` | its eq. 5: headroom for 2 flows and 25 packets in flight | % |
 
 use homa_proto::{

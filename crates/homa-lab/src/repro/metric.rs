@@ -19,7 +19,7 @@
 //! | `computed.…` | see [`super::computed`] | |
 //! | `max_utilisation`, `max_goodput` | the same at the highest load whose backlog is bounded | % |
 //! | `max_concurrent@9` | most RPCs outstanding with a `response_wire_gbps` of 9 or more | RPCs |
-//! | `paired_us@10000000` | mean latency of messages above 10 MB, needs `measures.flows_above`; compared by `over` or `reduction`: of those that arrived under every scheme of the run | µs |
+//! | `paired_us@10000000` | mean latency of messages above 10 MB that every scheme delivered | µs |
 //! | `outcome.…` | any number of the outcome, by its path in the JSON of `homa sim` | as there |
 //!
 //! So what a measure adds to the outcome is a metric without a change here:

@@ -10,7 +10,8 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, Loads, Pauses, ProbeDelays, StuckPort, TimeoutCounts, WorkflowTimes,
+    Drops, FlowGroupRate, Group, Loads, NicReport, Pauses, ProbeDelays, StuckPort, TimeoutCounts,
+    WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Outcome, Scenario};
 use crate::time::{SimDuration, SimTime};
@@ -168,18 +169,12 @@ pub(super) fn assemble(
     let tally = generator.tally;
     let counters = sim.counters();
     let ideal = window.experiment.divisor(ideals);
-    let overflow =
-        (0..network.wiring.ports().len() as u32).map(|port| sim.dropped_frames(PortId(port))).sum();
-    let lasted = window.closed > window.opened;
-    let utilisation = if lasted { window.received() / window.receiving_capacity() } else { 0.0 };
-    let arrivals = window.throughput.delivered().map_or([None; 2], |rate| rate.ends());
+    let utilisation = utilisation(window);
     let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
-    // Where nothing is under way, nothing can still bring them.
-    let lost = |left: u64| if window.emptied.is_some() { left } else { 0 };
-    let groups = |wanted| generator.latencies.groups(wanted, &*ideal);
+    let lost = |left: u64| lost(window, left);
     let mut outcome = Outcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -198,14 +193,14 @@ pub(super) fn assemble(
         wasted_ci: [None; 2],
         utilisation,
         utilisation_ci: window.utilisation_ci(utilisation),
-        messages_per_second_ci: arrivals.map(|end| end.map(|rate| rate.max(0.0))),
+        messages_per_second_ci: arrivals_ci(window),
         goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),
         loads,
         backlog: backlog.judge(limits.sample_every, tally.entered_bytes, needs),
-        drops: Drops { overflow, fault: counters.lost - overflow, refused: sim.refused() },
+        drops: drops(network, sim),
         tail_delay: None,
         ledger: None,
-        groups: scenario.measures.groups.as_ref().map_or_else(Vec::new, groups),
+        groups: groups(scenario, generator, &*ideal),
         flows,
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
@@ -213,11 +208,7 @@ pub(super) fn assemble(
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
-        nic: nics::report(
-            (&window.nics[0], &window.nics[1]),
-            demand.receivers.clone(),
-            window.closed.since(window.opened),
-        ),
+        nic: nic_report(window),
         traffic_seconds: seconds(window.closed),
         simulated_seconds: seconds(window.emptied.unwrap_or_else(|| sim.now())),
         events: counters.events,
@@ -235,6 +226,44 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+/// Frames that buffers had no room for, that faults took, packets that transports refused.
+fn drops(network: &Network, sim: &dyn Running) -> Drops {
+    let ports = 0..network.wiring.ports().len() as u32;
+    let overflow: u64 = ports.map(|port| sim.dropped_frames(PortId(port))).sum();
+    Drops { overflow, fault: sim.counters().lost - overflow, refused: sim.refused() }
+}
+
+/// 95 % interval of the messages delivered per second.
+fn arrivals_ci(window: &MeasurementWindow<'_>) -> [Option<f64>; 2] {
+    let ends = window.throughput.delivered().map_or([None; 2], |rate| rate.ends());
+    ends.map(|end| end.map(|rate| rate.max(0.0)))
+}
+
+/// Share of the receivers' links that was used; 0 where nothing was measured.
+fn utilisation(window: &MeasurementWindow<'_>) -> f64 {
+    let lasted = window.closed > window.opened;
+    if lasted { window.received() / window.receiving_capacity() } else { 0.0 }
+}
+
+fn nic_report(window: &MeasurementWindow<'_>) -> Option<NicReport> {
+    let receivers = window.experiment.demand.receivers.clone();
+    nics::report((&window.nics[0], &window.nics[1]), receivers, window.closed.since(window.opened))
+}
+
+/// Of messages that are left: where nothing is under way, nothing can still bring them.
+fn lost(window: &MeasurementWindow<'_>, left: u64) -> u64 {
+    if window.emptied.is_some() { left } else { 0 }
+}
+
+fn groups(
+    scenario: &Scenario,
+    generator: &Generator,
+    ideal: &dyn Fn(u32, u32) -> crate::measure::ideal::Alone,
+) -> Vec<Group> {
+    let wanted = scenario.measures.groups.as_ref();
+    wanted.map_or_else(Vec::new, |wanted| generator.latencies.groups(wanted, ideal))
 }
 
 fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTimes> {

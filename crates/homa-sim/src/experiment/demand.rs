@@ -19,6 +19,7 @@ use crate::traffic::rate;
 use crate::traffic::{Closed, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows};
 
 use super::network::Network;
+use super::permutation::permutation;
 
 /// The traffic of a scenario.
 #[derive(Clone, Debug)]
@@ -472,32 +473,4 @@ fn read_flows(file: &str) -> Result<Vec<Arrival>, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     flows::parse(&text).map_err(|error| failed(error.to_string()))
-}
-
-/// Every host sends to the next one in a random circle of all hosts.
-fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<Arrival> {
-    let mut rng = homa_workload::rng::Rng::stream(seed, "permutation");
-    let mut circle: Vec<u32> = (0..hosts).collect();
-    for i in (1..hosts).rev() {
-        circle.swap(i as usize, rng.uniform_below(i + 1) as usize);
-    }
-    let next = circle.iter().cycle().skip(1);
-    let pairs = circle.iter().zip(next);
-    pairs.map(|(&src, &dst)| Arrival { at: SimTime::ZERO, src, dst, bytes }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_permutation_is_one_circle() {
-        let list = permutation(144, 10, 3);
-        let mut received = vec![0; 144];
-        for flow in &list {
-            assert_ne!(flow.src, flow.dst);
-            received[flow.dst as usize] += 1;
-        }
-        assert_eq!(received, vec![1; 144]);
-    }
 }

@@ -23,6 +23,7 @@ mod faults;
 mod idle;
 pub mod limit;
 mod network;
+mod permutation;
 mod planned;
 mod run;
 mod running;

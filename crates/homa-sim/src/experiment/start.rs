@@ -20,6 +20,7 @@ use crate::measure::queue_probe::QueueProbe;
 use crate::measure::wasted::Wasted;
 use crate::nic::{Nic, NicConfig};
 use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
+use crate::scheme::homa::HomaConfig;
 use crate::scheme::{HostConfig, Queue};
 use crate::topology::{HostId, PortSpec};
 use crate::trace::{Capture, Recorder, Verifier};
@@ -99,30 +100,10 @@ impl Experiment<'_> {
     /// Builds the simulation; its parts go together.
     pub fn start<'a>(self, applications: Applications, watching: Watching<'a>) -> Started<'a> {
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
-        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
         match (hosts, self.queue) {
             (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
-            (HostConfig::Homa(config, nic), Queue::Combined(_)) if !nic.is_plain() => {
-                let nic = NicConfig { instrument, ..nic };
-                let make = Box::new(move |host, life| {
-                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
-                });
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            (HostConfig::Homa(config, nic), _) if !nic.is_plain() => {
-                let nic = NicConfig { instrument, ..nic };
-                let make = Box::new(move |host, life| {
-                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
-                });
-                self.start_any(applications, (make, |_| StrictPriority), watching)
-            }
-            (HostConfig::Homa(config, _), Queue::Combined(_)) => {
-                let make = Box::new(move |host, life| config.host(host, life, seed));
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            (HostConfig::Homa(config, _), _) => {
-                let make = Box::new(move |host, life| config.host(host, life, seed));
-                self.start_homa(applications, make, watching)
+            (HostConfig::Homa(config, nic), _) => {
+                self.start_homa_hosts(applications, (config, nic), watching)
             }
             (HostConfig::PFabric(config), Queue::Combined(_)) => {
                 let make = Box::new(move |_, life| PFabric::new(config, life));
@@ -155,24 +136,79 @@ impl Experiment<'_> {
                 let make = Box::new(|_, life| StopAndWait::new(life));
                 self.start_any(applications, (make, |_| ecn_queue(ecn)), watching)
             }
-            (HostConfig::Tcp(config, nic), Queue::Phantom(ecn, phantom)) => {
+            (HostConfig::Tcp(config, nic), _) => {
+                self.start_tcp(applications, (config, nic), watching)
+            }
+            (HostConfig::StopAndWait, _) => {
+                let make = Box::new(|_, life| StopAndWait::new(life));
+                self.start_any(applications, (make, |_| StrictPriority), watching)
+            }
+        }
+    }
+
+    /// Homa's hosts, behind a NIC that does something or not.
+    fn start_homa_hosts<'a>(
+        self,
+        applications: Applications,
+        (config, nic): (Box<HomaConfig>, NicConfig),
+        watching: Watching<'a>,
+    ) -> Started<'a> {
+        let seed = self.scenario.seed;
+        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
+        match self.queue {
+            Queue::Combined(_) if !nic.is_plain() => {
+                let nic = NicConfig { instrument, ..nic };
+                let make = Box::new(move |host, life| {
+                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
+                });
+                self.start_any(applications, (make, |_| Combined), watching)
+            }
+            _ if !nic.is_plain() => {
+                let nic = NicConfig { instrument, ..nic };
+                let make = Box::new(move |host, life| {
+                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
+                });
+                self.start_any(applications, (make, |_| StrictPriority), watching)
+            }
+            Queue::Combined(_) => {
+                let make = Box::new(move |host, life| config.host(host, life, seed));
+                self.start_any(applications, (make, |_| Combined), watching)
+            }
+            _ => {
+                let make = Box::new(move |host, life| config.host(host, life, seed));
+                self.start_homa(applications, make, watching)
+            }
+        }
+    }
+
+    /// TCP's hosts.
+    fn start_tcp<'a>(
+        self,
+        applications: Applications,
+        (config, nic): (Arc<TcpConfig>, NicConfig),
+        watching: Watching<'a>,
+    ) -> Started<'a> {
+        let seed = self.scenario.seed;
+        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
+        match self.queue {
+            Queue::Phantom(ecn, phantom) => {
                 self.start_nic(applications, (config, nic), (ecn, phantom), watching)
             }
-            (HostConfig::Tcp(config, nic), Queue::Combined(_)) if !nic.is_plain() => {
+            Queue::Combined(_) if !nic.is_plain() => {
                 let nic = NicConfig { instrument, ..nic };
                 let make = Box::new(move |host, life| {
                     Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
                 });
                 self.start_any(applications, (make, |_| Combined), watching)
             }
-            (HostConfig::Tcp(config, nic), queue) if !nic.is_plain() => {
+            queue if !nic.is_plain() => {
                 let ecn = match queue {
                     Queue::Ecn(ecn) => Some(ecn),
                     _ => None,
                 };
                 self.start_nic(applications, (config, nic), (ecn, None), watching)
             }
-            (HostConfig::Tcp(config, _), queue) => {
+            queue => {
                 let make = Box::new(move |host, life| Tcp::new(config.clone(), host, (life, seed)));
                 match queue {
                     Queue::Ecn(ecn) => {
@@ -183,10 +219,6 @@ impl Experiment<'_> {
                     }
                     _ => self.start_any(applications, (make, |_| StrictPriority), watching),
                 }
-            }
-            (HostConfig::StopAndWait, _) => {
-                let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(applications, (make, |_| StrictPriority), watching)
             }
         }
     }

@@ -1,8 +1,8 @@
 //! HULL's two rules of thumb (NSDI 2012): what bandwidth that is given away costs long flows (§3.2,
 //! eq. 3), and how much must be given away so that none queue (§6.1, eq. 5).
 //!
-//! Both are arithmetic on a single link. Left out: how far a congestion control stays below the rate
-//! at which it is told to slow down, which the paper finds to be 8 % of the link with DCTCP
+//! Both are arithmetic on a single link. Left out: how far a congestion control stays below the
+//! rate at which it is told to slow down, which the paper finds to be 8 % of the link with DCTCP
 //! ([`DCTCP_SHORTFALL`]) and subtracts from gamma before it compares.
 
 use homa_proto::{Duration, Rate};
@@ -20,10 +20,10 @@ pub fn slowdown(gamma: f64, load: f64) -> Option<f64> {
     (shares && load < gamma).then(|| (1.0 - load) / (gamma - load))
 }
 
-/// The share of a link that `flows` in congestion avoidance overshoot their target by, one packet of
-/// `packet` bytes per round trip each, before they hear of it: more than this has to be given away
-/// (eq. 5): `flows / (link x rtt)` with the product in packets. May be above 1: no headroom
-/// suffices.
+/// The share of a link that `flows` in congestion avoidance overshoot their target by, one
+/// packet of `packet` bytes per round trip each, before they hear of it: more than this has to
+/// be given away (eq. 5): `flows / (link x rtt)` with the product in packets. May be above 1: no
+/// headroom suffices.
 pub fn needed(flows: u32, link: Rate, rtt: Duration, packet: u32) -> f64 {
     f64::from(flows) / packets_in_flight(link, rtt, packet)
 }

@@ -1,10 +1,11 @@
 //! The processor of a host, as far as packets keep it busy: one server that does one thing after
 //! another (HULL §4.1: what offloads are for).
 //!
-//! The paper gives no costs. Three follow from its sentences about 10 Gbit/s: an interrupt per frame
-//! saturates the receiver and costs 1.8 Gbit/s (`interrupt` + `frame` are 1.45 us), interrupts per
-//! eight frames or fewer burden it heavily, and without large send offload the sender is saturated
-//! at some 3 Gbit/s less (`send`, with what acknowledgements cost it). Left out: applications, several cores, caches.
+//! The paper gives no costs. Three follow from its sentences about 10 Gbit/s: an interrupt per
+//! frame saturates the receiver and costs 1.8 Gbit/s (`interrupt` + `frame` are 1.45 us),
+//! interrupts per eight frames or fewer burden it heavily, and without large send offload the
+//! sender is saturated at some 3 Gbit/s less (`send`, with what acknowledgements cost it). Left
+//! out: applications, several cores, caches.
 
 use homa_proto::{Duration, Time};
 

@@ -2,17 +2,18 @@
 //! host sends, and the table of the flows whose packets go through it.
 //!
 //! Every `period` the rate becomes (1 - gain) x rate + gain x offered / period + backlog_gain x
-//! backlog (eq. 4), all in bytes and seconds. Nothing happens at those times: the state is brought
-//! up to the present when somebody looks, and when the first packet may leave is computed through
-//! all changes of the rate that come before; what arrives in between computes it anew, so that a
-//! packet that was first in line at a low rate does not wait for what that rate would have taken.
-//! `offered` are the bytes that come to the bucket; those of flows that bypass it say nothing about
-//! it. An acknowledgement that echoes congestion associates its flow with some probability, for
-//! `expiry` from then on; each further one that is drawn renews that. A flow whose packets still
-//! wait stays associated, or later packets would overtake them, which its sender took for losses
-//! (the paper does not say). Where the table is full, nothing is entered. Invariants: tokens never exceed the depth, the rate stays between floor and
-//! ceiling, `backlog` is the sum over `waiting`. Left out: packets that are dropped when the FIFO
-//! is full (the NIC takes no more from its host then), several buckets (remark 4).
+//! backlog (eq. 4), all in bytes and seconds. Nothing happens at those times: the state is
+//! brought up to the present when somebody looks, and when the first packet may leave is
+//! computed through all changes of the rate that come before; what arrives in between computes
+//! it anew, so that a packet that was first in line at a low rate does not wait for what that
+//! rate would have taken. `offered` are the bytes that come to the bucket; those of flows that
+//! bypass it say nothing about it. An acknowledgement that echoes congestion associates its flow
+//! with some probability, for `expiry` from then on; each further one that is drawn renews that.
+//! A flow whose packets still wait stays associated, or later packets would overtake them, which
+//! its sender took for losses (the paper does not say). Where the table is full, nothing is
+//! entered. Invariants: tokens never exceed the depth, the rate stays between floor and ceiling,
+//! `backlog` is the sum over `waiting`. Left out: packets that are dropped when the FIFO is full
+//! (the NIC takes no more from its host then), several buckets (remark 4).
 
 use std::collections::VecDeque;
 

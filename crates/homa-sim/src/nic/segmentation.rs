@@ -85,8 +85,8 @@ impl<P: Copy> SendQueue<P> {
         }
     }
 
-    /// What was handed over joins the queue; `ready` says for each large send, with message bytes or
-    /// without, from when on it may leave.
+    /// What was handed over joins the queue; `ready` says for each large send, with message
+    /// bytes or without, from when on it may leave.
     pub fn close(&mut self, mut ready: impl FnMut(bool) -> Time) {
         for send in self.open.drain(..) {
             let from = ready(send.data);

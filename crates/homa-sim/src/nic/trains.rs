@@ -1,5 +1,5 @@
-//! Bursts, as a trace of packets shows them (HULL §4.1, Figure 3): packets of one kind with less than
-//! [`PAUSE`] between neighbours are one train.
+//! Bursts, as a trace of packets shows them (HULL §4.1, Figure 3): packets of one kind with less
+//! than [`PAUSE`] between neighbours are one train.
 
 use homa_proto::{Duration, Time};
 

@@ -17,6 +17,7 @@ mod hull;
 mod nic;
 pub mod options;
 pub mod outcome;
+mod reports;
 mod transports;
 pub mod units;
 mod workflows;

@@ -128,15 +128,9 @@ fn set_timers(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), Scenar
     Ok(())
 }
 
-fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
+/// What governs the congestion window, and whether hosts heed marks.
+fn set_algorithm(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
-    if let Some(mtu) = changes.mtu {
-        if !(200..=9_000).contains(&mtu) {
-            return wrong("options.tcp.mtu", "be 200 to 9000 bytes");
-        }
-        config.mtu = mtu;
-    }
-    set_timers(config, changes)?;
     config.ecn = changes.ecn.unwrap_or(config.ecn);
     config.algorithm = match changes.algorithm {
         None if matches!(config.algorithm, Algorithm::Dctcp { .. }) && !config.ecn => {
@@ -150,6 +144,19 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
             return wrong("options.tcp.algorithm", "be dctcp only where hosts heed marks");
         }
     };
+    Ok(())
+}
+
+fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
+    let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
+    if let Some(mtu) = changes.mtu {
+        if !(200..=9_000).contains(&mtu) {
+            return wrong("options.tcp.mtu", "be 200 to 9000 bytes");
+        }
+        config.mtu = mtu;
+    }
+    set_timers(config, changes)?;
+    set_algorithm(config, changes)?;
     if let Some(bytes) = changes.window {
         if bytes < config.mss() {
             return wrong("options.tcp.window", "be at least a full segment, such as 65536");

@@ -2,10 +2,11 @@
 //! dozen instructions that counts what passes and marks packets before the link behind it is full.
 //!
 //! At the *ingress* of the device behind the link it sees packets as they left it, in series, as
-//! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel, and
-//! counts what that drops as well. On Linux 6.6 and later the attachment belongs to this process and
-//! goes with it, however it ends; before, it is a filter of the device's `clsact` discipline, which
-//! is removed when the value is dropped (the discipline stays: others may use it).
+//! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel,
+//! and counts what that drops as well. On Linux 6.6 and later the attachment belongs to this
+//! process and goes with it, however it ends; before, it is a filter of the device's `clsact`
+//! discipline, which is removed when the value is dropped (the discipline stays: others may use
+//! it).
 //!
 //! Invariant: packets are never delayed, dropped or steered; whoever is attached behind decides.
 //! Left out: devices in other network namespaces; queues per priority; ticks.
@@ -164,8 +165,8 @@ impl PhantomPort {
 pub struct Attached(Vec<WordMap<WORDS>>);
 
 impl Attached {
-    /// Those of a device of the calling thread's network namespace. Devices of other namespaces with
-    /// the same index are among them.
+    /// Those of a device of the calling thread's network namespace. Devices of other namespaces
+    /// with the same index are among them.
     pub fn to(device: &str) -> Result<Self, HullError> {
         let interface = u64::from(index_of(device)?);
         if !Capabilities::of_this_process().has(CAP_SYS_ADMIN) {

@@ -233,7 +233,7 @@ mod tests {
             "homa bench --incast-control off --loss 0.01 --duplicate 0.001 --cc reno",
             "homa bench --incast 300 --incast-control off --buffer 200000 --seed 7",
             "homa bench --transport tcp-ecn --phantom-queue 0.95,1KB --ecn-threshold 30KB",
-            "homa bench --hosts 4 --fabric leaf-spine --forwarding alb --degrade spine1:10,spine0:0@2s",
+            "homa bench --hosts 4 --fabric leaf-spine --forwarding alb --degrade spine1:10",
             "homa bench --fan-out 10 --response 2KB --load 0.4",
             "homa bench --peer 127.0.0.1:4000",
             "homa bench --peer [::1]:4000 --driver raw-ip --link 1Gbps --duration 300ms",

@@ -1,5 +1,6 @@
-//! `--fabric`, `--forwarding` and `--degrade`: a small fabric in the rack's switch process instead of
-//! one switch, how it chooses among paths, and links that become slower or fail under load.
+//! `--fabric`, `--forwarding` and `--degrade`: a small fabric in the rack's switch process
+//! instead of one switch, how it chooses among paths, and links that become slower or fail under
+//! load.
 
 use std::fmt;
 use std::time::Duration;

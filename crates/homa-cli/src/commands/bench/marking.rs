@@ -1,7 +1,7 @@
-//! `--phantom-queue` and `--ecn-threshold`: where the rack's switch marks congestion, and which rows
-//! that makes. A row whose hosts heed marks stands twice, without and with them, so that what marks
-//! cost and gain is the difference of two lines; the others are measured once, with the marking in
-//! place, which does nothing to them.
+//! `--phantom-queue` and `--ecn-threshold`: where the rack's switch marks congestion, and which
+//! rows that makes. A row whose hosts heed marks stands twice, without and with them, so that
+//! what marks cost and gain is the difference of two lines; the others are measured once, with
+//! the marking in place, which does nothing to them.
 
 use std::fmt;
 

@@ -119,9 +119,9 @@ pub struct Args {
     /// How the switches of --fabric leaf-spine choose among paths.
     #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
     forwarding: Choice,
-    /// With --fabric leaf-spine: what per cent of their rate the links of a spine (spine0, spine1),
-    /// or one of them (spine1-leaf0), keep from the load's start, or from a time after it: spine1:10,
-    /// spine1:0@2s; 0 cuts them.
+    /// With --fabric leaf-spine: what per cent of their rate the links of a spine (spine0,
+    /// spine1), or one of them (spine1-leaf0), keep from the load's start, or from a time after
+    /// it: spine1:10, spine1:0@2s; 0 cuts them.
     #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
     #[arg(value_parser = fabric::degrade)]
     degrade: Vec<Degrade>,

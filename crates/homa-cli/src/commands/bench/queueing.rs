@@ -1,4 +1,5 @@
-//! What waited at the switch's ports to hosts while a row was measured, as the switch itself counted.
+//! What waited at the switch's ports to hosts while a row was measured, as the switch itself
+//! counted.
 
 use homa_testbed::{Queueing as Seen, RunReport};
 use serde::Serialize;
@@ -44,8 +45,8 @@ impl Queueing {
     /// For people, below its row.
     pub fn line(&self) -> String {
         format!(
-            "    ports to hosts: probes wait {} in the mean, {} at p99; arriving frames find {}, at \
-             most {}; {} frames marked",
+            "    ports to hosts: probes wait {} in the mean, {} at p99; arriving frames find {}, \
+             at most {}; {} frames marked",
             time(self.probe_mean_us),
             time(self.probe_p99_us),
             kilobytes(self.mean_bytes.unwrap_or(0.0)),

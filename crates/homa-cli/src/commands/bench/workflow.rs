@@ -140,6 +140,30 @@ fn pattern<'a>(args: &Args, arrivals: &'a [Vec<Arrival>]) -> Pattern<'a> {
     Pattern::Open { arrivals, request_bytes: Some(REQUEST), duration: args.duration() }
 }
 
+/// The columns for people.
+fn table() -> Table {
+    Table::new(&[
+        ("partition-aggregate", Align::Left, 22),
+        ("p50", Align::Right, 8),
+        ("p99", Align::Right, 8),
+        ("p99.9", Align::Right, 8),
+        ("p99 of a part", Align::Right, 13),
+        ("dropped, cut", Align::Right, 12),
+        ("lost RPCs", Align::Right, 9),
+    ])
+}
+
+/// What is offered.
+fn load_line(args: &Args, rpcs: usize, parts: u32) -> String {
+    format!(
+        "Load: {} workflows, each asks {parts} servers at once for {} B, Poisson, \
+                         {:.0} % of every link.",
+        rpcs / parts as usize,
+        args.response,
+        args.load * 100.0
+    )
+}
+
 /// Runs every row.
 pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
     let parts = parts.min(MOST_PARTS);
@@ -148,15 +172,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
     let planned = args.rows();
     let row_time = args.duration() + Duration::from_secs(2);
     let progress = Progress::ticking(row_time * planned.len() as u32);
-    let table = Table::new(&[
-        ("partition-aggregate", Align::Left, 22),
-        ("p50", Align::Right, 8),
-        ("p99", Align::Right, 8),
-        ("p99.9", Align::Right, 8),
-        ("p99 of a part", Align::Right, 13),
-        ("dropped, cut", Align::Right, 12),
-        ("lost RPCs", Align::Right, 9),
-    ]);
+    let table = table();
     progress.step("checking the rack: wire timing and strict priority");
     let (mut rows, mut verdict) = (Vec::new(), homa_testbed::check::Verdict::default());
     let mut config = Config::new(args, Network::Rack);
@@ -168,13 +184,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
             if args.format == Format::Table {
                 progress.suspend(|| {
                     rack_lines(args, rack);
-                    line(format!(
-                        "Load: {} workflows, each asks {parts} servers at once for {} B, Poisson, \
-                         {:.0} % of every link.",
-                        rpcs / parts as usize,
-                        args.response,
-                        args.load * 100.0
-                    ));
+                    line(load_line(args, rpcs, parts));
                     line(table.head());
                 });
             }

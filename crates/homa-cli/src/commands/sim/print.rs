@@ -59,22 +59,7 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     }
     line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
     line("");
-    slowdowns(&outcome.slowdown.buckets, bins);
-    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
-    line(format!(
-        "over all messages: p50 {}, p99 {}",
-        over_all(outcome.slowdown.p50),
-        over_all(outcome.slowdown.p99)
-    ));
-    groups(&outcome.groups);
-    workflows(&outcome.workflows);
-    if outcome.messages < FEW {
-        line(format!(
-            "only {} messages were measured: percentiles of so few say little; --messages, or \
-             stop.messages and stop.time in a plan, make the run longer",
-            outcome.messages
-        ));
-    }
+    latencies(outcome, bins);
     line("");
     ports(outcome);
     losses_and_delays(outcome);
@@ -186,6 +171,26 @@ fn pauses(outcome: &Simulated) {
             levels.join(" "),
             stuck.since_us / 1e3,
             if stuck.waits_for.is_empty() { "nobody".into() } else { stuck.waits_for.join(", ") }
+        ));
+    }
+}
+
+/// Slowdowns by size, over all messages and of groups, times of workflows.
+fn latencies(outcome: &Simulated, bins: Bins) {
+    slowdowns(&outcome.slowdown.buckets, bins);
+    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    line(format!(
+        "over all messages: p50 {}, p99 {}",
+        over_all(outcome.slowdown.p50),
+        over_all(outcome.slowdown.p99)
+    ));
+    groups(&outcome.groups);
+    workflows(&outcome.workflows);
+    if outcome.messages < FEW {
+        line(format!(
+            "only {} messages were measured: percentiles of so few say little; --messages, or \
+             stop.messages and stop.time in a plan, make the run longer",
+            outcome.messages
         ));
     }
 }
