@@ -90,7 +90,8 @@ impl RackConfig {
         if !(1_000_000..=10_000_000_000).contains(&self.link.0) {
             return refuse("a link has 1 Mbit/s to 10 Gbit/s: choose --link in that range");
         }
-        if self.topology == Topology::LeafSpine && (self.hosts % 2 != 0 || self.hosts < 4) {
+        if self.topology == Topology::LeafSpine && (!self.hosts.is_multiple_of(2) || self.hosts < 4)
+        {
             return refuse("two leaf switches share the hosts: choose --hosts even, at least 4");
         }
         if self.topology == Topology::SingleSwitch && !self.degraded.is_empty() {
