@@ -307,6 +307,9 @@ impl Endpoint {
         self.incoming.waiting.remove(who);
         self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
+        if rpc.unproven {
+            self.uncount_stranger(inc.as_ref().map_or(0, |inc| inc.reserved));
+        }
         self.rpcs.remove(who.index);
         self.sender.sweep(&self.rpcs);
         if ended.state.is_client() {

@@ -192,19 +192,29 @@ impl Endpoint {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
+        let waits = rpc.unproven;
+        rpc.inc = Some(inc);
         self.incoming.expected += u64::from(unscheduled);
         reserve(&mut self.incoming, &mut self.peers, peer, reserved);
-        if unscheduled < length {
-            inc.scheduled = true;
-            if !matches!(self.config.window, GrantWindow::RttBytesShared { .. }) {
-                inc.window_counted = true;
-                self.incoming.granted += u64::from(unscheduled);
-            }
-            let key = Self::key(self.config.profile, who, &inc);
-            let host = Self::host_of(&self.peers, rpc.peer);
-            self.scheduler.insert(key, host);
+        match waits {
+            true => self.admission.count(reserved),
+            false => self.schedule(who),
         }
-        rpc.inc = Some(inc);
+    }
+
+    /// A message may be granted from now on, if it needs that.
+    pub(crate) fn schedule(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.granted < inc.bytes.length()) else {
+            return;
+        };
+        inc.scheduled = true;
+        if !matches!(self.config.window, GrantWindow::RttBytesShared { .. }) {
+            inc.window_counted = true;
+            self.incoming.granted += u64::from(inc.outstanding());
+        }
+        let key = Self::key(self.config.profile, who, inc);
+        self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
     }
 
     /// Bytes of an incomplete message were accepted; `before` is its state just before.
@@ -223,8 +233,12 @@ impl Endpoint {
         self.incoming.expected -= arrived;
         self.incoming.uncount(inc, arrived);
         if end > inc.reserved {
-            reserve(&mut self.incoming, &mut self.peers, rpc.peer, end - inc.reserved);
+            let more = end - inc.reserved;
+            reserve(&mut self.incoming, &mut self.peers, rpc.peer, more);
             inc.reserved = end;
+            if rpc.unproven {
+                self.admission.count(more);
+            }
         }
         if inc.scheduled && self.config.profile == Profile::Linux {
             let new = Self::key(Profile::Linux, who, inc);

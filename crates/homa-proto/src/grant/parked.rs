@@ -11,7 +11,7 @@ impl Endpoint {
     /// host holds what it was granted until its RPC ends, and a message that begins and does not go
     /// on, what it announced.
     pub(crate) fn park(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
         self.incoming.expected -= u64::from(inc.outstanding());
         self.incoming.uncount(inc, u64::from(inc.outstanding()));

@@ -47,6 +47,7 @@ impl Endpoint {
         self.last_local_port = request.local_port;
         let ports = (request.local_port, request.remote_port);
         let (id, peer) = (self.ids.next(), request.peer);
+        self.note_call(peer, id);
         let rpc = Rpc {
             idempotent: request.idempotent,
             response_limit,

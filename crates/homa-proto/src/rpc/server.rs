@@ -3,12 +3,12 @@
 
 use super::by_id::ServerKey;
 use super::{Ended, Rpc, State, outgoing_message};
+use crate::admission::Known;
 use crate::config::{Completion, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, SubmitError, Submitted};
 use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
-use crate::peer::Peer;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
@@ -34,8 +34,13 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        if self.was_executed(packet) {
+        let known = if one_way { Known::New } else { self.knows(packet) };
+        if known == Known::Executed {
             return Err(DropReason::AlreadyExecuted);
+        }
+        let unproven = known == Known::Unproven;
+        if unproven {
+            self.make_room_for_stranger();
         }
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
@@ -49,6 +54,7 @@ impl Endpoint {
         let rpc = Rpc {
             // Older kernels leave anything in these bytes.
             response_limit: data.incast.filter(|_| self.config.profile != Profile::Linux),
+            unproven,
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
@@ -59,13 +65,10 @@ impl Endpoint {
             peer.recent = who;
         }
         self.arm(now, now + self.config.loss.resend_after, who);
+        if unproven {
+            self.hold(now, who, packet);
+        }
         Ok(who)
-    }
-
-    /// The request of a packet was executed before, as far as that is remembered.
-    pub(crate) fn was_executed(&self, packet: &Packet) -> bool {
-        let executed = |p: &Peer| p.more.executed.contains(packet.id);
-        self.suppresses_duplicates() && self.peer(packet.peer).is_some_and(executed)
     }
 
     /// A request is executed at most once, as far as that is remembered.
@@ -85,6 +88,9 @@ impl Endpoint {
     pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let remember = self.suppresses_duplicates();
         let crowded = self.remembered > executed::MAX_ENTRIES;
+        if remember && self.asks_for_proof() && self.remember_of_client(peer, id, crowded) {
+            return;
+        }
         if remember && let Some(peer) = self.peer_mut(peer) {
             let more = peer.more.executed.insert(now, id, crowded);
             self.remembered = self.remembered.saturating_add_signed(more);

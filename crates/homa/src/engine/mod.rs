@@ -86,10 +86,10 @@ enum Refusal {
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer())?);
+        let framing = driver.framing();
+        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer(), framing)?);
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
-        let framing = driver.framing();
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
         let mut state = State::new(endpoint, config, framing, driver.routes());

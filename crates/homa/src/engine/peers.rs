@@ -6,11 +6,14 @@
 //! at all addresses of its host, a client that calls two of them is two peers: each is answered
 //! from the address it called. Peers appear when first needed and are forgotten, longest unused
 //! first as far as cheaply known, when the table is full. A packet gives up soon when all peers
-//! seem to be needed; a call of ours looks at all of them.
+//! seem to be needed; a call of ours looks at all of them. Senders that have not proven that they
+//! receive where they say have a small part of it to themselves, where the oldest gives its place
+//! to the next.
 //!
 //! The route to a peer is asked for its MTU when the first message to it is at hand, not at its
 //! first packet: that takes system calls, and anybody can invent senders.
 
+use std::collections::VecDeque;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,6 +34,8 @@ const HEADER_UDP: u16 = 8;
 const MTU_MIN: u16 = 576;
 /// Entries examined when room is needed.
 const EXAMINED: usize = 64;
+/// Strangers have one entry in this many.
+const STRANGERS: usize = 16;
 
 /// Addresses of our own that are remembered, to be looked for when a client is unreachable.
 const SOURCES_MAX: usize = 64;
@@ -69,6 +74,8 @@ pub struct Peers {
     sources: Vec<IpAddr>,
     last: Option<(Key, u32)>,
     hand: usize,
+    /// Senders that had proven nothing when they appeared, oldest first.
+    strangers: VecDeque<(Key, u32)>,
     max: usize,
     mtu: u16,
     framing: Framing,
@@ -94,6 +101,7 @@ impl Peers {
             sources: Vec::new(),
             last: None,
             hand: 0,
+            strangers: VecDeque::new(),
             max: max.max(1) as usize,
             mtu,
             framing,
@@ -119,6 +127,53 @@ impl Peers {
         let sources = self.sources.iter().copied().map(Some);
         let keys = iter::once(None).chain(sources).map(move |source| (address, source));
         keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
+    }
+
+    /// The number of an address that is known.
+    pub fn of(&mut self, address: SocketAddr, source: Option<IpAddr>) -> Option<PeerId> {
+        let key = (self.of_peer(address), source);
+        if let Some((last, index)) = self.last
+            && last == key
+        {
+            return Some(PeerId(index));
+        }
+        let index = *self.by_address.get(&key)?;
+        self.peers[index as usize].used = true;
+        self.last = Some((key, index));
+        Some(PeerId(index))
+    }
+
+    /// The number of an address that is not known and sent something.
+    pub fn find_stranger(
+        &mut self,
+        now: Time,
+        address: SocketAddr,
+        source: Option<IpAddr>,
+        endpoint: &mut Endpoint,
+    ) -> Option<PeerId> {
+        let most = (self.max / STRANGERS).max(1);
+        while self.strangers.len() >= most {
+            self.drop_stranger(now, endpoint);
+        }
+        let peer = self.find(now, address, source, endpoint)?;
+        if !endpoint.is_proven(peer) {
+            self.strangers.push_back(((self.of_peer(address), source), peer.0));
+        }
+        Some(peer)
+    }
+
+    /// Forgets the oldest of those that have proven nothing, unless it has by now.
+    fn drop_stranger(&mut self, now: Time, endpoint: &mut Endpoint) {
+        let Some((key, index)) = self.strangers.pop_front() else { return };
+        let id = PeerId(index);
+        if self.by_address.get(&key) != Some(&index) || endpoint.is_proven(id) {
+            return;
+        }
+        endpoint.drop_stranger(id);
+        if endpoint.close_peer(now, id) {
+            self.peers[index as usize].open = false;
+            self.forget(key, index);
+        }
     }
 
     /// The number of an address, new if need be; `None` when the table is full of busy peers.
