@@ -353,6 +353,12 @@ impl Endpoint {
         (self.client_rpcs.len(), self.server_rpcs.len())
     }
 
+    /// RPCs in progress as server of a local port: takes a look at every RPC.
+    pub fn requests_at(&self, port: u16) -> usize {
+        let at = |rpc: &Rpc| rpc.local_port == port && !rpc.state.is_client();
+        self.rpcs.iter().filter(|(_, rpc)| at(rpc)).count()
+    }
+
     /// An RPC in progress at a local port: `known`, as long as it lasts, spares a search.
     pub fn rpc_at(&self, port: u16, known: Option<RpcHandle>) -> Option<RpcHandle> {
         let lasts = known.filter(|&rpc| self.rpcs.get(rpc.into()).is_some());

@@ -5,6 +5,7 @@ use crate::admission::Exchange;
 use crate::completion::PendingAcks;
 use crate::config::{Config, LEVELS};
 use crate::endpoint::{Control, Endpoint, PeerInfo};
+use crate::event::RpcHandle;
 use crate::executed::Executed;
 use crate::link::LinkId;
 use crate::packet::{AckEntry, Limits, PeerId};
@@ -59,6 +60,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct More {
+    /// The account of its host, where the environment keeps such.
+    pub(crate) account: Option<u32>,
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
     /// RPCs in progress that the peer began.
@@ -91,6 +94,7 @@ impl Peer {
     /// `since`.
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let more = More {
+            account: None,
             memory: 0,
             served: 0,
             data_gap: SmoothedTime::default(),
@@ -147,7 +151,8 @@ impl Peer {
     /// it speaks of an RPC in progress, which nobody else knows.
     pub(crate) fn limit(&mut self, now: Time, limits: Limits, may_lower: bool) {
         if may_lower || limits.max_message >= self.max_message {
-            self.max_message = limits.max_message;
+            // Whatever it says, it hears of a packet: one word of somebody else would silence us.
+            self.max_message = limits.max_message.max(self.info.max_payload);
             self.more.limited_until = now + LIMIT_LASTS;
         }
         self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
@@ -168,6 +173,21 @@ impl Endpoint {
             let version = self.levels.assumed_version();
             self.peers[index] = Some(Peer::new(&self.config, info, version, since));
         }
+    }
+
+    /// Charges what a peer without RPCs will hold to an account as well, which it shares with other
+    /// peers of its host: nobody gets more of what is scarce by calling from many ports. Accounts
+    /// are numbered densely and used again.
+    pub fn set_account(&mut self, peer: PeerId, account: u32) {
+        if let Some(peer) = self.peer_mut(peer).filter(|peer| peer.rpcs == 0) {
+            peer.more.account = Some(account);
+            self.incoming.accounts.open(account);
+        }
+    }
+
+    /// The peer of an RPC in progress.
+    pub fn peer_of(&self, rpc: RpcHandle) -> Option<PeerId> {
+        self.rpcs.get(rpc.into()).map(|rpc| rpc.peer)
     }
 
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten

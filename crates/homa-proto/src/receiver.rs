@@ -73,7 +73,11 @@ impl Endpoint {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        let greedy = !begun && !packet.id.from_server() && self.has_its_share(packet.peer);
+        // What only claims to come from a host has no part in what that host holds.
+        let greedy = !begun
+            && !packet.id.from_server()
+            && self.has_its_share(packet.peer)
+            && self.knows(packet) != Known::Unproven;
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.profile != Profile::Default {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -194,7 +198,7 @@ impl Endpoint {
         rpc.heard = now;
         rpc.rounds = 0;
         let complete = inc.bytes.is_complete();
-        if inc.parked {
+        if inc.parked && !rpc.unproven {
             before.0 = inc.outstanding();
             self.unpark(who);
         }

@@ -389,10 +389,15 @@ impl Endpoint {
         rpc.unproven = false;
         rpc.rounds = 0;
         rpc.heard = now;
+        if let Some(inc) = &mut rpc.inc {
+            inc.parked = false;
+            self.incoming.expected += u64::from(inc.outstanding());
+        }
         let reserved = rpc.inc.as_ref().map_or(0, |inc| inc.reserved);
         let whole = rpc.inc.as_ref().filter(|inc| inc.bytes.is_complete());
-        let length = whole.map(|inc| inc.bytes.length());
+        let (length, peer) = (whole.map(|inc| inc.bytes.length()), rpc.peer);
         self.uncount_stranger(reserved);
+        self.charge_request(peer, true);
         match length {
             Some(length) => self.deliver(now, who, length),
             None => {

@@ -46,7 +46,8 @@ impl Endpoint {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.server_rpcs.len();
-        if self.peer(packet.peer).is_some_and(|p| p.more.served as usize >= left) {
+        let served = |peer| self.incoming.accounts.of(peer).served as usize;
+        if !unproven && self.peer(packet.peer).is_some_and(|peer| served(peer) >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
@@ -64,11 +65,23 @@ impl Endpoint {
             peer.more.served += 1;
             peer.recent = who;
         }
+        if !unproven {
+            self.charge_request(packet.peer, true);
+        }
         self.arm(now, now + self.config.loss.resend_after, who);
         if unproven {
             self.hold(now, who, packet);
         }
         Ok(who)
+    }
+
+    /// A request of a peer's host begins, or ends. What only claims to come from there is nobody's
+    /// until it is proven.
+    pub(crate) fn charge_request(&mut self, peer: PeerId, begins: bool) {
+        let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        if let Some(account) = peer.and_then(|peer| self.incoming.accounts.of_mut(peer)) {
+            account.served = account.served.wrapping_add_signed(if begins { 1 } else { -1 });
+        }
     }
 
     /// A request is executed at most once, as far as that is remembered.

@@ -22,6 +22,7 @@ use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
+use super::accounts::{AccountId, Accounts};
 use super::budgets::Budgets;
 use crate::driver::{Framing, RouteMtu};
 
@@ -51,6 +52,8 @@ pub struct Peer {
     pub datagram: usize,
     /// The route was asked, where that is needed.
     measured: bool,
+    /// Its host.
+    account: AccountId,
     /// The link that its packets take, and by which of the kernel's answers (0: it was not asked).
     pub link: LinkId,
     routed: u32,
@@ -67,6 +70,7 @@ type Key = (SocketAddr, Option<IpAddr>);
 pub struct Peers {
     by_address: HashMap<Key, u32>,
     hosts: HashMap<IpAddr, Host>,
+    accounts: Accounts,
     peers: Vec<Peer>,
     free: Vec<u32>,
     next_host: u32,
@@ -95,6 +99,7 @@ impl Peers {
         Self {
             by_address: HashMap::new(),
             hosts: HashMap::new(),
+            accounts: Accounts::default(),
             peers: Vec::new(),
             free: Vec::new(),
             next_host: 0,
@@ -113,6 +118,11 @@ impl Peers {
     /// The peer with a number that the protocol returned.
     pub fn get(&self, id: PeerId) -> Option<&Peer> {
         self.peers.get(id.0 as usize)
+    }
+
+    /// The account of a peer's host.
+    pub fn account(&self, id: PeerId) -> AccountId {
+        self.get(id).map_or(0, |peer| peer.account)
     }
 
     /// Peers in the table and peers forgotten so far.
@@ -289,7 +299,9 @@ impl Peers {
         let (address, source) = key;
         let (datagram, overhead) = self.datagram_to(address, self.mtu);
         let measured = self.routes.is_none();
+        let account = self.accounts.open(address.ip());
         let peer = Peer {
+            account,
             address,
             source,
             datagram,
@@ -323,6 +335,7 @@ impl Peers {
         }
         let max_payload = (datagram - overhead) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
+        endpoint.set_account(PeerId(index), account);
         self.by_address.insert(key, index);
         Some(index)
     }
@@ -350,6 +363,7 @@ impl Peers {
     fn forget(&mut self, key: Key, index: u32) {
         let address = key.0;
         self.by_address.remove(&key);
+        self.accounts.close(self.peers[index as usize].account);
         self.free.push(index);
         self.last = None;
         self.evicted += 1;

@@ -10,6 +10,7 @@ use homa_proto::{
     RpcHandle, Time, wire,
 };
 
+use super::accounts::AccountId;
 use super::budgets::Budgets;
 use super::messages::Messages;
 use super::paths::Paths;
@@ -137,6 +138,11 @@ impl State {
         }
         self.paths.used(peer);
         self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
+    }
+
+    /// To whose account the reply to a request goes; to the first where it is over.
+    pub fn account_of(&self, rpc: RpcHandle) -> AccountId {
+        self.endpoint.peer_of(rpc).map_or(0, |peer| self.peers.account(peer))
     }
 
     /// Takes in one datagram of a train.
