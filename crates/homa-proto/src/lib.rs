@@ -17,7 +17,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod admission;
 mod ahead;
 mod completion;
 mod config;
@@ -66,6 +65,6 @@ pub use event::{
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links};
 pub use packet::{
-    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
+    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
 };
 pub use units::{Duration, Rate, Time};

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::config::Config;
 use crate::driver::Driver;
-use crate::driver::fork::Process;
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::engine::Core;
@@ -19,12 +18,10 @@ use crate::metrics::Metrics;
 use crate::server::Server;
 
 /// How often a drain looks whether everything is finished.
-pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
+const DRAIN_STEP: Duration = Duration::from_millis(1);
 
 /// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the
-/// same engine, which lives as long as the last handle, client, server, call or request. It belongs
-/// to the process that opened it: in a child of that by `fork`, whatever is done with it is refused
-/// (`Forked`), and dropping it does nothing.
+/// same engine, which lives as long as the last handle, client, server, call or request.
 #[derive(Clone)]
 pub struct Engine(Arc<Owner>);
 
@@ -33,17 +30,10 @@ struct Owner {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
     local: SocketAddr,
-    process: Process,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if !self.process.is_this() {
-            // Its helper, and whoever held its lock, stayed with the parent.
-            std::mem::forget(self.helper.take());
-            std::mem::forget(self.shared.clone());
-            return;
-        }
         self.shared.close();
         // The helper itself may drop the last handle (with a task's waker): it cannot wait for
         // itself.
@@ -90,8 +80,7 @@ impl Engine {
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
         let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
-        let process = Process::this();
-        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local, process })))
+        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local })))
     }
 
     /// The first local address: calls leave from it.
@@ -107,7 +96,7 @@ impl Engine {
     /// A server at the engine's first address.
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
-        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
+        let mut access = self.access();
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
@@ -122,7 +111,7 @@ impl Engine {
 
     /// One more server, at another address (port 0: any).
     pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
-        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
+        let mut access = self.access();
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
@@ -140,7 +129,7 @@ impl Engine {
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         // A timeout beyond the clock's range is none.
         let until = Instant::now().checked_add(timeout);
-        let Some(mut access) = self.here() else { return Ok(()) };
+        let mut access = self.access();
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| access.core.unlisten(port));
@@ -164,14 +153,12 @@ impl Engine {
         }
     }
 
-    /// What was counted; nothing, in a child of the process that opened the engine.
+    /// What was counted.
     pub fn metrics(&self) -> Metrics {
-        self.here().map(|access| access.core.metrics()).unwrap_or_default()
+        self.access().core.metrics()
     }
 
-    /// Exclusive access; `None` in a child of the process that opened the engine, where nobody
-    /// would ever release it.
-    pub(crate) fn here(&self) -> Option<Access<'_>> {
-        self.0.process.is_this().then(|| self.0.shared.access())
+    pub(crate) fn access(&self) -> Access<'_> {
+        self.0.shared.access()
     }
 }

@@ -180,15 +180,13 @@ impl Socket {
         let bell = Waker::new().map_err(OpenError::Resources)?;
         let readable = bell.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
         let engine = Engine::with_driver(driver, config)?;
-        engine.here().ok_or(OpenError::Forked)?.board.install(Mailbox::new(bell));
+        engine.access().board.install(Mailbox::new(bell));
         Ok(Self { engine, readable })
     }
 
     /// Accepts requests from here on.
     pub fn listen(&self) {
-        if let Some(mut access) = self.engine.here() {
-            access.core.listen(self.local_addr().port());
-        }
+        self.engine.access().core.listen(self.local_addr().port());
     }
 
     /// The local address.
@@ -203,7 +201,7 @@ impl Socket {
         request: Vec<u8>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
-        let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
+        let mut access = self.engine.access();
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
@@ -228,7 +226,7 @@ impl Socket {
         if !id.request {
             return Err(ReplyError::Gone);
         }
-        let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
+        let mut access = self.engine.access();
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
         mailbox.reply(id.rpc, to.map(canonical), response, core)?;
@@ -251,7 +249,7 @@ impl Socket {
             return Err(ReceiveError::UnknownCall);
         }
         let selection = wanted.selection();
-        let Some(mut access) = self.engine.here() else { return Err(ReceiveError::Closed) };
+        let mut access = self.engine.access();
         let mut ticket = None;
         let look = access.block(None, |state| {
             let (mailbox, wakes) = state.board.mailbox()?;
@@ -289,7 +287,7 @@ impl Socket {
     /// `error`; a request will not be answered, which its client hears at
     /// once. False when there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
-        let Some(mut access) = self.engine.here() else { return false };
+        let mut access = self.engine.access();
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, wakes)) = board.mailbox() else { return false };
         let found = match id.request {
@@ -302,7 +300,7 @@ impl Socket {
 
     /// As [`Self::abort`] for every call in progress.
     pub fn abort_all(&self, error: Option<i32>) {
-        let Some(mut access) = self.engine.here() else { return };
+        let mut access = self.engine.access();
         let State { board, core, .. } = &mut *access;
         if let Some((mailbox, wakes)) = board.mailbox() {
             for rpc in mailbox.running() {
@@ -327,7 +325,7 @@ impl Socket {
     }
 
     fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<Waiting>)) {
-        let Some(mut access) = self.engine.here() else { return };
+        let mut access = self.engine.access();
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
         if let Some((mailbox, wakes)) = access.board.mailbox() {

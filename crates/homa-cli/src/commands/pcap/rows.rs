@@ -179,9 +179,7 @@ impl Fields {
                 max_unscheduled: limits.map(|limits| limits.max_unscheduled),
             },
             Body::Ack(acks) => Self::Ack { acks: acks.iter().map(AckRow::from).collect() },
-            // An empty list of acks, as the packet has.
-            Body::Proof(_) => Self::Ack { acks: Vec::new() },
-            Body::Busy | Body::Freeze | Body::NeedAck | Body::Challenge { .. } => return None,
+            Body::Busy | Body::Freeze | Body::NeedAck => return None,
         })
     }
 }
