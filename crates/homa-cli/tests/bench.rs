@@ -16,17 +16,28 @@ use common::{code, document, homa, keys, program, stderr};
 use refused::without_namespaces;
 use serde_json::Value;
 
-const TRANSPORT_KEYS: [&str; 10] = [
+const TRANSPORT_KEYS: [&str; 12] = [
     "buckets",
     "completed",
     "cpu_us_per_rpc",
     "errors",
     "executed",
+    "goodput_mbps",
     "long",
     "name",
     "offered",
+    "queueing",
     "short",
     "started",
+];
+
+const QUEUEING_KEYS: [&str; 6] = [
+    "frames_marked",
+    "max_bytes",
+    "mean_bytes",
+    "probe_mean_us",
+    "probe_p50_us",
+    "probe_p99_us",
 ];
 
 /// Runs spin on the same cores: one at a time.
@@ -92,6 +103,7 @@ fn micro_prints_the_documented_shape() {
 
 fn assert_transport_shape(row: &Value) {
     assert_eq!(keys(row), TRANSPORT_KEYS);
+    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
     let short =
         ["count", "max_bytes", "p50_slowdown", "p50_us", "p99_ci_us", "p99_slowdown", "p99_us"];
     assert_eq!(keys(&row["short"]), short);
@@ -169,9 +181,11 @@ fn an_incast_prints_the_documented_shape() {
         "outstanding",
         "p50_us",
         "p99_us",
+        "queueing",
         "started",
     ];
     assert_eq!(keys(row), expected);
+    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
     assert_eq!((row["completed"] == row["offered"], &row["errors"]), (true, &Value::from(0)));
 }
 

@@ -1,5 +1,5 @@
-//! Parts of an outcome that only some scenarios have: flows one by one, probes, rounds, groups of long
-//! flows, network cards, workflows, pauses, timeouts. [`outcome`](super::outcome) has the rest.
+//! Parts of an outcome that only some scenarios have: flows one by one, probes, rounds, groups of
+//! long flows, network cards, workflows, pauses, timeouts. [`outcome`](super::outcome) has the rest.
 
 use serde::{Deserialize, Serialize};
 
