@@ -388,6 +388,19 @@ fn the_examples_run() {
     let sweep = ["sweep", "examples/degraded-fabric.toml", "--out", &out];
     let output = in_root(&[&sweep[..], &short].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let out = folder.path("converted");
+    let sweep = ["sweep", "examples/homa-beside-tcp.toml", "--out", &out];
+    let output = in_root(&[&sweep[..], &short].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let read = |file: &str| std::fs::read_to_string(format!("{out}/{file}")).expect("it is there");
+    let table = read("slowdown.csv");
+    let of = |share: &str, scheme: &str, beside: &str| {
+        let row = format!("{share},1,{scheme},{beside},w3,");
+        table.lines().filter(|line| line.starts_with(&row)).count()
+    };
+    assert!(of("0.25", "homa", "0") > 0 && of("0.25", "tcp", "1") > 0, "{table}");
+    assert_eq!((of("0", "tcp", "1"), of("1", "homa", "0")), (0, 0));
+    assert!(read("index.html").contains("tcp, share 0.25"), "each kind has a curve");
 }
 
 #[test]

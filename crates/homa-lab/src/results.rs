@@ -4,7 +4,7 @@
 //! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
 
 use homa_sim::scenario::outcome::{Bucket, Ledger, LedgerParts, QueueLength, Queues};
-use homa_sim::scenario::{Bandwidth, Span};
+use homa_sim::scenario::{Bandwidth, Outcome, Span};
 
 use crate::store::Stored;
 use crate::table::{Table, Values};
@@ -135,16 +135,37 @@ fn add_queues(table: &mut Table, results: &[Stored]) {
     }
 }
 
-/// One row per simulation and size bin.
+/// A row of [`slowdown`].
+struct SlowdownRow<'a> {
+    stored: &'a Stored,
+    scheme: &'a str,
+    /// Where hosts are of two kinds: 1 of those of `beside`, 0 of the others.
+    beside: Option<u64>,
+    bin: &'a Bucket,
+}
+
+/// All bins; those of each kind instead where hosts are of two.
+fn slowdown_rows(stored: &Stored) -> impl Iterator<Item = SlowdownRow<'_>> {
+    let Outcome { scheme, slowdown, kinds, .. } = &stored.outcome;
+    let all = kinds.is_empty().then_some((scheme, None, slowdown));
+    let kinds = kinds.iter().map(|kind| (&kind.scheme, Some(kind.beside.into()), &kind.slowdown));
+    all.into_iter().chain(kinds).flat_map(move |(scheme, beside, slowdown)| {
+        let rows = slowdown.buckets.iter();
+        rows.map(move |bin| SlowdownRow { stored, scheme, beside, bin })
+    })
+}
+
+/// One row per simulation and size bin; where there are two kinds of hosts, per kind of them, too.
 pub fn slowdown(results: &[Stored]) -> Table {
     let mut table = Table::default();
-    let rows =
-        || results.iter().flat_map(|s| s.outcome.slowdown.buckets.iter().map(move |bin| (s, bin)));
-    add_place(&mut table, &axes(results), rows().map(|(stored, _)| stored));
-    table.text("scheme", rows().map(|(stored, _)| stored.outcome.scheme.clone()));
-    table.text("workload", rows().map(|(stored, _)| stored.outcome.workload.clone()));
-    table.real("load", rows().map(|(stored, _)| Some(stored.outcome.load)));
-    let bins = || rows().map(|(_, bin)| bin);
+    let all: Vec<SlowdownRow<'_>> = results.iter().flat_map(slowdown_rows).collect();
+    let rows = || all.iter();
+    add_place(&mut table, &axes(results), rows().map(|row| row.stored));
+    table.text("scheme", rows().map(|row| row.scheme.to_owned()));
+    table.integer("beside", rows().map(|row| row.beside));
+    table.text("workload", rows().map(|row| row.stored.outcome.workload.clone()));
+    table.real("load", rows().map(|row| Some(row.stored.outcome.load)));
+    let bins = || rows().map(|row| row.bin);
     table.real("cum_share", bins().map(|bin| Some(bin.cum_share)));
     table.integer("min_bytes", bins().map(|bin| Some(u64::from(bin.min_bytes))));
     table.integer("max_bytes", bins().map(|bin| Some(u64::from(bin.max_bytes))));

@@ -12,8 +12,8 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::Outcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange,
-    Fabric, FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions,
+    AlgorithmName, Bandwidth, Beside, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Ending,
+    Exchange, Fabric, FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions,
     PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
     PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
     SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, WorkflowClass,
@@ -24,8 +24,15 @@ use toml::{Table, Value};
 const PAGE: &str = include_str!("../../../docs/simulator.md");
 
 /// Tables of several kinds, which the page shows as a plan writes them.
-const INLINE: [&str; 5] =
-    ["fabric.shape", "fabric.buffer", "fabric.impaired", "fabric.paused", "traffic.groups"];
+const INLINE: [&str; 6] = [
+    "fabric.shape",
+    "fabric.buffer",
+    "fabric.impaired",
+    "fabric.paused",
+    "traffic.groups",
+    // The same keys as `options`.
+    "beside.options",
+];
 
 fn traffics() -> Vec<Traffic> {
     let (workload, max_bytes, exchange) = ("w1".to_owned(), Some(1), Exchange::OneWay);
@@ -262,7 +269,8 @@ fn scenario_keys() -> BTreeSet<String> {
         let probes =
             Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1, lost_after: Some(Span(1)) });
         let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
-        add(Scenario { options: options(), ..scenario });
+        let beside = Some(Beside { options: options(), ..beside("tcp") });
+        add(Scenario { options: options(), beside, ..scenario });
     }
     let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
     for shape in shapes() {
@@ -374,6 +382,18 @@ fn with_workflows() -> Outcome {
     run(&scenario, &mut |_| ()).expect("it runs")
 }
 
+fn beside(scheme: &str) -> Beside {
+    Beside { scheme: scheme.to_owned(), share: 0.5, options: SchemeOptions::default() }
+}
+
+/// The same of hosts of two kinds.
+fn with_two_kinds() -> Outcome {
+    let mut scenario = Scenario { beside: Some(beside("tcp")), ..Scenario::default() };
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(100);
+    run(&scenario, &mut |_| ()).expect("it runs")
+}
+
 #[test]
 fn every_key_of_the_json_is_in_the_reference() {
     let with_nic = with_offloads().outcome;
@@ -399,7 +419,7 @@ fn every_key_of_the_json_is_in_the_reference() {
         scenario.stop = Stop { time: Some(Span::millis(1)), ending: Ending::Cut, ..scenario.stop };
         run(&scenario, &mut |_| ()).expect("it runs")
     };
-    let outcomes = [outcome, of(rounds), of(flows), with_workflows()];
+    let outcomes = [outcome, of(rounds), of(flows), with_workflows(), with_two_kinds()];
     assert!(outcomes[1].rounds.is_some() && outcomes[2].flow_groups.len() == 1);
     let paths = outcomes
         .iter()

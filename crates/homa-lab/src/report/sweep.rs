@@ -32,10 +32,25 @@ pub(super) fn page(store: &Store, manifest: &Manifest) -> Result<String, LabErro
         results.len(),
         if missing > 0 { format!(", {missing} missing") } else { String::new() }
     );
-    body += &figures(&charts(&results));
+    body += &figures(&charts(&by_kind(&results)));
     body += &table(&results);
     body += &plan(store)?;
     Ok(super::html::page(&title, &body))
+}
+
+/// The results to be drawn: one per kind where hosts are of two.
+fn by_kind<'a>(results: &[(&'a Listed, Stored)]) -> Vec<(&'a Listed, Stored)> {
+    let of = |(listed, stored): &(&'a Listed, Stored)| {
+        let kinds = stored.outcome.kinds.iter().map(|kind| {
+            let mut own = stored.clone();
+            (own.outcome.scheme, own.outcome.slowdown) =
+                (kind.scheme.clone(), kind.slowdown.clone());
+            (*listed, own)
+        });
+        let kinds: Vec<_> = kinds.collect();
+        if kinds.is_empty() { vec![(*listed, stored.clone())] } else { kinds }
+    };
+    results.iter().flat_map(of).collect()
 }
 
 /// One figure per workload and rank, several when there are many curves.
@@ -71,6 +86,8 @@ fn curve_name(listed: &Listed, stored: &Stored, seeds: bool) -> String {
         .collect();
     if parts.is_empty() {
         parts.push(format!("{}, load {}", stored.outcome.scheme, stored.outcome.load));
+    } else if stored.cell.scenario.beside.is_some() {
+        parts.insert(0, stored.outcome.scheme.clone());
     }
     if seeds {
         parts.push(format!("seed {}", listed.seed));

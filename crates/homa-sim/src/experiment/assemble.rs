@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{PauseReport, Stuck};
+use crate::measure::ideal::Alone;
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::Throughput;
@@ -10,8 +11,8 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, Group, Loads, NicReport, Pauses, ProbeDelays, StuckPort, TimeoutCounts,
-    WorkflowTimes,
+    Drops, FlowGroupRate, Group, KindOutcome, Loads, NicReport, Pauses, ProbeDelays, StuckPort,
+    TimeoutCounts, WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Outcome, Scenario};
 use crate::time::{SimDuration, SimTime};
@@ -174,7 +175,6 @@ pub(super) fn assemble(
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
-    let lost = |left: u64| lost(window, left);
     let mut outcome = Outcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -205,6 +205,7 @@ pub(super) fn assemble(
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
         timeouts: timeouts(sim, tally.submitted),
+        kinds: kinds(window, generator, &*ideal),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
@@ -216,8 +217,8 @@ pub(super) fn assemble(
         rtt_bytes: hosts.rtt_bytes(network.rtt_bytes),
         cutoffs: hosts.cutoffs(),
         undelivered,
-        failed: tally.failed + lost(generator.book.len()),
-        measured_failed: tally.measured_failed + lost(undelivered),
+        failed: tally.failed + lost(window, generator.book.len()),
+        measured_failed: tally.measured_failed + lost(window, undelivered),
         refused: tally.refused,
         measured_refused: tally.measured_refused,
         in_flight: u64::from(sim.packets_in_flight()),
@@ -260,10 +261,36 @@ fn lost(window: &MeasurementWindow<'_>, left: u64) -> u64 {
 fn groups(
     scenario: &Scenario,
     generator: &Generator,
-    ideal: &dyn Fn(u32, u32) -> crate::measure::ideal::Alone,
+    ideal: &dyn Fn(u32, u32) -> Alone,
 ) -> Vec<Group> {
     let wanted = scenario.measures.groups.as_ref();
     wanted.map_or_else(Vec::new, |wanted| generator.latencies.groups(wanted, ideal))
+}
+
+/// What became of the messages of each kind of hosts, where there are two.
+fn kinds(
+    window: &MeasurementWindow<'_>,
+    generator: &Generator,
+    ideal: &dyn Fn(u32, u32) -> Alone,
+) -> Vec<KindOutcome> {
+    let Experiment { scenario, network, beside, .. } = window.experiment;
+    let Some(beside) = beside else { return Vec::new() };
+    let of = |kind: u8| {
+        let hosts = (0..network.wiring.hosts()).filter(|host| beside.kinds.of(*host) == kind);
+        let received: f64 = hosts.map(|h| window.sent(network.wiring.downlink(HostId(h)))).sum();
+        let hosts = beside.kinds.count(kind);
+        let latencies = generator.latencies.of_class(kind);
+        KindOutcome {
+            scheme: if kind == 0 { &scenario.scheme } else { beside.scheme }.to_owned(),
+            beside: kind == 1,
+            hosts,
+            messages: latencies.count(),
+            undelivered: generator.book.measured_of(kind),
+            utilisation: received / (window.capacity() * f64::from(hosts)),
+            slowdown: latencies.slowdown(scenario.slowdown, ideal),
+        }
+    };
+    [0, 1].into_iter().filter(|kind| beside.kinds.count(*kind) > 0).map(of).collect()
 }
 
 fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTimes> {

@@ -16,8 +16,11 @@ use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
 use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
 use crate::traffic::rate;
-use crate::traffic::{Closed, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows};
+use crate::traffic::{
+    Closed, Kinds, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows,
+};
 
+use super::beside;
 use super::network::Network;
 use super::permutation::permutation;
 
@@ -53,7 +56,12 @@ enum Kind {
 
 impl Demand {
     pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
-        let demand = Self::of_traffic(scenario, hosts)?;
+        let mut demand = Self::of_traffic(scenario, hosts)?;
+        if let Some(kinds) = beside::kinds(scenario, hosts)?
+            && let Kind::Open(pairs @ Pairs::All(_)) = &mut demand.kind
+        {
+            *pairs = Pairs::Alike(kinds);
+        }
         if scenario.slowdown == SlowdownBy::BestAcked && demand.exchange != Exchange::OneWay {
             let must = "be another for RPCs: their responses say that the requests arrived";
             return Err(ScenarioError::field("slowdown", must));
@@ -279,7 +287,7 @@ impl Demand {
         let load = scenario.load;
         let mean = rate::mean_counted_bytes(load.basis, own, &self.sizes);
         let per_link = match (self.kind.clone(), self.exchange) {
-            (Kind::Open(Pairs::All(_)), Exchange::Echo) => 2.0,
+            (Kind::Open(Pairs::All(_) | Pairs::Alike(_)), Exchange::Echo) => 2.0,
             (Kind::Open(Pairs::Split { clients, servers }), _) => {
                 (f64::from(clients) / f64::from(servers)).max(1.0)
             }
@@ -287,6 +295,14 @@ impl Demand {
             _ => 1.0,
         };
         rate::per_second(load.fraction, link.0, mean, per_link)
+    }
+
+    /// Which hosts are of which kind, where there are two.
+    pub fn kinds(&self) -> Option<Kinds> {
+        match self.kind {
+            Kind::Open(Pairs::Alike(kinds)) => Some(kinds),
+            _ => None,
+        }
     }
 
     /// True for patterns whose load the scenario chooses.

@@ -77,7 +77,8 @@ impl Experiment<'_> {
         scenario.fabric.duplicate_ppm = 0;
         scenario.fabric.reorder_ppm = 0;
         let network = self.network.unimpaired();
-        let idle = Experiment { scenario: &scenario, demand: &demand, network: &network, ..self };
+        let (demand, network, beside) = (&demand, &network, None);
+        let idle = Experiment { scenario: &scenario, demand, network, beside, ..self };
         let mut sim = idle.start(idle.generator()?.into(), Watching::default());
         advance(&mut *sim, SimTime::MAX, &mut |_| ());
         advance(&mut *sim, SimTime::MAX, &mut |_| ());

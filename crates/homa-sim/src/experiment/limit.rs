@@ -4,7 +4,7 @@ use crate::scenario::{Outcome, Scenario, ScenarioError};
 
 use super::demand::Demand;
 use super::network::Network;
-use super::run::{configure, find};
+use super::parts::{configure, row};
 use super::{Progress, run};
 
 /// Where to look for the limit.
@@ -36,7 +36,7 @@ pub fn max_load(
     range: Range,
     progress: &mut dyn FnMut(f64, Progress),
 ) -> Result<Limit, ScenarioError> {
-    let network = Network::new(scenario, find(scenario)?)?;
+    let network = Network::new(scenario, row(&scenario.scheme)?)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     if !demand.is_open() {
         let what = "the highest load of traffic whose load is no setting: use the pattern \
@@ -81,7 +81,8 @@ fn long_enough(
     scenario: &Scenario,
     (demand, network): (&Demand, &Network),
 ) -> Result<(), ScenarioError> {
-    let framing = configure(scenario, (find(scenario)?, network, demand))?.framing();
+    let parts = (row(&scenario.scheme)?, network, demand);
+    let framing = configure(&scenario.options, parts)?.framing();
     let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
     let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
     // Samples and random arrivals may end a little early.

@@ -6,6 +6,7 @@
 //! | `checks` | refuses scenarios that contradict themselves |
 //! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
 //! | `demand` | traffic, limits, loads |
+//! | `parts`, `beside` | what runs on hosts, of one kind or two |
 //! | `planned` | messages planned one by one, under the checker of any transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | what messages take alone, where latencies are divided by measured times |
@@ -16,6 +17,7 @@
 
 mod applications;
 mod assemble;
+mod beside;
 mod bound;
 mod checks;
 mod demand;
@@ -23,6 +25,7 @@ mod faults;
 mod idle;
 pub mod limit;
 mod network;
+mod parts;
 mod permutation;
 mod planned;
 mod run;
@@ -35,6 +38,7 @@ pub use run::{Observers, Physics, Progress, Replay, Trace, replay, run, run_watc
 use crate::scenario::Scenario;
 use crate::scheme::{HostConfig, Queue};
 
+use beside::Beside;
 use demand::Demand;
 use network::Network;
 
@@ -45,5 +49,7 @@ struct Experiment<'a> {
     network: &'a Network,
     demand: &'a Demand,
     hosts: &'a HostConfig,
+    /// Hosts of a second kind.
+    beside: Option<&'a Beside>,
     queue: Queue,
 }

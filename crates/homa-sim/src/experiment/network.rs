@@ -18,6 +18,7 @@ use crate::topology::{
 };
 use crate::traffic::{Classes, Distance, Paths};
 
+use super::beside::check_forwarding;
 use super::faults::{Change, Lossy, Pause, impair, pauses};
 
 /// The network of a scenario.
@@ -51,6 +52,7 @@ struct Wired {
 impl Network {
     pub fn new(scenario: &Scenario, scheme: &Scheme) -> Result<Self, ScenarioError> {
         let fabric = &scenario.fabric;
+        check_forwarding(scenario, scheme.forwarding)?;
         if fabric.cut_through && fabric.preemption {
             let what = "cut-through and preemption together".to_owned();
             return Err(ScenarioError::Unsupported { what });

@@ -8,12 +8,11 @@ use crate::time::SimTime;
 use crate::topology::PortId;
 use crate::traffic::PlannedCall;
 
-use super::Experiment;
 use super::applications::Applications;
 use super::checks::check;
 use super::demand::Demand;
 use super::network::Network;
-use super::run::{configure, find};
+use super::parts::{self, Parts};
 use super::start::Watching;
 
 /// What came of planned messages.
@@ -45,18 +44,21 @@ pub fn rehearse(
     times: Times,
 ) -> Result<Rehearsal, ScenarioError> {
     check(scenario)?;
-    let row = find(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
+    if scenario.beside.is_some() {
+        let what = "single messages where hosts are of two kinds".to_owned();
+        return Err(ScenarioError::Unsupported { what });
+    }
     if row.is_bound() {
         let what = format!("single messages under {}, a bound that sends none", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
     let network = Network::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
-    let hosts = configure(scenario, (row, &network, &demand))?;
-    let queue = row.queue(&scenario.options)?;
+    let parts = Parts::new(scenario, (row, &network, &demand))?;
     let (network, demand) = (&network, &demand);
-    let experiment = Experiment { scenario, network, demand, hosts: &hosts, queue };
-    experiment.check_parts()?;
+    let experiment = parts.experiment(scenario, network, demand)?;
+    let hosts = experiment.hosts;
     let promises = MessagePromises {
         may_repeat: hosts.may_repeat(),
         names_places: hosts.names_places(),

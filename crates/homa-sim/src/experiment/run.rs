@@ -11,7 +11,7 @@ use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
 use crate::scenario::{Ending, Exchange, Outcome, Probes, Scenario, ScenarioError};
-use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme};
+use crate::scheme::Scheme;
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::trace::{Capture, Checked, Recorder, Verifier, Violation};
@@ -23,6 +23,7 @@ use super::assemble::{MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
 use super::network::Network;
+use super::parts::{self, Parts};
 use super::running::Running;
 use super::start::Watching;
 
@@ -80,7 +81,7 @@ pub fn run_watched(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Outcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
-    let row = find(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
     if observers.verify && row.is_bound() {
         let what = format!("packets to check under {}, a bound that has none", row.name);
         return Err(ScenarioError::Unsupported { what });
@@ -118,52 +119,24 @@ pub fn replay(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Replay, ScenarioError> {
     check(scenario)?;
-    let row = find(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
     let network = Network::new(scenario, row)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
     let (outcome, samples) = simulate(scenario, (row, &network, &demand), (None, None), progress)?;
     Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
 }
 
-pub(super) fn find(scenario: &Scenario) -> Result<&'static Scheme, ScenarioError> {
-    scheme::find(&scenario.scheme).ok_or_else(|| ScenarioError::UnknownScheme {
-        name: scenario.scheme.clone(),
-        known: SCHEMES.iter().map(|row| row.name).collect(),
-    })
-}
-
 /// Whether [`run`] would refuse a scenario, and why: all is built as there, nothing runs.
 pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     check(scenario)?;
-    let row = find(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
     let network = Network::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
-    let hosts = configure(scenario, (row, &network, &demand))?;
-    let queue = row.queue(&scenario.options)?;
-    let experiment =
-        Experiment { scenario, network: &network, demand: &demand, hosts: &hosts, queue };
-    experiment.check_parts()?;
+    let parts = Parts::new(scenario, (row, &network, &demand))?;
+    let experiment = parts.experiment(scenario, &network, &demand)?;
     experiment.journeys()?;
     experiment.wasted()?;
-    demand.pattern(scenario, &network, hosts.framing()).map(|_| ())
-}
-
-/// What runs on the hosts.
-pub(super) fn configure(
-    scenario: &Scenario,
-    (row, network, demand): (&Scheme, &Network, &Demand),
-) -> Result<HostConfig, ScenarioError> {
-    if row.one_way_only && demand.exchange == Exchange::Echo {
-        let what = format!("RPCs under {}, which knows one-way messages only", row.name);
-        return Err(ScenarioError::Unsupported { what });
-    }
-    let environment = Environment {
-        link: network.link,
-        rtt_bytes: network.rtt_bytes,
-        workload: &demand.workload,
-        sizes: &demand.sizes,
-    };
-    row.configure(&environment, &scenario.options)
+    demand.pattern(scenario, &network, experiment.hosts.framing()).map(|_| ())
 }
 
 /// The samples of every bin of sizes, beside the outcome.
@@ -175,10 +148,8 @@ fn simulate<'a>(
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, ScenarioError> {
-    let hosts = configure(scenario, (row, network, demand))?;
-    let queue = row.queue(&scenario.options)?;
-    let experiment = Experiment { scenario, network, demand, hosts: &hosts, queue };
-    experiment.check_parts()?;
+    let parts = Parts::new(scenario, (row, network, demand))?;
+    let experiment = parts.experiment(scenario, network, demand)?;
     let watching = Watching {
         queues: experiment.queue_probe(),
         journeys: experiment.journeys()?,
@@ -192,8 +163,9 @@ fn simulate<'a>(
 
 impl Experiment<'_> {
     fn capture<'a>(self, to: Trace<'a>) -> Result<Capture<&'a mut dyn Write>, ScenarioError> {
-        let Some(framing) = self.hosts.packet_framing() else {
-            let scheme = &self.scenario.scheme;
+        let framing = self.hosts.packet_framing().filter(|_| self.beside.is_none());
+        let Some(framing) = framing else {
+            let scheme = self.beside.map_or(&*self.scenario.scheme, |beside| beside.scheme);
             let what = format!("a capture of {scheme}, whose packets have no wire format here");
             return Err(ScenarioError::Unsupported { what });
         };

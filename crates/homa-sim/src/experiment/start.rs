@@ -58,7 +58,7 @@ impl Watching<'_> {
 }
 
 /// The queue of one port.
-fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
+pub(super) fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
     let scope = match ecn.scope {
         EcnScopeName::Queue => EcnScope::Queue,
         EcnScopeName::Port => EcnScope::Port,
@@ -67,7 +67,7 @@ fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
 }
 
 /// A simulation that has not begun.
-type Started<'a> = Box<dyn Running + 'a>;
+pub(super) type Started<'a> = Box<dyn Running + 'a>;
 
 impl Experiment<'_> {
     /// Refuses hosts, queues and fabric that do not go together.
@@ -75,6 +75,8 @@ impl Experiment<'_> {
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
         match (self.hosts, self.queue) {
             (HostConfig::Bound, _) => bound::check(self.scenario),
+            // Beside hosts that do heed them, checked with these.
+            _ if self.beside.is_some() => Ok(()),
             (HostConfig::Homa(..), Queue::Ecn(_) | Queue::Phantom(..)) => {
                 refused("Homa over ports that mark congestion: its hosts do not heed marks")
             }
@@ -99,6 +101,9 @@ impl Experiment<'_> {
 
     /// Builds the simulation; its parts go together.
     pub fn start<'a>(self, applications: Applications, watching: Watching<'a>) -> Started<'a> {
+        if let Some(beside) = self.beside {
+            return self.start_beside(beside, applications, watching);
+        }
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
         match (hosts, self.queue) {
             (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
@@ -270,7 +275,7 @@ impl Experiment<'_> {
     }
 
     /// Any other pair of hosts and queues.
-    fn start_any<'a, T, Q>(
+    pub(super) fn start_any<'a, T, Q>(
         self,
         applications: Applications,
         parts: (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),

@@ -89,6 +89,14 @@ impl Latencies {
         std::mem::replace(&mut self.samples, none)
     }
 
+    /// The messages of one class.
+    pub fn of_class(&self, class: u8) -> Self {
+        let own = |samples: &Vec<Sample>| {
+            samples.iter().filter(|sample| sample.class == class).copied().collect()
+        };
+        Self { samples: self.samples.iter().map(own).collect(), ..self.clone() }
+    }
+
     /// Slowdowns: each latency by what its bytes and switches take `alone`.
     pub fn slowdown(&self, by: SlowdownBy, alone: &dyn Fn(u32, u32) -> Alone) -> Slowdown {
         let of = |sample: &Sample| alone(sample.bytes, sample.switches).slowdown(sample.latency);

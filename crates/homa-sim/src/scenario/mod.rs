@@ -10,6 +10,7 @@
 //!
 //! Unknown keys are refused when a scenario is read.
 
+mod beside;
 pub mod demand;
 mod error;
 pub mod fabric;
@@ -22,6 +23,7 @@ mod transports;
 pub mod units;
 mod workflows;
 
+pub use beside::Beside;
 pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
@@ -48,6 +50,9 @@ pub struct Scenario {
     pub scheme: String,
     /// Parameters of the scheme that differ from its defaults.
     pub options: SchemeOptions,
+    /// Hosts of a second kind; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
     /// The network.
     pub fabric: Fabric,
     /// Who sends what to whom.
@@ -76,6 +81,7 @@ impl Default for Scenario {
         Self {
             scheme: "homa-sim".to_owned(),
             options: SchemeOptions::default(),
+            beside: None,
             fabric: Fabric::default(),
             traffic: Traffic::AllToAll {
                 workload: "w3".to_owned(),

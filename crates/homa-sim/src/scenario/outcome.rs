@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::demand::Basis;
 use super::options::SlowdownBy;
 pub use super::reports::{
-    FlowGroupRate, FlowTime, LatencyPercentile, NicReport, Pauses, ProbeDelays, Rounds, StuckPort,
-    TimeoutCounts, WorkflowTimes,
+    FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, NicReport, Pauses, ProbeDelays,
+    Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
 /// What came out of one scenario. Field names are the keys of `homa sim --format json`.
@@ -81,6 +81,10 @@ pub struct Outcome {
     /// Retransmission timeouts, for transports that have them.
     #[serde(default)]
     pub timeouts: TimeoutCounts,
+    /// What became of the messages of each kind of hosts, where there are two: those of the scheme,
+    /// then those beside them; a kind without hosts is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindOutcome>,
     /// How long `probes` waited, when there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeDelays>,

@@ -1,7 +1,10 @@
 //! Parts of an outcome that only some scenarios have: flows one by one, probes, rounds, groups of
-//! long flows, network cards, workflows, pauses, timeouts. [`outcome`](super::outcome) has the rest.
+//! long flows, kinds of hosts, network cards, workflows, pauses, timeouts.
+//! [`outcome`](super::outcome) has the rest.
 
 use serde::{Deserialize, Serialize};
+
+use super::outcome::Slowdown;
 
 /// What one message took. Sender and number name it: the same under every scheme, where traffic
 /// does not depend on the scheme.
@@ -15,6 +18,26 @@ pub struct FlowTime {
     pub bytes: u32,
     /// From submission to delivery, microseconds.
     pub us: f64,
+}
+
+/// What became of the messages between hosts of one of two kinds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindOutcome {
+    /// What these hosts run.
+    pub scheme: String,
+    /// They are those of the scenario's `beside`.
+    pub beside: bool,
+    /// How many they are.
+    pub hosts: u32,
+    /// Measured messages that arrived.
+    pub messages: u64,
+    /// Measured messages that had not arrived when the run ended.
+    pub undelivered: u64,
+    /// Share of their receiving links that carried frames while traffic lasted; 0 where nothing
+    /// was measured.
+    pub utilisation: f64,
+    /// Latency by message size, divided as that of all messages.
+    pub slowdown: Slowdown,
 }
 
 /// What probes took beyond their time in the idle network.

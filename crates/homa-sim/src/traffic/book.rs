@@ -95,6 +95,12 @@ impl Book {
         self.bytes
     }
 
+    /// How many measured ones of a class are under way.
+    pub fn measured_of(&self, class: u8) -> u64 {
+        let all = self.senders.iter().flat_map(Numbered::iter);
+        all.filter(|message| message.measured && message.class == class).count() as u64
+    }
+
     /// How many of them are measured.
     pub fn measured(&self) -> u64 {
         let all = self.senders.iter().flat_map(Numbered::iter);

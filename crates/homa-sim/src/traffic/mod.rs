@@ -6,6 +6,7 @@
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
 //! | [`list`], [`flows`] | a list of messages, read from a file |
 //! | [`closed`] | a closed loop |
+//! | [`kinds`] | which hosts are of which of two kinds |
 //! | [`planned`] | messages one by one, for the swarm |
 //! | [`workflows`] | requests and responses that belong together |
 //! | [`long`] | flows longer than a run; probes beside any traffic |
@@ -21,6 +22,7 @@ mod book;
 pub mod closed;
 pub mod flows;
 mod generator;
+pub mod kinds;
 pub mod list;
 pub mod long;
 mod numbered;
@@ -34,6 +36,7 @@ pub mod workflows;
 pub use book::{Book, Message};
 pub use closed::Closed;
 pub use generator::{Generator, Limits, Pattern, SERVER_PORT, Tally};
+pub use kinds::Kinds;
 pub use list::Listed;
 pub use long::{LongFlows, Probing};
 pub use numbered::Numbered;

@@ -9,6 +9,7 @@ use homa_workload::sizes::SizeDistribution;
 
 use crate::time::SimTime;
 
+use super::kinds::Kinds;
 use super::source::{Asked, Source, Start};
 
 /// A message to be started.
@@ -36,6 +37,8 @@ impl Arrival {
 pub enum Pairs {
     /// Hosts 0 to n - 1, each to any other.
     All(u32),
+    /// Each to any other of its kind, whose number is its messages' class.
+    Alike(Kinds),
     /// The first hosts to the ones after them.
     Split {
         /// Senders.
@@ -55,6 +58,7 @@ impl Pairs {
     pub const fn senders(self) -> u32 {
         match self {
             Self::All(hosts) => hosts,
+            Self::Alike(kinds) => kinds.count(0) + kinds.count(1),
             Self::Split { clients, .. } => clients,
             Self::ToOne { senders } => senders,
         }
@@ -63,8 +67,16 @@ impl Pairs {
     /// The first sender.
     pub const fn first(self) -> u32 {
         match self {
-            Self::All(_) | Self::Split { .. } => 0,
+            Self::All(_) | Self::Alike(_) | Self::Split { .. } => 0,
             Self::ToOne { .. } => 1,
+        }
+    }
+
+    /// The class of a sender's messages.
+    const fn class(self, src: u32) -> u8 {
+        match self {
+            Self::Alike(kinds) => kinds.of(src),
+            Self::All(_) | Self::Split { .. } | Self::ToOne { .. } => 0,
         }
     }
 
@@ -73,6 +85,9 @@ impl Pairs {
             Self::All(hosts) => {
                 let other = rng.uniform_below(hosts - 1);
                 if other < src { other } else { other + 1 }
+            }
+            Self::Alike(kinds) => {
+                kinds.other(src, rng.uniform_below(kinds.count(kinds.of(src)) - 1))
             }
             Self::Split { clients, servers } => clients + rng.uniform_below(servers),
             Self::ToOne { .. } => 0,
@@ -151,7 +166,7 @@ impl Source for OpenLoop {
         let pending = &mut self.pending[(src - self.pairs.first()) as usize];
         let Some(arrival) = pending.take() else { return };
         self.wait(src, asked);
-        asked.starts.push(arrival.start());
+        asked.starts.push(Start { class: self.pairs.class(src), ..arrival.start() });
     }
 }
 

@@ -4,6 +4,7 @@
 //! pulls `transmit`. `now` never decreases. A transport is chosen at compile time: no call here is
 //! virtual. Packets are opaque values; what the fabric needs of one is its [`Label`].
 
+pub mod either;
 pub mod exchange;
 mod homa;
 pub mod ndp;

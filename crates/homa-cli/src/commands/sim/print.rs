@@ -1,7 +1,7 @@
 //! What `homa sim` prints: the outcome for people.
 
 use homa_sim::scenario::Outcome as Simulated;
-use homa_sim::scenario::outcome::{Bucket, Group, QueueLength, WorkflowTimes};
+use homa_sim::scenario::outcome::{Bucket, Group, KindOutcome, QueueLength, WorkflowTimes};
 use homa_sim::scheme;
 
 use crate::output::{Align, Table, line};
@@ -91,6 +91,25 @@ pub fn print(outcome: &Simulated, bins: Bins) {
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
+}
+
+/// What became of each kind of hosts, where there are two.
+fn kinds(kinds: &[KindOutcome]) {
+    let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    for kind in kinds {
+        line(format!(
+            "  {} hosts of {}{}: {} messages, p50 {}, p99 {}, {} not delivered; their links \
+             carried {}",
+            kind.hosts,
+            kind.scheme,
+            if kind.beside { " (beside)" } else { "" },
+            kind.messages,
+            over_all(kind.slowdown.p50),
+            over_all(kind.slowdown.p99),
+            kind.undelivered,
+            percent(kind.utilisation)
+        ));
+    }
 }
 
 /// Latency over ranges of sizes.
@@ -184,6 +203,7 @@ fn latencies(outcome: &Simulated, bins: Bins) {
         over_all(outcome.slowdown.p50),
         over_all(outcome.slowdown.p99)
     ));
+    kinds(&outcome.kinds);
     groups(&outcome.groups);
     workflows(&outcome.workflows);
     if outcome.messages < FEW {
