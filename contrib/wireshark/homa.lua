@@ -70,10 +70,15 @@ local f = {
   train_packets = ProtoField.uint32("homa.udp.train.packets", "Packets of the train"),
   extension = ProtoField.uint16("homa.udp.extension", "Extension", base.DEC,
     { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context",
-      [5] = "no server" }),
+      [5] = "no server", [6] = "challenge", [7] = "proof" }),
   max_message = ProtoField.uint32("homa.max_message", "Longest message accepted"),
   max_unscheduled = ProtoField.uint32("homa.max_unscheduled", "Most unscheduled bytes accepted"),
   remembered = ProtoField.uint64("homa.remembered", "Nanoseconds remembered"),
+  boot = ProtoField.uint64("homa.boot", "Boot id of the server", base.HEX),
+  token = ProtoField.uint64("homa.token", "Client's name at the server", base.HEX),
+  epoch = ProtoField.uint32("homa.epoch", "Epoch of the client's ids", base.HEX),
+  first_call = ProtoField.uint32("homa.first_call", "First counter in progress"),
+  next_call = ProtoField.uint32("homa.next_call", "Next counter"),
 }
 homa.fields = {}
 for _, field in pairs(f) do
@@ -209,8 +214,15 @@ local function cutoffs(p, said)
   return text
 end
 
-local function ack(p)
+local function need_ack(_, said)
+  return "NEED_ACK" .. (said.challenge or "")
+end
+
+local function ack(p, said)
   add(p, f.num_acks, 28, 2)
+  if said.proof then
+    return "ACK" .. said.proof
+  end
   local text = "ACK"
   for i = 0, math.min(u16(p, 28), 5) - 1 do
     text = text .. ack_entry(p, 30 + 10 * i)
@@ -231,7 +243,8 @@ local function unknown(p, said)
 end
 
 local BODIES = {
-  [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x15] = cutoffs, [0x18] = ack,
+  [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x15] = cutoffs,
+  [0x17] = need_ack, [0x18] = ack,
 }
 
 -- One packet; `said` is what its datagram's extensions say, `unclear` that DATA may be less than what
@@ -310,6 +323,9 @@ end
 
 -- UDP ----------------------------------------------------------------------------------------
 
+-- The shortest value of each extension.
+local VALUES = { [1] = 8, [2] = 8, [6] = 16, [7] = 20 }
+
 -- The extensions between two places; nil and a reason when they break the format.
 local function extensions(tvb, at, to, tree)
   local said = {}
@@ -318,7 +334,7 @@ local function extensions(tvb, at, to, tree)
       return nil
     end
     local kind, length = tvb(at, 2):uint(), tvb(at + 2, 2):uint()
-    if at + 4 + length > to or (kind == 1 or kind == 2) and length < 8 then
+    if at + 4 + length > to or length < (VALUES[kind] or 0) then
       return nil
     end
     local item = tree:add(f.extension, tvb(at, 2))
@@ -333,6 +349,21 @@ local function extensions(tvb, at, to, tree)
       said.remembered = said.remembered or tvb(at + 4, 8):uint64()
     elseif kind == 5 then
       said.no_server = true
+    elseif kind == 6 then
+      local boot, remembered = tvb(at + 4, 8), tvb(at + 12, 8)
+      item:add(f.boot, boot)
+      item:add(f.remembered, remembered)
+      said.challenge = said.challenge or string.format(" boot %s remembered %s us", hex(boot),
+        tostring(remembered:uint64() / 1000))
+    elseif kind == 7 then
+      local token, epoch = tvb(at + 4, 8), tvb(at + 12, 4)
+      local first, next_call = tvb(at + 16, 4), tvb(at + 20, 4)
+      item:add(f.token, token)
+      item:add(f.epoch, epoch)
+      item:add(f.first_call, first)
+      item:add(f.next_call, next_call)
+      said.proof = said.proof or string.format(" token %s epoch 0x%x calls %d..%d", hex(token),
+        epoch:uint(), first:uint(), next_call:uint())
     end
     at = at + 4 + length
   end

@@ -52,6 +52,7 @@ impl From<CallError> for Error {
             CallError::PortUnreachable => libc::ENOTCONN,
             CallError::Indeterminate => libc::ECONNRESET,
             CallError::ShuttingDown => libc::ESHUTDOWN,
+            CallError::Forked => libc::EBADF,
             _ => libc::EIO,
         };
         Self::new(errno, error.to_string())
@@ -73,6 +74,7 @@ impl From<ReplyError> for Error {
         let errno = match &error {
             ReplyError::MessageTooLong { .. } => libc::EMSGSIZE,
             ReplyError::SendMemoryFull { .. } => libc::EAGAIN,
+            ReplyError::Forked => libc::EBADF,
             ReplyError::Gone => {
                 let text = "no request with this id from this address waits for a reply: \
                             was it answered before?";

@@ -307,6 +307,10 @@ impl Endpoint {
         self.incoming.waiting.remove(who);
         self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
+        let unproven = rpc.unproven;
+        if unproven {
+            self.uncount_stranger(inc.as_ref().map_or(0, |inc| inc.reserved));
+        }
         self.rpcs.remove(who.index);
         self.sender.sweep(&self.rpcs);
         if ended.state.is_client() {
@@ -317,6 +321,9 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;
             peer.more.served -= u32::from(!ended.state.is_client());
+        }
+        if !ended.state.is_client() && !unproven {
+            self.charge_request(ended.peer, false);
         }
         if sends {
             self.events.push_back(Event::Release { message: outgoing_message(who) });

@@ -73,6 +73,12 @@ counters! {
     acks_sent,
     /// Answers to control packets that were not sent because too many waited for the link.
     answers_withheld,
+    /// Challenges sent to clients not known yet.
+    challenges_sent,
+    /// Clients that answered one.
+    proofs_received,
+    /// Requests given up because their clients did not answer, or others waited.
+    strangers_dropped,
     /// RPCs acknowledged to us, in ACK packets or piggybacked.
     acks_received,
     /// Server RPCs given up for want of an ack.

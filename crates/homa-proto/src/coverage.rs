@@ -48,8 +48,8 @@ impl Input {
             Body::Busy => Self::Busy,
             Body::Cutoffs { .. } => Self::Cutoffs,
             Body::Freeze => Self::Freeze,
-            Body::NeedAck => Self::NeedAck,
-            Body::Ack(_) => Self::Ack,
+            Body::NeedAck | Body::Challenge { .. } => Self::NeedAck,
+            Body::Ack(_) | Body::Proof(_) => Self::Ack,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives
 //! here.
 
+use crate::admission::Admission;
 use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, Input};
@@ -78,6 +79,7 @@ pub struct Endpoint {
     pub(crate) links: LinkTable,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
+    pub(crate) admission: Admission,
     due: Vec<u32>,
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
@@ -99,7 +101,7 @@ impl Endpoint {
             now: Time::ZERO,
             counters: Counters::default(),
             coverage: Coverage::default(),
-            ids: RpcIds::new(random.next()),
+            ids: RpcIds::new(random.next(), config.unguessable_ids),
             rpcs: Table::new(),
             client_rpcs: ClientRpcs::new(hash),
             server_rpcs: ServerRpcs::with_hasher(hash),
@@ -120,6 +122,7 @@ impl Endpoint {
             links: LinkTable::new(&config),
             timers: Wheel::new(),
             last_local_port: 0,
+            admission: Admission::new(random.next(), hash),
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
@@ -129,41 +132,6 @@ impl Endpoint {
         };
         endpoint.scheduler.set_degree(endpoint.degree());
         endpoint
-    }
-
-    /// Introduces a peer before its number appears in any other call. The environment numbers peers
-    /// densely and may reuse the number of a closed one.
-    pub fn open_peer(&mut self, peer: PeerId, info: PeerInfo) {
-        let index = peer.0 as usize;
-        if self.peers.len() <= index {
-            self.peers.resize_with(index + 1, || None);
-        }
-        if self.peers[index].is_none() {
-            let since = self.remembers_since.unwrap_or(Time::MAX);
-            let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
-            let version = self.levels.assumed_version();
-            self.peers[index] = Some(Peer::new(&self.config, info, version, since));
-        }
-    }
-
-    /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten
-    /// too, which later answers to it will admit; a copy of an executed request that the network
-    /// delivers after this is executed again.
-    pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
-        let Some(slot) = self.peers.get_mut(peer.0 as usize) else { return true };
-        match slot {
-            Some(p) if p.rpcs > 0 => false,
-            Some(p) => {
-                if !p.more.executed.is_empty() {
-                    self.remembers_since = Some(now);
-                    self.remembered -= p.more.executed.entries();
-                }
-                *slot = None;
-                self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
-                true
-            }
-            None => true,
-        }
     }
 
     /// Accepts requests addressed to a Homa port (not 0).
@@ -203,7 +171,11 @@ impl Endpoint {
         };
         let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
         let last = core::mem::replace(&mut peer.heard, now);
-        self.presence.heard(last, now);
+        if peer.proven {
+            self.presence.heard(last, now);
+        } else {
+            self.earn_credit(packet);
+        }
         let receipt = self.handle(now, packet);
         if answered {
             self.pass_turn(now, packet.peer);
@@ -267,11 +239,18 @@ impl Endpoint {
                 self.on_cutoffs(packet.peer, who, cutoffs, version, limits);
             }
             Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),
-            Body::NeedAck => return Err(DropReason::WrongState),
+            Body::Challenge { boot, remembered } if packet.id.from_server() => {
+                self.on_challenge(now, packet, (boot, remembered));
+            }
+            Body::NeedAck | Body::Challenge { .. } => return Err(DropReason::WrongState),
             Body::Ack(acks) if !packet.id.from_server() => {
                 self.on_ack(packet.peer, packet.id, &acks);
+                let _ = self.on_proof(now, packet, None);
             }
-            Body::Ack(_) => return Err(DropReason::WrongState),
+            Body::Proof(proof) if !packet.id.from_server() => {
+                self.on_proof(now, packet, Some(proof))?;
+            }
+            Body::Ack(_) | Body::Proof(_) => return Err(DropReason::WrongState),
         }
         Ok(())
     }
@@ -311,7 +290,11 @@ impl Endpoint {
     pub(crate) fn next_packet(&mut self, now: Time, links: Links) -> Option<Packet> {
         while let Some(control) = self.control.pop_front() {
             match control {
-                Control::Packet(packet) => return Some(packet),
+                Control::Packet(packet) => {
+                    if self.may_leave(&packet) {
+                        return Some(packet);
+                    }
+                }
                 Control::Grant(who) => {
                     if let Some(packet) = self.grant_packet(now, who) {
                         return Some(packet);
@@ -370,6 +353,12 @@ impl Endpoint {
         (self.client_rpcs.len(), self.server_rpcs.len())
     }
 
+    /// RPCs in progress as server of a local port: takes a look at every RPC.
+    pub fn requests_at(&self, port: u16) -> usize {
+        let at = |rpc: &Rpc| rpc.local_port == port && !rpc.state.is_client();
+        self.rpcs.iter().filter(|(_, rpc)| at(rpc)).count()
+    }
+
     /// An RPC in progress at a local port: `known`, as long as it lasts, spares a search.
     pub fn rpc_at(&self, port: u16, known: Option<RpcHandle>) -> Option<RpcHandle> {
         let lasts = known.filter(|&rpc| self.rpcs.get(rpc.into()).is_some());
@@ -405,6 +394,21 @@ impl Endpoint {
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Something that was executed here is forgotten.
+    pub(crate) fn forgot(&mut self, now: Time) {
+        self.remembers_since = Some(now);
+    }
+
+    /// Since when this endpoint vouches for what was executed: never before its first input.
+    pub(crate) fn vouches_since(&self) -> Time {
+        self.remembers_since.unwrap_or(Time::MAX)
+    }
+
+    /// Since when nothing that was executed here was forgotten.
+    pub(crate) fn remembers_since(&self) -> Time {
+        self.remembers_since.unwrap_or(self.now)
     }
 
     pub(crate) fn begin(&mut self, now: Time) {

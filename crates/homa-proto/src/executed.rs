@@ -19,6 +19,9 @@ use alloc::vec::Vec;
 
 /// Words remembered from the watermark on, 2^18 counters.
 const WINDOW: u32 = 1 << 12;
+/// Words that one request may be beyond all others of its client before it is asked for a proof: a
+/// part of the window, so that what is forgotten for it is old.
+const JUMP: u32 = WINDOW / 2;
 /// Client epochs remembered per peer: a client that restarts makes a new one.
 const EPOCHS: usize = 4;
 /// Entries over all peers (16 MiB) above which an epoch keeps [`CROWDED`] of them.
@@ -43,8 +46,9 @@ impl Entry {
     }
 }
 
+/// What was executed of one epoch.
 #[derive(Debug)]
-struct Epoch {
+pub(crate) struct Epoch {
     epoch: u32,
     /// Words below this are executed.
     base: u32,
@@ -53,6 +57,53 @@ struct Epoch {
 }
 
 impl Epoch {
+    /// An epoch of which nothing from `first` on was executed, and all before counts as executed.
+    pub(crate) fn beginning_at(epoch: u32, first: u32) -> Self {
+        let (base, bits) = (first / 64, (1 << (first % 64)) - 1);
+        let mut entries = VecDeque::new();
+        if bits != 0 {
+            entries.push_back(Entry { start: base, end: base + 1, bits });
+        }
+        Self { epoch, base, entries }
+    }
+
+    /// Entries held.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Its number.
+    pub(crate) const fn number(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Whether a counter was executed; `None` where it is so far beyond all others that remembering
+    /// it would forget them.
+    pub(crate) fn knows(&self, counter: u32) -> Option<bool> {
+        let newest = self.entries.back().map_or(self.base, |entry| entry.end);
+        let word = counter / 64;
+        if word > newest.saturating_add(JUMP) {
+            None
+        } else {
+            Some(self.contains_word(word, counter % 64))
+        }
+    }
+
+    /// A counter was executed, or counts as such.
+    pub(crate) fn contains(&self, counter: u32) -> bool {
+        self.contains_word(counter / 64, counter % 64)
+    }
+
+    /// Records a counter; as [`Executed::insert`].
+    pub(crate) fn remember(&mut self, counter: u32, crowded: bool) -> isize {
+        let before = self.entries.len();
+        self.insert(counter / 64, counter % 64);
+        if crowded {
+            self.shorten(CROWDED);
+        }
+        self.entries.len() as isize - before as isize
+    }
+
     /// The place of a word among the entries, and whether it is there.
     fn find(&self, word: u32) -> (usize, bool) {
         // Nearly all are new or among the newest; a search from the middle misses the cache.
@@ -64,7 +115,7 @@ impl Epoch {
         (at, self.entries.get(at).is_some_and(|e| e.start <= word))
     }
 
-    fn contains(&self, word: u32, bit: u32) -> bool {
+    fn contains_word(&self, word: u32, bit: u32) -> bool {
         match self.find(word) {
             _ if word < self.base => true,
             (at, true) => self.entries[at].bits >> bit & 1 == 1,
@@ -153,7 +204,20 @@ impl Executed {
     pub(crate) fn contains(&self, id: RpcId) -> bool {
         let (epoch, counter) = split(id);
         let known = self.epochs.iter().find(|e| e.epoch == epoch);
-        known.is_some_and(|e| e.contains(counter / 64, counter % 64))
+        known.is_some_and(|e| e.contains(counter))
+    }
+
+    /// The same; `None` where the epoch is not known, or the counter far beyond what is.
+    pub(crate) fn knows(&self, id: RpcId) -> Option<bool> {
+        let (epoch, counter) = split(id);
+        self.epochs.iter().find(|e| e.epoch == epoch)?.knows(counter)
+    }
+
+    /// The client of an epoch unknown so far is there. Yields what the number of entries changed
+    /// by.
+    pub(crate) fn begin(&mut self, now: Time, id: RpcId) -> isize {
+        let (epoch, counter) = split(id);
+        -(self.use_epoch(now, epoch, counter / 64) as isize)
     }
 
     /// Records an RPC; `crowded`: there are too many entries over all peers. Yields what their
@@ -162,12 +226,7 @@ impl Executed {
         let (epoch, counter) = split(id);
         let forgotten = self.use_epoch(now, epoch, counter / 64);
         let Some(e) = self.epochs.last_mut() else { return 0 };
-        let before = e.entries.len() + forgotten;
-        e.insert(counter / 64, counter % 64);
-        if crowded {
-            e.shorten(CROWDED);
-        }
-        e.entries.len() as isize - before as isize
+        e.remember(counter, crowded) - forgotten as isize
     }
 
     /// Moves the record of `epoch` to the most recent place; for a new one the stalest is
@@ -189,7 +248,7 @@ impl Executed {
 
     /// Entries held.
     pub(crate) fn entries(&self) -> usize {
-        self.epochs.iter().map(|e| e.entries.len()).sum()
+        self.epochs.iter().map(Epoch::entries).sum()
     }
 
     /// True when nothing was ever recorded.

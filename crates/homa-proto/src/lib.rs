@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod admission;
 mod ahead;
 mod completion;
 mod config;
@@ -65,6 +66,6 @@ pub use event::{
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links};
 pub use packet::{
-    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
+    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };
 pub use units::{Duration, Rate, Time};

@@ -6,10 +6,10 @@
 //! that RPC, and does not count while nothing is owed to us (everything granted arrived, or we have
 //! bytes to send).
 
+use crate::admission::Known;
 use crate::config::{Completion, Profile, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
-use crate::executed::Executed;
 use crate::link::Links;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, State};
@@ -131,6 +131,9 @@ impl Endpoint {
 
     fn check_receiving(&mut self, now: Time, who: Ref) -> Option<Time> {
         let rpc = self.rpcs.get(who)?;
+        if rpc.unproven {
+            return self.check_stranger(now, who);
+        }
         if now.since(rpc.heard) >= self.config.loss.server_silence {
             self.counters.server_cancels += 1;
             self.end_server_rpc(who);
@@ -331,6 +334,9 @@ impl Endpoint {
     ) {
         self.counters.resends_received += 1;
         let Some(rpc) = self.rpcs.get(who) else { return };
+        if rpc.unproven {
+            return self.on_resend_of_stranger(now, who);
+        }
         if !rpc.out.exists() {
             return self.on_resend_of_nothing(now, who);
         }
@@ -452,9 +458,10 @@ impl Endpoint {
     /// An RPC that nobody listens for will not be executed either when it comes after this, and
     /// somebody listens then.
     fn refuse(&mut self, now: Time, packet: &Packet) {
-        let new = |executed: &Executed| !executed.contains(packet.id);
-        if self.peer(packet.peer).is_some_and(|peer| new(&peer.more.executed)) {
-            self.remember_executed(now, packet.peer, packet.id);
+        if self.knows(packet) != Known::Executed {
+            if !self.asks_for_proof() {
+                self.remember_executed(now, packet.peer, packet.id);
+            }
             if let Some(peer) = self.peer_mut(packet.peer) {
                 peer.more.executed.refuse(packet.id);
             }
@@ -470,10 +477,14 @@ impl Endpoint {
         }
         let executed = &self.peer(packet.peer)?.more.executed;
         let refused = nobody && executed.is_refused(packet.id);
-        Some(if executed.contains(packet.id) && !refused {
+        let since = match self.asks_for_proof() {
+            true => self.remembers_since(),
+            false => executed.since,
+        };
+        Some(if self.knows(packet) == Known::Executed && !refused {
             Duration::ZERO
         } else {
-            now.since(executed.since)
+            now.since(since)
         })
     }
 

@@ -108,8 +108,32 @@ pub enum Body {
     Freeze,
     /// The server asks whether its response arrived.
     NeedAck,
+    /// The server asks who sends from an address (UDP only): a NEED_ACK of an RPC that does not
+    /// exist, whose random id comes back only from where it was sent. `admission.rs` has the rule.
+    Challenge {
+        /// The server's boot id: another whenever it forgot what it executed.
+        boot: u64,
+        /// For how long it has forgotten nothing.
+        remembered: Duration,
+    },
     /// The RPC in the header and those listed are complete at the client.
     Ack(Acks),
+    /// The client's answer to a challenge, with the same id (UDP only).
+    Proof(Proof),
+}
+
+/// Who answers a challenge, and which of its requests can be in progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// The client's number for itself towards this server, told to nobody else; 0: it has no call
+    /// in progress there.
+    pub token: u64,
+    /// The epoch of its RPC ids.
+    pub epoch: u32,
+    /// No request with a counter below this is in progress at the server.
+    pub first: u32,
+    /// No request with this counter, or one above, was made yet.
+    pub next: u32,
 }
 
 /// A range of bytes of a message.

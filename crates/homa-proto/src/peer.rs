@@ -1,12 +1,14 @@
 //! What is kept per remote endpoint: its cutoffs and limits (Homa §3.4: a few dozen bytes), acks to
 //! report, RTTbytes, and which of its RPCs were executed here.
 
+use crate::admission::Exchange;
 use crate::completion::PendingAcks;
 use crate::config::{Config, LEVELS};
-use crate::endpoint::PeerInfo;
+use crate::endpoint::{Control, Endpoint, PeerInfo};
+use crate::event::RpcHandle;
 use crate::executed::Executed;
 use crate::link::LinkId;
-use crate::packet::{AckEntry, Limits};
+use crate::packet::{AckEntry, Limits, PeerId};
 use crate::rtt::{RttBytes, SmoothedTime};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -47,6 +49,10 @@ pub(crate) struct Peer {
     pub(crate) acks_listed: bool,
     /// What it is reached by.
     pub(crate) link: LinkId,
+    /// As much may be sent to it as there is: it has answered, or is called.
+    pub(crate) proven: bool,
+    /// It has answered a challenge.
+    pub(crate) answers: bool,
     pub(crate) more: Box<More>,
 }
 
@@ -54,6 +60,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct More {
+    /// The account of its host, where the environment keeps such.
+    pub(crate) account: Option<u32>,
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
     /// RPCs in progress that the peer began.
@@ -71,6 +79,7 @@ pub(crate) struct More {
     /// How long the peer's responses take to begin.
     pub(crate) response_time: SmoothedTime,
     pub(crate) executed: Executed,
+    pub(crate) exchange: Exchange,
     /// A millisecond, and NEED_ACKs sent in it.
     pub(crate) need_acks: (u64, u16),
     /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
@@ -85,6 +94,7 @@ impl Peer {
     /// `since`.
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let more = More {
+            account: None,
             memory: 0,
             served: 0,
             data_gap: SmoothedTime::default(),
@@ -95,6 +105,7 @@ impl Peer {
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
             executed: Executed::new(since),
+            exchange: Exchange::default(),
             need_acks: (0, 0),
             turns: VecDeque::new(),
             payload_changed: false,
@@ -113,6 +124,8 @@ impl Peer {
             has_acks: false,
             acks_listed: false,
             link: LinkId::default(),
+            proven: !config.prove_addresses,
+            answers: !config.prove_addresses,
             more: Box::new(more),
         }
     }
@@ -138,10 +151,59 @@ impl Peer {
     /// it speaks of an RPC in progress, which nobody else knows.
     pub(crate) fn limit(&mut self, now: Time, limits: Limits, may_lower: bool) {
         if may_lower || limits.max_message >= self.max_message {
-            self.max_message = limits.max_message;
+            // Whatever it says, it hears of a packet: one word of somebody else would silence us.
+            self.max_message = limits.max_message.max(self.info.max_payload);
             self.more.limited_until = now + LIMIT_LASTS;
         }
         self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
+    }
+}
+
+impl Endpoint {
+    /// Introduces a peer before its number appears in any other call. The environment numbers peers
+    /// densely and may reuse the number of a closed one.
+    pub fn open_peer(&mut self, peer: PeerId, info: PeerInfo) {
+        let index = peer.0 as usize;
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        if self.peers[index].is_none() {
+            let since = self.vouches_since();
+            let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
+            let version = self.levels.assumed_version();
+            self.peers[index] = Some(Peer::new(&self.config, info, version, since));
+        }
+    }
+
+    /// Charges what a peer without RPCs will hold to an account as well, which it shares with other
+    /// peers of its host: nobody gets more of what is scarce by calling from many ports. Accounts
+    /// are numbered densely and used again.
+    pub fn set_account(&mut self, peer: PeerId, account: u32) {
+        if let Some(peer) = self.peer_mut(peer).filter(|peer| peer.rpcs == 0) {
+            peer.more.account = Some(account);
+            self.incoming.accounts.open(account);
+        }
+    }
+
+    /// The peer of an RPC in progress.
+    pub fn peer_of(&self, rpc: RpcHandle) -> Option<PeerId> {
+        self.rpcs.get(rpc.into()).map(|rpc| rpc.peer)
+    }
+
+    /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten
+    /// too, which later answers to it will admit; a copy of an executed request that the network
+    /// delivers after this is executed again.
+    pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
+        let slot = self.peers.get_mut(peer.0 as usize);
+        let Some(closed) = slot.and_then(|slot| slot.take_if(|p| p.rpcs == 0)) else {
+            return self.peer(peer).is_none();
+        };
+        if !closed.more.executed.is_empty() {
+            self.forgot(now);
+            self.remembered -= closed.more.executed.entries();
+        }
+        self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
+        true
     }
 }
 

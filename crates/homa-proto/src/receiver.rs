@@ -2,6 +2,7 @@
 //! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
 //! elsewhere.
 
+use crate::admission::Known;
 use crate::config::{Completion, FULL_FRAME, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
@@ -36,7 +37,7 @@ impl Endpoint {
         let more = self.incoming.expected > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let kernel = self.config.profile == Profile::Linux;
-        if !kernel {
+        if !kernel && self.is_proven(packet.peer) {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
         let place = if data.span.len == data.message_length && packet.is_one_way() {
@@ -72,7 +73,11 @@ impl Endpoint {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        let greedy = !begun && !packet.id.from_server() && self.has_its_share(packet.peer);
+        // What only claims to come from a host has no part in what that host holds.
+        let greedy = !begun
+            && !packet.id.from_server()
+            && self.has_its_share(packet.peer)
+            && self.knows(packet) != Known::Unproven;
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.profile != Profile::Default {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -87,7 +92,7 @@ impl Endpoint {
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data)?,
         };
-        if !begun {
+        if !begun && self.is_proven(packet.peer) {
             self.correct_sender(now, packet, data);
         }
         Ok(who)
@@ -97,7 +102,7 @@ impl Endpoint {
     fn why_not_begun(&self, packet: &Packet, found: Option<Ref>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
-            None if self.was_executed(packet) => DropReason::AlreadyExecuted,
+            None if self.knows(packet) == Known::Executed => DropReason::AlreadyExecuted,
             _ => DropReason::NotBegun,
         }
     }
@@ -193,7 +198,7 @@ impl Endpoint {
         rpc.heard = now;
         rpc.rounds = 0;
         let complete = inc.bytes.is_complete();
-        if inc.parked {
+        if inc.parked && !rpc.unproven {
             before.0 = inc.outstanding();
             self.unpark(who);
         }
@@ -228,7 +233,7 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        let (peer, started) = (rpc.peer, rpc.started);
+        let (peer, started, waits) = (rpc.peer, rpc.started, rpc.unproven);
         if !rpc.state.is_client() {
             rpc.again = data.retransmit || data.span.offset > 0;
         }
@@ -242,7 +247,7 @@ impl Endpoint {
             }
         }
         self.measure_message(peer, length, data.incoming);
-        if data.span.len == length {
+        if data.span.len == length && !waits {
             return Ok(());
         }
         self.begin_incoming(who, length, data.incoming, end);
@@ -270,8 +275,8 @@ impl Endpoint {
     }
 
     /// A message is whole: its bytes go to the application.
-    fn deliver(&mut self, now: Time, who: Ref, length: u32) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn deliver(&mut self, now: Time, who: Ref, length: u32) {
+        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
         let inc = rpc.inc.take();
         let (state, peer) = (rpc.state, rpc.peer);
         let kind = state.receives();

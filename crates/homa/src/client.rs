@@ -55,7 +55,7 @@ impl Client {
         let request = request.into();
         let span = call_span(to, request.len());
         let _entered = span.enter();
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return report(Err(CallError::Forked)) };
         let key = start(&mut access, to, request, options)?;
         let waiting = || Waiting::Thread(thread::current());
         // The engine itself ends the call at its deadline.
@@ -86,12 +86,13 @@ impl Client {
     ) -> Call {
         let request = request.into();
         let span = call_span(to, request.len());
-        let mut access = self.engine.access();
-        let state = match start(&mut access, to, request, options) {
-            Ok(key) => CallState::Running(key),
-            Err(error) => CallState::Refused(error),
+        let state = match self.engine.here() {
+            Some(mut access) => match start(&mut access, to, request, options) {
+                Ok(key) => CallState::Running(key),
+                Err(error) => CallState::Refused(error),
+            },
+            None => CallState::Refused(CallError::Forked),
         };
-        drop(access);
         Call { engine: self.engine.clone(), state, span }
     }
 }
@@ -183,7 +184,7 @@ impl Future for Arrived<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let CallState::Running(key) = self.call.state else { return Poll::Ready(None) };
-        let mut access = self.call.engine.access();
+        let Some(mut access) = self.call.engine.here() else { return Poll::Ready(None) };
         let waiting = Waiting::Task(context.waker().clone());
         match access.board.progress(key, self.seen, waiting) {
             Progress::Ended => Poll::Ready(None),
@@ -208,17 +209,19 @@ impl Future for Call {
         let result = match &this.state {
             CallState::Refused(error) => Err(error.clone()),
             CallState::Finished => Err(CallError::ShuttingDown),
-            CallState::Running(key) => {
-                let mut access = this.engine.access();
-                let waiting = || Waiting::Task(context.waker().clone());
-                match access.board.take(*key, waiting) {
-                    Some(result) => result,
-                    None => {
-                        access.need_leader();
-                        return Poll::Pending;
+            CallState::Running(key) => match this.engine.here() {
+                None => Err(CallError::Forked),
+                Some(mut access) => {
+                    let waiting = || Waiting::Task(context.waker().clone());
+                    match access.board.take(*key, waiting) {
+                        Some(result) => result,
+                        None => {
+                            access.need_leader();
+                            return Poll::Pending;
+                        }
                     }
                 }
-            }
+            },
         };
         this.state = CallState::Finished;
         Poll::Ready(report(result))
@@ -227,12 +230,12 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let CallState::Running(key) = self.state {
-            let mut access = self.engine.access();
-            if let Some(rpc) = access.board.give_up(key) {
-                access.core.cancel(rpc);
-                access.submitted();
-            }
+        if let CallState::Running(key) = self.state
+            && let Some(mut access) = self.engine.here()
+            && let Some(rpc) = access.board.give_up(key)
+        {
+            access.core.cancel(rpc);
+            access.submitted();
         }
     }
 }

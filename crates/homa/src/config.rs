@@ -5,6 +5,7 @@ use std::time::Duration;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
+use crate::driver::Framing;
 use crate::error::OpenError;
 
 /// Parameters of an engine. Start from [`Config::default`] and change fields.
@@ -103,13 +104,20 @@ impl Config {
     }
 
     /// Completes and checks the protocol's part.
-    pub(crate) fn protocol(&self, receive_buffer: u32) -> Result<ValidConfig, OpenError> {
+    pub(crate) fn protocol(
+        &self,
+        receive_buffer: u32,
+        framing: Framing,
+    ) -> Result<ValidConfig, OpenError> {
         if self.mtu < 576 {
             return Err(OpenError::Mtu { mtu: self.mtu });
         }
         let mut protocol = self.protocol.clone();
         protocol.levels = protocol.levels.min(self.priority_map.levels());
         protocol.receive_buffer = receive_buffer;
+        protocol.unguessable_ids = true;
+        // A kernel module could not answer.
+        protocol.prove_addresses = framing == Framing::Datagram;
         if let Some(rate) = self.link_rate {
             protocol.link_rate = Some(rate);
         }

@@ -35,6 +35,9 @@ pub enum OpenError {
     /// The engine is draining or has drained.
     #[error("the engine is shutting down: open another engine for new servers")]
     ShuttingDown,
+    /// The engine belongs to the process that this one was forked from.
+    #[error("the engine is that of the parent process: open one in the child, after the fork")]
+    Forked,
     /// The system refused a thread or a descriptor.
     #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
     Resources(#[source] io::Error),
@@ -130,6 +133,9 @@ pub enum CallError {
     /// The engine is draining or gone.
     #[error("the engine is shutting down: use another engine for new calls")]
     ShuttingDown,
+    /// The engine, or the call, belongs to the process that this one was forked from.
+    #[error("the engine is that of the parent process: open one in the child, after the fork")]
+    Forked,
 }
 
 impl From<RpcError> for CallError {
@@ -186,6 +192,9 @@ pub enum ReplyError {
     /// The client cancelled or vanished, or the request was answered before.
     #[error("the client no longer waits for this reply: drop the work")]
     Gone,
+    /// The request belongs to the process that this one was forked from.
+    #[error("the request is that of the parent process, which has to answer it")]
+    Forked,
 }
 
 impl ReplyError {

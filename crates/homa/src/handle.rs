@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::driver::fork::Process;
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::engine::Core;
@@ -18,10 +19,12 @@ use crate::metrics::Metrics;
 use crate::server::Server;
 
 /// How often a drain looks whether everything is finished.
-const DRAIN_STEP: Duration = Duration::from_millis(1);
+pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
 
 /// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the
-/// same engine, which lives as long as the last handle, client, server, call or request.
+/// same engine, which lives as long as the last handle, client, server, call or request. It belongs
+/// to the process that opened it: in a child of that by `fork`, whatever is done with it is refused
+/// (`Forked`), and dropping it does nothing.
 #[derive(Clone)]
 pub struct Engine(Arc<Owner>);
 
@@ -30,10 +33,17 @@ struct Owner {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
     local: SocketAddr,
+    process: Process,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // Its helper, and whoever held its lock, stayed with the parent.
+            std::mem::forget(self.helper.take());
+            std::mem::forget(self.shared.clone());
+            return;
+        }
         self.shared.close();
         // The helper itself may drop the last handle (with a task's waker): it cannot wait for
         // itself.
@@ -80,7 +90,8 @@ impl Engine {
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
         let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
-        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local })))
+        let process = Process::this();
+        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local, process })))
     }
 
     /// The first local address: calls leave from it.
@@ -96,7 +107,7 @@ impl Engine {
     /// A server at the engine's first address.
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
-        let mut access = self.access();
+        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
@@ -111,7 +122,7 @@ impl Engine {
 
     /// One more server, at another address (port 0: any).
     pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
-        let mut access = self.access();
+        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
@@ -129,7 +140,7 @@ impl Engine {
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         // A timeout beyond the clock's range is none.
         let until = Instant::now().checked_add(timeout);
-        let mut access = self.access();
+        let Some(mut access) = self.here() else { return Ok(()) };
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| access.core.unlisten(port));
@@ -153,12 +164,14 @@ impl Engine {
         }
     }
 
-    /// What was counted.
+    /// What was counted; nothing, in a child of the process that opened the engine.
     pub fn metrics(&self) -> Metrics {
-        self.access().core.metrics()
+        self.here().map(|access| access.core.metrics()).unwrap_or_default()
     }
 
-    pub(crate) fn access(&self) -> Access<'_> {
-        self.0.shared.access()
+    /// Exclusive access; `None` in a child of the process that opened the engine, where nobody
+    /// would ever release it.
+    pub(crate) fn here(&self) -> Option<Access<'_>> {
+        self.0.process.is_this().then(|| self.0.shared.access())
     }
 }

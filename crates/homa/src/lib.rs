@@ -57,9 +57,12 @@
 //! * Nothing that a peer sends can panic, or take more memory than [`Config`] allows.
 //!
 //! # What is not
-//! Everything travels in plaintext and peers are not authenticated: use it inside networks that you
-//! trust. Linux on 64-bit machines only. A message is at least one byte long and at most 16 MiB by
-//! default.
+//! Everything travels in plaintext and peers are not authenticated: whoever reads packets on the
+//! way can forge them, answers and executions included. What others can do is bounded: over UDP, a
+//! client proves that it receives at its address before its first request is executed, which takes
+//! a round trip, and copies of requests are not executed, even after a restart
+//! (`docs/security.md`). Over IP, as the kernel module speaks, neither holds. Linux on 64-bit
+//! machines only. A message is at least one byte long and at most 16 MiB by default.
 
 mod client;
 mod config;

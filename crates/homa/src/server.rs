@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use homa_proto::RpcHandle;
 use tracing::Span;
@@ -14,8 +15,8 @@ use tracing::field::Empty;
 
 use crate::config::Config;
 use crate::engine::switchboard::{Arrived, Waiting};
-use crate::error::{OpenError, ReplyError};
-use crate::handle::Engine;
+use crate::error::{DrainTimeout, OpenError, ReplyError};
+use crate::handle::{DRAIN_STEP, Engine};
 use crate::message::Message;
 use crate::payload::Payload;
 
@@ -52,10 +53,11 @@ impl Server {
         self.0.local
     }
 
-    /// Blocks until a request is here. `None` once the engine drains and no request is left.
+    /// Blocks until a request is here. Clients' hosts take turns, each with its requests in order
+    /// of arrival. `None` once the server or the engine drains and no request is left.
     pub fn accept(&self) -> Option<Request> {
         let port = self.0.local.port();
-        let mut access = self.0.engine.access();
+        let mut access = self.0.engine.here()?;
         let mut ticket = None;
         let arrived = access.block(None, |state| {
             if let Some(ticket) = ticket.take() {
@@ -63,7 +65,7 @@ impl Server {
             }
             match state.board.accept(port, &mut state.core) {
                 Some(arrived) => Some(Some(arrived)),
-                None if state.draining => Some(None),
+                None if state.draining || state.board.is_draining(port) => Some(None),
                 None => {
                     let waiting = Waiting::Thread(thread::current());
                     ticket = Some(state.board.wait_for_request(port, waiting));
@@ -73,6 +75,46 @@ impl Server {
         });
         drop(access);
         arrived.flatten().map(|arrived| self.request(arrived))
+    }
+
+    /// Ends this server gracefully, and leaves the engine to others: new requests are refused, as
+    /// where nobody listens ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable): not
+    /// executed, another server may be asked), those that had arrived go on being yielded, then
+    /// none. Returns when all replies are acknowledged, or fails when `timeout` has passed.
+    ///
+    /// ```
+    /// # use homa::{CallError, Client, Server};
+    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
+    /// let ending = server.clone();
+    /// let serving = std::thread::spawn(move || while let Some(request) = server.accept() {
+    ///     let _ = request.reply("done");
+    /// });
+    /// let client = Client::new()?;
+    /// assert_eq!(client.call(ending.local_addr(), "before")?, *b"done");
+    /// ending.drain(std::time::Duration::from_secs(5))?;
+    /// serving.join().unwrap();
+    /// assert_eq!(client.call(ending.local_addr(), "after"), Err(CallError::PortUnreachable));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        let port = self.0.local.port();
+        let until = Instant::now().checked_add(timeout);
+        let Some(mut access) = self.0.engine.here() else { return Ok(()) };
+        access.core.unlisten(port);
+        access.board.drain_queue(port);
+        access.submitted();
+        loop {
+            let requests = access.core.requests_at(port);
+            if requests == 0 {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(DrainTimeout { calls: 0, requests });
+            }
+            let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
+            access.block(Some(step), |state| (state.core.requests_at(port) == 0).then_some(()));
+        }
     }
 
     /// A future of the next request; `None` once the engine drains and no request is left.
@@ -92,7 +134,7 @@ impl Server {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return };
         let state = &mut *access;
         state.core.unlisten(self.local.port());
         state.board.close_queue(self.local.port(), &mut state.core);
@@ -115,13 +157,13 @@ impl Future for Accept<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Listening { engine, local } = &*self.server.0;
         let port = local.port();
-        let mut access = engine.access();
+        let Some(mut access) = engine.here() else { return Poll::Ready(None) };
         if let Some(ticket) = self.ticket.take() {
             access.board.stop_waiting(port, ticket);
         }
         let state = &mut *access;
         let arrived = state.board.accept(port, &mut state.core);
-        if arrived.is_none() && !access.draining {
+        if arrived.is_none() && !access.draining && !access.board.is_draining(port) {
             let waiting = Waiting::Task(context.waker().clone());
             let ticket = access.board.wait_for_request(port, waiting);
             access.need_leader();
@@ -139,7 +181,7 @@ impl Drop for Accept<'_> {
         if let Some(ticket) = self.ticket {
             let Listening { engine, local } = &*self.server.0;
             let port = local.port();
-            let mut access = engine.access();
+            let Some(mut access) = engine.here() else { return };
             access.board.stop_waiting(port, ticket);
             access.board.nudge(port);
         }
@@ -188,7 +230,8 @@ impl Request {
 
     /// True when the client gave up: there is no use in going on.
     pub fn is_cancelled(&self) -> bool {
-        self.rpc.is_some_and(|rpc| self.engine.access().board.is_cancelled(rpc))
+        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.board.is_cancelled(rpc));
+        self.rpc.is_some_and(cancelled)
     }
 
     /// Takes the request's bytes without copying; what is left reads as empty.
@@ -220,9 +263,9 @@ impl Request {
     /// ```
     pub fn reply(mut self, response: impl Into<Payload>) -> Result<(), Box<RefusedReply>> {
         let response = response.into();
-        let result = match self.rpc {
-            Some(rpc) => {
-                let mut access = self.engine.access();
+        let result = match self.rpc.map(|rpc| (rpc, self.engine.here())) {
+            Some((_, None)) => Err((ReplyError::Forked, response)),
+            Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
                 if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
                     access.board.answered(rpc);
@@ -263,8 +306,9 @@ impl Deref for Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Some(rpc) = self.rpc.take() {
-            let mut access = self.engine.access();
+        if let Some(rpc) = self.rpc.take()
+            && let Some(mut access) = self.engine.here()
+        {
             access.board.answered(rpc);
             access.core.cancel(rpc);
             access.submitted();

@@ -180,13 +180,15 @@ impl Socket {
         let bell = Waker::new().map_err(OpenError::Resources)?;
         let readable = bell.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
         let engine = Engine::with_driver(driver, config)?;
-        engine.access().board.install(Mailbox::new(bell));
+        engine.here().ok_or(OpenError::Forked)?.board.install(Mailbox::new(bell));
         Ok(Self { engine, readable })
     }
 
     /// Accepts requests from here on.
     pub fn listen(&self) {
-        self.engine.access().core.listen(self.local_addr().port());
+        if let Some(mut access) = self.engine.here() {
+            access.core.listen(self.local_addr().port());
+        }
     }
 
     /// The local address.
@@ -201,7 +203,7 @@ impl Socket {
         request: Vec<u8>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
@@ -226,7 +228,7 @@ impl Socket {
         if !id.request {
             return Err(ReplyError::Gone);
         }
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
         mailbox.reply(id.rpc, to.map(canonical), response, core)?;
@@ -249,7 +251,7 @@ impl Socket {
             return Err(ReceiveError::UnknownCall);
         }
         let selection = wanted.selection();
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return Err(ReceiveError::Closed) };
         let mut ticket = None;
         let look = access.block(None, |state| {
             let (mailbox, wakes) = state.board.mailbox()?;
@@ -287,7 +289,7 @@ impl Socket {
     /// `error`; a request will not be answered, which its client hears at
     /// once. False when there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return false };
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, wakes)) = board.mailbox() else { return false };
         let found = match id.request {
@@ -300,7 +302,7 @@ impl Socket {
 
     /// As [`Self::abort`] for every call in progress.
     pub fn abort_all(&self, error: Option<i32>) {
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return };
         let State { board, core, .. } = &mut *access;
         if let Some((mailbox, wakes)) = board.mailbox() {
             for rpc in mailbox.running() {
@@ -325,7 +327,7 @@ impl Socket {
     }
 
     fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<Waiting>)) {
-        let mut access = self.engine.access();
+        let Some(mut access) = self.engine.here() else { return };
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
         if let Some((mailbox, wakes)) = access.board.mailbox() {

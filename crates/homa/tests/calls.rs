@@ -211,8 +211,12 @@ fn a_refused_reply_comes_back_and_can_be_repeated() {
         let options = CallOptions::default();
         client.call(server.local_addr(), "question", cookie, &options).unwrap();
     }
-    client.poll(Wait::No).unwrap();
-    let [first, second] = [0, 1].map(|_| serving.accept().unwrap());
+    let accepting = thread::spawn(move || [0, 1].map(|_| serving.accept().unwrap()));
+    // Until the server knows who calls.
+    while !accepting.is_finished() {
+        client.poll(Wait::No).unwrap();
+    }
+    let [first, second] = accepting.join().unwrap();
     first.reply([1; 600]).unwrap();
     let refused = second.reply("").unwrap_err();
     assert_eq!(refused.error, ReplyError::EmptyMessage);

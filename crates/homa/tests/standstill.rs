@@ -64,6 +64,22 @@ fn noise(from: &mut MemoryDriver, to: SocketAddr, count: usize) {
     (0..count).for_each(|_| from.send(&outbox, &Nothing));
 }
 
+/// A first call: from here on the server knows who calls.
+fn introduce(client: &mut inline::Engine, server: &mut inline::Engine) {
+    client.call(server.local_addr(), "hello", 1, &CallOptions::default()).unwrap();
+    loop {
+        client.poll(Wait::No).unwrap();
+        server.poll(Wait::No).unwrap();
+        if let Some(Completion::Request { id, bytes, .. }) = server.next() {
+            server.reply(id, bytes).unwrap();
+        }
+        if let Some(Completion::Response { result, .. }) = client.next() {
+            assert_eq!(result.unwrap(), *b"hello");
+            return;
+        }
+    }
+}
+
 #[test]
 fn timers_wait_for_what_lay_in_the_sockets() {
     for (profile, config) in profiles(Duration::from_millis(100)) {
@@ -73,6 +89,7 @@ fn timers_wait_for_what_lay_in_the_sockets() {
         let (mut server, mut client) = (inline("10.0.0.1:1"), inline("10.0.0.2:2"));
         let mut stranger = open("10.0.0.3:3");
         server.listen();
+        introduce(&mut client, &mut server);
         client.call(server.local_addr(), "ping", 7, &CallOptions::default()).unwrap();
         client.poll(Wait::No).unwrap();
         // Before the answer lies more than a turn takes in.

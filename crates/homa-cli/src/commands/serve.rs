@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
     let serving: Vec<_> = serving.collect();
     super::wait_for_the_end(None)
-        .hint("the sandbox refuses signal handlers: allow them (sigaction, eventfd)")?;
+        .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
     eprintln!("finishing requests in progress");
     if let Err(unfinished) = engine.drain(DRAIN) {
         eprintln!("warning: {unfinished}");

@@ -129,6 +129,13 @@ pub struct Config {
     pub completion: Completion,
     /// Incast control (Homa §3.6).
     pub incast: Option<IncastConfig>,
+    /// Clients prove that they receive at their addresses before a request of theirs is executed,
+    /// and name themselves, so that duplicates are told whatever the address and however much this
+    /// server forgot. Where senders can be forged, and the packets can say so (UDP): the runtime
+    /// sets it.
+    pub prove_addresses: bool,
+    /// RPC ids begin anywhere, instead of counting from 1 in their epoch: the runtime sets it.
+    pub unguessable_ids: bool,
     /// Emit [`crate::Event::Readable`] for messages of more than one packet.
     pub readable_events: bool,
     /// Seeds the first RPC id and the hash tables. A runtime passes true randomness.

@@ -177,6 +177,8 @@ impl Config {
                 budget: 64_000,
                 burst: 100_000,
             }),
+            prove_addresses: false,
+            unguessable_ids: false,
             readable_events: false,
             seed: 1,
         }

@@ -7,6 +7,7 @@
 //! beyond by what its sender announced; memory for granted bytes is within the budget, but for one
 //! message at a time; a grant withheld for want of either is given as soon as there is room.
 
+mod accounts;
 mod credit;
 mod fifo;
 mod parked;
@@ -25,6 +26,7 @@ use crate::rpc::{Incoming, Probe, State};
 use crate::sender::most_unscheduled;
 use crate::table::Ref;
 use crate::units::Time;
+use accounts::Accounts;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use waiting::Waiting;
@@ -53,6 +55,8 @@ pub(crate) struct IncomingTotals {
     pub(crate) granted: u64,
     /// What of `granted` belongs to messages that need no more grants.
     pub(crate) finishing: u64,
+    /// What each host holds.
+    pub(crate) accounts: Accounts,
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
     pub(crate) budget: u64,
@@ -79,6 +83,9 @@ fn reserve(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId
     totals.memory += u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
         peer.more.memory += u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer) {
+            account.memory += u64::from(bytes);
+        }
     }
 }
 
@@ -87,6 +94,9 @@ fn release(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId
     totals.memory -= u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
         peer.more.memory -= u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer) {
+            account.memory -= u64::from(bytes);
+        }
     }
 }
 
@@ -154,10 +164,12 @@ impl Endpoint {
         self.incoming.has_room(bytes)
     }
 
-    /// True when a peer holds more memory than is left for all others: it begins no more requests.
+    /// True when a peer's host holds more memory than is left for all others: it begins no more
+    /// requests.
     pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
         let left = self.incoming.budget.saturating_sub(self.incoming.memory);
-        left < self.incoming.budget / 2 && self.peer(peer).is_some_and(|p| p.more.memory > left)
+        let of_host = |peer| self.incoming.accounts.of(peer).memory;
+        left < self.incoming.budget / 2 && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
     }
 
     /// Memory for a message of which a packet up to `end` is here and whose sender says that
@@ -192,19 +204,18 @@ impl Endpoint {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
-        self.incoming.expected += u64::from(unscheduled);
-        reserve(&mut self.incoming, &mut self.peers, peer, reserved);
-        if unscheduled < length {
-            inc.scheduled = true;
-            if !matches!(self.config.window, GrantWindow::RttBytesShared { .. }) {
-                inc.window_counted = true;
-                self.incoming.granted += u64::from(unscheduled);
-            }
-            let key = Self::key(self.config.profile, who, &inc);
-            let host = Self::host_of(&self.peers, rpc.peer);
-            self.scheduler.insert(key, host);
-        }
+        // What a stranger announces nobody waits for.
+        let waits = rpc.unproven;
+        inc.parked = waits;
         rpc.inc = Some(inc);
+        reserve(&mut self.incoming, &mut self.peers, peer, reserved);
+        match waits {
+            true => self.admission.count(reserved),
+            false => {
+                self.incoming.expected += u64::from(unscheduled);
+                self.schedule(who);
+            }
+        }
     }
 
     /// Bytes of an incomplete message were accepted; `before` is its state just before.
@@ -219,12 +230,18 @@ impl Endpoint {
             let wire = wire_bytes(data.span.len, payload);
             inc.wire_outstanding = inc.wire_outstanding.saturating_sub(wire);
         }
-        let arrived = u64::from(outstanding - inc.outstanding());
-        self.incoming.expected -= arrived;
-        self.incoming.uncount(inc, arrived);
+        if !inc.parked {
+            let arrived = u64::from(outstanding - inc.outstanding());
+            self.incoming.expected -= arrived;
+            self.incoming.uncount(inc, arrived);
+        }
         if end > inc.reserved {
-            reserve(&mut self.incoming, &mut self.peers, rpc.peer, end - inc.reserved);
+            let more = end - inc.reserved;
+            reserve(&mut self.incoming, &mut self.peers, rpc.peer, more);
             inc.reserved = end;
+            if rpc.unproven {
+                self.admission.count(more);
+            }
         }
         if inc.scheduled && self.config.profile == Profile::Linux {
             let new = Self::key(Profile::Linux, who, inc);

@@ -47,6 +47,7 @@ impl Endpoint {
         self.last_local_port = request.local_port;
         let ports = (request.local_port, request.remote_port);
         let (id, peer) = (self.ids.next(), request.peer);
+        self.note_call(peer, id);
         let rpc = Rpc {
             idempotent: request.idempotent,
             response_limit,
@@ -221,6 +222,14 @@ impl Endpoint {
         exceeded.is_some()
     }
 
+    /// A request that its server calls too long by name fails.
+    fn fail_longer(&mut self, who: Ref, max: u32) {
+        let rpc = self.rpcs.get(who);
+        if rpc.is_some_and(|rpc| rpc.state == State::ClientOutgoing && rpc.out.length > max) {
+            self.fail(who, RpcError::RequestTooLong { max });
+        }
+    }
+
     /// The id of a client RPC, if it is in progress with this peer.
     pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
         let who = self.client_rpcs.find(&self.rpcs, id.client())?;
@@ -248,8 +257,10 @@ impl Endpoint {
         peer.cutoff_version = version;
         if let Some(limits) = limits {
             peer.limit(now, limits, who.is_some());
-            if let Some(who) = who {
-                self.fail_too_long(who);
+            if let Some(who) = who
+                && !self.fail_too_long(who)
+            {
+                self.fail_longer(who, limits.max_message);
             }
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! An id is a random epoch (high 32 bits), a counter (31 bits) and a zero. A restarted process
 //! draws another epoch, so its RPCs are never mistaken for those of its predecessor on the same
-//! address.
+//! address. On request the counter begins anywhere in its lower half: who does not see packets has
+//! 61 bits to guess.
 
 use crate::packet::RpcId;
 use crate::table::SplitMix;
@@ -14,16 +15,24 @@ pub(crate) struct RpcIds {
     random: SplitMix,
     epoch: u32,
     counter: u32,
+    /// Counters begin anywhere.
+    unguessable: bool,
 }
 
 /// Counters per epoch.
 const COUNTERS: u32 = 1 << 31;
 
 impl RpcIds {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, unguessable: bool) -> Self {
         let mut random = SplitMix(seed);
         let epoch = Self::draw(&mut random);
-        Self { random, epoch, counter: 0 }
+        let mut ids = Self { random, epoch, counter: 0, unguessable };
+        ids.counter = ids.start();
+        ids
+    }
+
+    fn start(&mut self) -> u32 {
+        if self.unguessable { (self.random.next() >> 32) as u32 % (COUNTERS / 2) } else { 0 }
     }
 
     /// Never zero: id 0 is reserved, and small ids are those of kernel hosts.
@@ -35,9 +44,14 @@ impl RpcIds {
         self.counter += 1;
         if self.counter >= COUNTERS {
             self.epoch = Self::draw(&mut self.random);
-            self.counter = 1;
+            self.counter = self.start() + 1;
         }
         RpcId(u64::from(self.epoch) << 32 | u64::from(self.counter) << 1)
+    }
+
+    /// The epoch, and a counter that no id has yet nor any before.
+    pub(crate) const fn upcoming(&self) -> (u32, u32) {
+        (self.epoch, self.counter + 1)
     }
 }
 
@@ -52,20 +66,24 @@ mod tests {
 
     #[test]
     fn ids_are_even_distinct_and_differ_between_processes() {
-        let (mut a, mut b) = (RpcIds::new(1), RpcIds::new(2));
-        let (x, y, z) = (a.next(), a.next(), b.next());
-        assert!(!x.from_server() && x != y);
-        assert_ne!(split(x).0, split(z).0);
-        assert_eq!(split(y), (split(x).0, 2));
+        for unguessable in [false, true] {
+            let new = |seed| RpcIds::new(seed, unguessable);
+            let (mut a, mut b) = (new(1), new(2));
+            let (x, y, z) = (a.next(), a.next(), b.next());
+            assert!(!x.from_server() && x != y);
+            assert_ne!(split(x).0, split(z).0);
+            assert_eq!(split(y), (split(x).0, split(x).1 + 1));
+            assert_eq!(split(x).1 == split(z).1, !unguessable);
+        }
     }
 
     #[test]
     fn a_spent_counter_starts_another_epoch() {
-        let mut ids = RpcIds::new(1);
+        let mut ids = RpcIds::new(1, true);
         let before = ids.next();
         ids.counter = COUNTERS - 1;
         let after = ids.next();
         assert_ne!(split(before).0, split(after).0);
-        assert_eq!(split(after).1, 1);
+        assert!(split(after).1 <= COUNTERS / 2);
     }
 }

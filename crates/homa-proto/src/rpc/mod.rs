@@ -114,6 +114,8 @@ pub(crate) struct Rpc {
     pub(crate) known: bool,
     /// In the peer's queue of RPCs that wait for their turn to ask.
     pub(crate) queued: bool,
+    /// A request that waits for its client to answer a challenge.
+    pub(crate) unproven: bool,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
@@ -233,6 +235,7 @@ impl Rpc {
             again: false,
             known: false,
             queued: false,
+            unproven: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,

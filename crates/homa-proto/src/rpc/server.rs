@@ -3,12 +3,12 @@
 
 use super::by_id::ServerKey;
 use super::{Ended, Rpc, State, outgoing_message};
+use crate::admission::Known;
 use crate::config::{Completion, Profile};
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, SubmitError, Submitted};
 use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
-use crate::peer::Peer;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
@@ -34,14 +34,20 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        if self.was_executed(packet) {
+        let known = if one_way { Known::New } else { self.knows(packet) };
+        if known == Known::Executed {
             return Err(DropReason::AlreadyExecuted);
+        }
+        let unproven = known == Known::Unproven;
+        if unproven {
+            self.make_room_for_stranger();
         }
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.server_rpcs.len();
-        if self.peer(packet.peer).is_some_and(|p| p.more.served as usize >= left) {
+        let served = |peer| self.incoming.accounts.of(peer).served as usize;
+        if !unproven && self.peer(packet.peer).is_some_and(|peer| served(peer) >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
@@ -49,6 +55,7 @@ impl Endpoint {
         let rpc = Rpc {
             // Older kernels leave anything in these bytes.
             response_limit: data.incast.filter(|_| self.config.profile != Profile::Linux),
+            unproven,
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
         let who = self.rpcs.insert(rpc);
@@ -58,14 +65,23 @@ impl Endpoint {
             peer.more.served += 1;
             peer.recent = who;
         }
+        if !unproven {
+            self.charge_request(packet.peer, true);
+        }
         self.arm(now, now + self.config.loss.resend_after, who);
+        if unproven {
+            self.hold(now, who, packet);
+        }
         Ok(who)
     }
 
-    /// The request of a packet was executed before, as far as that is remembered.
-    pub(crate) fn was_executed(&self, packet: &Packet) -> bool {
-        let executed = |p: &Peer| p.more.executed.contains(packet.id);
-        self.suppresses_duplicates() && self.peer(packet.peer).is_some_and(executed)
+    /// A request of a peer's host begins, or ends. What only claims to come from there is nobody's
+    /// until it is proven.
+    pub(crate) fn charge_request(&mut self, peer: PeerId, begins: bool) {
+        let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        if let Some(account) = peer.and_then(|peer| self.incoming.accounts.of_mut(peer)) {
+            account.served = account.served.wrapping_add_signed(if begins { 1 } else { -1 });
+        }
     }
 
     /// A request is executed at most once, as far as that is remembered.
@@ -85,6 +101,9 @@ impl Endpoint {
     pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let remember = self.suppresses_duplicates();
         let crowded = self.remembered > executed::MAX_ENTRIES;
+        if remember && self.asks_for_proof() && self.remember_of_client(peer, id, crowded) {
+            return;
+        }
         if remember && let Some(peer) = self.peer_mut(peer) {
             let more = peer.more.executed.insert(now, id, crowded);
             self.remembered = self.remembered.saturating_add_signed(more);

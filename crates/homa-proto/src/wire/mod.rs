@@ -34,7 +34,7 @@ pub use resend::RESEND_LEN;
 
 use crate::config::LEVELS;
 use crate::event::{DropReason, Quoted};
-use crate::packet::{Body, Packet, PeerId, RpcId};
+use crate::packet::{Acks, Body, Packet, PeerId, RpcId};
 use core::fmt;
 use datagram::Extensions;
 
@@ -84,13 +84,17 @@ pub fn encoded_len(body: &Body) -> usize {
         Body::Grant { .. } => GRANT_LEN,
         Body::Resend { .. } => RESEND_LEN,
         Body::Cutoffs { .. } => CUTOFFS_LEN,
-        Body::Ack(_) => ACK_LEN,
-        Body::RpcUnknown { .. } | Body::Busy | Body::Freeze | Body::NeedAck => HEADER_LEN,
+        Body::Ack(_) | Body::Proof(_) => ACK_LEN,
+        Body::RpcUnknown { .. }
+        | Body::Busy
+        | Body::Freeze
+        | Body::NeedAck
+        | Body::Challenge { .. } => HEADER_LEN,
     }
 }
 
 /// Writes a packet's Homa header to the start of `out` and returns its length; the payload of a
-/// DATA packet belongs right after it. What only UDP can say (limits, `remembered`) is left out.
+/// DATA packet belongs right after it. What only UDP can say (its extensions) is left out.
 #[inline]
 pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
     match &packet.body {
@@ -107,8 +111,11 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
             cutoffs::encode(packet, cutoffs, *version, room(out)?);
         }
         Body::Freeze => header::write(room::<HEADER_LEN>(out)?, packet, kind::FREEZE),
-        Body::NeedAck => header::write(room::<HEADER_LEN>(out)?, packet, kind::NEED_ACK),
+        Body::NeedAck | Body::Challenge { .. } => {
+            header::write(room::<HEADER_LEN>(out)?, packet, kind::NEED_ACK);
+        }
         Body::Ack(acks) => ack::encode(packet, acks, room(out)?),
+        Body::Proof(_) => ack::encode(packet, &Acks::default(), room(out)?),
     }
     Ok(encoded_len(&packet.body))
 }
@@ -158,8 +165,14 @@ fn read<'a>(
         kind::BUSY => Ok(control(Body::Busy)),
         kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
         kind::FREEZE => Ok(control(Body::Freeze)),
-        kind::NEED_ACK => Ok(control(Body::NeedAck)),
-        kind::ACK => ack::decode(bytes).map(control),
+        kind::NEED_ACK => Ok(control(match extensions.challenge {
+            Some((boot, remembered)) => Body::Challenge { boot, remembered },
+            None => Body::NeedAck,
+        })),
+        kind::ACK => match extensions.proof {
+            Some(proof) => ack::decode(bytes).map(|_| control(Body::Proof(proof))),
+            None => ack::decode(bytes).map(control),
+        },
         _ => Err(DropReason::UnknownType),
     }
 }

@@ -3,7 +3,7 @@
 //! Fields keep the kernel module's names. Numbers are decimal but ids, which are hexadecimal
 //! because their halves (random epoch, counter) are easier to see so.
 
-use crate::packet::{Acks, Body, Data, Packet, ResendLength};
+use crate::packet::{Acks, Body, Data, Packet, Proof, ResendLength};
 use core::fmt;
 
 /// A packet that we send: `SOURCE > DESTINATION`, level, id, body.
@@ -71,7 +71,13 @@ impl fmt::Display for Pretty<'_> {
             }
             Body::Freeze => f.write_str("FREEZE"),
             Body::NeedAck => f.write_str("NEED_ACK"),
+            Body::Challenge { boot, remembered } => {
+                write!(f, "NEED_ACK boot {boot:#x} remembered {} us", remembered.0 / 1_000)
+            }
             Body::Ack(acks) => write_acks(f, acks),
+            Body::Proof(Proof { token, epoch, first, next }) => {
+                write!(f, "ACK token {token:#x} epoch {epoch:#x} calls {first}..{next}")
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::PEER;
 use crate::vectors::unhex;
 use homa_proto::wire::{self, datagram};
 use homa_proto::{
-    AckEntry, Body, Data, Duration, Limits, MessageId, Packet, ResendLength, RpcId, Span,
+    AckEntry, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId, Span,
 };
 use std::fmt::Write;
 
@@ -41,6 +41,9 @@ fn examples() -> Vec<(&'static str, Vec<Packet>)> {
     let cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
     let remembered = Some(Duration::millis(2_500));
     let resend = Body::Resend { offset: 1400, length: ResendLength::Bytes(2800), priority: 5 };
+    let challenge =
+        Body::Challenge { boot: 0x1122_3344_5566_7788, remembered: Duration::millis(2_500) };
+    let proof = Proof { token: 0x99aa_bbcc_ddee_ff01, epoch: 0x8765_4321, first: 17, next: 20 };
     vec![
         ("A request in one packet", vec![client(0x1234, 5, Body::Data(request))]),
         (
@@ -68,6 +71,8 @@ fn examples() -> Vec<(&'static str, Vec<Packet>)> {
             "A host whose server ended, or never ran",
             vec![server(0x1235, 5, Body::RpcUnknown { remembered, no_server: true })],
         ),
+        ("A server that asks who calls", vec![server(0x9876_5432_1000_0001, 5, challenge)]),
+        ("The answer", vec![client(0x9876_5432_1000_0000, 5, Body::Proof(proof))]),
     ]
 }
 
@@ -132,7 +137,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }
-    assert_eq!(packets, 9);
+    assert_eq!(packets, 11);
 }
 
 #[test]

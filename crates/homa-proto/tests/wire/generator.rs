@@ -3,12 +3,13 @@
 use crate::PEER;
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_proto::{
-    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, ResendLength, RpcId, Span,
+    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId,
+    Span,
 };
 
 /// A packet and the payload it announces.
 pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
-    let body = match u.int_in_range(0..=8)? {
+    let body = match u.int_in_range(0..=10)? {
         0 => Body::Data(data(u)?),
         1 => Body::Grant { offset: u.arbitrary()?, priority: level(u)? },
         2 => resend(u)?,
@@ -23,6 +24,11 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
         }
         6 => Body::Freeze,
         7 => Body::NeedAck,
+        8 => Body::Challenge { boot: u.arbitrary()?, remembered: Duration(u.arbitrary()?) },
+        9 => {
+            let (token, epoch) = (u.arbitrary()?, u.arbitrary()?);
+            Body::Proof(Proof { token, epoch, first: u.arbitrary()?, next: u.arbitrary()? })
+        }
         _ => acks(u)?,
     };
     let payload = match &body {
@@ -50,6 +56,8 @@ pub fn native(packet: &Packet) -> Packet {
     let body = match packet.body {
         Body::RpcUnknown { .. } => Body::RpcUnknown { remembered: None, no_server: false },
         Body::Cutoffs { cutoffs, version, .. } => Body::Cutoffs { cutoffs, version, limits: None },
+        Body::Challenge { .. } => Body::NeedAck,
+        Body::Proof(_) => Body::Ack(Acks::default()),
         other => other,
     };
     Packet { body, ..*packet }

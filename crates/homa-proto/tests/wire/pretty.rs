@@ -3,7 +3,8 @@
 use crate::PEER;
 use homa_proto::wire::pretty;
 use homa_proto::{
-    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, ResendLength, RpcId, Span,
+    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId,
+    Span,
 };
 
 /// One body of every form.
@@ -38,6 +39,8 @@ fn bodies() -> Vec<Body> {
         Body::NeedAck,
         Body::Ack(Acks::default()),
         Body::Ack(acks),
+        Body::Challenge { boot: 0x1234, remembered: Duration::millis(3) },
+        Body::Proof(Proof { token: 0x5678, epoch: 0x8765_4321, first: 3, next: 9 }),
     ]
 }
 

@@ -9,6 +9,7 @@
 //! again); a received train stays readable until the next `receive`.
 
 pub(crate) mod ethtool;
+pub(crate) mod fork;
 mod kept;
 pub mod memory;
 pub mod raw_ip;

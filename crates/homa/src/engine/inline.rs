@@ -212,13 +212,18 @@ impl Engine {
     /// thread that only spins fares better with [`Self::poll`], which looks at the clock less
     /// often. True when [`Self::next`] has something.
     pub fn turn(&mut self) -> bool {
-        self.core.turn();
+        if self.core.is_here() {
+            self.core.turn();
+        }
         self.core.has_ready()
     }
 
     /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
     /// [`Self::next`] has something.
     pub fn poll(&mut self, how_long: Wait) -> io::Result<bool> {
+        if !self.core.is_here() {
+            return Err(io::Error::other(CallError::Forked));
+        }
         self.core.spin();
         if self.core.has_ready() || how_long == Wait::No {
             return Ok(self.core.has_ready());

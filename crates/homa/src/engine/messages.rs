@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use homa_proto::{MessageId, Place, RpcHandle, Span};
 
+use super::accounts::AccountId;
 use crate::driver::Gather;
 use crate::payload::Payload;
 
@@ -33,7 +34,7 @@ const SPARE_CAPACITY: usize = 2048;
 enum Slot {
     #[default]
     Free,
-    Outgoing(Payload),
+    Outgoing(Payload, AccountId),
     Incoming(Incoming),
 }
 
@@ -103,6 +104,8 @@ pub struct Messages {
     slots: Vec<Slot>,
     spare: Vec<Vec<u8>>,
     outgoing_bytes: u64,
+    /// The same by account.
+    outgoing_to: Vec<u64>,
     /// Bytes of addresses that may still be reserved for incoming messages.
     addresses: u64,
 }
@@ -110,7 +113,8 @@ pub struct Messages {
 impl Messages {
     /// No messages; of incoming ones, addresses for `addresses` bytes may be reserved at a time.
     pub fn new(addresses: u64) -> Self {
-        Self { slots: Vec::new(), spare: Vec::new(), outgoing_bytes: 0, addresses }
+        let outgoing_to = Vec::new();
+        Self { slots: Vec::new(), spare: Vec::new(), outgoing_bytes: 0, outgoing_to, addresses }
     }
 
     fn slot(&mut self, id: MessageId) -> &mut Slot {
@@ -121,10 +125,19 @@ impl Messages {
         &mut self.slots[index]
     }
 
-    /// Keeps the bytes of an outgoing message.
-    pub fn insert(&mut self, id: MessageId, bytes: Payload) {
+    /// Keeps the bytes of an outgoing message to a host.
+    pub fn insert(&mut self, id: MessageId, bytes: Payload, to: AccountId) {
         self.outgoing_bytes += bytes.len() as u64;
-        *self.slot(id) = Slot::Outgoing(bytes);
+        if self.outgoing_to.len() <= to as usize {
+            self.outgoing_to.resize(to as usize + 1, 0);
+        }
+        self.outgoing_to[to as usize] += bytes.len() as u64;
+        *self.slot(id) = Slot::Outgoing(bytes, to);
+    }
+
+    /// Bytes of outgoing messages held for a host.
+    pub fn outgoing_to(&self, account: AccountId) -> u64 {
+        self.outgoing_to.get(account as usize).copied().unwrap_or(0)
     }
 
     /// Bytes of outgoing messages held.
@@ -135,7 +148,7 @@ impl Messages {
     /// The bytes of a span of an outgoing message, when they are all there.
     pub fn get(&self, span: Span) -> Option<&[u8]> {
         match self.slots.get(span.message.0 as usize) {
-            Some(Slot::Outgoing(bytes)) => {
+            Some(Slot::Outgoing(bytes, _)) => {
                 let start = span.offset as usize;
                 bytes.as_ref().get(start..start + span.len as usize)
             }
@@ -204,12 +217,13 @@ impl Messages {
 
     /// Forgets a message.
     pub fn release(&mut self, id: MessageId) {
-        let bytes = match std::mem::take(self.slot(id)) {
-            Slot::Outgoing(bytes) => bytes,
+        let (bytes, to) = match std::mem::take(self.slot(id)) {
+            Slot::Outgoing(bytes, to) => (bytes, to),
             Slot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
             Slot::Free => return,
         };
         self.outgoing_bytes -= bytes.len() as u64;
+        self.outgoing_to[to as usize] -= bytes.len() as u64;
         if let Some(mut memory) = bytes.into_memory()
             && memory.capacity() <= SPARE_CAPACITY
             && self.spare.len() < SPARE
@@ -314,13 +328,14 @@ mod tests {
     #[test]
     fn outgoing_memory_is_counted_until_released() {
         let mut messages = Messages::new(1 << 20);
-        messages.insert(MessageId(0), vec![5; 1000].into());
+        messages.insert(MessageId(0), vec![5; 1000].into(), 3);
         let span = Span { message: MessageId(0), offset: 999, len: 1 };
         assert_eq!(messages.get(span), Some(&[5][..]));
         assert_eq!(messages.get(Span { len: 2, ..span }), None);
+        assert_eq!([2, 3, 4].map(|to| messages.outgoing_to(to)), [0, 1000, 0]);
         messages.release(MessageId(0));
         messages.release(MessageId(0));
-        assert_eq!(messages.outgoing_bytes(), 0);
+        assert_eq!((messages.outgoing_bytes(), messages.outgoing_to(3)), (0, 0));
     }
 
     #[test]
@@ -328,7 +343,7 @@ mod tests {
         let mut messages = Messages::new(1 << 20);
         let secret = vec![7; 500];
         let memory = secret.as_ptr();
-        messages.insert(MessageId(0), secret.into());
+        messages.insert(MessageId(0), secret.into(), 0);
         messages.release(MessageId(0));
         messages.place(place(100, 100, 200), &[2; 100]);
         messages.place(place(0, 100, 200), &[1; 100]);

@@ -8,10 +8,12 @@
 //! Invariants: whatever a peer sends is counted and ignored or acted upon, never an error of the
 //! application; message bytes live from submission to release.
 
+mod accounts;
 mod arrivals;
 mod budgets;
 mod clock;
 mod closing;
+mod fair;
 mod held;
 pub mod inline;
 pub mod mailbox;
@@ -32,9 +34,11 @@ use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time};
 
 use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
+use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::Metrics;
 use crate::payload::Payload;
+use accounts::AccountId;
 use arrivals::{Arrivals, Overdue};
 use clock::Clock;
 use closing::Closing;
@@ -66,14 +70,18 @@ pub struct Core {
     overdue: Option<Overdue>,
     closing: Vec<Closing>,
     held: Option<Held>,
+    /// Whose sockets and ids these are.
+    process: Process,
 }
 
 /// The last word to servers is that their responses arrived: they would ask for it, a kernel module
 /// for ever, and be told by our host that nobody is here, which ends the RPCs of others, too.
 impl Drop for Core {
     fn drop(&mut self) {
-        self.flush_acks();
-        self.transmit();
+        if self.is_here() {
+            self.flush_acks();
+            self.transmit();
+        }
     }
 }
 
@@ -86,10 +94,10 @@ enum Refusal {
 impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer())?);
+        let framing = driver.framing();
+        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer(), framing)?);
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
-        let framing = driver.framing();
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
         let mut state = State::new(endpoint, config, framing, driver.routes());
@@ -107,7 +115,13 @@ impl Core {
             overdue: None,
             closing: Vec::new(),
             held: None,
+            process: Process::this(),
         })
+    }
+
+    /// False in a child of the process that made it.
+    pub fn is_here(&self) -> bool {
+        self.process.is_this()
     }
 
     /// The driver below.
@@ -144,6 +158,9 @@ impl Core {
         options: &CallOptions,
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
+        if !self.is_here() {
+            return Err(CallError::Forked);
+        }
         let now = self.tick();
         let result = self.try_call(now, socket, to, request, options, cookie);
         if result.is_err() {
@@ -192,7 +209,7 @@ impl Core {
             .submit(now, submit)
             .map_err(|error| CallError::refused(error, request.len(), max_peers))?;
         if let Some(message) = submitted.message {
-            state.messages.insert(message, request);
+            state.messages.insert(message, request, state.peers.account(peer));
         }
         state.drain_events();
         Ok(submitted.rpc)
@@ -212,15 +229,31 @@ impl Core {
         }
     }
 
+    /// Is there memory for a reply to a client's host beside those to others?
+    fn has_share(&self, length: u32, account: AccountId) -> Result<(), Refusal> {
+        let messages = &self.state.messages;
+        let held = messages.outgoing_bytes();
+        let of_host = messages.outgoing_to(account);
+        let most = self.state.config.send_memory;
+        match length == 0 || accounts::has_room(length.into(), of_host, held, most) {
+            true => Ok(()),
+            false => Err(Refusal::Now { held }),
+        }
+    }
+
     /// Answers a request. A refused one still waits unless it is gone.
     pub fn reply(
         &mut self,
         rpc: RpcHandle,
         response: Payload,
     ) -> Result<(), (ReplyError, Payload)> {
+        if !self.is_here() {
+            return Err((ReplyError::Forked, response));
+        }
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
-        match self.fits(length) {
+        let account = self.state.account_of(rpc);
+        match self.fits(length).and_then(|()| self.has_share(length, account)) {
             Ok(()) => {}
             Err(Refusal::Ever { max }) => {
                 let length = response.len();
@@ -235,7 +268,7 @@ impl Core {
             Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
         };
         if let Some(message) = submitted.message {
-            self.state.messages.insert(message, response);
+            self.state.messages.insert(message, response, account);
         }
         self.state.drain_events();
         Ok(())
@@ -367,6 +400,11 @@ impl Core {
     /// Tells servers at once which calls are complete.
     pub fn flush_acks(&mut self) {
         self.state.endpoint.flush_acks();
+    }
+
+    /// Requests in progress at a local port.
+    pub fn requests_at(&self, port: u16) -> usize {
+        self.state.endpoint.requests_at(port)
     }
 
     /// RPCs in progress as client and as server.

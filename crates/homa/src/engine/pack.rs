@@ -416,7 +416,11 @@ mod tests {
                 cookie: 0,
             };
             let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
-            messages.insert(accepted.message.expect("a message"), vec![1; length as usize].into());
+            messages.insert(
+                accepted.message.expect("a message"),
+                vec![1; length as usize].into(),
+                0,
+            );
         }
         let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);
         packer.set_ports(vec![local_port]);

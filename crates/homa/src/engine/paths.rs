@@ -128,20 +128,26 @@ impl Paths {
     ) {
         match packet.body {
             Body::Resend { .. } | Body::RpcUnknown { .. }
-                if endpoint.is_in_progress(packet.peer, packet.id) =>
+                if endpoint.is_proven(packet.peer)
+                    && endpoint.is_in_progress(packet.peer, packet.id) =>
             {
                 self.entry(now, packet.peer, address, mtu).path.lost(now);
             }
-            // The answer may come from what counts as another peer: the client there.
-            Body::Ack(_) => {
-                let id = packet.id.server().0;
-                let Some(&peer) = self.probes.get(&key(id)) else { return };
-                let entry = self.entries.get_mut(&peer).filter(|entry| entry.address == address);
-                if entry.is_some_and(|entry| entry.path.answered(now, id, &mut self.changes)) {
-                    self.look(peer, Time::ZERO);
-                }
-            }
+            Body::Ack(_) => self.answered(now, packet, address),
             _ => {}
+        }
+    }
+
+    /// An ACK arrived from an address: the answer to a probe, perhaps.
+    pub fn answered(&mut self, now: Time, packet: &Packet, address: SocketAddr) {
+        let id = packet.id.server().0;
+        let Some(&peer) = self.probes.get(&key(id)) else { return };
+        if !matches!(packet.body, Body::Ack(_)) {
+            return;
+        }
+        let entry = self.entries.get_mut(&peer).filter(|entry| entry.address == address);
+        if entry.is_some_and(|entry| entry.path.answered(now, id, &mut self.changes)) {
+            self.look(peer, Time::ZERO);
         }
     }
 
@@ -200,7 +206,9 @@ impl Core {
     pub(super) fn note_asked(&mut self, now: Time) {
         let state = &mut self.state;
         for peer in self.packer.take_asked() {
-            if let Some((address, mtu)) = state.peers.path(peer) {
+            if let Some((address, mtu)) = state.peers.path(peer)
+                && state.endpoint.is_proven(peer)
+            {
                 state.paths.entry(now, peer, address, mtu).path.lost(now);
             }
         }

@@ -6,11 +6,14 @@
 //! at all addresses of its host, a client that calls two of them is two peers: each is answered
 //! from the address it called. Peers appear when first needed and are forgotten, longest unused
 //! first as far as cheaply known, when the table is full. A packet gives up soon when all peers
-//! seem to be needed; a call of ours looks at all of them.
+//! seem to be needed; a call of ours looks at all of them. Senders that have not proven that they
+//! receive where they say have a small part of it to themselves, where the oldest gives its place
+//! to the next.
 //!
 //! The route to a peer is asked for its MTU when the first message to it is at hand, not at its
 //! first packet: that takes system calls, and anybody can invent senders.
 
+use std::collections::VecDeque;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,6 +22,7 @@ use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
+use super::accounts::{AccountId, Accounts};
 use super::budgets::Budgets;
 use crate::driver::{Framing, RouteMtu};
 
@@ -31,6 +35,8 @@ const HEADER_UDP: u16 = 8;
 const MTU_MIN: u16 = 576;
 /// Entries examined when room is needed.
 const EXAMINED: usize = 64;
+/// Strangers have one entry in this many.
+const STRANGERS: usize = 16;
 
 /// Addresses of our own that are remembered, to be looked for when a client is unreachable.
 const SOURCES_MAX: usize = 64;
@@ -46,6 +52,8 @@ pub struct Peer {
     pub datagram: usize,
     /// The route was asked, where that is needed.
     measured: bool,
+    /// Its host.
+    account: AccountId,
     /// The link that its packets take, and by which of the kernel's answers (0: it was not asked).
     pub link: LinkId,
     routed: u32,
@@ -62,6 +70,7 @@ type Key = (SocketAddr, Option<IpAddr>);
 pub struct Peers {
     by_address: HashMap<Key, u32>,
     hosts: HashMap<IpAddr, Host>,
+    accounts: Accounts,
     peers: Vec<Peer>,
     free: Vec<u32>,
     next_host: u32,
@@ -69,6 +78,8 @@ pub struct Peers {
     sources: Vec<IpAddr>,
     last: Option<(Key, u32)>,
     hand: usize,
+    /// Senders that had proven nothing when they appeared, oldest first.
+    strangers: VecDeque<(Key, u32)>,
     max: usize,
     mtu: u16,
     framing: Framing,
@@ -88,12 +99,14 @@ impl Peers {
         Self {
             by_address: HashMap::new(),
             hosts: HashMap::new(),
+            accounts: Accounts::default(),
             peers: Vec::new(),
             free: Vec::new(),
             next_host: 0,
             sources: Vec::new(),
             last: None,
             hand: 0,
+            strangers: VecDeque::new(),
             max: max.max(1) as usize,
             mtu,
             framing,
@@ -105,6 +118,11 @@ impl Peers {
     /// The peer with a number that the protocol returned.
     pub fn get(&self, id: PeerId) -> Option<&Peer> {
         self.peers.get(id.0 as usize)
+    }
+
+    /// The account of a peer's host.
+    pub fn account(&self, id: PeerId) -> AccountId {
+        self.get(id).map_or(0, |peer| peer.account)
     }
 
     /// Peers in the table and peers forgotten so far.
@@ -119,6 +137,53 @@ impl Peers {
         let sources = self.sources.iter().copied().map(Some);
         let keys = iter::once(None).chain(sources).map(move |source| (address, source));
         keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
+    }
+
+    /// The number of an address that is known.
+    pub fn of(&mut self, address: SocketAddr, source: Option<IpAddr>) -> Option<PeerId> {
+        let key = (self.of_peer(address), source);
+        if let Some((last, index)) = self.last
+            && last == key
+        {
+            return Some(PeerId(index));
+        }
+        let index = *self.by_address.get(&key)?;
+        self.peers[index as usize].used = true;
+        self.last = Some((key, index));
+        Some(PeerId(index))
+    }
+
+    /// The number of an address that is not known and sent something.
+    pub fn find_stranger(
+        &mut self,
+        now: Time,
+        address: SocketAddr,
+        source: Option<IpAddr>,
+        endpoint: &mut Endpoint,
+    ) -> Option<PeerId> {
+        let most = (self.max / STRANGERS).max(1);
+        while self.strangers.len() >= most {
+            self.drop_stranger(now, endpoint);
+        }
+        let peer = self.find(now, address, source, endpoint)?;
+        if !endpoint.is_proven(peer) {
+            self.strangers.push_back(((self.of_peer(address), source), peer.0));
+        }
+        Some(peer)
+    }
+
+    /// Forgets the oldest of those that have proven nothing, unless it has by now.
+    fn drop_stranger(&mut self, now: Time, endpoint: &mut Endpoint) {
+        let Some((key, index)) = self.strangers.pop_front() else { return };
+        let id = PeerId(index);
+        if self.by_address.get(&key) != Some(&index) || endpoint.is_proven(id) {
+            return;
+        }
+        endpoint.drop_stranger(id);
+        if endpoint.close_peer(now, id) {
+            self.peers[index as usize].open = false;
+            self.forget(key, index);
+        }
     }
 
     /// The number of an address, new if need be; `None` when the table is full of busy peers.
@@ -234,7 +299,9 @@ impl Peers {
         let (address, source) = key;
         let (datagram, overhead) = self.datagram_to(address, self.mtu);
         let measured = self.routes.is_none();
+        let account = self.accounts.open(address.ip());
         let peer = Peer {
+            account,
             address,
             source,
             datagram,
@@ -268,6 +335,7 @@ impl Peers {
         }
         let max_payload = (datagram - overhead) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
+        endpoint.set_account(PeerId(index), account);
         self.by_address.insert(key, index);
         Some(index)
     }
@@ -295,6 +363,7 @@ impl Peers {
     fn forget(&mut self, key: Key, index: u32) {
         let address = key.0;
         self.by_address.remove(&key);
+        self.accounts.close(self.peers[index as usize].account);
         self.free.push(index);
         self.last = None;
         self.evicted += 1;

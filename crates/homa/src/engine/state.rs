@@ -10,6 +10,7 @@ use homa_proto::{
     RpcHandle, Time, wire,
 };
 
+use super::accounts::AccountId;
 use super::budgets::Budgets;
 use super::messages::Messages;
 use super::paths::Paths;
@@ -139,6 +140,11 @@ impl State {
         self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
     }
 
+    /// To whose account the reply to a request goes; to the first where it is over.
+    pub fn account_of(&self, rpc: RpcHandle) -> AccountId {
+        self.endpoint.peer_of(rpc).map_or(0, |peer| self.peers.account(peer))
+    }
+
     /// Takes in one datagram of a train.
     pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
         if self.framing == Framing::Ip {
@@ -170,12 +176,9 @@ impl State {
             let peer = &mut peers[usize::from(from_server)];
             if peer.is_none() {
                 let source = if from_server { None } else { train.to };
-                *peer = self.peers.find(now, train.from, source, &mut self.endpoint);
+                *peer = self.sender(now, train.from, source, &decoded.packet);
             }
-            let Some(peer) = *peer else {
-                self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
-                continue;
-            };
+            let Some(peer) = *peer else { continue };
             decoded.packet.peer = peer;
             // Homa's ports repeat UDP's: what the kernel says counts.
             decoded.packet.local_port = port;
@@ -199,9 +202,7 @@ impl State {
         // A server that asks for another's port, who is gone, knows the address that it asks at.
         let ours = decoded.packet.local_port == port;
         let source = if decoded.packet.id.from_server() && ours { None } else { train.to };
-        let Some(peer) = self.peers.find(now, train.from, source, &mut self.endpoint) else {
-            return self.endpoint.counters_mut().drop_packet(DropReason::TooManyRpcs);
-        };
+        let Some(peer) = self.sender(now, train.from, source, &decoded.packet) else { return };
         decoded.packet.peer = peer;
         self.notice(now, &decoded.packet);
         match self.endpoint.receive(now, &decoded.packet) {
@@ -209,6 +210,41 @@ impl State {
             Receipt::Consumed | Receipt::Dropped(_) => {}
         }
         self.drain_events();
+    }
+
+    /// The peer that sent a packet. Of senders not known yet only those are noted that want
+    /// something: the words of others are about nothing here.
+    fn sender(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        source: Option<IpAddr>,
+        packet: &Packet,
+    ) -> Option<PeerId> {
+        let known = self.peers.of(from, source);
+        if known.is_some() {
+            return known;
+        }
+        let wants = matches!(
+            packet.body,
+            Body::Data(_) | Body::Resend { .. } | Body::NeedAck | Body::Challenge { .. }
+        );
+        let reason = match wants {
+            true => {
+                let peer = self.peers.find_stranger(now, from, source, &mut self.endpoint);
+                if peer.is_some() {
+                    return peer;
+                }
+                DropReason::TooManyRpcs
+            }
+            false => {
+                // The answer to a probe may come from what counts as another peer: the client.
+                self.paths.answered(now, packet, from);
+                DropReason::UnknownRpc
+            }
+        };
+        self.endpoint.counters_mut().drop_packet(reason);
+        None
     }
 
     /// Control packets also say something about the path.
@@ -315,7 +351,7 @@ mod tests {
     #[test]
     fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
         let config = Config::default();
-        let endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
+        let endpoint = Endpoint::new(config.protocol(1 << 20, Framing::Datagram).unwrap());
         let mut state = State::new(endpoint, config, Framing::Datagram, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];

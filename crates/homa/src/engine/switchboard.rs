@@ -3,7 +3,7 @@
 //! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
 //! board only collects whom to wake.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
@@ -11,6 +11,7 @@ use std::thread::{Thread, ThreadId};
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle};
 
+use super::fair::{FairQueue, Place};
 use super::mailbox::Mailbox;
 use super::{Core, Partial, Ready};
 use crate::error::CallError;
@@ -90,15 +91,16 @@ pub struct Arrived {
 struct Open {
     port: u16,
     /// Its place in the port's queue, to which it may still belong.
-    order: u64,
+    place: Place,
     /// The client gave up.
     cancelled: bool,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By order of arrival.
-    requests: BTreeMap<u64, Arrived>,
+    requests: FairQueue,
+    /// No more are to come.
+    draining: bool,
     /// By ticket, so that a waiter that gives up can be removed.
     acceptors: VecDeque<(u64, Waiting)>,
 }
@@ -112,7 +114,6 @@ pub struct Switchboard {
     free: Vec<u32>,
     queues: HashMap<u16, Queue>,
     open: HashMap<RpcHandle, Open>,
-    next_order: u64,
     to_wake: Vec<Waiting>,
     tasks: usize,
     next_ticket: u64,
@@ -215,7 +216,7 @@ impl Switchboard {
     /// Closes a server's queue; the clients of unanswered requests hear that nobody will answer.
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
         let Some(queue) = self.queues.remove(&port) else { return };
-        for request in queue.requests.into_values() {
+        for request in queue.requests.into_requests() {
             core.taken(request.bytes.len());
             core.cancel(request.rpc);
             self.open.remove(&request.rpc);
@@ -226,7 +227,7 @@ impl Switchboard {
 
     /// The next request at a port whose client still waits.
     pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Arrived> {
-        let (_, request) = self.queues.get_mut(&port)?.requests.pop_first()?;
+        let request = self.queues.get_mut(&port)?.requests.pop()?;
         core.taken(request.bytes.len());
         Some(request)
     }
@@ -235,9 +236,9 @@ impl Switchboard {
     fn cancelled(&mut self, rpc: RpcHandle, core: &mut Core) {
         let Some(open) = self.open.get_mut(&rpc) else { return };
         open.cancelled = true;
-        let (port, order) = (open.port, open.order);
+        let (port, place) = (open.port, open.place);
         let queue = self.queues.get_mut(&port);
-        if let Some(request) = queue.and_then(|queue| queue.requests.remove(&order)) {
+        if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
             core.taken(request.bytes.len());
             self.open.remove(&rpc);
         }
@@ -284,6 +285,19 @@ impl Switchboard {
         }
     }
 
+    /// No more requests will come at a port: whoever waits for one hears of it.
+    pub fn drain_queue(&mut self, port: u16) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        queue.draining = true;
+        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+        self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+    }
+
+    /// No more requests will come at a port.
+    pub fn is_draining(&self, port: u16) -> bool {
+        self.queues.get(&port).is_none_or(|queue| queue.draining)
+    }
+
     /// A request was answered or given up.
     pub fn answered(&mut self, rpc: RpcHandle) {
         self.open.remove(&rpc);
@@ -326,10 +340,8 @@ impl Switchboard {
                         core.cancel(rpc);
                         continue;
                     };
-                    self.next_order += 1;
-                    let order = self.next_order;
-                    self.open.insert(rpc, Open { port, order, cancelled: false });
-                    queue.requests.insert(order, Arrived { rpc, from, bytes });
+                    let place = queue.requests.push(Arrived { rpc, from, bytes });
+                    self.open.insert(rpc, Open { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
                         self.tasks -= usize::from(is_task(&waiting));

@@ -179,7 +179,9 @@ impl Fields {
                 max_unscheduled: limits.map(|limits| limits.max_unscheduled),
             },
             Body::Ack(acks) => Self::Ack { acks: acks.iter().map(AckRow::from).collect() },
-            Body::Busy | Body::Freeze | Body::NeedAck => return None,
+            // An empty list of acks, as the packet has.
+            Body::Proof(_) => Self::Ack { acks: Vec::new() },
+            Body::Busy | Body::Freeze | Body::NeedAck | Body::Challenge { .. } => return None,
         })
     }
 }

@@ -298,8 +298,8 @@ impl Rpc {
             }
             Body::Busy => own.busys += 1,
             Body::RpcUnknown { .. } => self.unknowns += 1,
-            Body::NeedAck => self.need_acks += 1,
-            Body::Ack(_) => self.acks += 1,
+            Body::NeedAck | Body::Challenge { .. } => self.need_acks += 1,
+            Body::Ack(_) | Body::Proof(_) => self.acks += 1,
             Body::Cutoffs { .. } | Body::Freeze => {}
         }
         false

@@ -156,8 +156,8 @@ pub fn type_name(body: &Body) -> &'static str {
         Body::Busy => kind::BUSY,
         Body::Cutoffs { .. } => kind::CUTOFFS,
         Body::Freeze => kind::FREEZE,
-        Body::NeedAck => kind::NEED_ACK,
-        Body::Ack(_) => kind::ACK,
+        Body::NeedAck | Body::Challenge { .. } => kind::NEED_ACK,
+        Body::Ack(_) | Body::Proof(_) => kind::ACK,
     })
 }
 

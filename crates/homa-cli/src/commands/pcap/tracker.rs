@@ -20,6 +20,17 @@ use super::rpc::Rpc;
 /// only has to outlast the network's own duplicates.
 const REUSE: i64 = 50_000_000;
 
+/// Whether a packet tells of an RPC that the capture did not show before. Others speak of hosts, of
+/// what may be long over, or, as the NEED_ACKs of probes and challenges, of nothing.
+fn begins_rpc(body: &Body) -> bool {
+    match body {
+        Body::Data(_) | Body::Grant { .. } | Body::Resend { .. } => true,
+        Body::RpcUnknown { .. } | Body::Busy => true,
+        Body::Ack(_) | Body::Proof(_) | Body::NeedAck | Body::Challenge { .. } => false,
+        Body::Cutoffs { .. } | Body::Freeze => false,
+    }
+}
+
 /// Orders RPCs so that those that an acknowledgement may mean are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -73,10 +84,7 @@ impl Tracker {
             self.piggybacked(homa, packet);
             self.retire_reused(&key, packet, time, done);
         }
-        // These speak of hosts, or of what may be long over: they begin no RPC.
-        let begins = !body.is_some_and(|packet| {
-            matches!(packet.body, Body::Ack(_) | Body::Cutoffs { .. } | Body::Freeze)
-        });
+        let begins = body.is_none_or(|packet| begins_rpc(&packet.body));
         let rpc = if begins {
             self.make_room(&key, done);
             self.rpcs

@@ -6,9 +6,9 @@
 //! occurs twice, the first counts.
 
 use crate::event::DropReason;
-use crate::packet::{Body, Limits};
+use crate::packet::{Body, Limits, Proof};
 use crate::units::Duration;
-use crate::wire::field::{Be16, Be64};
+use crate::wire::field::{Be16, Be32, Be64};
 use crate::wire::fixed;
 
 /// Types of extensions.
@@ -21,6 +21,11 @@ pub mod kind {
     pub const REMEMBERED: u16 = 2;
     /// No server listens at the port (no value). For RPC_UNKNOWN.
     pub const NO_SERVER: u16 = 5;
+    /// The sender's boot id, and nanoseconds for which it has forgotten nothing (8 bytes each). For
+    /// the NEED_ACK that asks for a proof of address.
+    pub const CHALLENGE: u16 = 6;
+    /// Token (8 bytes), epoch, first and next counter (4 bytes each). For the ACK that answers it.
+    pub const PROOF: u16 = 7;
     /// Reserved: how long the client will wait for the response. For DATA of requests.
     pub const DEADLINE: u16 = 3;
     /// Reserved: a distributed trace's context. For DATA of requests.
@@ -29,14 +34,22 @@ pub mod kind {
 
 /// Bytes of an extension before its value.
 const HEAD_LEN: usize = 4;
-/// Bytes of the values known here: one integer, or two halves of one.
+/// Bytes of the usual values: one integer, or two halves of one.
 const VALUE_LEN: usize = 8;
-/// Bytes of an extension known here, but for those without a value.
+/// Bytes of an extension with such a value.
 const KNOWN_LEN: usize = HEAD_LEN + VALUE_LEN;
+/// Bytes of the value of a challenge.
+const CHALLENGE_LEN: usize = 16;
+/// Bytes of the value of a proof.
+const PROOF_LEN: usize = 20;
 
 const KIND: Be16<0> = Be16;
 const LENGTH: Be16<2> = Be16;
 const VALUE: Be64<HEAD_LEN> = Be64;
+const SECOND: Be64<{ HEAD_LEN + 8 }> = Be64;
+const EPOCH: Be32<{ HEAD_LEN + 8 }> = Be32;
+const FIRST: Be32<{ HEAD_LEN + 12 }> = Be32;
+const NEXT: Be32<{ HEAD_LEN + 16 }> = Be32;
 
 /// What the extensions of a datagram say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +57,8 @@ pub(in crate::wire) struct Extensions {
     pub(in crate::wire) limits: Option<Limits>,
     pub(in crate::wire) remembered: Option<Duration>,
     pub(in crate::wire) no_server: bool,
+    pub(in crate::wire) challenge: Option<(u64, Duration)>,
+    pub(in crate::wire) proof: Option<Proof>,
 }
 
 impl Extensions {
@@ -53,8 +68,12 @@ impl Extensions {
         match *body {
             Body::Cutoffs { limits, .. } => Self { limits, ..Self::default() },
             Body::RpcUnknown { remembered, no_server } => {
-                Self { limits: None, remembered, no_server }
+                Self { remembered, no_server, ..Self::default() }
             }
+            Body::Challenge { boot, remembered } => {
+                Self { challenge: Some((boot, remembered)), ..Self::default() }
+            }
+            Body::Proof(proof) => Self { proof: Some(proof), ..Self::default() },
             _ => Self::default(),
         }
     }
@@ -64,6 +83,8 @@ impl Extensions {
     pub(super) fn encoded_len(&self) -> usize {
         KNOWN_LEN * (usize::from(self.limits.is_some()) + usize::from(self.remembered.is_some()))
             + HEAD_LEN * usize::from(self.no_server)
+            + (HEAD_LEN + CHALLENGE_LEN) * usize::from(self.challenge.is_some())
+            + (HEAD_LEN + PROOF_LEN) * usize::from(self.proof.is_some())
     }
 
     /// Writes all extensions, as far as they fit; returns their length.
@@ -88,6 +109,26 @@ impl Extensions {
             KIND.set(slot, kind::NO_SERVER);
             LENGTH.set(slot, 0);
             length += HEAD_LEN;
+        }
+        let rest = out.get_mut(length..);
+        let rest = rest.and_then(<[u8]>::first_chunk_mut::<{ HEAD_LEN + CHALLENGE_LEN }>);
+        if let (Some((boot, remembered)), Some(slot)) = (self.challenge, rest) {
+            KIND.set(slot, kind::CHALLENGE);
+            LENGTH.set(slot, CHALLENGE_LEN as u16);
+            VALUE.set(slot, boot);
+            SECOND.set(slot, remembered.0);
+            length += HEAD_LEN + CHALLENGE_LEN;
+        }
+        let rest = out.get_mut(length..);
+        let rest = rest.and_then(<[u8]>::first_chunk_mut::<{ HEAD_LEN + PROOF_LEN }>);
+        if let (Some(proof), Some(slot)) = (self.proof, rest) {
+            KIND.set(slot, kind::PROOF);
+            LENGTH.set(slot, PROOF_LEN as u16);
+            VALUE.set(slot, proof.token);
+            EPOCH.set(slot, proof.epoch);
+            FIRST.set(slot, proof.first);
+            NEXT.set(slot, proof.next);
+            length += HEAD_LEN + PROOF_LEN;
         }
         length
     }
@@ -114,6 +155,22 @@ impl Extensions {
                     found.remembered.get_or_insert(Duration(value));
                 }
                 kind::NO_SERVER => found.no_server = true,
+                kind::CHALLENGE => {
+                    let value: &[u8; CHALLENGE_LEN] = fixed(value)?;
+                    let [boot, remembered] = [&value[..8], &value[8..]];
+                    let boot = u64::from_be_bytes(*fixed(boot)?);
+                    let remembered = Duration(u64::from_be_bytes(*fixed(remembered)?));
+                    found.challenge.get_or_insert((boot, remembered));
+                }
+                kind::PROOF => {
+                    let value: &[u8; PROOF_LEN] = fixed(value)?;
+                    let [token, calls] = [&value[..8], &value[8..]];
+                    let token = u64::from_be_bytes(*fixed(token)?);
+                    let part =
+                        |at: usize| fixed(&calls[at..]).map(|part| u32::from_be_bytes(*part));
+                    let (epoch, first, next) = (part(0)?, part(4)?, part(8)?);
+                    found.proof.get_or_insert(Proof { token, epoch, first, next });
+                }
                 // At least 4 bytes each in at most 65,535: the count fits.
                 _ => unknown += 1,
             }

@@ -28,7 +28,7 @@ pub use writer::{Draft, Writer};
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::{DropReason, Quoted};
-use crate::packet::{Packet, PeerId};
+use crate::packet::{Body, Packet, PeerId};
 pub(super) use extension::Extensions;
 
 /// Bytes in the datagram header.
@@ -82,6 +82,11 @@ fn write_header(out: &mut [u8], number: u64) -> Result<(), EncodeError> {
     KEY_ID.set(header, PLAINTEXT);
     NUMBER.set(header, number);
     Ok(())
+}
+
+/// Bytes of the extensions that a packet calls for.
+pub(crate) fn extensions_len(body: &Body) -> usize {
+    Extensions::of(body).encoded_len()
 }
 
 fn set_extension_length(out: &mut [u8], length: usize) -> Result<(), EncodeError> {

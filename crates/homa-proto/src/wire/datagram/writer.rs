@@ -3,7 +3,7 @@
 use super::extension::Extensions;
 use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
 use super::{set_extension_length, write_header};
-use crate::packet::{Body, Limits, Packet};
+use crate::packet::{Body, Limits, Packet, Proof};
 use crate::units::Duration;
 use crate::wire::{self, EncodeError};
 
@@ -31,6 +31,10 @@ pub struct Draft {
     limits: Option<Option<Limits>>,
     /// What the RPC_UNKNOWN packets in here say; `None` while there are none.
     unknown: Option<(Option<Duration>, bool)>,
+    /// What the NEED_ACKs in here say; `None` while there are none.
+    need_ack: Option<Option<(u64, Duration)>>,
+    /// What the ACKs in here say; `None` while there are none.
+    ack: Option<Option<Proof>>,
 }
 
 impl<'a> Writer<'a> {
@@ -40,7 +44,15 @@ impl<'a> Writer<'a> {
         let out = &mut out[..max];
         write_header(out, number)?;
         let (packets, end) = (HEADER_LEN, HEADER_LEN);
-        let draft = Draft { packets, end, count: 0, limits: None, unknown: None };
+        let draft = Draft {
+            packets,
+            end,
+            count: 0,
+            limits: None,
+            unknown: None,
+            need_ack: None,
+            ack: None,
+        };
         Ok(Self { out, draft })
     }
 
@@ -90,6 +102,12 @@ impl<'a> Writer<'a> {
             Body::RpcUnknown { remembered, no_server } => {
                 self.draft.unknown = Some((remembered, no_server));
             }
+            Body::NeedAck => self.draft.need_ack = Some(None),
+            Body::Challenge { boot, remembered } => {
+                self.draft.need_ack = Some(Some((boot, remembered)));
+            }
+            Body::Ack(_) => self.draft.ack = Some(None),
+            Body::Proof(proof) => self.draft.ack = Some(Some(proof)),
             _ => {}
         }
         Ok(&mut self.out[payload_at..payload_at + payload])
@@ -113,6 +131,12 @@ impl<'a> Writer<'a> {
             Body::RpcUnknown { remembered, no_server } => {
                 self.draft.unknown.map(|said| said == (*remembered, *no_server))
             }
+            Body::NeedAck => self.draft.need_ack.map(|said| said.is_none()),
+            Body::Challenge { boot, remembered } => {
+                self.draft.need_ack.map(|said| said == Some((*boot, *remembered)))
+            }
+            Body::Ack(_) => self.draft.ack.map(|said| said.is_none()),
+            Body::Proof(proof) => self.draft.ack.map(|said| said == Some(*proof)),
             _ => None,
         };
         match said {

@@ -12,7 +12,8 @@ const FAST: Rate = Rate::gbps(10);
 /// numbered alike.
 fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
     let config = Config::default();
-    let mut endpoint = Endpoint::new(config.protocol(1 << 20).unwrap());
+    let mut endpoint =
+        Endpoint::new(config.protocol(1 << 20, crate::driver::Framing::Datagram).unwrap());
     let mut budgets = Budgets::new(&config, false, &mut endpoint);
     for (index, &rate) in (1..).zip(rates) {
         let mut message = LinkMessage::default();

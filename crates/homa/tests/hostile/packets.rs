@@ -1,49 +1,33 @@
 //! Whatever arrives at the socket: no panic, no execution, no growth, and honest clients are
 //! served.
 
-mod common;
-
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use common::{echo, engine, message};
-use homa::inline::{Completion, Engine, Wait};
+use homa::inline::{Completion, Engine, RequestId, Wait};
 use homa::proto::wire::datagram;
-use homa::proto::{
-    AckEntry, Acks, Body, Data, DropReason, MessageId, Packet, PeerId, ResendLength, RpcId, Span,
-};
+use homa::proto::{AckEntry, Acks, Body, DropReason, Packet, PeerId, ResendLength, RpcId};
 use homa::{CallOptions, Config, Server};
 
-/// A request's first packet as an attacker would write it.
-fn first_packet(id: u64, total: u32, payload: usize) -> Vec<u8> {
-    let span = Span { message: MessageId(0), offset: 0, len: payload as u32 };
-    let data = Data {
-        span,
-        message_length: total,
-        incoming: total,
-        ack: None,
-        cutoff_version: 0,
-        retransmit: false,
-        incast: None,
-    };
-    let packet = Packet {
-        peer: PeerId(0),
-        priority: 0,
-        local_port: 1,
-        remote_port: 2,
-        id: RpcId(id),
-        body: Body::Data(data),
-    };
-    let mut bytes = vec![0; 2000];
-    let len = datagram::encode(&packet, 1, &mut bytes).unwrap() + payload;
-    bytes.truncate(len);
-    bytes
+use super::common::{echo, engine, message};
+use super::host::{Host, control, first};
+
+/// A server without a thread.
+fn server(config: Config) -> Engine {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    server.listen();
+    server
 }
 
-fn attacker(server: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(server).unwrap();
-    socket
+/// The next request, of a client that says who it is when it is asked.
+fn request_of(client: &mut Host, server: &mut Engine) -> RequestId {
+    loop {
+        server.poll(Wait::No).unwrap();
+        if let Some(Completion::Request { id, .. }) = server.next() {
+            return id;
+        }
+        client.answer();
+    }
 }
 
 /// Lets an engine take in everything that waits; returns the requests it would hand to the server.
@@ -63,16 +47,16 @@ fn noise_is_counted_and_honest_clients_are_served_meanwhile() {
     let server = engine("127.0.0.1", Config::default());
     let to = server.local_addr();
     let echo = echo(server.serve().unwrap());
-    let attacker = attacker(to);
+    let mut attacker = Host::new(to);
     let client = engine("127.0.0.1", Config::default()).client();
     for seed in 0..500 {
-        attacker.send(&message(1 + seed as usize % 1400, seed)).unwrap();
+        attacker.send(&message(1 + seed as usize % 1400, seed));
         // A well-formed packet with one byte changed.
-        let mut bent = first_packet(2 * seed, 100, 100);
+        let mut bent = first(2 * seed, 100, 100);
         let at = seed as usize * 7 % bent.len();
         bent[at] ^= 1 << (seed % 8);
-        attacker.send(&bent).unwrap();
-        attacker.send(&bent[..at]).unwrap();
+        attacker.send(&bent);
+        attacker.send(&bent[..at]);
         assert_eq!(client.call(to, "honest").unwrap(), *b"honest");
     }
     let drops: u64 = server.metrics().protocol.drops().map(|(_, count)| count).sum();
@@ -87,13 +71,16 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     let mut config = Config::default();
     config.protocol.max_rpcs = 100;
     config.protocol.memory_budget = 1 << 20;
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
-    server.listen();
-    let attacker = attacker(server.local_addr());
+    let mut server = server(config);
+    // One is silent; the other has shown who it is.
+    let [mut stranger, mut known] = [(); 2].map(|()| Host::new(server.local_addr()));
+    known.send(&first(2, 100, 100));
+    request_of(&mut known, &mut server);
     let mut requests = 0;
-    for id in 1..2000 {
+    for id in 2..2000 {
         // Announces 16 MiB, sends 1 kB, and is never heard of again.
-        attacker.send(&first_packet(2 * id, 16 << 20, 1000)).unwrap();
+        stranger.send(&first(2 * id, 1000, 16 << 20));
+        known.send(&first(2 * id, 1000, 16 << 20));
         if id % 50 == 0 {
             requests += take_in(&mut server);
         }
@@ -102,27 +89,35 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     assert_eq!(requests, 0, "no request was complete");
     assert!(server.in_progress().1 <= 100);
     let metrics = server.metrics().protocol;
-    let refused = metrics.dropped(DropReason::TooManyRpcs) + metrics.dropped(DropReason::NoMemory);
-    assert!(refused >= 1800, "{refused} refused");
+    let reasons = [DropReason::TooManyRpcs, DropReason::TooManyOfPeer, DropReason::NoMemory];
+    let refused: u64 = reasons.iter().map(|reason| metrics.dropped(*reason)).sum();
+    assert!(refused >= 1000, "{refused} refused");
+    assert!(metrics.strangers_dropped >= 1000, "{}", metrics.strangers_dropped);
 }
 
-/// An engine with 100 kB for messages, its server, whose requests nobody accepts, and somebody to
-/// send them.
-fn besieged() -> (homa::Engine, Server, UdpSocket) {
+/// An engine with 100 kB for messages, its server, whose requests nobody accepts any more, and
+/// somebody to send them.
+fn besieged() -> (homa::Engine, Server, Host) {
     let mut config = Config::default();
     config.protocol.memory_budget = 100_000;
     let server = engine("127.0.0.1", config);
     let serving = server.serve().unwrap();
-    let attacker = attacker(server.local_addr());
+    let mut attacker = Host::new(server.local_addr());
+    attacker.send(&first(2, 100, 100));
+    while server.metrics().protocol.requests_delivered == 0 {
+        attacker.answer();
+    }
+    drop(serving.accept());
     (server, serving, attacker)
 }
 
 #[test]
 fn a_flood_of_small_requests_waits_in_bounded_memory() {
-    let (server, serving, attacker) = besieged();
-    for id in 1..1000 {
-        attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
-        while server.metrics().driver.datagrams_received < id {
+    let (server, serving, mut attacker) = besieged();
+    let before = server.metrics().driver.datagrams_received;
+    for n in 1..1000 {
+        attacker.send(&first(2 + 2 * n, 1000, 1000));
+        while server.metrics().driver.datagrams_received < before + n {
             std::thread::yield_now();
         }
     }
@@ -138,11 +133,13 @@ fn a_flood_of_small_requests_waits_in_bounded_memory() {
 
 #[test]
 fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
-    let (server, serving, attacker) = besieged();
-    for id in 1..500 {
-        attacker.send(&first_packet(2 * id, 1000, 1000)).unwrap();
-        attacker.send(&control(RpcId(2 * id), Body::Ack(Acks::default()))).unwrap();
-        while server.metrics().driver.datagrams_received < 2 * id {
+    let (server, serving, mut attacker) = besieged();
+    let before = server.metrics().driver.datagrams_received;
+    for n in 1..500 {
+        let id = 2 + 2 * n;
+        attacker.send(&first(id, 1000, 1000));
+        attacker.send(&control(RpcId(id), Body::Ack(Acks::default())));
+        while server.metrics().driver.datagrams_received < before + 2 * n {
             std::thread::yield_now();
         }
     }
@@ -156,25 +153,27 @@ fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
 #[test]
 fn a_batch_of_questions_is_answered_in_parts_and_none_for_lack_of_room_unanswered() {
     const QUESTIONS: u64 = 260;
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
-    let attacker = attacker(server.local_addr());
+    let mut server = server(Config::default());
+    let mut attacker = Host::new(server.local_addr());
+    attacker.send(&first(2, 100, 100));
+    request_of(&mut attacker, &mut server);
+    let before = server.metrics().driver.datagrams_received;
     let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     let mut bytes = vec![0; 60_000];
     for datagram in 0..20 {
         let mut writer = datagram::Writer::new(&mut bytes, datagram).unwrap();
         for n in 0..QUESTIONS {
-            let id = RpcId(2 * (1 + datagram * QUESTIONS + n));
+            let id = RpcId(2 * (2 + datagram * QUESTIONS + n));
             let packet =
                 Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
             writer.push(&packet).unwrap();
         }
         let len = writer.len();
-        attacker.send(&bytes[..len]).unwrap();
+        attacker.send(&bytes[..len]);
     }
     take_in(&mut server);
     let metrics = server.metrics();
-    assert_eq!(metrics.driver.datagrams_received, 20);
+    assert_eq!(metrics.driver.datagrams_received, before + 20);
     assert_eq!(metrics.protocol.answers_withheld, 0);
     assert_eq!(metrics.protocol.unknowns_sent, 20 * QUESTIONS);
 }
@@ -191,8 +190,8 @@ fn another_host_cannot_answer_for_the_server() {
     let question = datagram::decode(&bytes[..len]).unwrap();
     let id = question.packets(PeerId(0), 0).next().unwrap().unwrap().packet.id;
 
-    let forged = first_packet(id.server().0, 5, 5);
-    attacker(client.local_addr()).send(&forged).unwrap();
+    let forged = first(id.server().0, 5, 5);
+    Host::new(client.local_addr()).send(&forged);
     assert_eq!((take_in(&mut client), client.in_progress().0), (0, 1));
     assert_eq!(client.metrics().protocol.dropped(DropReason::WrongPeer), 1);
     // The same bytes from the right address are believed: there is no authentication yet.
@@ -203,13 +202,14 @@ fn another_host_cannot_answer_for_the_server() {
 
 #[test]
 fn every_datagram_cut_short_is_harmless() {
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
-    let attacker = attacker(server.local_addr());
-    let whole = first_packet(2, 100, 100);
+    let mut server = server(Config::default());
+    let mut attacker = Host::new(server.local_addr());
+    attacker.send(&first(4, 100, 100));
+    request_of(&mut attacker, &mut server);
+    let whole = first(2, 100, 100);
     let mut requests = 0;
     for len in 0..whole.len() {
-        attacker.send(&whole[..len]).unwrap();
+        attacker.send(&whole[..len]);
         requests += take_in(&mut server);
     }
     assert_eq!(requests, 0);
@@ -218,44 +218,29 @@ fn every_datagram_cut_short_is_harmless() {
 
 #[test]
 fn extensions_of_a_newer_peer_are_skipped_and_counted() {
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
-    let mut bytes = first_packet(2, 100, 100);
+    let mut server = server(Config::default());
+    let mut newer = Host::new(server.local_addr());
+    let mut bytes = first(2, 100, 100);
     // Type 999, three bytes; extensions of 7 bytes in all.
     bytes.splice(16..16, [0x03, 0xe7, 0, 3, 1, 2, 3]);
     bytes[3] = 7;
-    attacker(server.local_addr()).send(&bytes).unwrap();
-    assert_eq!(take_in(&mut server), 1);
+    newer.send(&bytes);
+    request_of(&mut newer, &mut server);
     assert_eq!(server.metrics().engine.unknown_extensions, 1);
     assert!(server.metrics().to_openmetrics().contains("homa_engine_unknown_extensions_total 1\n"));
-}
-
-/// A packet about RPC `id` as any host could write it.
-fn control(id: RpcId, body: Body) -> Vec<u8> {
-    let packet = Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
-    let mut bytes = vec![0; 200];
-    let len = datagram::encode(&packet, 1, &mut bytes).unwrap();
-    bytes.truncate(len);
-    bytes
 }
 
 #[test]
 fn absurd_grants_and_resends_bring_no_more_than_the_message() {
     const RESPONSE: usize = 100_000;
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
-    let attacker = attacker(server.local_addr());
-    attacker.send(&first_packet(2, 100, 100)).unwrap();
-    let id = loop {
-        server.poll(Wait::No).unwrap();
-        if let Some(Completion::Request { id, .. }) = server.next() {
-            break id;
-        }
-    };
+    let mut server = server(Config::default());
+    let mut attacker = Host::new(server.local_addr());
+    attacker.send(&first(2, 100, 100));
+    let id = request_of(&mut attacker, &mut server);
     server.reply(id, message(RESPONSE, 1)).unwrap();
     let all = u32::MAX;
     for offset in [0, 1, RESPONSE as u32 + 1, 1 << 31, all] {
-        attacker.send(&control(RpcId(2), Body::Grant { offset, priority: 255 })).unwrap();
+        attacker.send(&control(RpcId(2), Body::Grant { offset, priority: 255 }));
         take_in(&mut server);
     }
     let sent = server.metrics().protocol.data_bytes_sent;
@@ -264,7 +249,7 @@ fn absurd_grants_and_resends_bring_no_more_than_the_message() {
     for (offset, length) in ranges {
         let length = ResendLength::Bytes(length);
         let body = Body::Resend { offset, length, priority: 255 };
-        attacker.send(&control(RpcId(2), body)).unwrap();
+        attacker.send(&control(RpcId(2), body));
         take_in(&mut server);
     }
     let again = server.metrics().protocol.data_resent;
@@ -274,16 +259,10 @@ fn absurd_grants_and_resends_bring_no_more_than_the_message() {
 
 #[test]
 fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
-    let [victim, attacker] = [attacker(server.local_addr()), attacker(server.local_addr())];
-    victim.send(&first_packet(2, 100, 100)).unwrap();
-    let request = loop {
-        server.poll(Wait::No).unwrap();
-        if let Some(Completion::Request { id, .. }) = server.next() {
-            break id;
-        }
-    };
+    let mut server = server(Config::default());
+    let [mut victim, mut attacker] = [(); 2].map(|()| Host::new(server.local_addr()));
+    victim.send(&first(2, 100, 100));
+    let request = request_of(&mut victim, &mut server);
     let mut acks = Acks::default();
     acks.push(AckEntry { id: RpcId(2), server_port: server.local_addr().port() }).unwrap();
     let forged = || {
@@ -295,20 +274,20 @@ fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
             control(RpcId(2), Body::Grant { offset: u32::MAX, priority }),
             control(RpcId(2), Body::Resend { offset: 0, length: ResendLength::All, priority }),
             control(RpcId(2), Body::Busy),
-            first_packet(2, 50_000, 1000),
+            first(2, 1000, 50_000),
         ]
     };
-    forged().iter().for_each(|bytes| drop(attacker.send(bytes)));
+    forged().iter().for_each(|bytes| attacker.send(bytes));
     assert_eq!(take_in(&mut server), 0);
     server.reply(request, vec![5; 100_000]).unwrap();
     server.poll(Wait::No).unwrap();
     let sent = server.metrics().protocol.data_bytes_sent;
-    forged().iter().for_each(|bytes| drop(attacker.send(bytes)));
+    forged().iter().for_each(|bytes| attacker.send(bytes));
     assert_eq!(take_in(&mut server), 0);
     let metrics = server.metrics();
     assert_eq!(metrics.protocol.data_bytes_sent, sent, "only the victim may grant");
     assert_eq!(metrics.engine.send_memory_bytes, 100_000, "only the victim may acknowledge");
-    victim.send(&control(RpcId(2), Body::Ack(Acks::default()))).unwrap();
+    victim.send(&control(RpcId(2), Body::Ack(Acks::default())));
     take_in(&mut server);
     assert_eq!(server.metrics().engine.send_memory_bytes, 0);
 }
@@ -318,16 +297,10 @@ fn requests_of_a_client_that_vanished_are_given_up_also_by_a_server_at_every_add
     for at in ["127.0.0.1:0", "0.0.0.0:0"] {
         let mut server = Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
         server.listen();
-        let client = attacker((Ipv4Addr::LOCALHOST, server.local_addr().port()).into());
-        client.send(&first_packet(2, 100, 100)).unwrap();
-        client.send(&first_packet(4, 100, 100)).unwrap();
-        let mut requests = Vec::new();
-        while requests.len() < 2 {
-            server.poll(Wait::No).unwrap();
-            while let Some(Completion::Request { id, .. }) = server.next() {
-                requests.push(id);
-            }
-        }
+        let mut client = Host::new((Ipv4Addr::LOCALHOST, server.local_addr().port()).into());
+        client.send(&first(2, 100, 100));
+        client.send(&first(4, 100, 100));
+        let requests = [(); 2].map(|()| request_of(&mut client, &mut server));
         drop(client);
         // The first answer finds nobody, and the network says so.
         server.reply(requests[0], "hello?").unwrap();

@@ -1,0 +1,77 @@
+//! The client's side: what it says when a server asks who it is.
+
+use super::AGAIN;
+use crate::config::Profile;
+use crate::endpoint::Endpoint;
+use crate::packet::{Body, Packet, PeerId, Proof, RpcId};
+use crate::rpc::Rpc;
+use crate::rpc::id::split;
+use crate::units::{Duration, Time};
+
+impl Endpoint {
+    /// A challenge at the client: says who it is to servers that it has calls with.
+    pub(crate) fn on_challenge(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        (boot, remembered): (u64, Duration),
+    ) {
+        self.counters.need_acks_received += 1;
+        if !self.may_answer() {
+            return;
+        }
+        let (epoch, next) = self.ids.upcoming();
+        let fresh = self.admission.random.next() | 1;
+        let users = self.config.profile == Profile::Default;
+        let Some(peer) = self.peer(packet.peer) else { return };
+        // What it executed under another boot id it has forgotten.
+        let known = &peer.more.exchange;
+        let restarted = known.boot != boot && known.boot != 0;
+        if restarted && now < known.restarted {
+            return;
+        }
+        let safe = restarted.then(|| self.begun_since(packet.peer, now, remembered));
+        let Some(peer) = self.peer_mut(packet.peer) else { return };
+        let calls = peer.rpcs > peer.more.served && users;
+        let exchange = &mut peer.more.exchange;
+        let mut proof = Proof::default();
+        if calls {
+            if let Some(safe) = safe {
+                exchange.first = safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1);
+                exchange.restarted = now + AGAIN;
+            }
+            exchange.boot = boot;
+            if exchange.token == 0 {
+                exchange.token = fresh;
+            }
+            let (of, first) = split(RpcId(exchange.first));
+            let first = if of == epoch { first } else { 0 };
+            proof = Proof { token: exchange.token, epoch, first, next };
+        }
+        self.counters.acks_sent += 1;
+        let ports = (packet.local_port, packet.remote_port);
+        let body = if users { Body::Proof(proof) } else { Body::Ack(Default::default()) };
+        self.queue_control_to(packet.peer, ports, packet.id.client(), body);
+    }
+
+    /// The first id of those calls in progress with a peer that began within a time.
+    fn begun_since(&self, peer: PeerId, now: Time, time: Duration) -> Option<u64> {
+        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
+        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let begun = |rpc: &Rpc| rpc.state.is_client() && now.since(rpc.started) < time;
+        of_peer.filter(|(_, rpc)| begun(rpc)).map(|(_, rpc)| rpc.id.0).min()
+    }
+
+    /// A request to a server begins.
+    pub(crate) fn note_call(&mut self, to: PeerId, id: RpcId) {
+        if !self.asks_for_proof() {
+            return;
+        }
+        if let Some(peer) = self.peer_mut(to) {
+            peer.proven = true;
+            if peer.rpcs == peer.more.served {
+                peer.more.exchange.first = id.0;
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Who may have a request executed (Homa §3.8: at most once; RFC 9000 §8: address validation).
+//!
+//! The first request of a client waits, whole or not, until the client has answered a challenge: a
+//! NEED_ACK of an RPC that does not exist, whose random id only comes back from whoever receives at
+//! the address. The answer also names the client and says which of its requests can be in progress,
+//! so that a copy from before is refused, whatever this server forgot, also by restarting. It takes
+//! one round trip, once per client.
+//!
+//! Invariants: an address that has not answered gets at most three times the bytes it sent, and of
+//! its requests none is granted or executed; all of them together have a small part of the tables
+//! and the memory, where the oldest makes room for the next. What was executed is remembered by the
+//! client's name, not its address. When some of that is forgotten, this server gets another boot
+//! id: clients that are asked under it name only requests begun since.
+//!
+//! Peers that do not know the extension (builds before it, other profiles) answer with an ACK that
+//! proves the address and names nobody: their requests are remembered by address.
+//!
+//! Left out: secrecy. Whoever reads packets on the way can forge them.
+
+mod calls;
+mod clients;
+
+use crate::config::Profile;
+use crate::endpoint::Endpoint;
+use crate::event::DropReason;
+use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
+use crate::rpc::id::split;
+use crate::table::{Keyed, Ref, SplitMix};
+use crate::units::{Duration, Time};
+use crate::wire;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use clients::Clients;
+
+/// Bytes that may be sent for each one received from an address that has not answered.
+const AMPLIFICATION: u32 = 3;
+/// What a datagram adds to its packet: our header, and those of UDP and IPv6.
+const HEADERS: u32 = 16 + 8 + 40;
+/// Strangers have one part in this many of the RPCs and of the memory.
+const SHARE: u32 = 8;
+/// A request that waits for its client's answer is given up after this.
+const PATIENCE: Duration = Duration::secs(1);
+/// Least time between two challenges to one peer.
+const AGAIN: Duration = Duration::millis(1);
+/// Clients that a peer's requests may be of: one that restarts is another.
+const CLIENTS_OF_PEER: usize = 4;
+
+/// What is known about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It was not executed.
+    New,
+    /// It was, or counts as such.
+    Executed,
+    /// Nobody can tell before its client has answered.
+    Unproven,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    random: SplitMix,
+    clients: Clients,
+    /// Requests that wait for an answer, oldest first, and some that do no longer.
+    waiting: VecDeque<Ref>,
+    /// How many do, and the memory that they count for.
+    held: usize,
+    memory: u64,
+}
+
+impl Admission {
+    pub(crate) fn new(seed: u64, hash: Keyed) -> Self {
+        let mut random = SplitMix(seed);
+        let clients = Clients::new(random.next(), hash);
+        Self { random, clients, waiting: VecDeque::new(), held: 0, memory: 0 }
+    }
+
+    /// A request that waits counts for more memory.
+    pub(crate) fn count(&mut self, more: u32) {
+        self.memory += u64::from(more);
+    }
+}
+
+/// What is kept of the exchange with one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    /// The peer as client: the id of the challenge that waits for an answer, 0: none does.
+    challenge: u64,
+    /// That of the one answered last: its answer may come twice.
+    answered: u64,
+    challenged: Option<Time>,
+    /// Bytes that may be sent to it before it answers.
+    credit: u32,
+    /// Its requests that wait, and some that do no longer.
+    held: VecDeque<Ref>,
+    /// Who it said it is.
+    clients: Vec<(u32, Ref)>,
+    /// The peer as server: our name there, 0: none yet.
+    token: u64,
+    /// Its boot id as it said last, 0: never.
+    boot: u64,
+    /// No RPC of ours with an id below is in progress there.
+    first: u64,
+    /// Until then another boot id is not looked at: that costs a search.
+    restarted: Time,
+}
+
+impl Exchange {
+    fn client(&self, epoch: u32) -> Option<Ref> {
+        self.clients.iter().find(|(of, _)| *of == epoch).map(|(_, client)| *client)
+    }
+}
+
+/// Bytes of a packet as received: less than on any wire.
+fn received_bytes(packet: &Packet) -> u32 {
+    let payload = match packet.body {
+        Body::Data(Data { span, .. }) => span.len,
+        _ => 0,
+    };
+    (wire::encoded_len(&packet.body) as u32).saturating_add(payload)
+}
+
+/// Bytes of a packet as sent: no less than on any wire.
+fn sent_bytes(packet: &Packet) -> u32 {
+    received_bytes(packet) + HEADERS + wire::datagram::extensions_len(&packet.body) as u32
+}
+
+impl Endpoint {
+    /// Addresses have to prove that they receive.
+    pub(crate) fn asks_for_proof(&self) -> bool {
+        self.config.prove_addresses
+    }
+
+    /// A packet arrived from an address that has not answered.
+    pub(crate) fn earn_credit(&mut self, packet: &Packet) {
+        if let Some(peer) = self.peer_mut(packet.peer) {
+            let credit = &mut peer.more.exchange.credit;
+            *credit = credit.saturating_add(AMPLIFICATION * received_bytes(packet).min(1 << 16));
+        }
+    }
+
+    /// True when a control packet may leave: its peer has answered, or sent enough for it.
+    pub(crate) fn may_leave(&mut self, packet: &Packet) -> bool {
+        let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        if peer.proven {
+            return true;
+        }
+        let left = peer.more.exchange.credit.checked_sub(sent_bytes(packet));
+        match left {
+            Some(left) => peer.more.exchange.credit = left,
+            None => self.counters.answers_withheld += 1,
+        }
+        left.is_some()
+    }
+
+    /// True when large packets may be sent to a peer: it has answered, or is called.
+    pub fn is_proven(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|peer| peer.proven)
+    }
+
+    /// What is known about the request of a packet.
+    pub(crate) fn knows(&self, packet: &Packet) -> Known {
+        let Some(peer) = self.peer(packet.peer) else { return Known::Unproven };
+        let remembers = self.suppresses_duplicates();
+        if !self.asks_for_proof() {
+            let executed = remembers && peer.more.executed.contains(packet.id);
+            return if executed { Known::Executed } else { Known::New };
+        }
+        if !remembers {
+            return if peer.answers { Known::New } else { Known::Unproven };
+        }
+        let (epoch, counter) = split(packet.id);
+        let exchange = &peer.more.exchange;
+        if let Some(client) = exchange.client(epoch).and_then(|who| self.admission.clients.get(who))
+        {
+            return match client.epoch.knows(counter) {
+                Some(true) => Known::Executed,
+                _ if peer.more.executed.is_refused(packet.id) => Known::Executed,
+                Some(false) => Known::New,
+                None => Known::Unproven,
+            };
+        }
+        match peer.more.executed.knows(packet.id) {
+            Some(true) => Known::Executed,
+            Some(false) => Known::New,
+            None if peer.more.executed.is_refused(packet.id) => Known::Executed,
+            None => Known::Unproven,
+        }
+    }
+
+    /// Records an execution with the client that its peer named; false where it named none.
+    pub(crate) fn remember_of_client(&mut self, peer: PeerId, id: RpcId, crowded: bool) -> bool {
+        let (epoch, counter) = split(id);
+        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
+        let Some(client) = client.and_then(|who| self.admission.clients.get_mut(who)) else {
+            return false;
+        };
+        client.used = true;
+        let more = client.epoch.remember(counter, crowded);
+        self.remembered = self.remembered.saturating_add_signed(more);
+        true
+    }
+
+    /// A stranger's request needs a place: the oldest that wait give theirs.
+    pub(crate) fn make_room_for_stranger(&mut self) {
+        let most = (self.config.max_rpcs / SHARE).max(1) as usize;
+        while self.admission.held >= most || self.is_short_for_strangers(0) {
+            let Some(oldest) = self.admission.waiting.pop_front() else { return };
+            if self.rpcs.get(oldest).is_some_and(|rpc| rpc.unproven) {
+                self.counters.strangers_dropped += 1;
+                self.end_server_rpc(oldest);
+            }
+        }
+    }
+
+    fn is_short_for_strangers(&self, bytes: u32) -> bool {
+        self.admission.memory + u64::from(bytes) > self.config.memory_budget / u64::from(SHARE)
+    }
+
+    /// A request was created that waits for its client's answer.
+    pub(crate) fn hold(&mut self, now: Time, who: Ref, packet: &Packet) {
+        self.admission.held += 1;
+        self.admission.waiting.push_back(who);
+        if self.admission.waiting.len() > 2 * self.admission.held + 64 {
+            let rpcs = &self.rpcs;
+            self.admission.waiting.retain(|&who| rpcs.get(who).is_some_and(|rpc| rpc.unproven));
+        }
+        if let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) {
+            let held = &mut peer.more.exchange.held;
+            if held.len() > 2 * peer.more.served as usize {
+                held.retain(|&who| self.rpcs.get(who).is_some_and(|rpc| rpc.unproven));
+            }
+            held.push_back(who);
+        }
+        self.challenge(now, packet.peer, (packet.local_port, packet.remote_port));
+    }
+
+    /// A request that waited ends, or waits no longer.
+    pub(crate) fn uncount_stranger(&mut self, reserved: u32) {
+        self.admission.held -= 1;
+        self.admission.memory -= u64::from(reserved);
+    }
+
+    /// Asks a peer who it is, unless it was just asked.
+    pub(crate) fn challenge(&mut self, now: Time, to: PeerId, ports: (u16, u16)) {
+        if !self.may_answer() {
+            return;
+        }
+        let boot = self.admission.clients.boot;
+        let remembered = now.since(self.remembers_since());
+        let fresh = self.admission.random.next() | 1;
+        let Some(peer) = self.peer_mut(to) else { return };
+        let exchange = &mut peer.more.exchange;
+        if exchange.challenged.is_some_and(|at| now.since(at) < AGAIN) && exchange.challenge != 0 {
+            return;
+        }
+        if exchange.challenge == 0 {
+            exchange.challenge = fresh;
+        }
+        exchange.challenged = Some(now);
+        let id = RpcId(exchange.challenge);
+        self.counters.challenges_sent += 1;
+        let body = match self.config.profile {
+            Profile::Default => Body::Challenge { boot, remembered },
+            _ => Body::NeedAck,
+        };
+        self.queue_control_to(to, ports, id, body);
+    }
+
+    /// A request that waits is looked at: one more question, then silence. Yields the next look.
+    pub(crate) fn check_stranger(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(who)?;
+        if now.since(rpc.heard) >= PATIENCE {
+            self.counters.strangers_dropped += 1;
+            self.end_server_rpc(who);
+            return None;
+        }
+        let end = rpc.heard + PATIENCE;
+        if rpc.rounds == 0 {
+            rpc.rounds = 1;
+            rpc.asked = now;
+            let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
+            let whole = rpc.inc.as_ref().is_some_and(|inc| inc.bytes.is_complete());
+            self.challenge(now, peer, ports);
+            if !whole {
+                self.ask_stranger(who);
+            }
+        }
+        Some(end)
+    }
+
+    fn ask_stranger(&mut self, who: Ref) {
+        let priority = self.levels.top();
+        let missing = self.rpcs.get(who).and_then(|rpc| {
+            let inc = rpc.inc.as_ref()?;
+            inc.bytes.missing_before(inc.granted).next()
+        });
+        if let Some((start, end)) = missing {
+            let length = crate::packet::ResendLength::Bytes(end - start);
+            self.counters.resends_sent += 1;
+            self.queue_control(who, Body::Resend { offset: start, length, priority });
+        }
+    }
+
+    /// The client of a request that waits asks for its response.
+    pub(crate) fn on_resend_of_stranger(&mut self, now: Time, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
+        self.challenge(now, peer, ports);
+        self.ask_stranger(who);
+    }
+
+    /// The answer to a challenge, or something that looks like it.
+    pub(crate) fn on_proof(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        proof: Option<Proof>,
+    ) -> Result<(), DropReason> {
+        let peer = self.peer_mut(packet.peer).ok_or(DropReason::UnknownPeer)?;
+        let exchange = &mut peer.more.exchange;
+        let id = packet.id.server().0;
+        if exchange.challenge != id {
+            return if exchange.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
+        }
+        (exchange.challenge, exchange.answered) = (0, id);
+        let held = core::mem::take(&mut exchange.held);
+        (peer.proven, peer.answers) = (true, true);
+        self.counters.proofs_received += 1;
+        if let Some(proof) = proof.filter(|proof| proof.token != 0) {
+            let Proof { token, epoch, first, .. } = proof;
+            let (client, forgotten) = self.admission.clients.named(token, epoch, first);
+            if let Some(epoch) = forgotten {
+                self.remembered -= epoch.entries();
+                self.forgot(now);
+            }
+            if let Some(peer) = self.peer_mut(packet.peer) {
+                let clients = &mut peer.more.exchange.clients;
+                clients.retain(|(epoch, _)| *epoch != proof.epoch);
+                if clients.len() == CLIENTS_OF_PEER {
+                    clients.remove(0);
+                }
+                clients.push((proof.epoch, client));
+            }
+        }
+        for who in held {
+            self.judge(now, who, proof);
+        }
+        Ok(())
+    }
+
+    /// The client of a request that waited has answered.
+    fn judge(&mut self, now: Time, who: Ref, proof: Option<Proof>) {
+        let Some(rpc) = self.rpcs.get(who).filter(|rpc| rpc.unproven) else { return };
+        let (epoch, counter) = split(rpc.id);
+        let (peer, id) = (rpc.peer, rpc.id);
+        let (admitted, told) = match proof {
+            None => (true, false),
+            Some(proof) if proof.token == 0 || proof.epoch != epoch => (false, false),
+            Some(proof) => {
+                let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
+                let client = client.and_then(|who| self.admission.clients.get(who));
+                let executed = client.is_none_or(|client| client.epoch.contains(counter));
+                (!executed && counter < proof.next, true)
+            }
+        };
+        if admitted {
+            if proof.is_none() && self.suppresses_duplicates() {
+                let begun = self.peer_mut(peer).map_or(0, |p| p.more.executed.begin(now, id));
+                self.remembered = self.remembered.saturating_add_signed(begun);
+            }
+            return self.admit(now, who);
+        }
+        if told {
+            // Executed in a former life, perhaps.
+            self.counters.unknowns_sent += 1;
+            let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
+            self.queue_control(who, body);
+        }
+        self.counters.strangers_dropped += 1;
+        self.end_server_rpc(who);
+    }
+
+    /// A request need not wait any longer.
+    fn admit(&mut self, now: Time, who: Ref) {
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        rpc.unproven = false;
+        rpc.rounds = 0;
+        rpc.heard = now;
+        if let Some(inc) = &mut rpc.inc {
+            inc.parked = false;
+            self.incoming.expected += u64::from(inc.outstanding());
+        }
+        let reserved = rpc.inc.as_ref().map_or(0, |inc| inc.reserved);
+        let whole = rpc.inc.as_ref().filter(|inc| inc.bytes.is_complete());
+        let (length, peer) = (whole.map(|inc| inc.bytes.length()), rpc.peer);
+        self.uncount_stranger(reserved);
+        self.charge_request(peer, true);
+        match length {
+            Some(length) => self.deliver(now, who, length),
+            None => {
+                self.schedule(who);
+                self.arm(now, now + self.config.loss.resend_after, who);
+                self.grant(None);
+            }
+        }
+    }
+
+    /// Environment in: a place is needed for another peer. Gives up the requests of one that never
+    /// answered, if nothing else is in progress with it; then [`Self::close_peer`] closes it.
+    pub fn drop_stranger(&mut self, peer: PeerId) {
+        let Some(held) = self.peer_mut(peer).filter(|peer| !peer.proven) else { return };
+        for who in core::mem::take(&mut held.more.exchange.held) {
+            if self.rpcs.get(who).is_some_and(|rpc| rpc.unproven) {
+                self.counters.strangers_dropped += 1;
+                self.end_server_rpc(who);
+            }
+        }
+    }
+}

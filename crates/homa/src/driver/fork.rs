@@ -1,0 +1,84 @@
+//! Which process this is: the child of a fork has the sockets of its parent, its ids, and none of
+//! its threads.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Forks between the first process of this program and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process that something was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u32);
+
+impl Process {
+    /// This one.
+    pub fn this() -> Self {
+        static WATCHES: Once = Once::new();
+        WATCHES.call_once(|| {
+            // SAFETY: the handler is a function without captured state that only counts.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// False in a child forked since.
+    pub fn is_this(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::net::SocketAddr;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use crate::inline::{self, Wait};
+    use crate::{CallError, CallOptions, Client, Config, OpenError, ReplyError, Server};
+
+    #[test]
+    fn the_child_of_a_fork_is_told_so_and_disturbs_nothing() {
+        let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let server = Server::bind(at).unwrap();
+        let (to, client) = (server.local_addr(), Client::new().unwrap());
+        let held = client.call_async(to, "held");
+        let request = server.accept().unwrap();
+        let mut alone = inline::Engine::bind(at, Config::default()).unwrap();
+        // SAFETY: the child looks at its copies and leaves without unwinding into the harness.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let options = CallOptions::default();
+            let replied = request.reply("child");
+            let refused = client.call(to, "child") == Err(CallError::Forked)
+                && alone.call(to, "child", 1, &options) == Err(CallError::Forked)
+                && alone.poll(Wait::No).is_err()
+                && server.accept().is_none()
+                && matches!(server.engine().serve_at(at), Err(OpenError::Forked))
+                && matches!(replied, Err(refused) if refused.error == ReplyError::Forked);
+            drop((held, alone, server, client));
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child, and writes to a number of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child saw something else");
+        // The parent's call and request were not touched.
+        request.reply("done").unwrap();
+        let mut held = pin!(held);
+        let response = loop {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(result) = held.as_mut().poll(&mut context) {
+                break result.unwrap();
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(response, *b"done");
+    }
+}

@@ -1,0 +1,106 @@
+//! An address that has not shown that it receives gets at most three times what it sent.
+
+use std::thread;
+use std::time::Duration;
+
+use homa::Config;
+use homa::inline::{Completion, Engine, Wait};
+use homa::proto::{Acks, Body, ResendLength, RpcId};
+
+use super::host::{Host, control, first};
+
+/// Turns of a server that answers everything with 16 MB.
+fn generous(server: &mut Engine, turns: usize) -> usize {
+    let mut answered = 0;
+    for _ in 0..turns {
+        server.turn();
+        while let Some(completion) = server.next() {
+            if let Completion::Request { id, .. } = completion {
+                let _ = server.reply(id, vec![1; 16 << 20]);
+                answered += 1;
+            }
+        }
+    }
+    answered
+}
+
+fn server() -> Engine {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    server
+}
+
+#[test]
+fn whatever_a_stranger_sends_brings_at_most_three_times_as_much() {
+    let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let grant = Body::Grant { offset: 16 << 20, priority: 7 };
+    let unknown = Body::RpcUnknown { remembered: None, no_server: false };
+    let bodies = [grant, all, Body::NeedAck, Body::Busy, unknown, Body::Ack(Acks::default())];
+    let requests: [(usize, u32); 5] =
+        [(1, 1), (56, 56), (1, 100_000), (1, 16 << 20), (1_400, 2_000)];
+    for (len, total) in requests {
+        let mut server = server();
+        let mut host = Host::new(server.local_addr());
+        for round in 0..40u64 {
+            let id = 0x8765_4321_0000_0000 + 2 * (round / 4 + 1);
+            if round % 4 == 0 {
+                host.send(&first(id, len, total));
+            }
+            for body in bodies {
+                let from = if matches!(body, Body::NeedAck) { id | 1 } else { id };
+                host.send(&control(RpcId(from), body));
+                // And of RPCs that nobody knows.
+                host.send(&control(RpcId(from + 1_000_000), body));
+                assert_eq!(generous(&mut server, 2), 0, "nobody is there");
+                host.read();
+                assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
+            }
+            thread::sleep(Duration::from_millis(3));
+        }
+        // What timers send.
+        for _ in 0..60 {
+            generous(&mut server, 2);
+            thread::sleep(Duration::from_millis(5));
+        }
+        host.read();
+        assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
+        assert!(host.got.payload > 0, "it was asked who it is");
+    }
+}
+
+#[test]
+fn one_packet_brings_a_few_and_then_silence() {
+    for (len, total) in [(1, 1), (56, 56), (1, 100_000), (1_400, 16 << 20)] {
+        let mut server = server();
+        let mut host = Host::new(server.local_addr());
+        host.send(&first(0x8765_4321_0000_0042, len, total));
+        let mut got = 0;
+        for _ in 0..40 {
+            generous(&mut server, 2);
+            thread::sleep(Duration::from_millis(5));
+            got += host.read().len();
+        }
+        assert!((1..=4).contains(&got), "{got} datagrams");
+        assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
+    }
+}
+
+#[test]
+fn who_answers_is_served() {
+    let mut server = server();
+    let mut host = Host::new(server.local_addr());
+    host.send(&first(0x8765_4321_0000_0042, 100, 100));
+    let mut answered = 0;
+    while answered == 0 {
+        answered += generous(&mut server, 1);
+        host.answer();
+    }
+    // Once is enough.
+    host.send(&first(0x8765_4321_0000_0044, 100, 100));
+    while answered == 1 {
+        answered += generous(&mut server, 1);
+        host.read();
+    }
+    server.poll(Wait::No).unwrap();
+    assert_eq!(server.metrics().protocol.challenges_sent, 1);
+}

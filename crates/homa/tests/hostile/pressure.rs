@@ -1,0 +1,195 @@
+//! Who takes more than a share, beside a client that calls in earnest.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homa::proto::{Acks, Body, RpcId};
+use homa::{CallOptions, Config, Engine, ReplyError, Server};
+
+use super::common::{echo, engine, message};
+use super::host::{Host, control, first, part};
+
+/// Small and large calls that have to get through while somebody attacks.
+const SMALL: u64 = 300;
+const LARGE: u64 = 12;
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(20);
+
+/// A host that is somebody else's, by number.
+pub fn host(n: usize, server: SocketAddr) -> Host {
+    Host::at(Ipv4Addr::new(127, 9, (n / 200) as u8, (n % 200) as u8 + 1), server)
+}
+
+/// The `n`th id, of an epoch of its own, that nobody has.
+pub fn invented(n: u64) -> u64 {
+    ((0x8000_0000 | (n & 0x7fff_ffff)) << 32) | ((2 * n) & 0xffff_ffff)
+}
+
+/// Calls as long as `goes_on`; how many of each kind ended well. None may fail.
+pub fn calls(to: SocketAddr, goes_on: impl Fn(u64, u64) -> bool + Sync) -> (u64, u64) {
+    let client = engine("127.0.0.1", Config::default());
+    let (small, large) = (AtomicU64::new(0), AtomicU64::new(0));
+    let options = CallOptions::deadline(GIVE_UP);
+    let call = |length: usize, done: &AtomicU64| {
+        let request = message(length, 1);
+        while goes_on(small.load(Ordering::Relaxed), large.load(Ordering::Relaxed)) {
+            let answer = client.client().call_with(to, request.clone(), &options);
+            assert!(answer.unwrap() == request[..]);
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| call(100, &small));
+        scope.spawn(|| call(1_000_000, &large));
+    });
+    (small.into_inner(), large.into_inner())
+}
+
+/// Attacks without end while a good client does its calls.
+fn beside(server: &Engine, mut attack: impl FnMut() + Send) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                attack();
+            }
+        });
+        let went = calls(server.local_addr(), |small, large| small < SMALL || large < LARGE);
+        over.store(true, Ordering::Relaxed);
+        assert!(went.0 >= SMALL && went.1 >= LARGE);
+    });
+}
+
+pub fn serving(config: Config) -> (Engine, thread::JoinHandle<usize>) {
+    let server = engine("127.0.0.1", config);
+    let echo = echo(server.serve().unwrap());
+    (server, echo)
+}
+
+/// So many packets a second are sent at most: loopback has no other limit.
+fn pause() {
+    thread::sleep(Duration::from_micros(200));
+}
+
+#[test]
+fn half_open_requests_of_many_hosts_stop_nobody_and_take_bounded_room() {
+    let (server, _) = serving(Config::default());
+    let mut hosts: Vec<Host> = (0..150).map(|n| host(n, server.local_addr())).collect();
+    let mut n = 0u64;
+    let most = AtomicU64::new(0);
+    beside(&server, || {
+        for host in &mut hosts {
+            n += 1;
+            let id = invented(n);
+            // What is announced is short, long, and beyond what comes unasked.
+            host.send(&first(id, 56, 200));
+            host.send(&first(id + (1 << 32), 1, 100_000));
+            host.send(&part(id + (2 << 32), 50_000, &[1], 100_000));
+            pause();
+        }
+        most.fetch_max(server.metrics().engine.requests_in_progress, Ordering::Relaxed);
+    });
+    let metrics = server.metrics();
+    // One eighth of `max_rpcs`, and those of the good client.
+    assert!(most.into_inner() <= 12_500 + 100);
+    assert_eq!(metrics.protocol.requests_delivered, metrics.protocol.responses_sent);
+    assert!(metrics.protocol.challenges_sent > 100);
+}
+
+#[test]
+fn words_about_nothing_from_many_hosts_make_nobody_known() {
+    let (server, _) = serving(Config::default());
+    let mut hosts: Vec<Host> = (0..150).map(|n| host(n, server.local_addr())).collect();
+    let mut n = 0u64;
+    beside(&server, || {
+        for host in &mut hosts {
+            n += 1;
+            let grant = Body::Grant { offset: 1_000_000, priority: 7 };
+            for body in [grant, Body::Busy, Body::Ack(Acks::default())] {
+                host.send(&control(RpcId(invented(n)), body));
+            }
+            pause();
+        }
+    });
+    assert_eq!(server.metrics().engine.peers, 1, "the good client");
+}
+
+#[test]
+fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
+    const LONG: usize = 4 << 20;
+    let server = engine("127.0.0.1", Config { send_memory: 64 << 20, ..Config::default() });
+    let serving: Server = server.serve().unwrap();
+    let refused = Arc::new(AtomicU64::new(0));
+    let counted = refused.clone();
+    // A request's first byte says whether much is wanted.
+    let answering = thread::spawn(move || {
+        while let Some(request) = serving.accept() {
+            let (long, bytes) = (request[0] == b'L', request.to_vec());
+            let reply = if long { vec![7; LONG] } else { bytes };
+            if let Err(refusal) = request.reply(reply) {
+                assert!(matches!(refusal.error, ReplyError::SendMemoryFull { .. }));
+                assert!(long, "there is a reserve for short ones");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut greedy: Vec<Host> = (0..3).map(|n| host(n, server.local_addr())).collect();
+    let begun = Instant::now();
+    let delivered = || server.metrics().protocol.requests_delivered;
+    for n in 1..=40u64 {
+        for host in &mut greedy {
+            host.send(&part(0x8765_4321_0000_0000 + 2 * n, 0, b"L", 1));
+        }
+        while delivered() < 3 * n {
+            // They say who they are, and take nothing.
+            match n {
+                1 => greedy.iter_mut().for_each(|host| drop(host.answer())),
+                _ => greedy.iter_mut().for_each(|host| drop(host.read())),
+            }
+            assert!(begun.elapsed() < GIVE_UP, "{n}: {:?}", server.metrics());
+        }
+    }
+    let client = engine("127.0.0.1", Config::default()).client();
+    for n in 0..50u64 {
+        let request = message(50_000, n);
+        assert!(client.call(server.local_addr(), request.clone()).unwrap() == request[..]);
+    }
+    // Some 12 of 120 fit. The good client did not wait for the others.
+    while refused.load(Ordering::Relaxed) < 100 {
+        assert!(begun.elapsed() < GIVE_UP, "{refused:?} refused");
+    }
+    let _ = server.drain(Duration::from_millis(10));
+    answering.join().unwrap();
+}
+
+#[test]
+fn a_client_with_more_requests_than_are_served_delays_itself() {
+    let server = engine("127.0.0.1", Config::default());
+    let serving = server.serve().unwrap();
+    let mut greedy = host(1, server.local_addr());
+    greedy.send(&first(0x8765_4321_0000_0002, 20, 20));
+    while server.metrics().protocol.requests_delivered == 0 {
+        greedy.answer();
+    }
+    for n in 2..=500u64 {
+        greedy.send(&first(0x8765_4321_0000_0000 + 2 * n, 20, 20));
+        if n % 50 == 0 {
+            while server.metrics().protocol.requests_delivered < n {
+                thread::yield_now();
+            }
+        }
+    }
+    let client = engine("127.0.0.1", Config::default());
+    let call = client.client().call_async(server.local_addr(), "the only one");
+    while server.metrics().protocol.requests_delivered < 501 {
+        thread::yield_now();
+    }
+    // Of 501 that wait it is the last to come, and the second to be served.
+    let served: Vec<_> = (0..3).map(|_| serving.accept().unwrap()).collect();
+    let place = served.iter().position(|request| **request == *b"the only one");
+    assert!(place.is_some_and(|place| place < 3), "{place:?}");
+    drop(call);
+}
