@@ -171,7 +171,7 @@ impl Path {
             changes.lowered += 1;
             self.mtu = mtu;
             self.too_big = mtu + 1;
-            self.raise_after = RAISE_MIN;
+            self.try_larger_soon(now);
             self.finish(now);
         } else if probed.is_some() {
             // The next to be tried is exactly this, if it is more than what is known to pass.
@@ -240,7 +240,7 @@ impl Path {
                 changes.black_holes += 1;
                 self.too_big = self.mtu;
                 self.mtu = if self.mtu > self.base { self.base } else { self.floor };
-                self.raise_after = RAISE_MIN;
+                self.try_larger_soon(now);
                 self.fell = true;
                 self.begin(now, self.mtu);
             }
@@ -248,13 +248,24 @@ impl Path {
                 self.too_big = probe.size;
                 self.search(now);
             }
-            // Whoever does not answer says nothing about sizes.
+            // Whoever does not answer says nothing about sizes: no reason to wait longer.
+            (Phase::Searching, false) => {
+                self.raise_after = Duration((self.raise_after.0 / 2).max(RAISE_MIN.0));
+                self.finish(now);
+            }
             _ => self.finish(now),
         }
     }
 
+    /// The size was lowered.
+    fn try_larger_soon(&mut self, now: Time) {
+        self.raise_after = RAISE_MIN;
+        self.raise_at = now + RAISE_MIN;
+    }
+
     /// Tries the largest size, or one half way to what does not pass.
     fn search(&mut self, now: Time) {
+        self.phase = Phase::Searching;
         let size = match self.too_big > self.max {
             true => self.max,
             false => self.mtu + (self.too_big - self.mtu) / 2,
@@ -263,7 +274,6 @@ impl Path {
         if known || size <= self.mtu {
             return self.finish(now);
         }
-        self.phase = Phase::Searching;
         self.begin(now, size);
     }
 
@@ -274,11 +284,15 @@ impl Path {
     }
 
     fn finish(&mut self, now: Time) {
+        // Loss that goes on has the size in use confirmed time and again, and says nothing about
+        // larger ones: these are not put off by it.
+        if self.phase == Phase::Searching {
+            self.raise_at = now + self.raise_after;
+        }
         self.phase = Phase::Complete;
         self.probe = None;
         self.fell = false;
         self.confirmed = now;
-        self.raise_at = now + self.raise_after;
     }
 }
 
@@ -392,6 +406,25 @@ mod tests {
             now += Duration::millis(1);
         }
         assert_eq!(probes, 4);
+    }
+
+    #[test]
+    fn neither_loss_nor_silence_puts_larger_sizes_off() {
+        let (mut path, mut changes) = (Path::new(seconds(1), true, 1300, 1500), Changes::default());
+        // Whoever answers is told of a loss every time that one is looked into. From 3 s on, there
+        // are answers to larger sizes, too; nobody answered before.
+        let (mut now, mut raised) = (seconds(1), None);
+        while now < seconds(6) && raised.is_none() {
+            path.lost(now);
+            if let Some(probe) = path.poll(now, true, &mut changes)
+                && (probe.size == 1300 || now >= seconds(3))
+            {
+                path.answered(now, probe.id, &mut changes);
+            }
+            raised = (path.mtu() == 1500).then_some(now);
+            now += Duration::millis(1);
+        }
+        assert!(raised.is_some_and(|at| at <= seconds(4) + Duration::millis(200)), "{raised:?}");
     }
 
     #[test]
