@@ -31,14 +31,8 @@ const TRANSPORT_KEYS: [&str; 12] = [
     "started",
 ];
 
-const QUEUEING_KEYS: [&str; 6] = [
-    "frames_marked",
-    "max_bytes",
-    "mean_bytes",
-    "probe_mean_us",
-    "probe_p50_us",
-    "probe_p99_us",
-];
+const QUEUEING_KEYS: [&str; 6] =
+    ["frames_marked", "max_bytes", "mean_bytes", "probe_mean_us", "probe_p50_us", "probe_p99_us"];
 
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
