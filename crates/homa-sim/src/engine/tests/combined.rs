@@ -1,6 +1,9 @@
 //! Claims about switches that queue at their inputs, too: the published delay of a hop, no loss at
 //! thresholds that are safe and loss above them, and a deadlock that is told.
 
+use arbtest::arbitrary::{Result, Unstructured};
+use homa_workload::rng::Rng;
+
 use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
@@ -17,18 +20,41 @@ const FRAME: u32 = 1_530;
 /// Copper and transceivers (DeTail §5.1).
 const CABLE: SimDuration = SimDuration::nanos(5_476);
 
-/// Has frames without end for some hosts in turn, of the lowest level that is not paused.
+/// Has frames without end for some hosts in turn: of the lowest level that is not paused and the
+/// greatest size, or of any.
 struct Gusher {
     to: Vec<u32>,
     left: u32,
     levels: u8,
+    /// Wire bytes of the longest frame.
+    frame: u32,
+    /// What chooses levels, sizes and receivers.
+    any: Option<Rng>,
     paused: u8,
     received: Vec<SimTime>,
 }
 
 impl Gusher {
     fn new(to: Vec<u32>, frames: u32, levels: u8) -> Self {
-        Self { to, left: frames, levels, paused: 0, received: Vec::new() }
+        let (paused, received) = (0, Vec::new());
+        Self { to, left: frames, levels, frame: FRAME, any: None, paused, received }
+    }
+
+    fn level(&mut self) -> Option<u8> {
+        let open: Vec<u8> =
+            (0..self.levels).filter(|level| self.paused >> level & 1 == 0).collect();
+        match &mut self.any {
+            Some(rng) if !open.is_empty() => {
+                Some(open[rng.uniform_below(open.len() as u32) as usize])
+            }
+            _ => open.first().copied(),
+        }
+    }
+
+    fn size(&mut self) -> u32 {
+        let Some(rng) = &mut self.any else { return self.frame };
+        // Mostly long ones, which need the most room.
+        if rng.chance(0.7) { self.frame } else { 64 + rng.uniform_below(self.frame - 63) }
     }
 }
 
@@ -52,10 +78,11 @@ impl Transport for Gusher {
         if self.to.is_empty() || self.left == 0 {
             return None;
         }
-        let priority = (0..self.levels).find(|level| self.paused >> level & 1 == 0)?;
+        let priority = self.level()?;
         self.left -= 1;
-        let to = self.to[self.left as usize % self.to.len()];
-        Some(Label { priority, flow: to, ..Label::new(HostId(to), FRAME) })
+        let turn = self.any.as_mut().map_or(self.left, |rng| rng.next_u64() as u32);
+        let to = self.to[turn as usize % self.to.len()];
+        Some(Label { priority, flow: to, ..Label::new(HostId(to), self.size()) })
     }
 
     fn label(&self, packet: &Label) -> Label {
@@ -135,6 +162,78 @@ fn nothing_is_lost_at_a_safe_threshold_and_something_two_frames_per_level_above(
         let above = lost_at(safe + 2 * FRAME, cable, 33);
         assert!(above > 0, "{cable:?}: {safe} is far from the greatest");
     }
+}
+
+/// A network of one switch, thresholds by the documented rule, and hosts that send whatever is not
+/// paused.
+#[derive(Debug)]
+struct AnyLink {
+    rate: Rate,
+    cable: SimDuration,
+    frame: u32,
+    priorities: u8,
+    buffer: u32,
+    hosts: u32,
+    speedup: u32,
+    virtual_outputs: bool,
+    seed: u64,
+}
+
+impl AnyLink {
+    fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
+        let rate = Rate::mbps(*u.choose(&[100, 1_000, 10_000, 25_000, 100_000])?);
+        let cable = SimDuration::nanos(u.int_in_range(0..=20_000)?);
+        let frame = u.int_in_range(200..=9_038)?;
+        let priorities = u.int_in_range(1..=8)?;
+        let link = PfcLink::symmetric(rate, frame, cable);
+        let room = link.reaction_bytes() as u32 + u.int_in_range(0..=50_000)?;
+        Ok(Self {
+            rate,
+            cable,
+            frame,
+            priorities,
+            buffer: room * u32::from(priorities),
+            hosts: u.int_in_range(2..=6)?,
+            speedup: u.int_in_range(1..=4)?,
+            virtual_outputs: u.arbitrary()?,
+            seed: u.arbitrary()?,
+        })
+    }
+
+    fn lost(&self) -> u64 {
+        let link = PfcLink::symmetric(self.rate, self.frame, self.cable);
+        let pause = safe_pause(&link, u64::from(self.buffer), self.priorities).unwrap();
+        let thresholds = Some(PfcThresholds { pause, unpause: (pause / 2).max(1) });
+        let (priorities, frame) = (self.priorities, self.frame);
+        let pfc = PfcConfig { thresholds, priorities, frame, cable: None };
+        let cioq = CioqConfig {
+            bytes: self.buffer,
+            speedup: self.speedup,
+            virtual_outputs: self.virtual_outputs,
+            pfc: Some(pfc),
+            ..LOSSLESS_SWITCH
+        };
+        let physics = Physics::uniform(self.rate, self.rate, self.cable);
+        let wiring = SingleSwitch { hosts: self.hosts, physics }.wire();
+        let (hosts, seed) = (self.hosts, self.seed);
+        let mut simulation = gush(wiring, cioq, move |host| {
+            // Host 0 hears most.
+            let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
+            let any = Rng::stream(seed, &format!("gusher {host}"));
+            Gusher { frame, any: Some(any), ..Gusher::new(to, 3_000, priorities) }
+        });
+        simulation.run_until(SimTime::ZERO + SimDuration::millis(2_000), u64::MAX);
+        drops(&simulation)
+    }
+}
+
+#[test]
+fn whatever_is_sent_over_any_link_nothing_is_lost_at_the_safe_threshold() {
+    arbtest::arbtest(|u| {
+        let link = AnyLink::draw(u)?;
+        assert_eq!(link.lost(), 0, "{link:?}");
+        Ok(())
+    });
 }
 
 /// Five switches in a ring, a host at each, which sends two switches on.
