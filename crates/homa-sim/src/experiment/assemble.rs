@@ -11,12 +11,12 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, Group, KindOutcome, Loads, NicReport, Pauses, ProbeDelays, StuckPort,
-    TimeoutCounts, WorkflowTimes,
+    Drops, FlowGroupRate, Group, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays,
+    StuckPort, TimeoutCounts, WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Outcome, Scenario};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::{HostId, PortId};
+use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
 use crate::transport::Timeouts;
 
@@ -60,6 +60,28 @@ impl MeasurementWindow<'_> {
         let Experiment { network, demand, .. } = self.experiment;
         let receivers = demand.receivers.clone().map(HostId);
         receivers.map(|host| self.sent(network.wiring.downlink(host))).sum()
+    }
+
+    /// What the links of each tier carried, of what they could.
+    fn link_use(&self) -> LinkUse {
+        let seconds = self.closed.since(self.opened).0 as f64 / 1e12;
+        let of = |tier: Tier| {
+            let ports = self.experiment.network.wiring.ports().iter().zip(0..);
+            let ports = ports.filter(|(port, _)| port.tier == tier);
+            let (sent, could) = ports.fold((0.0, 0.0), |(sent, could), (port, id)| {
+                (sent + self.sent(PortId(id)), could + port.rate.0 as f64 / 8.0 * seconds)
+            });
+            (could > 0.0).then(|| sent / could)
+        };
+        LinkUse {
+            host_up: of(Tier::HostUp),
+            tor_up: of(Tier::TorUp),
+            aggr_up: of(Tier::AggrUp),
+            core_down: of(Tier::CoreDown),
+            aggr_down: of(Tier::AggrDown),
+            tor_down: of(Tier::TorDown),
+            fabric: of(Tier::Fabric),
+        }
     }
 
     /// What flows longer than the run got, as their senders' links carried it.
@@ -193,6 +215,7 @@ pub(super) fn assemble(
         wasted_ci: [None; 2],
         utilisation,
         utilisation_ci: window.utilisation_ci(utilisation),
+        links: window.link_use(),
         messages_per_second_ci: arrivals_ci(window),
         goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),
         loads,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::demand::Basis;
 use super::options::SlowdownBy;
 pub use super::reports::{
-    FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, NicReport, Pauses, ProbeDelays,
-    Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
+    FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, LinkUse, NicReport, Pauses,
+    ProbeDelays, Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
 /// What came out of one scenario. Field names are the keys of `homa sim --format json`.
@@ -48,6 +48,9 @@ pub struct Outcome {
     /// The ends of its 95 % interval, by how much batches of consecutive steps of time differ.
     #[serde(default)]
     pub utilisation_ci: [Option<f64>; 2],
+    /// The same of the links of each tier.
+    #[serde(default)]
+    pub links: LinkUse,
     /// The ends of the 95 % interval of how many measured messages (RPCs) arrive per second while
     /// traffic lasts, found alike.
     #[serde(default)]

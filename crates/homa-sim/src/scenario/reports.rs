@@ -186,3 +186,23 @@ pub struct TimeoutCounts {
     /// Per cent of the messages or RPCs submitted that these are.
     pub percent: f64,
 }
+
+/// Share of the links of each tier that carried frames while traffic lasted, the mean over links;
+/// absent where the network has no such link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkUse {
+    /// Host to TOR.
+    pub host_up: Option<f64>,
+    /// TOR to aggregation or spine.
+    pub tor_up: Option<f64>,
+    /// Aggregation to core.
+    pub aggr_up: Option<f64>,
+    /// Core to aggregation.
+    pub core_down: Option<f64>,
+    /// Aggregation or spine to TOR.
+    pub aggr_down: Option<f64>,
+    /// TOR to host; the only one of a single switch.
+    pub tor_down: Option<f64>,
+    /// Between the switches of a graph.
+    pub fabric: Option<f64>,
+}
