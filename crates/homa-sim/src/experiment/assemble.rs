@@ -192,7 +192,6 @@ pub(super) fn assemble(
     let tally = generator.tally;
     let counters = sim.counters();
     let ideal = window.experiment.divisor(ideals);
-    let utilisation = utilisation(window);
     let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
@@ -213,8 +212,8 @@ pub(super) fn assemble(
         priority_share: None,
         wasted_bandwidth: None,
         wasted_ci: [None; 2],
-        utilisation,
-        utilisation_ci: window.utilisation_ci(utilisation),
+        utilisation: utilisation(window),
+        utilisation_ci: window.utilisation_ci(utilisation(window)),
         links: window.link_use(),
         messages_per_second_ci: arrivals_ci(window),
         goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),

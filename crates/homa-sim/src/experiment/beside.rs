@@ -1,8 +1,9 @@
 //! Hosts of two kinds: what goes together, and what runs where.
 //!
-//! Each kind is Homa or TCP under options of its own, with a NIC that only sends. Ports serve strict
-//! priorities, and mark what asks for it where one of the two has a threshold: other queues are made
-//! for one transport alone. Latencies of both are divided by the same times, those of the first.
+//! Each kind is Homa or TCP under options of its own, with a NIC that only sends. Ports serve
+//! strict priorities, and mark what asks for it where one of the two has a threshold: other
+//! queues are made for one transport alone. Latencies of both are divided by the same times,
+//! those of the first.
 
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
