@@ -262,20 +262,30 @@ fn a_killed_sweep_goes_on_and_ends_like_one_that_was_not() {
     let plan = folder.file("plan.toml", text);
     let (killed, whole) = (folder.path("killed"), folder.path("whole"));
     let arguments = ["sweep", &plan, "--out", &killed, "--threads", "1"];
-    let mut child = program()
-        .args(arguments)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("starts");
     let cells = || std::fs::read_dir(Path::new(&killed).join("cells")).map_or(0, Iterator::count);
-    let patience = Instant::now();
-    while cells() == 0 && patience.elapsed() < Duration::from_secs(120) {
-        std::thread::sleep(Duration::from_millis(2));
+    // Killed, then asked to end.
+    for (signal, least) in [("-KILL", 1), ("-TERM", 3)] {
+        let mut child = program();
+        child.args(arguments).stdout(std::process::Stdio::null());
+        let child = child.stderr(std::process::Stdio::piped()).spawn().expect("starts");
+        let patience = Instant::now();
+        while cells() < least && patience.elapsed() < Duration::from_secs(120) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let id = child.id().to_string();
+        let told = std::process::Command::new("kill").args([signal, &id]).status();
+        assert!(told.expect("kill is there").success(), "{signal}");
+        let ended = child.wait_with_output().expect("ended");
+        if signal == "-TERM" {
+            assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+            let words = format!("kept in {killed}; run the same command to resume");
+            assert!(stderr(&ended).contains(&words), "{}", stderr(&ended));
+        }
     }
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    assert_eq!(code(&homa(&arguments)), 0);
+    let resumed = homa(&arguments);
+    assert_eq!(code(&resumed), 0);
+    let found = format!(" of 8 simulations in {killed}: ");
+    assert!(stderr(&resumed).contains(&found), "{}", stderr(&resumed));
     assert_eq!(code(&homa(&["sweep", &plan, "--out", &whole])), 0);
     for name in ["plan.toml", "manifest.json", "summary.csv", "summary.parquet", "slowdown.csv"] {
         let read = |folder: &str| std::fs::read(Path::new(folder).join(name)).expect(name);

@@ -41,6 +41,9 @@ pub enum LabError {
         /// Why.
         source: ScenarioError,
     },
+    /// What was chosen of a folder of results cannot be drawn.
+    #[error("{0}")]
+    Choice(String),
     /// An argument names nothing there is.
     #[error("unknown {what} `{name}`; there are {}", known.join(", "))]
     Unknown {

@@ -42,6 +42,33 @@ fn add_place<'a>(
     table.integer("seed", rows.map(|stored| Some(stored.outcome.seed)));
 }
 
+/// Values of an axis that are numbers of one unit.
+pub(crate) struct Numbers {
+    /// The values.
+    pub values: Vec<f64>,
+    /// `Gbit/s`, `µs`, or none.
+    pub unit: &'static str,
+}
+
+/// An axis as numbers: as they are, rates in Gbit/s, or times in microseconds; `None` where a value
+/// is none of them.
+pub(crate) fn axis_numbers(values: &[Option<&str>]) -> Option<Numbers> {
+    let (name, column) = axis_column(String::new(), values);
+    let known = match column {
+        Values::Integer(whole) => {
+            whole.into_iter().map(|value| value.map(|value| value as f64)).collect()
+        }
+        Values::Real(real) => real.into_iter().collect::<Option<Vec<f64>>>(),
+        Values::Text(_) => None,
+    };
+    let unit = match name.as_str() {
+        "_gbps" => "Gbit/s",
+        "_us" => "µs",
+        _ => "",
+    };
+    known.map(|values| Numbers { values, unit })
+}
+
 /// An axis as a column of the one type that all its values have: whole numbers, numbers, rates in
 /// Gbit/s and times in microseconds (the name then ends with the unit), else text. A row of a plan
 /// without that axis has no value.

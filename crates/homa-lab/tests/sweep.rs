@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use homa_lab::document::Document;
 use homa_lab::plan::Plan;
-use homa_lab::report;
+use homa_lab::report::{self, Choice};
 use homa_lab::store::Store;
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 
@@ -137,23 +137,59 @@ fn no_two_columns_have_one_name() {
     }
 }
 
+/// The page of a folder of results, or the refusal.
+fn page(folder: &Folder, choice: &Choice) -> Result<String, String> {
+    let pages = report::pages(&folder.0, choice).map_err(|error| error.to_string());
+    pages.map(|mut pages| pages.remove(0).1)
+}
+
 #[test]
-fn the_page_of_a_sweep_has_its_figures_and_needs_nothing_else() {
+fn the_page_of_a_sweep_draws_what_was_swept_and_needs_nothing_else() {
     let folder = Folder::new("page");
     sweep(&folder, 2, Shard::ALL);
-    let page = report::pages(&folder.0).unwrap().remove(0).1;
-    assert_eq!(page.matches("<svg").count(), 4, "p99 and p50 of two workloads");
-    assert!(
-        page.contains(">W1, median<")
-            && page.contains(">W2, 99th percentile<")
-            && page.contains("fraction 0.6")
-    );
+    let page = page(&folder, &Choice::default()).unwrap();
+    let (_, after) = page.split_once("<h2>Against load</h2>").unwrap();
+    let (against, rest) = after.split_once("</details>").unwrap();
+    let title = "<title>Slowdown of all messages, 99th percentile</title>";
+    // Without schemes to tell apart, the workloads are the curves of one figure.
+    assert_eq!(against.matches(title).count(), 1);
+    for curve in [">W1</text>", ">W2</text>"] {
+        assert!(against.contains(curve), "{curve}");
+    }
+    let figure = against.split("<figure").find(|figure| figure.contains(title)).unwrap();
+    assert_eq!(figure.matches("class=\"b\"").count(), 2, "two seeds have a mean and its area");
+    assert_eq!(figure.matches("class=\"s\"").count(), 8, "and each seed its dot");
+    assert_eq!(figure.matches(",sample,0.3,").count(), 4, "its values are with it");
+    assert!(rest.contains("<h2>By message size</h2>") && rest.contains(">load 0.6</text>"));
+    assert_eq!(page.matches("<p>All: homa-sim, 4 hosts, host links of 10Gbps").count(), 1);
     for lost in ["undelivered", "failed", "refused"] {
         assert!(page.contains(&format!("<th>{lost}</th>")), "{lost}");
     }
-    for outside in ["<script", "src=", "url(", "@import", "<link"] {
+    for outside in ["src=", "url(", "@import", "<link", "https:"] {
         assert!(!page.contains(outside), "{outside}");
     }
+}
+
+#[test]
+fn readers_choose_quantity_axis_and_simulations() {
+    let folder = Folder::new("choice");
+    sweep(&folder, 2, Shard::ALL);
+    let choice = |metric: &str, x: Option<&str>, only: &[(&str, &str)]| Choice {
+        metrics: vec![metric.parse().unwrap()],
+        x: x.map(str::to_owned),
+        only: only.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+    };
+    let own = page(&folder, &choice("utilisation", Some("workload"), &[("seed", "2")])).unwrap();
+    assert!(own.contains("<h2>Against workload</h2>") && own.contains(">Utilisation</title>"));
+    assert!(own.contains(",value,W1,0,") && !own.contains("class=\"s\""), "one seed, by name");
+    assert!(!own.contains("Slowdown of all messages"));
+    let refused = |choice: &Choice| page(&folder, choice).unwrap_err();
+    let unmeasured = refused(&choice("p99.9_us", None, &[]));
+    assert!(unmeasured.contains("measures.groups = { percentiles = [99.9] }"), "{unmeasured}");
+    let nowhere = refused(&choice("p99", None, &[("load.fraction", "0.7")]));
+    assert!(nowhere.contains("load.fraction=0.6"), "{nowhere}");
+    let unknown = refused(&choice("p99", Some("colour"), &[]));
+    assert!(unknown.contains("traffic.workload, load.fraction"), "{unknown}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use homa_lab::report::{Choice, Quantity};
 use homa_lab::store::write_atomically;
 
 use super::work::write_page;
@@ -17,15 +18,38 @@ pub struct Args {
     /// Instead of the page, write drawings of `homa repro` as one SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Of a sweep, draw this instead of the usual: p99, p50, p99_us@50 (latency at 50 % of messages
+    /// by size), p99.9_us (asked for by measures.groups), tor_down.max, priority.7, utilisation,
+    /// goodput, outcome.PATH, and what else docs/simulator.md lists; may be repeated.
+    #[arg(long = "metric", value_name = "NAME", conflicts_with = "svg")]
+    metrics: Vec<Quantity>,
+    /// Of a sweep, draw against this axis; absent: against every axis of numbers.
+    #[arg(long, value_name = "AXIS", conflicts_with = "svg")]
+    x: Option<String>,
+    /// Of a sweep, only the simulations with this value of an axis; may be repeated.
+    #[arg(long, value_name = "AXIS=VALUE", conflicts_with = "svg", value_parser = axis_value)]
+    only: Vec<(String, String)>,
     /// Of these the drawings whose titles end so, such as "80 % load"; absent: all.
     #[arg(long, value_name = "TEXT", requires = "svg", default_value = "")]
     titled: String,
 }
 
+fn axis_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((axis, value)) if !axis.is_empty() && !value.is_empty() => {
+            Ok((axis.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write an axis and one of its values, such as load.fraction=0.8".into()),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     match &args.svg {
-        None => write_page(&args.folder)?,
+        None => {
+            let (metrics, x, only) = (args.metrics.clone(), args.x.clone(), args.only.clone());
+            write_page(&args.folder, &Choice { metrics, x, only })?;
+        }
         Some(file) => {
             let drawn = homa_lab::report::drawings(&args.folder, &args.titled);
             let drawn = drawn.hint("is this a folder of `homa repro`?")?;

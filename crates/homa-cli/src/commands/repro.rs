@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use homa_lab::report::Choice;
 use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
 use homa_lab::store::{Store, model};
 use homa_lab::sweep::{Options, Shard};
 use serde::Serialize;
 
 use super::sweep::{show, threads};
-use super::work::{Work, write_page};
+use super::work::{Work, say_when_ended, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
 
@@ -82,6 +83,10 @@ pub fn run(args: &Args) -> Outcome {
     let program = model().to_owned();
     let threads = threads(args.threads);
     let options = Options { threads, shard: Shard::ALL, program, keep_going: true };
+    say_when_ended(format!(
+        "interrupted: what is finished is kept in {}; run the same command to resume",
+        args.out.display()
+    ));
     let mut work = Work::new();
     let done = repro::run(&plans, &how, &store, &options, &mut |progress| {
         show(&mut work, progress);
@@ -108,7 +113,7 @@ pub fn run(args: &Args) -> Outcome {
         budgets(&done);
     }
     if args.report {
-        write_page(&args.out)?;
+        write_page(&args.out, &Choice::default())?;
     }
     let failed = done.iter().any(Reproduction::failed);
     Ok(if failed { Verdict::CheckFailed } else { Verdict::Passed })

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use homa_lab::error::LabError;
 use homa_lab::plan::Plan;
+use homa_lab::report::Choice;
 use homa_lab::settings::assignment;
 use homa_lab::store::{PLAN_FILE, Store, model};
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 use toml::Value;
 
 use super::sim::PLAN_HINT;
-use super::work::{Work, write_page};
+use super::work::{Work, say_when_ended, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 
@@ -63,6 +64,18 @@ pub fn show(work: &mut Work, progress: &Progress) {
     work.show(progress.done, &what);
 }
 
+/// Says what an earlier run left, before any work.
+fn say_found(progress: &Progress, folder: &Path) {
+    let Progress { cells, stored, unfit, .. } = *progress;
+    if stored > 0 {
+        let all = stored + cells;
+        eprintln!("found {stored} of {all} simulations in {}: {cells} to run", folder.display());
+    }
+    if unfit > 0 {
+        eprintln!("{unfit} results are damaged, or of another simulation: they are run again");
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let plan = Plan::read(&args.plan, &args.set).hint(PLAN_HINT)?;
@@ -78,12 +91,20 @@ pub fn run(args: &Args) -> Outcome {
     let program = model().to_owned();
     let threads = threads(args.threads);
     let options = Options { threads, shard: args.shard, program, keep_going: false };
+    say_when_ended(format!(
+        "interrupted: what is finished is kept in {}; run the same command to resume",
+        folder.display()
+    ));
     let mut work = Work::new();
-    let mut found = Progress::default();
+    let mut found: Option<Progress> = None;
     let complete = run_plan(&plan, &store, &options, &mut |progress| {
-        found = progress.clone();
+        if found.is_none() {
+            say_found(progress, &folder);
+        }
+        found = Some(progress.clone());
         show(&mut work, progress);
     });
+    let found = found.unwrap_or_default();
     work.finish();
     let complete = complete.map_err(|error| {
         let hint = match &error {
@@ -93,12 +114,9 @@ pub fn run(args: &Args) -> Outcome {
         };
         Failure::new(error, hint)
     })?;
-    if found.unfit > 0 {
-        eprintln!("{} results were damaged, or of another simulation: run again", found.unfit);
-    }
     let what = format!("{} simulations run, {} found", found.finished, found.stored);
     if complete {
-        write_page(&folder)?;
+        write_page(&folder, &Choice::default())?;
         line(format!("{what}; tables in {}", folder.display()));
     } else {
         line(format!("{what}; other shards are missing in {}", folder.display()));

@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use homa_lab::error::LabError;
+use homa_lab::report::Choice;
 use homa_lab::store::write_atomically;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -11,6 +13,10 @@ use crate::failure::{Failure, Hint};
 
 /// Between lines where there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
+/// Between two looks of the bar.
+const REDRAW: Duration = Duration::from_millis(50);
+/// Exit code of a command that was interrupted, as shells have it.
+const ENDED: i32 = 130;
 /// Parts of the whole that the bar counts.
 const PARTS: f64 = 10_000.0;
 
@@ -39,10 +45,16 @@ impl Work {
 
     /// A share of the work is done, 0 to 1.
     pub fn show(&mut self, done: f64, what: &str) {
-        if self.terminal {
-            self.bar.set_message(what.to_owned());
+        self.show_with(done, || what.to_owned());
+    }
+
+    /// The same, for what is said only now and then of work done many times a second.
+    pub fn show_with(&mut self, done: f64, what: impl FnOnce() -> String) {
+        if self.terminal && self.shown.elapsed() >= REDRAW {
+            self.shown = Instant::now();
+            self.bar.set_message(what());
             self.bar.set_position((done * PARTS) as u64);
-        } else if self.shown.elapsed() >= QUIET {
+        } else if !self.terminal && self.shown.elapsed() >= QUIET {
             self.shown = Instant::now();
             let spent = self.began.elapsed().as_secs_f64();
             // Before the first per cent nothing is known of the pace.
@@ -50,7 +62,7 @@ impl Work {
                 ..0.01 | 1.0.. => String::new(),
                 _ => format!(", about {:.0} s left", spent / done - spent),
             };
-            eprintln!("{:.0} % done{left}: {what}", done * 100.0);
+            eprintln!("{:.0} % done{left}: {}", done * 100.0, what());
         }
     }
 
@@ -60,9 +72,29 @@ impl Work {
     }
 }
 
+/// From now on Ctrl-C and SIGTERM end the program with these words. Where handlers are refused, it
+/// ends without.
+pub fn say_when_ended(words: String) {
+    // It ends with the process.
+    std::thread::spawn(move || {
+        if super::wait_for_the_end(None).is_ok() {
+            let erase = if std::io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+            eprintln!("{erase}{words}");
+            std::process::exit(ENDED);
+        }
+    });
+}
+
 /// Writes the pages of a folder of results, and says where.
-pub fn write_page(folder: &Path) -> Result<(), Failure> {
-    let pages = homa_lab::report::pages(folder).hint("is this a folder of results?")?;
+pub fn write_page(folder: &Path, choice: &Choice) -> Result<(), Failure> {
+    let pages = homa_lab::report::pages(folder, choice).map_err(|error| {
+        let hint = match &error {
+            LabError::Choice(_) => "leave --metric, --x or --only out, or choose another",
+            LabError::Unknown { .. } => "choose one of those",
+            _ => "is this a folder of results?",
+        };
+        Failure::new(error, hint)
+    })?;
     for (name, page) in pages {
         let path = folder.join(name);
         write_atomically(&path, page.as_bytes()).hint("is the folder writable?")?;

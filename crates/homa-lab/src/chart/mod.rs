@@ -3,11 +3,14 @@
 //! Small, self-contained, the same bytes for the same data; readable on light and dark pages and,
 //! because a figure is only 480 units wide, on a phone. Left out: interaction, scripts, fonts.
 
+mod band;
+mod csv;
 mod scale;
 mod svg;
 
 use serde::{Deserialize, Serialize};
 
+pub use csv::csv;
 pub use svg::{STYLE, escaped, sheet, svg};
 
 /// A figure.
@@ -43,7 +46,8 @@ pub struct Axis {
     pub label: String,
     /// How values become places.
     pub scale: Scale,
-    /// Its ends; absent: what the data need.
+    /// Its ends, exactly where `ticks` are given, else as values that it has to hold; absent: what
+    /// the data need.
     pub range: Option<[f64; 2]>,
     /// Places and names of ticks; none: round numbers.
     pub ticks: Vec<(f64, String)>,
@@ -76,6 +80,15 @@ pub enum Mark {
     Published,
     /// A line through its points, each marked.
     Line,
+    /// A line through its points, which are too many to be marked.
+    Curve,
+    /// A line through its points, each marked, and the area between the ends of the points' intervals.
+    Band,
+    /// Points with their intervals, not joined: at whole numbers, moved aside a little.
+    Points,
+    /// Small dots in the colour of the series before it, of whose points they are the samples. They
+    /// have no place in the legend.
+    Samples,
     /// A line that already goes in steps.
     Step,
     /// A bar at each point.

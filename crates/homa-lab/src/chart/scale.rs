@@ -13,12 +13,16 @@ pub struct Ruler {
 }
 
 impl Ruler {
-    /// For these values. A linear axis without given ends begins at zero.
+    /// For these values. A linear axis without given ends begins at zero; ends without ticks are
+    /// values like others, so that figures beside each other have one axis.
     pub fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
         let usable =
             |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
-        let (mut low, mut high) =
-            values.filter(usable).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        let ends = axis.range.into_iter().flatten().filter(|_| axis.ticks.is_empty());
+        let (mut low, mut high) = values
+            .chain(ends)
+            .filter(usable)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
                 (low.min(value), high.max(value))
             });
         if low > high {
@@ -28,7 +32,7 @@ impl Ruler {
             Scale::Linear => linear(low.min(0.0), high),
             Scale::Log => logarithmic(low, high),
         };
-        if let Some([low, high]) = axis.range {
+        if let Some([low, high]) = axis.range.filter(|_| !axis.ticks.is_empty()) {
             (ruler.low, ruler.high) = (low, high);
         }
         if !axis.ticks.is_empty() {

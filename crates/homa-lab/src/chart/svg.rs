@@ -12,11 +12,13 @@ const RIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 220.0;
 /// Height of a line of text.
 const LINE: f64 = 17.0;
+/// Length of a curve's sample in the legend: the longest dashes show.
+const SWATCH: f64 = 22.0;
 /// About the width of a character of the legend.
 const CHARACTER: f64 = 6.3;
 
 /// Colours and types of all figures: what a page includes once, and a figure on its own carries.
-/// The colours differ in lightness too, for those who do not see hues.
+/// The colours differ in lightness too, for those who do not see hues; curves beyond them are dashed.
 pub const STYLE: &str = "\
 .fig{--ink:#1f2328;--faint:#d5dae0;--axis:#6e7781;--paper:#fff;\
 --c0:#0b62a8;--c1:#d9640b;--c2:#1a8f6a;--c3:#8a3ba8;--c4:#b8860b;--c5:#c2185b;--c6:#4f5d75}\
@@ -25,11 +27,38 @@ pub const STYLE: &str = "\
 --c6:#a5b4cc}}\
 .fig text{font:11px system-ui,sans-serif;fill:var(--ink)}.fig .h{font-size:14px;font-weight:600}\
 .fig .q{fill:var(--axis)}.fig .a{stroke:var(--axis);fill:none}\
-.fig .g{stroke:var(--faint);stroke-width:.7}.fig .l{fill:none;stroke-width:1.8;\
-stroke-linejoin:round}.fig .p{fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
-.fig .i{stroke-width:1;opacity:.55}";
+.fig .g{stroke:var(--faint);stroke-width:.7}\
+.fig .l,.fig .k{fill:none;stroke-width:1.8;stroke-linejoin:round}.fig .p{fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
+.fig .i{stroke-width:1;opacity:.55}.fig .b{stroke:none;opacity:.16}.fig .s{opacity:.6}";
 
 const COLOURS: usize = 7;
+
+/// How the curve of this number is stroked: seven colours, then the same ones dashed, then with a
+/// dot more between the dashes each time, so that no two curves look alike.
+pub(super) fn stroke(curve: usize) -> String {
+    let dashes = match curve / COLOURS {
+        0 => String::new(),
+        round => format!(" stroke-dasharray=\"7 3{}\"", " 1.5 3".repeat(round - 1)),
+    };
+    format!("stroke=\"{}\"{dashes}", colour(curve))
+}
+
+/// The colour of the curve of this number.
+pub(super) fn colour(curve: usize) -> String {
+    format!("var(--c{})", curve % COLOURS)
+}
+
+/// The numbers of curves by series: those that are drawn for themselves count, empty ones too, so
+/// that a curve has one look in all figures of a kind.
+fn curves(chart: &Chart) -> impl Iterator<Item = (&Series, usize)> {
+    let mut next = 0;
+    chart.series.iter().map(move |series| {
+        if !matches!(series.mark, Mark::Published | Mark::Samples) {
+            next += 1;
+        }
+        (series, usize::max(next, 1) - 1)
+    })
+}
 
 /// The figure; `alone` when no page around it carries [`STYLE`].
 pub fn svg(chart: &Chart, alone: bool) -> String {
@@ -48,19 +77,24 @@ pub fn svg(chart: &Chart, alone: bool) -> String {
     }
     layout.legend(&mut out, chart);
     layout.axes(&mut out, chart);
-    let mut colour = 0;
     let bars = chart.series.iter().filter(|series| series.mark == Mark::Bar).count();
     let mut bar = 0;
     // Published points come last, on top of everything.
-    for series in chart.series.iter().filter(|series| series.mark != Mark::Published) {
+    for (series, curve) in curves(chart) {
         match series.mark {
+            Mark::Published => {}
             Mark::Bar => {
-                layout.bars(&mut out, series, colour, bar, bars);
+                layout.bars(&mut out, series, curve, bar, bars);
                 bar += 1;
             }
-            mark => layout.line(&mut out, series, colour, mark == Mark::Line),
+            Mark::Band => {
+                layout.band(&mut out, series, curve);
+                layout.line(&mut out, series, curve, true);
+            }
+            Mark::Samples => layout.samples(&mut out, series, curve),
+            Mark::Points => layout.marks(&mut out, series, curve),
+            mark => layout.line(&mut out, series, curve, mark == Mark::Line),
         }
-        colour = (colour + 1) % COLOURS;
     }
     for (index, series) in published(chart).enumerate() {
         let ink = ink(chart, series);
@@ -97,9 +131,9 @@ pub fn sheet(title: &str, charts: &[Chart]) -> String {
 /// The colour of published points: that of the first curve whose name begins with the same word.
 fn ink(chart: &Chart, published: &Series) -> String {
     let word = published.name.split([',', ' ']).next().unwrap_or_default().to_lowercase();
-    let mut drawn = chart.series.iter().filter(|series| series.mark != Mark::Published);
-    match drawn.position(|series| series.name.to_lowercase().starts_with(&word)) {
-        Some(place) if !word.is_empty() => format!("var(--c{})", place % COLOURS),
+    let mut drawn = curves(chart).filter(|(series, _)| series.mark != Mark::Published);
+    match drawn.find(|(series, _)| series.name.to_lowercase().starts_with(&word)) {
+        Some((_, curve)) if !word.is_empty() => colour(curve),
         _ => "var(--ink)".to_owned(),
     }
 }
@@ -108,8 +142,13 @@ fn published(chart: &Chart) -> impl Iterator<Item = &Series> {
     chart.series.iter().filter(|series| series.mark == Mark::Published)
 }
 
+/// Whether a series is named in the legend.
+fn is_named(series: &Series) -> bool {
+    series.mark != Mark::Samples && !series.points.is_empty() && !series.name.is_empty()
+}
+
 /// Where everything goes.
-struct Layout {
+pub(super) struct Layout {
     x: Ruler,
     y: Ruler,
     top: f64,
@@ -120,15 +159,15 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(chart: &Chart) -> Self {
+    pub(super) fn new(chart: &Chart) -> Self {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let x = Ruler::new(&chart.x, points().map(|point| point.x));
         let y = Ruler::new(&chart.y, points().map(|point| point.y));
         let head = if chart.subtitle.is_empty() { 22.0 } else { 22.0 + LINE };
         let mut entries = Vec::new();
         let (mut at, mut line) = (2.0, 0.0);
-        for series in &chart.series {
-            let width = 24.0 + CHARACTER * series.name.chars().count() as f64 + 12.0;
+        for series in chart.series.iter().filter(|series| is_named(series)) {
+            let width = SWATCH + 6.0 + CHARACTER * series.name.chars().count() as f64 + 12.0;
             if at + width > WIDTH && at > 2.0 {
                 (at, line) = (2.0, line + 1.0);
             }
@@ -153,33 +192,40 @@ impl Layout {
         self.top + PLOT_HEIGHT
     }
 
-    fn x(&self, value: f64) -> f64 {
+    pub(super) fn x(&self, value: f64) -> f64 {
         LEFT + self.x.place(value) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, value: f64) -> f64 {
+    pub(super) fn y(&self, value: f64) -> f64 {
         self.base() - self.y.place(value) * PLOT_HEIGHT
     }
 
     fn legend(&self, out: &mut String, chart: &Chart) {
-        let (mut colour, mut shape) = (0, 0);
-        for (series, (x, y)) in chart.series.iter().zip(&self.entries) {
+        let mut shape = 0;
+        let named = curves(chart).filter(|(series, _)| is_named(series));
+        for ((series, curve), (x, y)) in named.zip(&self.entries) {
             let middle = y + 8.0;
-            if series.mark == Mark::Published {
-                symbol(out, (x + 9.0, middle), shape, &ink(chart, series));
-                shape += 1;
-            } else {
-                let height = if series.mark == Mark::Bar { 9.0 } else { 3.0 };
-                let _ = write!(
+            let _ = match series.mark {
+                Mark::Published => {
+                    symbol(out, (x + SWATCH / 2.0, middle), shape, &ink(chart, series));
+                    shape += 1;
+                    Ok(())
+                }
+                Mark::Bar | Mark::Points => write!(
                     out,
-                    "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"{height}\" rx=\"1\" \
-                     fill=\"var(--c{colour})\"/>",
-                    middle - height / 2.0
-                );
-                colour = (colour + 1) % COLOURS;
-            }
-            let name = escaped(&series.name);
-            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{name}</text>", x + 24.0, middle + 4.0);
+                    "<rect x=\"{x}\" y=\"{}\" width=\"{SWATCH}\" height=\"9\" rx=\"1\" \
+                     fill=\"{}\"/>",
+                    middle - 4.5,
+                    colour(curve)
+                ),
+                _ => write!(
+                    out,
+                    "<path class=\"k\" {} d=\"M{x} {middle}h{SWATCH}\"/>",
+                    stroke(curve)
+                ),
+            };
+            let (name, left) = (escaped(&series.name), x + SWATCH + 6.0);
+            let _ = writeln!(out, "<text x=\"{left}\" y=\"{}\">{name}</text>", middle + 4.0);
         }
     }
 
@@ -225,43 +271,60 @@ impl Layout {
         );
     }
 
-    fn line(&self, out: &mut String, series: &Series, colour: usize, marked: bool) {
-        let _ = write!(out, "<path class=\"l\" stroke=\"var(--c{colour})\" d=\"");
+    fn line(&self, out: &mut String, series: &Series, curve: usize, marked: bool) {
+        if series.points.is_empty() {
+            return;
+        }
+        let _ = write!(out, "<path class=\"l\" {} d=\"", stroke(curve));
         let mut before: Option<&Point> = None;
         for point in &series.points {
-            // A step that does not begin where the last one ended has a gap before it.
-            let gap = !marked && before.is_some_and(|b| b.x != point.x && b.y != point.y);
-            let command = if before.is_none() || gap { 'M' } else { 'L' };
-            let _ = write!(out, "{command}{:.1} {:.1}", self.x(point.x), self.y(point.y));
+            let (x, y) = (self.x(point.x), self.y(point.y));
+            let _ = match (before, series.mark) {
+                (None, _) => write!(out, "M{x:.1} {y:.1}"),
+                (Some(before), Mark::Step) if before.x == point.x => write!(out, "V{y:.1}"),
+                (Some(before), Mark::Step) if before.y == point.y => write!(out, "H{x:.1}"),
+                // A step that does not begin where the last one ended has a gap before it.
+                (Some(_), Mark::Step) => write!(out, "M{x:.1} {y:.1}"),
+                (Some(_), _) => write!(out, "L{x:.1} {y:.1}"),
+            };
             before = Some(point);
         }
         *out += "\"/>\n";
-        if !marked {
-            return;
+        if marked {
+            self.marks(out, series, curve);
         }
+    }
+
+    /// The points and their intervals.
+    fn marks(&self, out: &mut String, series: &Series, curve: usize) {
         for point in &series.points {
             let (x, y) = (self.x(point.x), self.y(point.y));
-            self.interval(out, point, x, colour);
+            self.interval(out, point, x, curve);
             let _ = writeln!(
                 out,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"var(--c{colour})\"/>"
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{}\">\
+                 <title>{}: {}</title></circle>",
+                colour(curve),
+                escaped(&series.name),
+                said(point)
             );
         }
     }
 
-    fn interval(&self, out: &mut String, point: &Point, x: f64, colour: usize) {
+    fn interval(&self, out: &mut String, point: &Point, x: f64, curve: usize) {
         if let (Some(low), Some(high)) = (point.low, point.high)
             && high > low
         {
             let (low, high) = (self.y(low), self.y(high));
+            let colour = colour(curve);
             let _ = writeln!(
                 out,
-                "<path class=\"i\" stroke=\"var(--c{colour})\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>"
+                "<path class=\"i\" stroke=\"{colour}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>"
             );
         }
     }
 
-    fn bars(&self, out: &mut String, series: &Series, colour: usize, bar: usize, bars: usize) {
+    fn bars(&self, out: &mut String, series: &Series, curve: usize, bar: usize, bars: usize) {
         let group = self.x(1.0) - self.x(0.0);
         let width = (group * 0.76 / bars as f64).min(22.0);
         for point in &series.points {
@@ -270,9 +333,10 @@ impl Layout {
             let _ = writeln!(
                 out,
                 "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
-                 fill=\"var(--c{colour})\"><title>{}: {:.4}</title></rect>",
+                 fill=\"{}\"><title>{}: {:.4}</title></rect>",
                 width - 1.0,
                 self.base() - y,
+                colour(curve),
                 escaped(&series.name),
                 point.y
             );
@@ -300,6 +364,31 @@ impl Layout {
             }
             symbol(out, (x, y), index, ink);
         }
+    }
+}
+
+/// A point in words: `4.21 (3.9 to 4.6)`.
+fn said(point: &Point) -> String {
+    let value = four_digits(point.y);
+    match (point.low, point.high) {
+        (Some(low), Some(high)) if high > low => {
+            format!("{value} ({} to {})", four_digits(low), four_digits(high))
+        }
+        _ => value,
+    }
+}
+
+/// A number rounded to four digits that count.
+fn four_digits(value: f64) -> String {
+    let decimals = 3 - value.abs().max(1e-6).log10().floor() as i32;
+    number_with(value, decimals.clamp(0, 6) as usize)
+}
+
+fn number_with(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 
@@ -356,7 +445,8 @@ mod tests {
         let text = svg(&chart(vec![Series { name: "s".into(), mark: Mark::Step, points }]), false);
         let line = text.lines().find(|line| line.contains("class=\"l\"")).unwrap();
         let drawn = line.rsplit("d=").next().unwrap();
-        assert_eq!((drawn.matches('M').count(), drawn.matches('L').count()), (2, 4), "{drawn}");
+        let drawn = ['M', 'H', 'V'].map(|command| drawn.matches(command).count());
+        assert_eq!(drawn, [2, 3, 1]);
     }
 
     #[test]

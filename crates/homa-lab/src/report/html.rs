@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use homa_sim::scheme::SCHEMES;
 
-use crate::chart::{Chart, STYLE, escaped, svg};
+use crate::chart::{Chart, STYLE, csv, escaped, svg};
 use crate::repro::Reproduction;
 use crate::repro::verdict::Check;
 use crate::store::Manifest;
 
 const PAGE_STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
 
 /// A page around `body`.
 pub(super) fn page(title: &str, body: &str) -> String {
@@ -17,20 +18,38 @@ pub(super) fn page(title: &str, body: &str) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{}</title><style>{PAGE_STYLE}{STYLE}</style></head>\n<body><main>\n{body}\
-         </main></body></html>\n",
+         <title>{}</title><style>{PAGE_STYLE}</style><style id=\"fig\">{STYLE}</style></head>\n\
+         <body><main>\n{body}</main><script>{SCRIPT}</script></body></html>\n",
         escaped(title)
     )
 }
 
-/// Figures side by side where there is room.
+/// Figures side by side where there is room, each with its values; the page's script lets readers
+/// save both.
 pub(super) fn figures(charts: &[Chart]) -> String {
     let mut out = String::new();
     if !charts.is_empty() {
-        let drawn: String = charts.iter().map(|chart| svg(chart, false)).collect();
+        let drawn: String = charts.iter().map(figure).collect();
         let _ = writeln!(out, "<div class=\"figures\">\n{drawn}</div>");
     }
     out
+}
+
+fn figure(chart: &Chart) -> String {
+    let named = format!("{} {}", chart.title, chart.subtitle);
+    format!(
+        "<figure data-name=\"{}\">{}<pre hidden>{}</pre></figure>\n",
+        file_name(&named),
+        svg(chart, false),
+        escaped(&csv(chart))
+    )
+}
+
+/// A title as the name of a file: words of letters and digits.
+fn file_name(title: &str) -> String {
+    let kept = |c: char| c.is_ascii_alphanumeric() || c == '.';
+    let words = title.split(|c: char| !kept(c)).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
 }
 
 /// A number as a reader wants it: four digits that count.

@@ -3,7 +3,11 @@
 //! the reader's choice of light or dark, and fits a phone.
 
 mod html;
+mod quantity;
+mod sizes;
 mod sweep;
+mod varied;
+mod versus;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,17 +15,48 @@ use std::path::Path;
 use crate::chart::{Chart, sheet};
 use crate::error::LabError;
 use crate::repro::Reproduction;
-use crate::store::{Store, read_json};
+use crate::store::{Listed, Store, read_json};
+
+pub use quantity::Quantity;
+
+/// What of a sweep is drawn, where not the usual.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Instead of the usual quantities.
+    pub metrics: Vec<Quantity>,
+    /// The axis across, by its path or the end of it: `fraction` for `load.fraction`.
+    pub x: Option<String>,
+    /// Axes and values: only simulations that have all of them.
+    pub only: Vec<(String, String)>,
+}
+
+impl Choice {
+    /// Whether a simulation is among those chosen.
+    fn takes(&self, listed: &Listed) -> bool {
+        let has = |(key, value): &(String, String)| {
+            let named = |path: &str| path == key || path.rsplit('.').next() == Some(key);
+            let axes = listed.axes.iter();
+            let seed = key == "seed" && listed.seed.to_string() == *value;
+            seed || axes.into_iter().any(|(path, own)| named(path) && own == value)
+        };
+        self.only.iter().all(has)
+    }
+}
 
 /// The pages of a folder by file name, `index.html` first. Reproductions of several papers have a
-/// page for each (`hull.html`) beside the one of all.
-pub fn pages(folder: &Path) -> Result<Vec<(String, String)>, LabError> {
+/// page for each (`hull.html`) beside the one of all; their figures are those of their plans, so
+/// a choice is refused.
+pub fn pages(folder: &Path, choice: &Choice) -> Result<Vec<(String, String)>, LabError> {
     let store = Store::open(folder)?;
     let manifest = store.manifest()?;
     let checks = folder.join("checks.json");
     let index = "index.html".to_owned();
     if !checks.is_file() {
-        return Ok(vec![(index, sweep::page(&store, &manifest)?)]);
+        return Ok(vec![(index, sweep::page(&store, &manifest, choice)?)]);
+    }
+    if *choice != Choice::default() {
+        let message = "the figures of a reproduction are those of its plan";
+        return Err(LabError::Choice(message.into()));
     }
     let all: Vec<Reproduction> = read_json(&checks)?;
     let title = "Published figures, simulated again";

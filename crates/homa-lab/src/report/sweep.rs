@@ -1,103 +1,210 @@
-//! The page of a sweep or of a single simulation: slowdown by size, and a table of everything.
+//! The page of a sweep or of a single simulation: quantities against what was swept, slowdown by
+//! size, and a table of everything.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use homa_sim::scenario::outcome::{KindOutcome, QueueLength};
+
+use super::Choice;
 use super::html::{figures, number, optional};
+use super::quantity::{Quantity, usual};
+use super::sizes::Panels;
+use super::varied::{Run, Varied};
+use super::versus::{View, draw, levels};
 use crate::chart::{Chart, escaped};
 use crate::error::LabError;
-use crate::repro::figure::of_result;
-use crate::repro::metric::{Rank, Reading};
-use crate::store::{Listed, Manifest, PLAN_FILE, REPRO_FILE, Store, Stored};
+use crate::repro::metric::Metric;
+use crate::store::{Manifest, PLAN_FILE, REPRO_FILE, Store, Stored};
 
-/// Curves in one figure: more cannot be told apart.
-const CURVES: usize = 7;
+/// Figures of one kind on a page: more are for `--only`. Of curves with many points, half of it.
+const FIGURES: usize = 24;
+
+/// Figures that are shown at once; the others are behind a line to be opened.
+const OPEN: usize = 8;
+
+/// Rows of a table that is shown at once.
+const ROWS: usize = 40;
 
 fn page_title(manifest: &Manifest) -> String {
     if manifest.title.is_empty() { "Simulations".to_owned() } else { manifest.title.clone() }
 }
 
-pub(super) fn page(store: &Store, manifest: &Manifest) -> Result<String, LabError> {
-    let mut results: Vec<(&Listed, Stored)> = Vec::new();
-    for listed in manifest.cells.iter().filter(|listed| store.has(&listed.key)) {
-        results.push((listed, store.read(&listed.key)?));
+pub(super) fn page(
+    store: &Store,
+    manifest: &Manifest,
+    choice: &Choice,
+) -> Result<String, LabError> {
+    let mut simulations: Vec<Run> = Vec::new();
+    for listed in manifest.cells.iter().filter(|listed| choice.takes(listed)) {
+        if store.has(&listed.key) {
+            simulations.push((listed.clone(), store.read(&listed.key)?));
+        }
     }
+    let runs: Vec<Run> = simulations.iter().flat_map(by_kind).collect();
+    if runs.is_empty() && !choice.only.is_empty() {
+        return Err(none_left(manifest, choice));
+    }
+    let varied = Varied::of(&runs);
     let title = page_title(manifest);
     let mut body = format!("<h1>{}</h1>\n", escaped(&title));
-    let missing = manifest.cells.len() - results.len();
+    let missing = manifest.cells.iter().filter(|listed| !store.has(&listed.key)).count();
     let _ = writeln!(
         body,
         "<p class=\"soft\">homa {} · {} simulations{}</p>",
         escaped(&manifest.version),
-        results.len(),
+        simulations.len(),
         if missing > 0 { format!(", {missing} missing") } else { String::new() }
     );
-    body += &figures(&charts(&by_kind(&results)));
-    body += &table(&results);
+    body += &caption(&varied);
+    let views = View::all(&varied, choice)?;
+    body += &against(&runs, &varied, &views, choice)?;
+    body += &whole_curves(&Panels::of(&runs, &varied, views.first().copied()), &views);
+    if let Some(view) = views.first() {
+        body +=
+            &kind("Use of priority levels", levels(&runs, &varied, view.x), (FIGURES / 2, false));
+    }
+    body += &table(&simulations, &Varied::of(&simulations));
     body += &plan(store)?;
     Ok(super::html::page(&title, &body))
 }
 
-/// The results to be drawn: one per kind where hosts are of two.
-fn by_kind<'a>(results: &[(&'a Listed, Stored)]) -> Vec<(&'a Listed, Stored)> {
-    let of = |(listed, stored): &(&'a Listed, Stored)| {
-        let kinds = stored.outcome.kinds.iter().map(|kind| {
-            let mut own = stored.clone();
-            (own.outcome.scheme, own.outcome.slowdown) =
-                (kind.scheme.clone(), kind.slowdown.clone());
-            (*listed, own)
-        });
-        let kinds: Vec<_> = kinds.collect();
-        if kinds.is_empty() { vec![(*listed, stored.clone())] } else { kinds }
+/// What is drawn of a simulation: where hosts are of two kinds, each by itself, as schemes of their
+/// own.
+fn by_kind((listed, stored): &Run) -> Vec<Run> {
+    let outcome = &stored.outcome;
+    if outcome.kinds.is_empty() {
+        return vec![(listed.clone(), stored.clone())];
+    }
+    let of_kind = |kind: &KindOutcome| {
+        let name = match kind.beside {
+            true => format!("{} beside {}", kind.scheme, outcome.scheme),
+            false => kind.scheme.clone(),
+        };
+        let (mut listed, mut own) = (listed.clone(), stored.clone());
+        listed.axes.retain(|(axis, _)| axis != "scheme");
+        listed.axes.push(("scheme".to_owned(), name));
+        own.outcome.scheme.clone_from(&kind.scheme);
+        own.outcome.slowdown.clone_from(&kind.slowdown);
+        own.outcome.utilisation = kind.utilisation;
+        (listed, own)
     };
-    results.iter().flat_map(of).collect()
+    outcome.kinds.iter().map(of_kind).collect()
 }
 
-/// One figure per workload and rank, several when there are many curves.
-fn charts(results: &[(&Listed, Stored)]) -> Vec<Chart> {
-    let seeds = many_seeds(results);
-    let mut by_workload: BTreeMap<&str, Vec<(String, &Stored)>> = BTreeMap::new();
-    for (listed, stored) in results {
-        if stored.outcome.slowdown.buckets.is_empty() {
-            continue;
+/// The value of `--only` that no simulation has, and those there are.
+fn none_left(manifest: &Manifest, choice: &Choice) -> LabError {
+    let has = |(key, value): &(String, String)| {
+        let one = Choice { only: vec![(key.clone(), value.clone())], ..Choice::default() };
+        manifest.cells.iter().any(|listed| one.takes(listed))
+    };
+    let culprit = choice.only.iter().find(|only| !has(only)).or(choice.only.first());
+    let mut known: Vec<String> = Vec::new();
+    let axes = manifest.cells.iter().flat_map(|listed| &listed.axes);
+    for (path, value) in axes {
+        let text = format!("{path}={value}");
+        if !known.contains(&text) {
+            known.push(text);
         }
-        let curves = by_workload.entry(&stored.outcome.workload).or_default();
-        curves.push((curve_name(listed, stored, seeds), stored));
     }
-    let mut charts = Vec::new();
-    for (workload, curves) in by_workload {
-        for part in curves.chunks(CURVES) {
-            for rank in [Rank::P99, Rank::P50] {
-                charts.push(of_result(&workload.to_uppercase(), part, Reading::All(rank)));
+    let name = culprit.map(|(key, value)| format!("{key}={value}")).unwrap_or_default();
+    LabError::Unknown { what: "value of an axis", name, known }
+}
+
+/// What all simulations share, and how seeds are shown.
+fn caption(varied: &Varied) -> String {
+    let mut out = String::new();
+    if !varied.constants.is_empty() {
+        let _ = writeln!(out, "<p>All: {}.</p>", escaped(&varied.constants.join(", ")));
+    }
+    if varied.seeds > 1 {
+        let _ = writeln!(
+            out,
+            "<p>{} seeds: lines are their means, areas hold the mean with 95 % confidence \
+             (Student's interval), small dots are single seeds; curves by message size are means.\
+             </p>",
+            varied.seeds
+        );
+    }
+    out
+}
+
+/// Quantities against what was swept. What hardly varies is said in one line.
+fn against(
+    runs: &[Run],
+    varied: &Varied,
+    views: &[View],
+    choice: &Choice,
+) -> Result<String, LabError> {
+    let asked = !choice.metrics.is_empty();
+    let quantities = if asked { choice.metrics.clone() } else { usual() };
+    if asked && views.is_empty() {
+        return Err(LabError::Choice(
+            "nothing was varied, so there is no axis to draw against".into(),
+        ));
+    }
+    let (mut out, mut flat) = (String::new(), Vec::new());
+    for (place, view) in views.iter().enumerate() {
+        let mut charts = Vec::new();
+        for quantity in &quantities {
+            match draw(runs, varied, *view, (quantity, asked)) {
+                Some(drawn) => {
+                    charts.extend(drawn.charts);
+                    flat.extend(drawn.flat.into_iter().filter(|_| place == 0));
+                }
+                None if asked => return Err(unmeasured(quantity)),
+                None => {}
             }
         }
+        let heading = format!("Against {}", varied.dimensions[view.x].title);
+        out += &kind(&heading, charts, (FIGURES, place == 0));
     }
-    charts
+    if !flat.is_empty() {
+        let flat = escaped(&flat.join("; "));
+        let _ = writeln!(out, "<p class=\"soft\">Nearly the same everywhere: {flat}.</p>");
+    }
+    Ok(out)
 }
 
-/// What sets a curve apart; the seed only where there are several.
-fn curve_name(listed: &Listed, stored: &Stored, seeds: bool) -> String {
-    let axes = listed.axes.iter().filter(|(axis, _)| !axis.ends_with("workload"));
-    let mut parts: Vec<String> = axes
-        .map(|(axis, value)| match axis.rsplit('.').next() {
-            Some("scheme") | None => value.clone(),
-            Some(key) => format!("{key} {value}"),
-        })
-        .collect();
-    if parts.is_empty() {
-        parts.push(format!("{}, load {}", stored.outcome.scheme, stored.outcome.load));
-    } else if stored.cell.scenario.beside.is_some() {
-        parts.insert(0, stored.outcome.scheme.clone());
-    }
-    if seeds {
-        parts.push(format!("seed {}", listed.seed));
-    }
-    parts.join(", ")
+fn unmeasured(quantity: &Quantity) -> LabError {
+    let why = match quantity {
+        Quantity::Percentile { percent, .. } => format!(
+            "the plan needs measures.groups = {{ percentiles = [{percent}] }}, without `up_to`"
+        ),
+        Quantity::Metric(Metric::Path(_)) => "`homa sim --format json` shows the paths".to_owned(),
+        Quantity::Metric(_) => "see `measures` in docs/simulator.md".to_owned(),
+    };
+    LabError::Choice(format!("`{quantity}` was not measured in these simulations: {why}"))
 }
 
-/// True when the plan has several seeds.
-fn many_seeds(results: &[(&Listed, Stored)]) -> bool {
-    results.windows(2).any(|pair| pair[0].0.seed != pair[1].0.seed)
+/// Curves of many points each.
+fn whole_curves(panels: &Panels<'_>, views: &[View]) -> String {
+    let open = views.is_empty() || 2 * panels.count() <= OPEN;
+    let mut out = kind("By message size", panels.by_size(), (FIGURES / 2, open));
+    out += &kind("Tails of latency", panels.tails(), (FIGURES, open));
+    out += &kind("Over time", panels.backlogs(), (FIGURES / 2, false));
+    out
+}
+
+/// Figures of one kind under a heading: at most so many, at once or to be opened.
+fn kind(heading: &str, mut charts: Vec<Chart>, (most, open): (usize, bool)) -> String {
+    let all = charts.len();
+    if all == 0 {
+        return String::new();
+    }
+    charts.truncate(most);
+    let rest = match all - charts.len() {
+        0 => String::new(),
+        rest => format!(
+            "<p class=\"soft\">{rest} more: choose with <code>homa report DIR --only \
+             AXIS=VALUE</code> or <code>--metric NAME</code>.</p>\n"
+        ),
+    };
+    let open = if open { " open" } else { "" };
+    let heading = escaped(heading);
+    format!(
+        "<details{open}><summary><h2>{heading}</h2></summary>\n{}{rest}</details>\n",
+        figures(&charts)
+    )
 }
 
 type Column = (&'static str, fn(&Stored) -> String);
@@ -132,28 +239,34 @@ fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
-fn queue(stored: &Stored, of: fn(&homa_sim::scenario::outcome::QueueLength) -> f64) -> String {
+fn queue(stored: &Stored, of: fn(&QueueLength) -> f64) -> String {
     let length = stored.outcome.queues.as_ref().and_then(|queues| queues.tor_down);
     optional(length.map(|length| of(&length) / 1e3))
 }
 
-fn table(results: &[(&Listed, Stored)]) -> String {
-    let seeds = many_seeds(results);
-    let mut out = String::from("<div class=\"scroll\"><table><tr><th>simulation</th>");
-    for (name, _) in COLUMNS {
-        let _ = write!(out, "<th>{name}</th>");
+/// One row per simulation: what sets it apart, then what it measured.
+fn table(runs: &[Run], varied: &Varied) -> String {
+    let mut heads: Vec<String> = varied.dimensions.iter().map(|one| one.title.clone()).collect();
+    heads.push("seed".to_owned());
+    heads.extend(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
+    let heads: String = heads.iter().map(|head| format!("<th>{}</th>", escaped(head))).collect();
+    let open = if runs.len() <= ROWS { " open" } else { "" };
+    let mut out = format!(
+        "<details{open}><summary><h2>All simulations</h2></summary>\n\
+         <div class=\"scroll\"><table class=\"runs\"><thead><tr>{heads}</tr></thead>\n"
+    );
+    for (listed, stored) in runs {
+        let place = varied.place(listed);
+        let dimensions = varied.dimensions.iter().zip(&place);
+        let mut cells: Vec<String> =
+            dimensions.map(|(dimension, &at)| dimension.values[at].clone()).collect();
+        cells.push(listed.seed.to_string());
+        cells.extend(COLUMNS.iter().map(|(_, of)| of(stored)));
+        let cells: String =
+            cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+        let _ = writeln!(out, "<tr>{cells}</tr>");
     }
-    out += "</tr>\n";
-    for (listed, stored) in results {
-        let name = curve_name(listed, stored, seeds);
-        let name = format!("{}, {name}", stored.outcome.workload.to_uppercase());
-        let _ = write!(out, "<tr><td>{}</td>", escaped(&name));
-        for (_, of) in COLUMNS {
-            let _ = write!(out, "<td>{}</td>", escaped(&of(stored)));
-        }
-        out += "</tr>\n";
-    }
-    out + "</table></div>\n"
+    out + "</table></div></details>\n"
 }
 
 /// What was asked for. A reproduction that was ended midway has its record instead of a plan.

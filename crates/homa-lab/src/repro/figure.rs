@@ -6,7 +6,6 @@ use super::metric::{Metric, Rank, Reading};
 use super::plan::{Figure, FigureKind, ReproPlan, Run, drawn};
 use super::verdict::{Results, measure};
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
-use crate::store::Stored;
 
 /// A bin with fewer messages says nothing about the percentile of all: one of them lies beyond it.
 const fn enough(rank: Rank) -> u64 {
@@ -102,19 +101,8 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     series.extend(published(figure, 0.01));
     let y_label =
         figure.y_label.clone().unwrap_or_else(|| format!("slowdown, {}", reading.title()));
-    Chart {
-        title: figure.title.clone(),
-        subtitle: if few { said_of_few(reading).to_owned() } else { String::new() },
-        mode: Mode::Plot,
-        x: Axis {
-            label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
-            scale: Scale::Linear,
-            range: Some([0.0, 1.0]),
-            ticks,
-        },
-        y: Axis { label: y_label, scale: Scale::Log, range: None, ticks: Vec::new() },
-        series,
-    }
+    let subtitle = if few { said_of_few(reading) } else { "" };
+    by_size((figure.title.clone(), subtitle), &y_label, ticks, series)
 }
 
 /// Size at each tenth of the messages.
@@ -238,29 +226,39 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
     }
 }
 
-/// The slowdown of any result, for reports of plans that are no reproductions.
-pub fn of_result(title: &str, results: &[(String, &Stored)], reading: Reading) -> Chart {
-    let first = results.first().map(|(_, stored)| stored.outcome.slowdown.buckets.as_slice());
-    let few = results.iter().any(|(_, one)| has_few(&one.outcome.slowdown.buckets, reading));
+/// Slowdown by size from named bins, for reports of plans that are no reproductions.
+pub fn of_bins(curves: &[(String, Vec<Bucket>)], reading: Reading) -> Chart {
+    let few = curves.iter().any(|(_, bins)| has_few(bins, reading));
+    let title = format!("Slowdown by message size, {}", reading.title());
+    let subtitle = if few { said_of_few(reading) } else { "" };
+    let ticks = curves.first().map(|(_, bins)| size_ticks(bins)).unwrap_or_default();
+    let series = curves.iter().map(|(name, bins)| Series {
+        name: name.clone(),
+        mark: Mark::Step,
+        points: steps(bins, reading),
+    });
+    by_size((title, subtitle), "slowdown", ticks, series.collect())
+}
+
+/// A figure with sizes across, each with as much room as it has messages.
+fn by_size(
+    (title, subtitle): (String, &str),
+    y_label: &str,
+    ticks: Vec<(f64, String)>,
+    series: Vec<Series>,
+) -> Chart {
     Chart {
-        title: format!("{title}, {}", reading.title()),
-        subtitle: if few { said_of_few(reading).to_owned() } else { String::new() },
+        title,
+        subtitle: subtitle.to_owned(),
         mode: Mode::Plot,
         x: Axis {
             label: "message size in bytes; a tick is 10 % of the messages".to_owned(),
             scale: Scale::Linear,
             range: Some([0.0, 1.0]),
-            ticks: first.map(size_ticks).unwrap_or_default(),
+            ticks,
         },
-        y: Axis { label: "slowdown".to_owned(), scale: Scale::Log, range: None, ticks: Vec::new() },
-        series: results
-            .iter()
-            .map(|(name, stored)| Series {
-                name: name.clone(),
-                mark: Mark::Step,
-                points: steps(&stored.outcome.slowdown.buckets, reading),
-            })
-            .collect(),
+        y: Axis { label: y_label.to_owned(), scale: Scale::Log, range: None, ticks: Vec::new() },
+        series,
     }
 }
 

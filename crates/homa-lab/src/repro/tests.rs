@@ -1,6 +1,7 @@
 //! Every plan of the repository is well-formed; a tiny one runs from end to end.
 
 use super::*;
+use crate::report::Choice;
 use crate::repro::metric::Metric;
 
 #[test]
@@ -360,7 +361,7 @@ fn a_number_without_the_failed_messages_decides_nothing() {
         let missing = open.missing.as_deref().unwrap();
         assert!(missing.starts_with("messages: ") && missing.ends_with(what), "{missing}");
     }
-    let page = crate::report::pages(&root).unwrap().remove(0).1;
+    let page = crate::report::pages(&root, &Choice::default()).unwrap().remove(0).1;
     assert!(page.contains("undecided (messages: "), "{page}");
     let summary = std::fs::read_to_string(root.join("summary.csv")).unwrap();
     let mut rows = summary.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -396,7 +397,7 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
     assert_eq!((check.pass, &check.missing), (Some(true), &None), "{check:?}");
     let aside = check.aside.as_deref().unwrap();
     assert!(aside.starts_with("not measured: ") && aside.ends_with(" failed"), "{aside}");
-    assert!(crate::report::pages(&root).unwrap().remove(0).1.contains(aside));
+    assert!(crate::report::pages(&root, &Choice::default()).unwrap().remove(0).1.contains(aside));
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -477,7 +478,7 @@ fn a_scheme_that_no_run_has_is_no_column() {
         let others: Vec<&str> =
             done[0].checks[0].others.iter().map(|(scheme, _)| scheme.as_str()).collect();
         assert_eq!(others, expected);
-        let page = crate::report::pages(&root).unwrap().remove(0).1;
+        let page = crate::report::pages(&root, &Choice::default()).unwrap().remove(0).1;
         assert!(!page.contains("homa-paper"), "neither a column nor explained");
         assert_eq!(page.contains("<th>homa</th>"), !expected.is_empty());
     }

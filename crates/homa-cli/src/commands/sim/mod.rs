@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use homa_lab::cell::Cell;
 use homa_lab::plan::{Plan, changed};
+use homa_lab::report::Choice;
 use homa_lab::settings::assignment;
 use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, model};
 use homa_lab::sweep::tabulate;
@@ -225,7 +226,7 @@ pub fn run(args: &Args) -> Outcome {
     let (outcome, physics) = outcome?;
     if let Some(folder) = &args.out {
         save(folder, &plan, cell, &outcome).hint("choose another --out")?;
-        write_page(folder)?;
+        write_page(folder, &Choice::default())?;
     }
     match args.format {
         Format::Json => json(&outcome)?,
