@@ -6,6 +6,9 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use homa_workload::rng::Rng;
+use homa_workload::sizes::{SizeDistribution, Workload};
+
 /// Splits `12.5ms` into 12.5 and `ms`.
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
@@ -71,6 +74,70 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
     match bytes(text)? {
         n if n < limit => Ok(n as u32),
         _ => Err(format!("a message has fewer than {limit} bytes")),
+    }
+}
+
+/// Lengths of messages.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    /// From the first to the second, each as often; one size where they are equal.
+    Range(u32, u32),
+    /// As a workload has them.
+    Workload(SizeDistribution),
+}
+
+impl Sizes {
+    /// The largest, bytes.
+    pub fn largest(&self) -> u32 {
+        match self {
+            Self::Range(_, high) => *high,
+            Self::Workload(sizes) => sizes.quantile(1.0),
+        }
+    }
+
+    /// The size in the middle, for a message alone.
+    pub fn any(&self) -> u32 {
+        match self {
+            Self::Range(low, high) => low + (high - low) / 2,
+            Self::Workload(sizes) => sizes.quantile(0.5),
+        }
+    }
+
+    /// That of the next message.
+    pub fn sample(&self, rng: &mut Rng) -> u32 {
+        match self {
+            Self::Range(low, high) => low + rng.uniform_below(high - low + 1),
+            Self::Workload(sizes) => sizes.sample(rng),
+        }
+    }
+}
+
+/// Lengths of messages: `100`, `100..10kB`, `w4`, or a file of sizes.
+pub fn sizes(text: &str) -> Result<Sizes, String> {
+    if let Some((low, high)) = text.split_once("..").filter(|(low, _)| message_bytes(low).is_ok()) {
+        let (low, high) = (message_bytes(low)?, message_bytes(high)?);
+        return match low <= high {
+            true => Ok(Sizes::Range(low, high)),
+            false => Err(format!("{low} is more than {high}: write the smaller size first")),
+        };
+    }
+    let number = text.starts_with(|first: char| first.is_ascii_digit());
+    if number && !std::path::Path::new(text).exists() {
+        return message_bytes(text).map(|bytes| Sizes::Range(bytes, bytes));
+    }
+    let workload = Workload::parse(text).map_err(|error| error.to_string())?;
+    workload.sizes().map(Sizes::Workload).map_err(|error| error.to_string())
+}
+
+/// Calls per second.
+pub fn rate_of_calls(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('k') {
+        Some(thousands) => (thousands, 1e3),
+        None => (text, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(rate) if (1e-3..=1e7).contains(&(rate * factor)) => Ok(rate * factor),
+        _ => Err("write calls per second, such as 500 or 20k".into()),
     }
 }
 
@@ -146,6 +213,19 @@ mod tests {
         assert_eq!(bytes("128kB"), Ok(128_000));
         assert_eq!(bytes("128KiB"), Ok(131_072));
         assert_eq!(bytes("131072"), Ok(131_072));
+    }
+
+    #[test]
+    fn lengths_of_messages_are_a_size_a_range_or_a_workload() {
+        assert_eq!(sizes("20kB"), Ok(Sizes::Range(20_000, 20_000)));
+        assert_eq!(sizes("100..10kB"), Ok(Sizes::Range(100, 10_000)));
+        assert_eq!(sizes("w1").map(|sizes| sizes.largest()), Ok(100_000));
+        assert!(sizes("9..3").is_err() && sizes("w9").is_err() && sizes("5x").is_err());
+        let mut rng = Rng::stream(1, "sizes");
+        let drawn: Vec<u32> = (0..200).map(|_| Sizes::Range(3, 5).sample(&mut rng)).collect();
+        assert!([3, 4, 5].iter().all(|size| drawn.contains(size)) && drawn.iter().all(|s| *s < 6));
+        assert_eq!(rate_of_calls("20k"), Ok(20_000.0));
+        assert!(rate_of_calls("0").is_err() && rate_of_calls("fast").is_err());
     }
 
     #[test]

@@ -30,6 +30,44 @@ fn a_call_brings_back_what_the_server_echoes() {
 }
 
 #[test]
+fn load_is_offered_at_a_rate_or_by_a_number_of_callers() {
+    let server = Server::start(&["--echo"]);
+    let call = |arguments: &[&str]| {
+        let all = [&["call", &server.address, "--format", "json"], arguments].concat();
+        document(&homa(&all))
+    };
+    let rate = call(&["--rate", "2k", "--count", "200", "--size", "100..2kB"]);
+    assert_eq!((&rate["calls"], &rate["failed"]), (&200.into(), &0.into()), "{rate}");
+    assert!((300..1800).contains(&rate["bytes"].as_u64().expect("a mean")), "{rate}");
+    // A hundred milliseconds of arrivals, on average.
+    assert!(rate["seconds"].as_f64().expect("a time") > 0.05, "{rate}");
+    let counted = rate["histogram"].as_array().expect("bins").iter();
+    assert_eq!(counted.map(|bin| bin["calls"].as_u64().expect("calls")).sum::<u64>(), 200);
+    let callers = call(&["--concurrency", "8", "--duration", "200ms", "--size", "w1"]);
+    assert_eq!(callers["failed"], 0, "{callers}");
+    assert!(callers["seconds"].as_f64().expect("a time") >= 0.2, "{callers}");
+    let endless = homa(&["call", &server.address, "--rate", "5"]);
+    assert_eq!(code(&endless), 2);
+    assert!(stderr(&endless).contains("--duration"), "{}", stderr(&endless));
+    server.terminate();
+}
+
+#[test]
+fn a_server_that_is_gone_is_asked_ever_more_seldom_and_said_to_be_gone_once() {
+    let server = Server::start(&["--echo"]);
+    let address = server.address.clone();
+    server.terminate();
+    let gone = homa(&["call", &address, "--duration", "1s", "--deadline", "100ms"]);
+    assert_eq!(code(&gone), 1);
+    let said = [stderr(&gone), String::from_utf8(gone.stdout.clone()).expect("UTF-8")].concat();
+    assert!(said.lines().count() < 10, "{said}");
+    let reason = said.lines().find(|line| line.contains(" without an answer: ")).expect("why");
+    let calls: u64 = reason.split(' ').next().and_then(|n| n.parse().ok()).expect("how many");
+    assert!((2..=9).contains(&calls), "pauses of 10, 20, ... 640 ms between them: {said}");
+    assert!(said.contains("hint: is a Homa server there?"), "{said}");
+}
+
+#[test]
 fn a_server_without_echo_says_how_much_it_got() {
     let server = Server::start(&[]);
     let output = homa(&["call", &server.address, "--data", "12345"]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use homa::CallOptions;
 
-use super::call::{Summary, client_for};
+use super::call::{Ended, client_for};
 use super::driver::Driver;
 use crate::failure::Outcome;
 use crate::output::{Format, line};
@@ -43,20 +43,22 @@ pub fn run(args: &Args) -> Outcome {
     args.driver.check_size(args.size)?;
     let client = client_for(args.server, args.driver)?;
     let options = CallOptions::deadline(args.deadline);
-    let (mut answered, mut hint) = (Vec::new(), String::new());
+    let (mut ended, mut hint) = (Ended::default(), String::new());
+    let began = Instant::now();
     for sequence in 1..=args.count {
         if sequence > 1 {
             std::thread::sleep(args.interval);
         }
         let start = Instant::now();
         let result = client.call_with(args.server, vec![7; args.size as usize], &options);
-        let time = start.elapsed().as_nanos() as u64;
+        let time = start.elapsed();
         let said = match result {
             Ok(response) => {
-                answered.push(time);
-                format!("{} B back in {:.1} us", response.len(), time as f64 / 1e3)
+                ended.answered(args.size as usize, time);
+                format!("{} B back in {:.1} us", response.len(), time.as_nanos() as f64 / 1e3)
             }
             Err(error) => {
+                ended.failed(args.size as usize, &error);
                 hint = args.driver.hint(args.server, &error, "--echo");
                 error.to_string()
             }
@@ -65,6 +67,5 @@ pub fn run(args: &Args) -> Outcome {
             line(format!("{} #{sequence}: {said}", args.server));
         }
     }
-    let summary = Summary::new(args.count as usize, args.size as usize, answered);
-    summary.finish(args.format, &hint)
+    ended.summary(began.elapsed()).finish(args.format, &hint)
 }

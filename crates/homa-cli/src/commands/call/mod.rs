@@ -1,0 +1,127 @@
+//! `homa call`: one call and its answer, or the latencies of many.
+
+mod load;
+mod summary;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use homa::{CallOptions, Client};
+
+use crate::commands::any_address_for;
+use crate::commands::driver::Driver;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::output::Format;
+use crate::values::{self, Sizes};
+use load::Load;
+pub use summary::Ended;
+
+/// Most calls in progress where a rate is asked for: more is a server that does not keep up.
+const OPEN_LOOP: usize = 1000;
+
+/// Arguments of `homa call`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The server, such as 10.0.0.7:4000.
+    #[arg(value_name = "ADDR", value_parser = values::address)]
+    server: SocketAddr,
+    /// What carries the packets.
+    #[arg(long, value_enum, default_value_t = Driver::Udp)]
+    driver: Driver,
+    /// The request's bytes, at least one. [default: hello]
+    #[arg(long, value_name = "TEXT", conflicts_with = "size", value_parser = values::message_text)]
+    data: Option<String>,
+    /// Send this many bytes instead of a text, and do not print the answer: a size, a range such as
+    /// 100..10kB, a workload such as w4, or a file of sizes (`homa workloads`).
+    #[arg(long, value_name = "SIZES", value_parser = values::sizes)]
+    size: Option<Sizes>,
+    /// Calls to make. [default: 1, or as many as there is time for]
+    #[arg(long, value_name = "N", group = "length")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+    /// Make calls for this long.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, group = "length")]
+    duration: Option<Duration>,
+    /// Calls per second, as a Poisson process; latency counts from when a call was due. Absent: each
+    /// call begins when another one ends.
+    #[arg(long, value_name = "N", requires = "length", value_parser = values::rate_of_calls)]
+    rate: Option<f64>,
+    /// Most calls in progress. [default: 1, with --rate 1000]
+    #[arg(long, value_name = "N", requires = "length")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    concurrency: Option<u16>,
+    /// How long to wait for each answer.
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]
+    deadline: Duration,
+    /// Form of the summary of several calls; of one there is a summary only as JSON, instead of the
+    /// answer.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// A client that reaches `server`.
+pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure> {
+    let hint = "check that this machine has an address of the server's family";
+    Ok(driver.engine(any_address_for(server), hint)?.client())
+}
+
+/// Runs the command. A single call that fails is an error; of several, it is a failed check.
+pub fn run(args: &Args) -> Outcome {
+    args.driver.check_size(args.size.as_ref().map_or(0, Sizes::largest))?;
+    match (args.count, args.duration) {
+        (None | Some(1), None) => one(args),
+        _ => many(args),
+    }
+}
+
+/// One call: prints its answer.
+fn one(args: &Args) -> Outcome {
+    let text = args.data.as_deref().unwrap_or("hello").as_bytes();
+    let request = args.size.as_ref().map_or_else(|| text.to_vec(), |s| vec![7; s.any() as usize]);
+    let bytes = request.len();
+    let client = client_for(args.server, args.driver)?;
+    let options = CallOptions::deadline(args.deadline);
+    let start = Instant::now();
+    let response = client.call_with(args.server, request, &options);
+    let response = response.map_err(|error| args.driver.failure(args.server, error, "--echo"))?;
+    let took = start.elapsed();
+    eprintln!("{} B in {:.1} us", response.len(), took.as_nanos() as f64 / 1e3);
+    if args.format == Format::Json {
+        let mut ended = Ended::default();
+        ended.answered(bytes, took);
+        return ended.summary(took).finish(args.format, "");
+    }
+    if args.size.is_none() {
+        // A closed stdout is no reason to fail: the call was made.
+        let _ = std::io::stdout().write_all(&response);
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Many calls: prints how long they took and why some had no answer.
+fn many(args: &Args) -> Outcome {
+    let text = args.data.as_deref().unwrap_or("hello").as_bytes();
+    let few = if args.rate.is_some() { OPEN_LOOP } else { 1 };
+    let load = Load {
+        server: args.server,
+        sizes: args.size.as_ref().unwrap_or(&Sizes::Range(1, 1)),
+        text: args.size.is_none().then_some(text),
+        options: CallOptions::deadline(args.deadline),
+        rate: args.rate,
+        concurrency: args.concurrency.map_or(few, usize::from),
+        count: args.count.map_or(u64::MAX, u64::from),
+        duration: args.duration,
+    };
+    let hint = "check that this machine has an address of the server's family";
+    let mut engine = args.driver.inline(any_address_for(args.server), hint)?;
+    let loaded = load.run(&mut engine)?;
+    let hint = loaded.error.map_or_else(
+        || "give it more time: no call had ended".to_owned(),
+        |error| args.driver.hint(args.server, &error, "--echo"),
+    );
+    let summary = loaded.ended.summary(loaded.took);
+    let outcome = summary.finish(args.format, &hint)?;
+    summary.bars(args.format);
+    Ok(outcome)
+}
