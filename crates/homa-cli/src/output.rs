@@ -100,6 +100,7 @@ pub struct Progress {
     bar: ProgressBar,
     terminal: bool,
     ticker: Option<Ticker>,
+    began: Instant,
 }
 
 impl Progress {
@@ -116,7 +117,7 @@ impl Progress {
         if !terminal {
             eprintln!("this takes about {} s", expected.as_secs().max(1));
         }
-        Self { bar, terminal, ticker: None }
+        Self { bar, terminal, ticker: None, began: Instant::now() }
     }
 
     /// For a job that takes about `expected` and cannot be interrupted to say how far it is. Starts
@@ -134,6 +135,16 @@ impl Progress {
         self.bar.set_message(message.to_string());
         if !self.terminal {
             eprintln!("{message}");
+        }
+    }
+
+    /// So many of the parts of the job are done: the others take as long, each.
+    pub fn revise(&self, done: usize, parts: usize) {
+        let elapsed = self.began.elapsed();
+        let left = elapsed.mul_f64(parts.saturating_sub(done) as f64 / done.max(1) as f64);
+        self.bar.set_length((elapsed + left).as_millis().max(1) as u64);
+        if !self.terminal && !left.is_zero() {
+            eprintln!("about {} s left", left.as_secs().max(1));
         }
     }
 

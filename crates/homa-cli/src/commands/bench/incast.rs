@@ -114,7 +114,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, outstanding: u32) -> Outcome {
         let label = row.label();
         progress.step(&label);
         let plan = plan(args, row.transport, pattern(args, outstanding));
-        let run = undisturbed(rack, &plan, &progress)?;
+        let run = undisturbed(rack, &plan, (&progress, &verdict))?;
         let row = Row::of_run(&run, row.marks, outstanding);
         progress.suspend(|| {
             eprintln!("{label}: {}", run.verdict);
@@ -132,6 +132,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, outstanding: u32) -> Outcome {
         });
         verdict.extend(run.verdict);
         rows.push(row);
+        progress.revise(rows.len(), planned.len());
     }
     progress.finish();
     let (valid, broken) = (verdict.valid(), rows.iter().flat_map(Row::broken).collect::<Vec<_>>());

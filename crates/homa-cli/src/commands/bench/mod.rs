@@ -182,6 +182,10 @@ pub struct Args {
     /// Also draw the 99th percentiles by message size into this SVG file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
     chart: Option<PathBuf>,
+    /// Measure the rows although the check of the rack before them fails, because the machine is
+    /// busy with something else; the results are INVALID.
+    #[arg(long, conflicts_with_all = ["micro", "peer"])]
+    anyway: bool,
     /// Form of the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,

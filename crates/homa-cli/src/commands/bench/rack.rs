@@ -104,7 +104,7 @@ impl<'a> Racks<'a> {
         // The last one's threads spin: it goes first.
         self.rack = None;
         let rack = Rack::build(config, self.inside).hint(LACKS)?;
-        let probes = probe(&rack)?;
+        let probes = probe(&rack, self.args.anyway)?;
         Ok((self.rack.insert(rack), Some(probes)))
     }
 }
@@ -187,7 +187,7 @@ fn loaded(args: &Args, mut racks: Racks<'_>) -> Outcome {
         let pattern =
             Pattern::Open { arrivals: &arrivals, request_bytes: None, duration: args.duration() };
         let plan = RunPlan { idle_sizes: &idle_sizes, ..plan(args, row.transport, pattern) };
-        let run = undisturbed(rack, &plan, &progress)?;
+        let run = undisturbed(rack, &plan, (&progress, &verdict))?;
         let mut result = TransportResult::of_run(&run, row.marks, rack.config(), &bins);
         if args.twin {
             let measured = (Some(&run.idle), rack.tcp_rto_min());
@@ -202,6 +202,7 @@ fn loaded(args: &Args, mut racks: Racks<'_>) -> Outcome {
         });
         verdict.extend(run.verdict);
         rows.push(result);
+        progress.revise(rows.len(), planned.len());
     }
     progress.finish();
     let valid = verdict.valid();
@@ -218,8 +219,9 @@ fn loaded(args: &Args, mut racks: Racks<'_>) -> Outcome {
     Ok(if valid && kept { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
-/// Checks the rack, again while something else disturbs the machine.
-pub fn probe(rack: &Rack) -> Result<Probes, Failure> {
+/// Checks the rack, again while something else disturbs the machine; if that does not end, neither
+/// would any row be valid.
+pub fn probe(rack: &Rack, anyway: bool) -> Result<Probes, Failure> {
     let mut probes = check::probe(rack);
     for _ in 1..PROBES {
         if probes.as_ref().is_ok_and(|probes| probes.verdict.valid()) {
@@ -227,18 +229,38 @@ pub fn probe(rack: &Rack) -> Result<Probes, Failure> {
         }
         probes = check::probe(rack);
     }
-    probes.hint("run it again when the machine is idle")
+    let probes = probes.hint("run it again when the machine is idle")?;
+    if !anyway {
+        check_idle(&probes.verdict)?;
+    }
+    Ok(probes)
+}
+
+/// Nothing is measured on a machine that is busy with something else.
+fn check_idle(verdict: &check::Verdict) -> Result<(), Failure> {
+    if verdict.valid() {
+        return Ok(());
+    }
+    let wrong = verdict.findings.iter().filter(|finding| !finding.ok);
+    let wrong: Vec<String> = wrong.map(|f| format!("{} {}", f.name, f.detail)).collect();
+    let error =
+        anyhow::anyhow!("the rack does not keep time before any load: {}", wrong.join(", "));
+    Err(Failure::new(
+        error,
+        "end what else runs (`top` shows it) and run it again, choose a slower --link, or measure \
+         --anyway, which gives INVALID rows",
+    ))
 }
 
 /// Makes a run, once more if the machine disturbed it: whether it counts is decided by the rack's
-/// checks, never by its result.
+/// checks, never by its result. Nothing is repeated in a run that is invalid already.
 pub fn undisturbed(
     rack: &Rack,
     plan: &RunPlan<'_>,
-    progress: &Progress,
+    (progress, so_far): (&Progress, &check::Verdict),
 ) -> Result<RunReport, Failure> {
     let first = measure(rack, plan)?;
-    if first.verdict.valid() {
+    if first.verdict.valid() || !so_far.valid() {
         return Ok(first);
     }
     progress.suspend(|| eprintln!("{}, measured again: {}", plan.transport, first.verdict));
@@ -329,6 +351,26 @@ mod tests {
         let pattern =
             Pattern::Open { arrivals: &[], request_bytes: None, duration: args.duration() };
         assert_eq!(plan(&args, Transport::Homa, pattern).grace, GRACE);
+    }
+
+    #[test]
+    fn a_rack_that_fails_its_check_without_load_is_refused_with_what_to_do() {
+        let finding = |ok| check::Finding {
+            name: "wire timing",
+            detail: "90 % of frames within 150 us".into(),
+            ok,
+            percent: None,
+        };
+        let verdict = |findings: &[check::Finding]| {
+            let mut verdict = check::Verdict::default();
+            verdict.findings.extend(findings.iter().cloned());
+            verdict
+        };
+        assert!(check_idle(&verdict(&[finding(true)])).is_ok());
+        let refusal = check_idle(&verdict(&[finding(true), finding(false)])).unwrap_err();
+        let said = refusal.to_string();
+        assert!(said.contains("any load: wire timing 90 % of frames"), "{said}");
+        assert!(said.contains("--anyway") && said.contains("slower --link"), "{said}");
     }
 
     #[test]

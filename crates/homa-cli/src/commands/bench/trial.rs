@@ -6,7 +6,7 @@ use std::time::Duration;
 use homa_testbed::{Isolation, Pattern, Transport};
 use homa_workload::arrivals::schedule;
 
-use super::rack::{OFFER_HINT, build, measure, offer, plan};
+use super::rack::{OFFER_HINT, build, measure, offer, plan, probe};
 use super::{Args, LINK, incast};
 use crate::failure::{Failure, Hint};
 use crate::output::Progress;
@@ -38,6 +38,7 @@ pub fn affordable(args: &Args, inside: &Isolation) -> Result<Args, Failure> {
 /// What the rack's checks find wrong in a trial.
 fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
     let rack = build(args, inside)?;
+    probe(&rack, args.anyway)?;
     let args = &Args { duration: Some(TRIAL.min(args.duration())), ..args.clone() };
     let arrivals;
     let pattern = match args.incast {

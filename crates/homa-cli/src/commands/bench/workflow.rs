@@ -192,7 +192,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
         let label = row.label();
         progress.step(&label);
         let plan = plan(args, row.transport, pattern(args, &arrivals));
-        let run = undisturbed(rack, &plan, &progress)?;
+        let run = undisturbed(rack, &plan, (&progress, &verdict))?;
         let result = Row::of_run(&run, row.marks, args, rpcs / parts as usize);
         progress.suspend(|| {
             eprintln!("{label}: {}", run.verdict);
@@ -211,6 +211,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
         });
         verdict.extend(run.verdict);
         rows.push(result);
+        progress.revise(rows.len(), planned.len());
     }
     progress.finish();
     let valid = verdict.valid();
