@@ -4,10 +4,12 @@
 //! The parser knows the place of most mistakes. Where it loses it (inside tables that are one of
 //! several kinds), the place is found again by the name of the key.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{LabError, PlanFault};
@@ -39,6 +41,23 @@ impl Document {
     /// The text as a value of `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, PlanFault> {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
+    }
+
+    /// The same, where the table at `path`, if there is one, has `value` for `key` unless the text
+    /// says otherwise.
+    pub fn parse_with<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        (key, value): (&'static str, &'static str),
+    ) -> Result<T, PlanFault> {
+        let mut root = DeTable::parse(&self.text).map_err(|error| self.explain(&error))?;
+        if let Some(table) = table_at(root.get_mut(), path)
+            && !table.keys().any(|known| known.get_ref() == key)
+        {
+            let value = DeValue::String(Cow::Borrowed(value));
+            table.insert(Spanned::new(0..0, Cow::Borrowed(key)), Spanned::new(0..0, value));
+        }
+        T::deserialize(toml::Deserializer::from(root)).map_err(|error| self.explain(&error))
     }
 
     /// A mistake at a key, given as its path from the top of the file.
@@ -89,6 +108,16 @@ impl Document {
     fn line(&self, offset: usize) -> usize {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+/// The table at a path.
+fn table_at<'a, 'b>(table: &'a mut DeTable<'b>, path: &[&str]) -> Option<&'a mut DeTable<'b>> {
+    let Some((first, rest)) = path.split_first() else { return Some(table) };
+    let (_, value) = table.iter_mut().find(|(key, _)| key.get_ref() == first)?;
+    match value.get_mut() {
+        DeValue::Table(inner) => table_at(inner, rest),
+        _ => None,
     }
 }
 

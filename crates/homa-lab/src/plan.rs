@@ -45,6 +45,9 @@ const MAX_CELLS: usize = 1_000_000;
 /// The key of the scenario that `seeds` varies.
 const SEED: &str = "seed";
 
+/// What traffic is where a plan gives only some of its keys.
+const PATTERN: (&str, &str) = ("pattern", "all-to-all");
+
 /// Keys of the scenario whose values may name files.
 const FILES: [&str; 2] = ["workload", "file"];
 
@@ -93,7 +96,7 @@ impl Plan {
 
     /// Understands a plan.
     pub fn parse(document: &Document, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
-        let file: File = document.parse()?;
+        let file: File = document.parse_with(&["scenario", "traffic"], PATTERN)?;
         let base = changed(&file.scenario, changes)?;
         let listed = replaced(&file.axes, document, changes)?;
         let axes = axes(document, &listed)?;
@@ -302,6 +305,8 @@ fn combine(
 
 #[cfg(test)]
 mod tests {
+    use homa_sim::scenario::Traffic;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Plan, PlanFault> {
@@ -383,6 +388,20 @@ mod tests {
         assert_fault(text, 2, "scenario.fabric.host_link", &["write 10Gbps or 10Mbps"]);
         let text = "[scenario.fabric]\nhost_link = \"10\"\n";
         assert_fault(text, 2, "scenario.fabric.host_link", &["10Gbps"]);
+    }
+
+    #[test]
+    fn traffic_without_a_pattern_is_of_the_default_one() {
+        let plan = parse("[scenario.traffic]\nworkload = \"w4\"\n").unwrap();
+        let expected = Traffic::AllToAll {
+            workload: "w4".into(),
+            exchange: Default::default(),
+            max_bytes: None,
+        };
+        assert_eq!(plan.cells[0].scenario.traffic, expected);
+        assert_eq!(plan, parse("scenario.traffic.workload = \"w4\"\n").unwrap());
+        let text = "title = \"x\"\n[scenario.traffic]\nworkload = \"w4\"\nserves = 3\n";
+        assert_fault(text, 4, "scenario.traffic.serves", &["unknown key", "`max_bytes`"]);
     }
 
     #[test]
