@@ -18,6 +18,7 @@ pub fn run(repository: &Path, prefix: &Path, debug: bool) -> ExitCode {
     match install(repository, prefix, debug) {
         Ok(()) => {
             println!("installed libhoma {VERSION} below {}", prefix.display());
+            println!("{}", how_it_is_found(prefix));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -88,11 +89,33 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Folders below which the loader looks by itself, as soon as `ldconfig` has listed what is there.
+const SYSTEM: [&str; 2] = ["/usr", "/usr/local"];
+
+/// How programs find the shared library when they start.
+fn how_it_is_found(prefix: &Path) -> String {
+    let lib = prefix.join("lib");
+    let (lib, pc) = (lib.display(), lib.join("pkgconfig"));
+    if SYSTEM.iter().any(|system| prefix == Path::new(system)) {
+        return "run `ldconfig` as root once, so that programs find it when they start".to_owned();
+    }
+    format!(
+        "programs built with `PKG_CONFIG_PATH={} pkg-config --cflags --libs homa` find it there \
+         when they start (rpath); others need LD_LIBRARY_PATH={lib}",
+        pc.display()
+    )
+}
+
 fn pkg_config(prefix: &Path) -> String {
+    // Where the loader does not look by itself, programs say where.
+    let rpath = match SYSTEM.iter().any(|system| prefix == Path::new(system)) {
+        true => "",
+        false => " -Wl,-rpath,${libdir}",
+    };
     format!(
         "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
          Name: homa\nDescription: RPCs with low tail latency, in user space\n\
-         Version: {VERSION}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}} -lhoma\n\
+         Version: {VERSION}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}}{rpath} -lhoma\n\
          Libs.private: {STATIC_LIBRARIES}\n",
         prefix.display()
     )

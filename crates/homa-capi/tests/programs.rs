@@ -51,7 +51,9 @@ fn flags(extra: &[&str]) -> Vec<String> {
     let lib = prefix().join("lib");
     if !found("pkg-config", "homa.pc is not tried") {
         let include = format!("-I{}", prefix().join("include").display());
-        return vec![include, format!("-L{}", lib.display()), "-lhoma".into()];
+        let (lib, rpath) =
+            (format!("-L{}", lib.display()), format!("-Wl,-rpath,{}", lib.display()));
+        return vec![include, lib, rpath, "-lhoma".into()];
     }
     let mut ask = Command::new("pkg-config");
     ask.args(["--cflags", "--libs"]).args(extra).arg("homa");
@@ -79,7 +81,8 @@ fn command(program: &Path, checked: bool) -> Command {
         command.args(["--child-silent-after-fork=yes"]);
         command.arg(program);
     }
-    command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+    // The program knows where it finds the library: homa.pc told the linker.
+    command.env_remove("LD_LIBRARY_PATH");
     command
 }
 
