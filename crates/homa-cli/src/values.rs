@@ -169,9 +169,10 @@ pub fn load(text: &str) -> Result<f64, String> {
 
 /// Load as a share of a link's capacity, which more may be offered than it has.
 pub fn offered(text: &str) -> Result<f64, String> {
+    // A hundred times what the links carry leaves nothing to be learned.
     match text.parse::<f64>() {
-        Ok(load) if load > 0.0 && load.is_finite() => Ok(load),
-        _ => Err("load is a share of the link above 0, such as 0.8".into()),
+        Ok(load) if load > 0.0 && load <= 100.0 => Ok(load),
+        _ => Err("load is a share of the link above 0, such as 0.8, and at most 100".into()),
     }
 }
 
@@ -242,6 +243,7 @@ mod tests {
         assert!(load("80").is_err());
         assert!(load("1").is_err());
         assert!(load("nan").is_err());
+        assert!(offered("1.5").is_ok() && offered(&"9".repeat(300)).is_err());
         assert!(probability("1.0").is_err());
         assert!(bytes("0").is_err());
         assert!(message_bytes("3000MB").is_err());

@@ -410,7 +410,7 @@ fn the_examples_run() {
     };
     assert!(of("0.25", "homa", "0") > 0 && of("0.25", "tcp", "1") > 0, "{table}");
     assert_eq!((of("0", "tcp", "1"), of("1", "homa", "0")), (0, 0));
-    assert!(read("index.html").contains("tcp, share 0.25"), "each kind has a curve");
+    assert!(read("index.html").contains(">tcp beside homa</text>"), "each kind has a curve");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use homa_lab::store::{PLAN_FILE, Store, model};
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 use toml::Value;
 
-use super::sim::PLAN_HINT;
+use super::sim::plan_failure;
 use super::work::{Work, say_when_ended, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
@@ -78,7 +78,7 @@ fn say_found(progress: &Progress, folder: &Path) {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let plan = Plan::read(&args.plan, &args.set).hint(PLAN_HINT)?;
+    let plan = Plan::read(&args.plan, &args.set).map_err(plan_failure)?;
     let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
     let store = Store::create(&folder).hint("choose another --out")?;
     // A plan that was edited in its folder of results has comments that the resolved one has not.

@@ -3,8 +3,8 @@
 use super::{Chart, Mark, Point, Series};
 use crate::table::Table;
 
-/// One row per point or step: series, place, value, and the ends of its interval. Where all places have
-/// names, a column has them.
+/// One row per point or step: series, place, value, and the ends of its interval. Where all
+/// places have names, a column has them.
 pub fn csv(chart: &Chart) -> String {
     let rows = || chart.series.iter().flat_map(rows);
     let place_name = |(series, point): (&Series, &Point)| {

@@ -82,12 +82,13 @@ pub enum Mark {
     Line,
     /// A line through its points, which are too many to be marked.
     Curve,
-    /// A line through its points, each marked, and the area between the ends of the points' intervals.
+    /// A line through its points, each marked, and the area between the ends of their
+    /// intervals.
     Band,
     /// Points with their intervals, not joined: at whole numbers, moved aside a little.
     Points,
-    /// Small dots in the colour of the series before it, of whose points they are the samples. They
-    /// have no place in the legend.
+    /// Small dots in the colour of the series before it, of whose points they are the samples.
+    /// They have no place in the legend.
     Samples,
     /// A line that already goes in steps.
     Step,

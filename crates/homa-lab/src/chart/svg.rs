@@ -18,7 +18,8 @@ const SWATCH: f64 = 22.0;
 const CHARACTER: f64 = 6.3;
 
 /// Colours and types of all figures: what a page includes once, and a figure on its own carries.
-/// The colours differ in lightness too, for those who do not see hues; curves beyond them are dashed.
+/// The colours differ in lightness too, for those who do not see hues; curves beyond
+/// them are dashed.
 pub const STYLE: &str = "\
 .fig{--ink:#1f2328;--faint:#d5dae0;--axis:#6e7781;--paper:#fff;\
 --c0:#0b62a8;--c1:#d9640b;--c2:#1a8f6a;--c3:#8a3ba8;--c4:#b8860b;--c5:#c2185b;--c6:#4f5d75}\
@@ -28,7 +29,8 @@ pub const STYLE: &str = "\
 .fig text{font:11px system-ui,sans-serif;fill:var(--ink)}.fig .h{font-size:14px;font-weight:600}\
 .fig .q{fill:var(--axis)}.fig .a{stroke:var(--axis);fill:none}\
 .fig .g{stroke:var(--faint);stroke-width:.7}\
-.fig .l,.fig .k{fill:none;stroke-width:1.8;stroke-linejoin:round}.fig .p{fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
+.fig .l,.fig .k{fill:none;stroke-width:1.8;stroke-linejoin:round}.fig .p{\
+fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
 .fig .i{stroke-width:1;opacity:.55}.fig .b{stroke:none;opacity:.16}.fig .s{opacity:.6}";
 
 const COLOURS: usize = 7;

@@ -14,8 +14,8 @@ use crate::store::Stored;
 pub enum Quantity {
     /// Any metric of a reproduction.
     Metric(Metric),
-    /// `p99.9` (slowdown) or `p99.9_us` (latency): one of `measures.groups.percentiles` over messages
-    /// of all sizes.
+    /// `p99.9` (slowdown) or `p99.9_us` (latency): one of `measures.groups.percentiles` over
+    /// messages of all sizes.
     Percentile {
         /// Per cent.
         percent: f64,

@@ -345,7 +345,7 @@ mod tests {
         assert!(point.low.unwrap() < 0.0 && point.high.unwrap() > 300.0, "{point:?}");
         let one = mean(0.8, &[Measured { value: 4.0, low: 3.0, high: 6.0 }]).unwrap();
         assert_eq!((one.low, one.high), (Some(3.0), Some(6.0)));
-        // A percentile of few messages has no bound in one seed; seeds still differ by what they do.
+        // A percentile of few messages has no bound in one seed; seeds still differ.
         let open = Measured { value: 4.0, low: 3.0, high: f64::INFINITY };
         assert!(mean(0.8, &[open, open]).unwrap().high.is_some());
     }

@@ -43,8 +43,8 @@ pub struct Args {
     /// Make calls for this long.
     #[arg(long, value_name = "TIME", value_parser = values::duration, group = "length")]
     duration: Option<Duration>,
-    /// Calls per second, as a Poisson process; latency counts from when a call was due. Absent: each
-    /// call begins when another one ends.
+    /// Calls per second, as a Poisson process; latency counts from when a call was due. Absent:
+    /// each call begins when another one ends.
     #[arg(long, value_name = "N", requires = "length", value_parser = values::rate_of_calls)]
     rate: Option<f64>,
     /// Most calls in progress. [default: 1, with --rate 1000]

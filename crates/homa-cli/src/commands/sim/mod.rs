@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use homa_lab::cell::Cell;
+use homa_lab::error::LabError;
 use homa_lab::plan::{Plan, changed};
 use homa_lab::report::Choice;
 use homa_lab::settings::assignment;
@@ -27,9 +28,17 @@ use crate::output::{Format, json, line};
 use crate::values;
 
 /// What to do about a plan that is not understood.
-pub const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, \
+const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, \
                              `homa sim --help` an example; a key is set on the command line by \
                              --set, such as --set load.fraction=0.5";
+
+/// A plan that cannot be read, or is not understood.
+pub fn plan_failure(error: LabError) -> Failure {
+    match &error {
+        LabError::File { .. } => Failure::new(error, "give the path of a plan (PLAN.toml)"),
+        _ => Failure::new(error, PLAN_HINT),
+    }
+}
 
 /// What to do about a scenario that cannot be run.
 const HINT: &str = "docs/simulator.md in the repository has every key with its unit and what is \
@@ -191,7 +200,7 @@ impl Changes {
     /// The only simulation of a plan, or of none, with these changes.
     fn plan(&self, path: Option<&Path>) -> Result<Plan, Failure> {
         let plan = match path {
-            Some(path) => Plan::read(path, &self.list()).hint(PLAN_HINT)?,
+            Some(path) => Plan::read(path, &self.list()).map_err(plan_failure)?,
             None => {
                 let settings = changed(&Scenario::default(), &self.list()).hint(PLAN_HINT)?;
                 Plan::single(&settings).hint(PLAN_HINT)?
@@ -328,12 +337,7 @@ fn max_load(scenario: &Scenario, range: Range, args: &Args, mut work: Work) -> O
     Ok(Verdict::Passed)
 }
 
-fn save(
-    folder: &Path,
-    plan: &Plan,
-    cell: &Cell,
-    outcome: &Simulated,
-) -> Result<(), homa_lab::error::LabError> {
+fn save(folder: &Path, plan: &Plan, cell: &Cell, outcome: &Simulated) -> Result<(), LabError> {
     let store = Store::create(folder)?;
     let program = model().to_owned();
     let manifest = Manifest::new(&plan.title, &program, &plan.cells);
