@@ -159,4 +159,38 @@ mod tests {
         let sent = core::iter::from_fn(|| endpoint.transmit(Time(2))).count();
         assert_eq!(sent, 3);
     }
+
+    #[test]
+    fn messages_that_are_sent_past_an_older_one_leave_nothing_for_long() {
+        use crate::packet::{Body, Packet, PeerId};
+        use crate::{Config, Endpoint, PeerInfo, Rate, Request, Submit, Time};
+        let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
+        let length = config.max_message;
+        let mut endpoint = Endpoint::new(config);
+        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+        let request = Request {
+            peer: PeerId(0),
+            local_port: 1,
+            remote_port: 2,
+            length,
+            deadline: Time(u64::MAX),
+            idempotent: false,
+            cookie: 0,
+        };
+        endpoint.submit(Time(1), Submit::Request(request)).unwrap();
+        let first = endpoint.transmit(Time(1)).unwrap();
+        let body = Body::Grant { offset: length, priority: 0 };
+        let _ = endpoint.receive(Time(1), &Packet { id: first.id.server(), body, ..first });
+        // The oldest always has something to send, and the shorter ones go before it.
+        for n in 0..10_000 {
+            let one_way = Submit::OneWay { peer: PeerId(0), length: 3_000, cookie: n };
+            endpoint.submit(Time(1), one_way).unwrap();
+            for _ in 0..4 {
+                endpoint.transmit(Time(2)).unwrap();
+            }
+            while endpoint.event().is_some() {}
+            let (queue, fifo) = endpoint.sender.queues();
+            assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
+        }
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Sender {
     others: Vec<Queue>,
     /// Messages with a valid entry.
     count: usize,
-    /// Messages that ended, or changed their link, with an entry since stale entries were last
+    /// Messages that ended, or changed their link, with entries since stale entries were last
     /// removed.
     stale: usize,
     next_age: u64,
@@ -134,13 +134,17 @@ impl Sender {
             self.count -= 1;
             self.queue(out.link).count -= 1;
             self.stale += 1;
+        } else if out.in_fifo {
+            // It was sent, and the oldest of those that wait hides its entry.
+            self.stale += 1;
         }
+        out.in_fifo = false;
     }
 
     /// The message of `out` goes by another link from now on.
     pub(crate) fn reroute(&mut self, who: Ref, out: &mut Outgoing, link: LinkId) {
         self.forget(out);
-        (out.link, out.in_fifo) = (link, false);
+        out.link = link;
         self.wake(who, out);
     }
 
