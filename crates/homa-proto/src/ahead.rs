@@ -31,7 +31,7 @@ impl Endpoint {
     fn read_own(&self) -> u64 {
         let queues = self.events.len() ^ self.control.len() ^ self.scheduler.active_len();
         let tables = self.peers.len() ^ self.server_rpcs.len() ^ self.client_rpcs.len();
-        let sums = self.incoming.expected ^ self.incoming.budget ^ self.presence.read_ahead();
+        let sums = self.incoming.expected ^ self.incoming.budget;
         let counts = self.counters.data_sent ^ self.counters.data_received;
         let settings = u64::from(self.config.rtt_bytes) ^ u64::from(self.levels.top());
         let times = self.now.0 ^ self.timers.deadline().map_or(0, |at| at.0);

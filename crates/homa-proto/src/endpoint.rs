@@ -9,9 +9,9 @@ use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, S
 use crate::grant::IncomingTotals;
 use crate::link::{LinkTable, Links};
 use crate::overcommitment::{Scheduler, UNLIMITED};
+use crate::overflow::Overflows;
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
-use crate::presence::Presence;
 use crate::priority::Levels;
 use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
@@ -66,7 +66,7 @@ pub struct Endpoint {
     pub(crate) client_rpcs: ClientRpcs,
     pub(crate) server_rpcs: ServerRpcs,
     pub(crate) peers: Vec<Option<Peer>>,
-    pub(crate) presence: Presence,
+    pub(crate) overflows: Overflows,
     pub(crate) listening: BTreeSet<u16>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) control: VecDeque<Control>,
@@ -106,7 +106,7 @@ impl Endpoint {
             client_rpcs: ClientRpcs::new(hash),
             server_rpcs: ServerRpcs::with_hasher(hash),
             peers: Vec::new(),
-            presence: Presence::default(),
+            overflows: Overflows::default(),
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
@@ -170,10 +170,8 @@ impl Endpoint {
             return self.dropped(DropReason::UnknownPeer);
         };
         let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
-        let last = core::mem::replace(&mut peer.heard, now);
-        if peer.proven {
-            self.presence.heard(last, now);
-        } else {
+        peer.heard = now;
+        if !peer.proven {
             self.earn_credit(packet);
         }
         let receipt = self.handle(now, packet);

@@ -85,8 +85,9 @@ pub struct Config {
     pub measure_rtt_bytes: bool,
     /// Most RTTbytes may become, and the cap advertised to senders, bytes.
     pub rtt_bytes_max: u32,
-    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): all
-    /// senders' unscheduled bytes together should fit, so each is told its share.
+    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): most
+    /// that may come unasked. Where many senders send at once, each may send less, as
+    /// [`Endpoint::overflowed`](crate::Endpoint::overflowed) tells.
     pub receive_buffer: u32,
     /// How many bytes of a message go unscheduled.
     pub unscheduled: UnscheduledLimit,

@@ -71,12 +71,12 @@ fn a_client_that_asks_for_its_response_is_asked_at_once_for_what_is_missing() {
 }
 
 #[test]
-fn who_spoke_long_ago_has_no_part_in_the_receive_buffer() {
+fn only_overflow_makes_a_share_of_the_receive_buffer_smaller() {
     let mut known = 0;
-    let mut told = |server: &mut Endpoint, now: Time, n: u64| {
-        let first = data(RpcId(2 * n), 0, 2_000);
+    let mut told = |server: &mut Endpoint, now: Time, n: u64, incoming: u32| {
+        let first = data(RpcId(2 * n), 0, 100_000);
         let Body::Data(bytes) = first.body else { panic!("it is DATA") };
-        let body = Body::Data(Data { cutoff_version: known, ..bytes });
+        let body = Body::Data(Data { cutoff_version: known, incoming, ..bytes });
         let _ = server.receive(now, &Packet { body, ..first });
         sent(server, now).into_iter().find_map(|packet| match packet.body {
             Body::Cutoffs { limits, version, .. } if packet.peer == PEER => {
@@ -91,11 +91,23 @@ fn who_spoke_long_ago_has_no_part_in_the_receive_buffer() {
         let busy = Packet { peer: PeerId(peer), ..packet(RpcId(2), Body::Busy) };
         let _ = server.receive(START, &busy);
     }
-    let crowded = told(&mut server, START, 1).expect("a new peer is told");
-    assert!(crowded < 1_000, "{crowded} bytes each");
-    assert_eq!(told(&mut server, START + Duration::millis(10), 2), None, "once is enough");
-    let later = told(&mut server, START + Duration::secs(20), 3).expect("there is more now");
-    assert!(later >= 10_000, "{later} bytes");
+    let at = |millis| START + Duration::millis(millis);
+    let alone = told(&mut server, at(0), 1, 1_000).expect("a new peer is told");
+    assert!(alone >= 10_000, "{alone} bytes, whoever spoke");
+    // Twice at once is once.
+    for millis in [10, 11, 30, 50] {
+        server.overflowed(at(millis));
+    }
+    let crowded = told(&mut server, at(1_100), 2, alone).expect("there is less now");
+    assert_eq!(crowded, alone / 8);
+    assert_eq!(told(&mut server, at(1_110), 3, crowded), None, "once is enough");
+    for millis in (2_000..3_000).step_by(10) {
+        server.overflowed(at(millis));
+    }
+    let least = told(&mut server, at(3_000), 4, crowded).expect("there is less again");
+    assert!((1..1_400).contains(&least), "{least} bytes");
+    let later = told(&mut server, at(40_000), 5, 1_000).expect("there is more now");
+    assert_eq!(later, alone);
 }
 
 /// CUTOFFS can be lost, and a peer that only answers never begins a request.
