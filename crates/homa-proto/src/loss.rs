@@ -69,14 +69,18 @@ impl Endpoint {
         };
         if loss.scale_with_bytes {
             // Responses not begun may be on their way, too, one behind the other.
-            let expected = self.incoming.expected + self.incoming.unheard;
-            let link = self.link_of(rpc.peer);
-            base + match link.info.rate {
-                Some(rate) => rate.time_for(expected),
-                None => link.downlink.time_for(expected).min(MAX_LEARNED),
-            }
+            base + self.time_for(rpc.peer, self.incoming.expected + self.incoming.unheard)
         } else {
             base
+        }
+    }
+
+    /// How long bytes need that come to us as from this peer.
+    pub(crate) fn time_for(&self, peer: PeerId, bytes: u64) -> Duration {
+        let link = self.link_of(peer);
+        match link.info.rate {
+            Some(rate) => rate.time_for(bytes),
+            None => link.downlink.time_for(bytes).min(MAX_LEARNED),
         }
     }
 
@@ -168,10 +172,11 @@ impl Endpoint {
 
     /// Sends RESENDs when the silence has lasted; yields the next check.
     fn ask_again(&mut self, now: Time, who: Ref) -> Option<Time> {
+        let stalls = self.park_if_stalled(now, who);
         let rpc = self.rpcs.get(who)?;
         let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
         if now < due {
-            return Some(due);
+            return Some(due.min(stalls));
         }
         if !self.may_ask() {
             return Some(now + self.config.loss.resend_after);
@@ -189,12 +194,6 @@ impl Endpoint {
         let held_back = self.config.loss.one_resend_per_peer;
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
         if held_back && now < until {
-            // Its memory does not wait for its turn to be asked.
-            let owed = rpc.is_owed();
-            let silence = Duration(self.config.loss.resend_after.0 * u64::from(PARK_ROUNDS));
-            if owed && now.since(rpc.heard) >= silence.max(self.patience(rpc)) {
-                self.park(who);
-            }
             self.queue_for_turn(who);
             // In case that the peer stays silent: the longer it is, the later.
             return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));

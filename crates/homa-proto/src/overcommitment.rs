@@ -2,7 +2,8 @@
 //!
 //! At most `degree` messages are *active*; the others wait. Fewest bytes to go first, ties to the
 //! shorter, then to the older; one active message per sender host (`exclusive`), or only a
-//! preference for hosts with fewer active messages (Linux §2.4). Invariants: no waiting message
+//! preference for hosts with fewer active messages (Linux §2.4). Hosts that wasted what they were
+//! granted come behind all others (`grant/accounts.rs`). Invariants: no waiting message
 //! that may be active is better than the worst active one, and every tracked message is in exactly
 //! one of the two sets; without a limit neither is kept.
 
@@ -37,6 +38,8 @@ impl Default for Pace {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Active {
+    /// Its host comes behind others.
+    behind: bool,
     key: Key,
     host: u32,
     pace: Pace,
@@ -44,10 +47,23 @@ struct Active {
     newcomer: bool,
 }
 
+/// A host's best waiting message: whether the host comes behind others, how many of its messages
+/// are active, the message, the host.
+type Head = (bool, u32, Key, u32);
+
+impl Active {
+    /// By which active messages are ordered.
+    fn place(&self) -> (bool, Key) {
+        (self.behind, self.key)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Host {
     waiting: BTreeSet<Key>,
     active: u32,
+    /// It comes behind those that are not.
+    behind: bool,
     /// While none of its messages is active.
     pace: Pace,
 }
@@ -60,11 +76,11 @@ pub(crate) const UNLIMITED: usize = usize::MAX;
 pub(crate) struct Scheduler {
     degree: usize,
     exclusive: bool,
-    /// In order of `Key`.
+    /// In order of `Key`, those behind at the end.
     active: Vec<Active>,
     hosts: BTreeMap<u32, Host>,
-    /// Best waiting message of each host, behind the number of its active messages.
-    heads: BTreeSet<(u32, Key, u32)>,
+    /// Best waiting message of each host.
+    heads: BTreeSet<Head>,
     /// All tracked messages by age, where the oldest has a share or all are active.
     ages: BTreeMap<u64, Ref>,
     keeps_ages: bool,
@@ -127,7 +143,8 @@ impl Scheduler {
         self.degree == UNLIMITED
     }
 
-    pub(crate) fn insert(&mut self, key: Key, host: u32) {
+    /// A message waits for grants; `behind`: its host comes behind others.
+    pub(crate) fn insert(&mut self, key: Key, host: u32, behind: bool) {
         if self.keeps_ages {
             self.ages.insert(key.age, key.who);
         }
@@ -135,6 +152,21 @@ impl Scheduler {
             return;
         }
         self.wait(key, host);
+        self.set_behind(host, behind);
+        self.rebalance();
+    }
+
+    /// A host comes behind others from now on, or no longer.
+    pub(crate) fn set_behind(&mut self, host: u32, behind: bool) {
+        if self.hosts.get(&host).is_none_or(|h| h.behind == behind) {
+            return;
+        }
+        for at in (0..self.active.len()).rev() {
+            if self.active[at].host == host {
+                self.demote(at);
+            }
+        }
+        self.change_host(host, |h| h.behind = behind);
         self.rebalance();
     }
 
@@ -169,11 +201,13 @@ impl Scheduler {
         match self.active.iter().position(|a| a.key.who == old.who) {
             Some(mut at) => {
                 self.active[at].key = new;
-                while at > 0 && self.active[at - 1].key > new {
+                while at > 0 && self.active[at - 1].place() > self.active[at].place() {
                     self.active.swap(at - 1, at);
                     at -= 1;
                 }
-                while at + 1 < self.active.len() && self.active[at + 1].key < new {
+                while at + 1 < self.active.len()
+                    && self.active[at + 1].place() < self.active[at].place()
+                {
                     self.active.swap(at + 1, at);
                     at += 1;
                 }
@@ -189,10 +223,10 @@ impl Scheduler {
         self.rebalance();
     }
 
-    fn head(&self, host: u32) -> Option<(u32, Key, u32)> {
+    fn head(&self, host: u32) -> Option<Head> {
         let h = self.hosts.get(&host)?;
         let allowed = h.active == 0 || !self.exclusive;
-        h.waiting.first().filter(|_| allowed).map(|&key| (h.active, key, host))
+        h.waiting.first().filter(|_| allowed).map(|&key| (h.behind, h.active, key, host))
     }
 
     /// Changes a host's record and keeps `heads` in step.
@@ -225,30 +259,30 @@ impl Scheduler {
     }
 
     fn promote(&mut self, key: Key, host: u32) {
-        let mut pace = Pace::default();
+        let (mut pace, mut behind) = (Pace::default(), false);
         self.change_host(host, |h| {
             h.waiting.remove(&key);
             h.active += 1;
-            pace = h.pace;
+            (pace, behind) = (h.pace, h.behind);
         });
-        let at = self.active.partition_point(|a| a.key < key);
-        self.active.insert(at, Active { key, host, pace, newcomer: true });
+        let at = self.active.partition_point(|a| a.place() < (behind, key));
+        self.active.insert(at, Active { behind, key, host, pace, newcomer: true });
         self.changed = true;
     }
 
     fn rebalance(&mut self) {
         self.swap_within_hosts();
-        while let Some(&(count, key, host)) = self.heads.first() {
+        while let Some(&(behind, count, key, host)) = self.heads.first() {
             if self.active.len() < self.degree {
                 self.promote(key, host);
                 continue;
             }
             let worst = self.active.iter().enumerate().map(|(at, a)| {
                 let others = self.hosts.get(&a.host).map_or(0, |h| h.active - 1);
-                ((others, a.key), at)
+                ((a.behind, others, a.key), at)
             });
             match worst.max() {
-                Some((rank, at)) if (count, key) < rank => self.demote(at),
+                Some((rank, at)) if (behind, count, key) < rank => self.demote(at),
                 _ => return,
             }
         }
@@ -339,10 +373,10 @@ mod tests {
     #[test]
     fn grants_the_shortest_message_of_each_of_the_best_hosts() {
         let mut s = Scheduler::new(2, true, true);
-        s.insert(key(900, 1), 10);
-        s.insert(key(500, 2), 10);
-        s.insert(key(700, 3), 11);
-        s.insert(key(600, 4), 12);
+        s.insert(key(900, 1), 10, false);
+        s.insert(key(500, 2), 10, false);
+        s.insert(key(700, 3), 11, false);
+        s.insert(key(600, 4), 12, false);
         assert_eq!(active(&s), vec![2, 4]);
         s.remove(key(500, 2), 10);
         assert_eq!(active(&s), vec![4, 3]);
@@ -351,10 +385,10 @@ mod tests {
     #[test]
     fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
         let mut s = Scheduler::new(3, false, true);
-        s.insert(key(1, 1), 10);
-        s.insert(key(2, 2), 10);
-        s.insert(key(900, 3), 11);
-        s.insert(key(3, 4), 10);
+        s.insert(key(1, 1), 10, false);
+        s.insert(key(2, 2), 10, false);
+        s.insert(key(900, 3), 11, false);
+        s.insert(key(3, 4), 10, false);
         assert_eq!(active(&s), vec![1, 2, 3]);
     }
 
@@ -364,8 +398,9 @@ mod tests {
             let degree = u.int_in_range(1..=4usize)?;
             let mut s = Scheduler::new(degree, true, true);
             let mut all: Vec<(Key, u32)> = Vec::new();
+            let mut behind = [false; 5];
             for i in 0..u.int_in_range(0..=60u32)? {
-                match u.int_in_range(0..=3u8)? {
+                match u.int_in_range(0..=4u8)? {
                     0 if !all.is_empty() => {
                         let (k, host) = all.swap_remove(u.choose_index(all.len())?);
                         s.remove(k, host);
@@ -377,10 +412,15 @@ mod tests {
                         s.update(old, remaining, host);
                         all[at].0.remaining = remaining;
                     }
+                    2 => {
+                        let host = u.int_in_range(0..=4)?;
+                        behind[host as usize] ^= true;
+                        s.set_behind(host, behind[host as usize]);
+                    }
                     _ => {
                         let k = key(u.int_in_range(0..=50)?, i);
                         let host = u.int_in_range(0..=4)?;
-                        s.insert(k, host);
+                        s.insert(k, host, behind[host as usize]);
                         all.push((k, host));
                     }
                 }
@@ -388,10 +428,11 @@ mod tests {
                 for &(k, host) in &all {
                     best.entry(host).and_modify(|b| *b = (*b).min(k)).or_insert(k);
                 }
-                let mut want: Vec<Key> = best.into_values().collect();
+                let place = |(host, k): (u32, Key)| (behind[host as usize], k);
+                let mut want: Vec<(bool, Key)> = best.into_iter().map(place).collect();
                 want.sort();
                 want.truncate(degree);
-                let want: Vec<u32> = want.iter().map(|k| k.who.index).collect();
+                let want: Vec<u32> = want.iter().map(|(_, k)| k.who.index).collect();
                 assert_eq!(active(&s), want);
                 assert_eq!(s.oldest(), all.iter().min_by_key(|a| a.0.age).map(|a| a.0.who));
             }

@@ -64,6 +64,8 @@ pub(crate) struct More {
     pub(crate) account: Option<u32>,
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
+    /// What the peer wasted, where there are no accounts.
+    pub(crate) wasted: u32,
     /// RPCs in progress that the peer began.
     pub(crate) served: u32,
     /// Time between DATA packets of one of its messages.
@@ -96,6 +98,7 @@ impl Peer {
         let more = More {
             account: None,
             memory: 0,
+            wasted: 0,
             served: 0,
             data_gap: SmoothedTime::default(),
             acks: PendingAcks::default(),
@@ -175,11 +178,12 @@ impl Endpoint {
         }
     }
 
-    /// Charges what a peer without RPCs will hold to an account as well, which it shares with other
-    /// peers of its host: nobody gets more of what is scarce by calling from many ports. Accounts
+    /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
+    /// with other peers of its host: nobody gets more of what is scarce by calling from many ports. Accounts
     /// are numbered densely and used again.
     pub fn set_account(&mut self, peer: PeerId, account: u32) {
-        if let Some(peer) = self.peer_mut(peer).filter(|peer| peer.rpcs == 0) {
+        let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.more.account.is_none();
+        if let Some(peer) = self.peer_mut(peer).filter(free) {
             peer.more.account = Some(account);
             self.incoming.accounts.open(account);
         }
@@ -195,9 +199,10 @@ impl Endpoint {
     /// delivers after this is executed again.
     pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
         let slot = self.peers.get_mut(peer.0 as usize);
-        let Some(closed) = slot.and_then(|slot| slot.take_if(|p| p.rpcs == 0)) else {
+        let Some(mut closed) = slot.and_then(|slot| slot.take_if(|p| p.rpcs == 0)) else {
             return self.peer(peer).is_none();
         };
+        self.incoming.accounts.close(&mut closed);
         if !closed.more.executed.is_empty() {
             self.forgot(now);
             self.remembered -= closed.more.executed.entries();

@@ -8,7 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
 use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
-use crate::rpc::{State, incoming_message};
+use crate::rpc::{State, incoming_message, memory_of};
 use crate::table::Ref;
 use crate::units::Time;
 
@@ -152,10 +152,11 @@ impl Endpoint {
         }
         let fresh = rpc.inc.is_none();
         if fresh {
-            self.first_packet(now, who, data, end)?;
+            self.first_packet(now, who, data)?;
         }
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
         let peer = rpc.peer;
+        let payload = Self::payload_of(&self.peers, peer);
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let place = Place {
             message: incoming_message(who),
@@ -172,9 +173,12 @@ impl Endpoint {
             let late = rpc.again || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
-        // A sender may run a little ahead of its grant; memory is for what was granted.
-        if end > inc.reserved
-            && !self.incoming.has_room(end - inc.reserved)
+        // A sender may run a little ahead of its grant, and unscheduled bytes are not promised
+        // anything; memory is for what was granted.
+        let received = inc.bytes.received().saturating_add(data.span.len);
+        let held = memory_of(end.max(inc.bytes.end()), received);
+        if held > inc.reserved
+            && !self.incoming.has_room(held - inc.reserved)
             && *self.incoming.beyond_budget.get_or_insert(who) != who
         {
             rpc.heard = now;
@@ -198,7 +202,10 @@ impl Endpoint {
         rpc.heard = now;
         rpc.rounds = 0;
         let complete = inc.bytes.is_complete();
-        if inc.parked && !rpc.unproven {
+        if complete || data.span.len >= payload / 2 {
+            inc.moved = now;
+        }
+        if inc.parked && !rpc.unproven && !fresh {
             before.0 = inc.outstanding();
             self.unpark(who);
         }
@@ -215,13 +222,7 @@ impl Endpoint {
 
     /// The first packet of a message: its length is known now. A message that is whole in one
     /// packet needs no state.
-    fn first_packet(
-        &mut self,
-        now: Time,
-        who: Ref,
-        data: &Data,
-        end: u32,
-    ) -> Result<(), DropReason> {
+    fn first_packet(&mut self, now: Time, who: Ref, data: &Data) -> Result<(), DropReason> {
         let length = data.message_length;
         let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
@@ -250,7 +251,7 @@ impl Endpoint {
         if data.span.len == length && !waits {
             return Ok(());
         }
-        self.begin_incoming(who, length, data.incoming, end);
+        self.begin_incoming(who, data);
         self.events.push_back(Event::Started {
             rpc: who.into(),
             message: incoming_message(who),

@@ -281,12 +281,9 @@ impl Endpoint {
         if rpc.rounds == 0 {
             rpc.rounds = 1;
             rpc.asked = now;
+            // What is missing is asked for when there is somebody to ask.
             let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
-            let whole = rpc.inc.as_ref().is_some_and(|inc| inc.bytes.is_complete());
             self.challenge(now, peer, ports);
-            if !whole {
-                self.ask_stranger(who);
-            }
         }
         Some(end)
     }

@@ -1,7 +1,17 @@
-//! What the peers of one host hold together.
+//! What the peers of one host hold together, and what they wasted.
+//!
+//! A host that announces messages, is granted them, and falls silent takes the place of others for
+//! as long as that goes unnoticed. What it was granted then and did not send counts as wasted, and
+//! until as many bytes of messages came from it, its messages come behind those of all others
+//! (`overcommitment.rs`) and are granted two packets at a time (`window.rs`): each place that it takes in vain costs it what the place was worth.
 
+use crate::overcommitment::Scheduler;
+use crate::packet::PeerId;
 use crate::peer::Peer;
 use alloc::vec::Vec;
+
+/// A host has no more than this to make good for: there may be others behind its address.
+const MAX_WASTED: u32 = 1 << 20;
 
 /// What one host holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,27 +20,93 @@ pub(crate) struct Account {
     pub(crate) memory: u64,
     /// Requests of it in progress.
     pub(crate) served: u32,
+    /// Bytes granted to it in vain, and not made good for.
+    wasted: u32,
+    /// Peers that it has.
+    peers: u32,
 }
 
 /// By number.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(Vec<Account>);
+pub(crate) struct Accounts {
+    all: Vec<Account>,
+    /// Accounts, and peers without one, that wasted something.
+    wasteful: u32,
+}
 
 impl Accounts {
+    /// One more peer has this account.
     pub(crate) fn open(&mut self, account: u32) {
-        if self.0.len() <= account as usize {
-            self.0.resize(account as usize + 1, Account::default());
+        if self.all.len() <= account as usize {
+            self.all.resize(account as usize + 1, Account::default());
+        }
+        self.all[account as usize].peers += 1;
+    }
+
+    /// A peer is forgotten.
+    pub(crate) fn close(&mut self, closed: &mut Peer) {
+        let last = self.of_mut(closed).is_none_or(|account| {
+            account.peers -= 1;
+            account.peers == 0
+        });
+        if last {
+            self.set_wasted(closed, 0);
         }
     }
 
     /// What the host of a peer holds; where hosts have no accounts, what the peer does.
     pub(crate) fn of(&self, peer: &Peer) -> Account {
-        let alone = Account { memory: peer.more.memory, served: peer.more.served };
-        peer.more.account.map_or(alone, |account| self.0[account as usize])
+        let more = &peer.more;
+        let (memory, served, wasted) = (more.memory, more.served, more.wasted);
+        let alone = Account { memory, served, wasted, peers: 1 };
+        more.account.map_or(alone, |account| self.all[account as usize])
     }
 
     /// The account of a peer's host.
     pub(crate) fn of_mut(&mut self, peer: &Peer) -> Option<&mut Account> {
-        peer.more.account.map(|account| &mut self.0[account as usize])
+        peer.more.account.map(|account| &mut self.all[account as usize])
+    }
+
+    fn set_wasted(&mut self, peer: &mut Peer, bytes: u32) {
+        let wasted = match peer.more.account {
+            Some(account) => &mut self.all[account as usize].wasted,
+            None => &mut peer.more.wasted,
+        };
+        let before = core::mem::replace(wasted, bytes);
+        self.wasteful += u32::from(bytes > 0);
+        self.wasteful -= u32::from(before > 0);
+    }
+
+    /// True when a peer's host has something to make good for.
+    pub(crate) fn is_wasteful(&self, peer: &Peer) -> bool {
+        self.wasteful > 0 && self.of(peer).wasted > 0
+    }
+
+    /// A peer did not send what it was granted.
+    pub(crate) fn waste(&mut self, peer: &mut Peer, scheduler: &mut Scheduler, bytes: u32) {
+        let wasted = self.of(peer).wasted.saturating_add(bytes).min(MAX_WASTED);
+        self.set_wasted(peer, wasted);
+        if wasted > 0 {
+            scheduler.set_behind(peer.info.host, true);
+        }
+    }
+
+    /// New bytes of a message came from a peer.
+    pub(crate) fn make_good(
+        &mut self,
+        peers: &mut [Option<Peer>],
+        scheduler: &mut Scheduler,
+        (from, bytes): (PeerId, u32),
+    ) {
+        if self.wasteful == 0 {
+            return;
+        }
+        let peer = peers.get_mut(from.0 as usize).and_then(Option::as_mut);
+        let Some(peer) = peer.filter(|peer| self.of(peer).wasted > 0) else { return };
+        let left = self.of(peer).wasted.saturating_sub(bytes);
+        self.set_wasted(peer, left);
+        if left == 0 {
+            scheduler.set_behind(peer.info.host, false);
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::frame::{wire_bytes, wire_bytes_of_all};
 use crate::overcommitment::{Key, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
-use crate::rpc::{Incoming, Probe, State};
+use crate::rpc::{Incoming, Probe, State, memory_of};
 use crate::sender::most_unscheduled;
 use crate::table::Ref;
 use crate::units::Time;
@@ -154,7 +154,7 @@ impl Endpoint {
     }
 
     /// Bytes of an unscheduled packet.
-    fn payload_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
+    pub(crate) fn payload_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
         let known = peers.get(peer.0 as usize).and_then(Option::as_ref);
         known.map_or(1, |p| p.info.max_payload)
     }
@@ -172,9 +172,9 @@ impl Endpoint {
         left < self.incoming.budget / 2 && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
     }
 
-    /// Memory for a message of which a packet up to `end` is here and whose sender says that
-    /// `incoming` bytes come unasked: for what we told senders to send at most, not for what this
-    /// one says.
+    /// Room that a message needs to begin, of which a packet up to `end` is here and whose sender
+    /// says that `incoming` bytes come unasked: for what we told senders to send at most, not for
+    /// what this one says.
     pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
         if incoming <= end {
             return end;
@@ -183,45 +183,49 @@ impl Endpoint {
         incoming.min(most).max(end)
     }
 
-    /// The first packet of a message arrived, up to `end`: `incoming` bytes come without a grant,
-    /// if they are no more than any sender's.
-    pub(crate) fn begin_incoming(&mut self, who: Ref, length: u32, incoming: u32, end: u32) {
+    /// The first packet of a message arrived: the bytes that it says come without a grant do, if
+    /// they are no more than any sender's.
+    pub(crate) fn begin_incoming(&mut self, who: Ref, data: &Data) {
         let age = self.sender.age();
         let Some(peer) = self.rpcs.get(who).map(|rpc| rpc.peer) else { return };
         let most = most_unscheduled(&self.config) + Self::payload_of(&self.peers, peer);
-        let unscheduled = incoming.min(length).min(most);
-        let reserved = self.first_bytes(peer, unscheduled, end);
+        let length = data.message_length;
+        let unscheduled = data.incoming.min(length).min(most);
+        let reserved = memory_of(data.span.offset + data.span.len, data.span.len);
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let mut inc = match self.incoming.spare.pop() {
             Some(mut inc) => {
-                inc.reuse(length, unscheduled, age);
+                inc.reuse(self.now, length, unscheduled, age);
                 inc
             }
-            None => Box::new(Incoming::new(length, unscheduled, age)),
+            None => Box::new(Incoming::new(self.now, length, unscheduled, age)),
         };
         inc.reserved = reserved;
         if let GrantWindow::WireBytes(_) = self.config.window {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
-        // What a stranger announces nobody waits for.
-        let waits = rpc.unproven;
-        inc.parked = waits;
+        // What a stranger announces nobody waits for, nor what a host does that wasted grants, until
+        // more of it comes.
+        let stranger = rpc.unproven;
+        let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        let wasteful = known.is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
+        let parked = stranger || wasteful && unscheduled > data.span.len;
+        inc.parked = parked;
         rpc.inc = Some(inc);
         reserve(&mut self.incoming, &mut self.peers, peer, reserved);
-        match waits {
-            true => self.admission.count(reserved),
-            false => {
-                self.incoming.expected += u64::from(unscheduled);
-                self.schedule(who);
-            }
+        if stranger {
+            self.admission.count(reserved);
+        }
+        if !parked {
+            self.incoming.expected += u64::from(unscheduled);
+            self.schedule(who);
         }
     }
 
     /// Bytes of an incomplete message were accepted; `before` is its state just before.
     pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), data: &Data) {
         let (outstanding, received) = before;
-        let end = data.span.offset + data.span.len;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let Some(inc) = &mut rpc.inc else { return };
         if let GrantWindow::WireBytes(_) = self.config.window {
@@ -235,14 +239,16 @@ impl Endpoint {
             self.incoming.expected -= arrived;
             self.incoming.uncount(inc, arrived);
         }
-        if end > inc.reserved {
-            let more = end - inc.reserved;
+        let more = inc.held().saturating_sub(inc.reserved);
+        if more > 0 {
             reserve(&mut self.incoming, &mut self.peers, rpc.peer, more);
-            inc.reserved = end;
+            inc.reserved += more;
             if rpc.unproven {
                 self.admission.count(more);
             }
         }
+        let new = (rpc.peer, data.span.len);
+        self.incoming.accounts.make_good(&mut self.peers, &mut self.scheduler, new);
         if inc.scheduled && self.config.profile == Profile::Linux {
             let new = Self::key(Profile::Linux, who, inc);
             let old = Key { remaining: inc.bytes.length() - received, ..new };
@@ -324,7 +330,7 @@ impl Endpoint {
         };
         let kernel = self.config.profile == Profile::Linux;
         let payload = Self::payload_of(&self.peers, rpc.peer) + self.config.scheduled_extra;
-        let window = self.window(rpc.peer);
+        let window = self.trusted_window(rpc.peer, payload);
         let (ahead, least) = match self.config.granting {
             Granting::Ahead { packets } => (u32::from(packets) * payload, 0),
             Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * payload),

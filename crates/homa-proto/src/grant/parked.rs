@@ -5,7 +5,14 @@
 use super::release;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
+use crate::overcommitment::Key;
+use crate::packet::PeerId;
 use crate::table::Ref;
+use crate::units::{Duration, Time};
+
+/// A message has stalled of which nothing came for so many times as long as a RESEND waits, beside
+/// what the bytes need that may come unasked.
+const STALL: u64 = 2;
 
 impl Endpoint {
     /// A message may be granted from now on, if it needs that.
@@ -19,8 +26,16 @@ impl Endpoint {
             inc.window_counted = true;
             self.incoming.granted += u64::from(inc.outstanding());
         }
+        let peer = rpc.peer;
         let key = Self::key(self.config.profile, who, inc);
-        self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
+        self.enlist(key, peer);
+    }
+
+    /// A message of a peer waits for grants.
+    fn enlist(&mut self, key: Key, peer: PeerId) {
+        let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        let behind = known.is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
+        self.scheduler.insert(key, Self::host_of(&self.peers, peer), behind);
     }
 
     /// The sender of a message does not answer: others get its place among the active messages, its
@@ -30,12 +45,16 @@ impl Endpoint {
     pub(crate) fn park(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
-        self.incoming.expected -= u64::from(inc.outstanding());
-        self.incoming.uncount(inc, u64::from(inc.outstanding()));
+        let outstanding = inc.outstanding();
+        self.incoming.expected -= u64::from(outstanding);
+        self.incoming.uncount(inc, u64::from(outstanding));
         inc.parked = true;
-        let unused = inc.reserved.saturating_sub(inc.bytes.end());
+        let unused = inc.reserved.saturating_sub(inc.held());
         inc.reserved -= unused;
         release(&mut self.incoming, &mut self.peers, rpc.peer, unused);
+        if let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) {
+            self.incoming.accounts.waste(peer, &mut self.scheduler, outstanding);
+        }
         if core::mem::take(&mut inc.scheduled) {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
@@ -46,6 +65,25 @@ impl Endpoint {
         self.grant(None);
     }
 
+    /// Parks a message of which too little came for too long, and yields when that will be. How long
+    /// others have to wait is not for what was announced to say, so this is no RESEND's patience,
+    /// which grows with that.
+    pub(crate) fn park_if_stalled(&mut self, now: Time, who: Ref) -> Time {
+        let loss = &self.config.loss;
+        let Some(rpc) = self.rpcs.get(who).filter(|_| loss.one_resend_per_peer) else {
+            return Time::MAX;
+        };
+        let inc = rpc.inc.as_ref().filter(|inc| !inc.parked && inc.outstanding() > 0);
+        let Some(inc) = inc else { return Time::MAX };
+        let silence = Duration(loss.resend_after.0.saturating_mul(STALL));
+        let at = inc.moved + silence + self.time_for(rpc.peer, self.unscheduled_cap().into());
+        if now < at {
+            return at;
+        }
+        self.park(who);
+        Time::MAX
+    }
+
     /// A parked message's sender is back.
     pub(crate) fn unpark(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
@@ -54,9 +92,10 @@ impl Endpoint {
         self.incoming.expected += u64::from(inc.outstanding());
         inc.scheduled = inc.granted < inc.bytes.length();
         self.incoming.recount(inc);
-        if inc.scheduled {
-            let key = Self::key(self.config.profile, who, inc);
-            self.scheduler.insert(key, Self::host_of(&self.peers, rpc.peer));
+        let needs = inc.scheduled.then(|| Self::key(self.config.profile, who, inc));
+        let peer = rpc.peer;
+        if let Some(key) = needs {
+            self.enlist(key, peer);
         }
     }
 }

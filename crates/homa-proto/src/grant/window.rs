@@ -45,6 +45,14 @@ impl Endpoint {
         }
     }
 
+    /// The same; two packets of `payload` for a host that wasted what it was granted, since others
+    /// would wait for what it does not send.
+    pub(super) fn trusted_window(&self, peer: PeerId, payload: u32) -> u32 {
+        let wasteful = self.peer(peer).is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
+        let window = self.window(peer);
+        if wasteful { window.min(2 * payload) } else { window }
+    }
+
     /// How much of a window is free.
     pub(super) fn window_room(&self, inc: &Incoming, window: u32) -> u32 {
         match self.config.window {

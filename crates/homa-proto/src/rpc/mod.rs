@@ -123,6 +123,11 @@ pub(crate) struct Rpc {
     pub(crate) sent: Time,
 }
 
+/// Most memory per byte that arrived, where it is more than [`FIRST_MEMORY`].
+const GROWTH: u32 = 4;
+/// Memory of a message of which little has arrived.
+const FIRST_MEMORY: u32 = 4_096;
+
 /// What remains of a finished RPC for its last words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
@@ -152,12 +157,10 @@ pub(crate) struct Incoming {
     pub(crate) bytes: Reassembly,
     /// All bytes before this were sent unscheduled or granted.
     pub(crate) granted: u32,
-    /// Bytes agreed to and not here yet, as on the wire; only kept for a window of wire bytes.
-    pub(crate) wire_outstanding: u32,
-    /// Bytes counted against the memory budget.
+    /// Bytes counted against the memory budget: what arrived takes, and what was granted will.
     pub(crate) reserved: u32,
-    /// All bytes before this were allowed by packets that left.
-    pub(crate) grant_sent: u32,
+    /// When about a packet's worth of new bytes, or the last of them, came last.
+    pub(crate) moved: Time,
     pub(crate) priority: u8,
     /// The scheduler tracks this message (it needs grants).
     pub(crate) scheduled: bool,
@@ -171,6 +174,10 @@ pub(crate) struct Incoming {
     pub(crate) grant_queued: bool,
     /// Age: order of arrival.
     pub(crate) age: u64,
+    /// Bytes agreed to and not here yet, as on the wire; only kept for a window of wire bytes.
+    pub(crate) wire_outstanding: u32,
+    /// All bytes before this were allowed by packets that left.
+    pub(crate) grant_sent: u32,
     /// A GRANT whose first bytes have not come yet: measures RTTbytes.
     pub(crate) probe: Option<Probe>,
     /// Prefix already announced as readable.
@@ -179,12 +186,13 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// A message of `length` bytes, of which `unscheduled` come without a grant.
-    pub(crate) const fn new(length: u32, unscheduled: u32, age: u64) -> Self {
+    pub(crate) const fn new(now: Time, length: u32, unscheduled: u32, age: u64) -> Self {
         Self {
             bytes: Reassembly::new(length),
             granted: unscheduled,
             wire_outstanding: 0,
-            reserved: unscheduled,
+            reserved: 0,
+            moved: now,
             priority: 0,
             age,
             scheduled: false,
@@ -198,15 +206,27 @@ impl Incoming {
     }
 
     /// Makes this, a finished one, a new one; what it had allocated is kept.
-    pub(crate) fn reuse(&mut self, length: u32, unscheduled: u32, age: u64) {
+    pub(crate) fn reuse(&mut self, now: Time, length: u32, unscheduled: u32, age: u64) {
         let bytes = core::mem::take(&mut self.bytes).reuse(length);
-        *self = Self { bytes, ..Self::new(length, unscheduled, age) };
+        *self = Self { bytes, ..Self::new(now, length, unscheduled, age) };
+    }
+
+    /// Memory that what arrived takes.
+    pub(crate) fn held(&self) -> u32 {
+        memory_of(self.bytes.end(), self.bytes.received())
     }
 
     /// Bytes agreed to and not here yet.
     pub(crate) const fn outstanding(&self) -> u32 {
         self.granted.saturating_sub(self.bytes.received())
     }
+}
+
+/// Memory for `received` bytes of a message, the last of which is before `end`. What lies in front
+/// of them takes some where it may soon be filled, and none where a few bytes are far ahead: nobody
+/// takes much memory from others by sending little.
+pub(crate) fn memory_of(end: u32, received: u32) -> u32 {
+    end.min(received.saturating_mul(GROWTH).max(FIRST_MEMORY))
 }
 
 /// The message that RPC `r` sends.

@@ -134,11 +134,10 @@ fn nothing_is_ever_asked_for_again() {
 
 #[test]
 fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
-    // Room for the unscheduled bytes of three messages and one packet more.
-    let mut receiver = endpoint(
-        Config { memory_budget: u64::from(3 * FIRST_BYTES + SCHEDULED), ..simulator() },
-        3,
-    );
+    // Room for a packet of one message, for what is granted to another, and for the unscheduled
+    // bytes of a third.
+    let memory_budget = u64::from(UNSCHEDULED + 2 * FIRST_BYTES + SCHEDULED);
+    let mut receiver = endpoint(Config { memory_budget, ..simulator() }, 3);
     let mut first = Sending::new(0, 2, FIRST_BYTES);
     let mut second = Sending::new(1, 2, 40_000);
     let mut third = Sending::new(2, 2, 50_000);
