@@ -89,6 +89,10 @@ impl Core {
     fn fetch(&mut self, expected: bool) {
         let trains = self.driver.receive(expected);
         self.arrivals = Arrivals { trains, next: 0, offset: 0, exhausted: expected && trains == 0 };
+        let overflows = self.driver.counters().receive_overflows;
+        if std::mem::replace(&mut self.overflows, overflows) != overflows {
+            self.state.endpoint.overflowed(self.now);
+        }
         if let Some(overdue) = &mut self.overdue {
             let lengths = (0..trains).map(|index| self.driver.received(index).bytes.len());
             let read: u64 = lengths.map(|length| (length + TRAIN_OVERHEAD) as u64).sum();

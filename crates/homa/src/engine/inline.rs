@@ -4,7 +4,8 @@
 //! ready. Submitting only queues; packets leave in `poll`, so that what was submitted together
 //! travels together. Whoever stops polling stops the transport: grants, retransmissions and
 //! acknowledgements included. What is ready and not taken holds the transport up likewise: beyond a
-//! bound, no more is taken in.
+//! bound, no more is taken in. Of requests that were left when the next turn began, those of
+//! different hosts come in turns: nobody waits behind all of another's.
 //!
 //! ```
 //! use homa::inline::{Completion, Engine, Wait};
@@ -33,8 +34,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle};
 
+use super::fair::{FairQueue, Place};
 use super::{Core, Ready};
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
@@ -128,6 +131,43 @@ pub enum Completion {
 pub struct Engine {
     core: Core,
     handles: Vec<RawFd>,
+    left: Left,
+}
+
+/// Most requests that wait for their turn.
+const MAX_LEFT: usize = 4096;
+
+/// Requests that the application left.
+#[derive(Default)]
+struct Left {
+    queue: FairQueue<Request>,
+    /// Where they are in it.
+    places: HashMap<RpcHandle, Place>,
+}
+
+/// A request, where it came to and from.
+struct Request {
+    rpc: RpcHandle,
+    from: SocketAddr,
+    port: u16,
+    bytes: Message,
+}
+
+impl Left {
+    fn push(&mut self, request: Request) {
+        let rpc = request.rpc;
+        self.places.insert(rpc, self.queue.push(request.from, request));
+    }
+
+    fn pop(&mut self) -> Option<Request> {
+        let request = self.queue.pop()?;
+        self.places.remove(&request.rpc);
+        Some(request)
+    }
+
+    fn remove(&mut self, rpc: RpcHandle) -> Option<Request> {
+        self.queue.remove(self.places.remove(&rpc)?)
+    }
 }
 
 impl Engine {
@@ -147,7 +187,7 @@ impl Engine {
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let handles = driver.handles();
-        Ok(Self { core: Core::new(driver, config)?, handles })
+        Ok(Self { core: Core::new(driver, config)?, handles, left: Left::default() })
     }
 
     /// The first local address.
@@ -213,9 +253,23 @@ impl Engine {
     /// often. True when [`Self::next`] has something.
     pub fn turn(&mut self) -> bool {
         if self.core.is_here() {
+            self.set_aside();
             self.core.turn();
         }
-        self.core.has_ready()
+        self.has_ready()
+    }
+
+    fn has_ready(&self) -> bool {
+        self.core.has_ready() || !self.left.queue.is_empty()
+    }
+
+    /// Has the requests wait for their turn that the application left.
+    fn set_aside(&mut self) {
+        while self.left.places.len() < MAX_LEFT
+            && let Some((rpc, from, port, bytes)) = self.core.next_request()
+        {
+            self.left.push(Request { rpc, from, port, bytes });
+        }
     }
 
     /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
@@ -224,15 +278,16 @@ impl Engine {
         if !self.core.is_here() {
             return Err(io::Error::other(CallError::Forked));
         }
+        self.set_aside();
         self.core.spin();
-        if self.core.has_ready() || how_long == Wait::No {
-            return Ok(self.core.has_ready());
+        if self.has_ready() || how_long == Wait::No {
+            return Ok(self.has_ready());
         }
         let until = match how_long {
             Wait::For(time) => Instant::now().checked_add(time),
             Wait::Forever | Wait::No => None,
         };
-        while !self.core.has_ready() {
+        while !self.has_ready() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 break;
@@ -243,7 +298,7 @@ impl Engine {
             }
             self.core.turn();
         }
-        Ok(self.core.has_ready())
+        Ok(self.has_ready())
     }
 
     /// Sends what was submitted, as far as it may leave now, without looking for arrivals: spares a
@@ -255,20 +310,43 @@ impl Engine {
     /// The next thing that is ready.
     #[allow(clippy::should_implement_trait)] // Not an iterator: it resumes after `poll`.
     pub fn next(&mut self) -> Option<Completion> {
-        Some(match self.core.next()? {
-            Ready::Response { rpc, cookie, result } => {
-                self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
-                Completion::Response { id: CallId(rpc), cookie, result }
-            }
-            Ready::Request { rpc, from, port, bytes } => {
-                self.core.taken(bytes.len());
-                Completion::Request { id: RequestId(rpc), from, port, bytes }
-            }
-            Ready::Readable(partial) => {
-                Completion::Readable { message: Partial(partial), cookie: partial.cookie }
-            }
-            Ready::Cancelled { rpc } => Completion::Cancelled { id: RequestId(rpc) },
-        })
+        loop {
+            let Some(ready) = self.core.next() else {
+                let request = self.left.pop()?;
+                return Some(self.take(request));
+            };
+            return Some(match ready {
+                Ready::Response { rpc, cookie, result } => {
+                    self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
+                    Completion::Response { id: CallId(rpc), cookie, result }
+                }
+                Ready::Request { rpc, from, port, bytes } => {
+                    let request = Request { rpc, from, port, bytes };
+                    if !self.left.queue.is_empty() {
+                        self.left.push(request);
+                        continue;
+                    }
+                    self.take(request)
+                }
+                Ready::Readable(partial) => {
+                    Completion::Readable { message: Partial(partial), cookie: partial.cookie }
+                }
+                Ready::Cancelled { rpc } => {
+                    // Of a request that was left, the application knows nothing.
+                    if let Some(request) = self.left.remove(rpc) {
+                        self.core.taken(request.bytes.len());
+                        continue;
+                    }
+                    Completion::Cancelled { id: RequestId(rpc) }
+                }
+            });
+        }
+    }
+
+    fn take(&mut self, request: Request) -> Completion {
+        let Request { rpc, from, port, bytes } = request;
+        self.core.taken(bytes.len());
+        Completion::Request { id: RequestId(rpc), from, port, bytes }
     }
 
     /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was

@@ -17,6 +17,7 @@ use std::thread::Thread;
 use hashbrown::HashMap;
 use homa_proto::RpcHandle;
 
+use super::fair::{FairQueue, Place};
 use super::switchboard::Waiting;
 use super::{Core, Ready};
 use crate::driver::Waker;
@@ -97,6 +98,15 @@ struct Open {
     /// The client gave up.
     cancelled: bool,
     /// Its place in the queue of requests, to which it may still belong.
+    place: Place,
+}
+
+/// A request that nobody took.
+#[derive(Debug)]
+struct Arrived {
+    rpc: RpcHandle,
+    bytes: Message,
+    /// Its place among what anybody may take.
     order: u64,
 }
 
@@ -105,7 +115,7 @@ struct Open {
 pub struct Mailbox {
     calls: HashMap<RpcHandle, Call>,
     ended: BTreeMap<u64, RpcHandle>,
-    requests: BTreeMap<u64, (RpcHandle, Message)>,
+    requests: FairQueue<Arrived>,
     open: HashMap<RpcHandle, Open>,
     next_order: u64,
     waiters: Vec<Waiter>,
@@ -134,7 +144,7 @@ impl Mailbox {
         Self {
             calls: HashMap::new(),
             ended: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            requests: FairQueue::default(),
             open: HashMap::new(),
             next_order: 0,
             waiters: Vec::new(),
@@ -202,15 +212,15 @@ impl Mailbox {
             }
             Ready::Request { rpc, from, bytes, .. } => {
                 let order = self.next_order();
-                self.requests.insert(order, (rpc, bytes));
-                self.open.insert(rpc, Open { from, cancelled: false, order });
+                let place = self.requests.push(from, Arrived { rpc, bytes, order });
+                self.open.insert(rpc, Open { from, cancelled: false, place });
                 self.wake_one(wakes, |wanted| wanted.requests);
             }
             Ready::Cancelled { rpc } => {
                 let Some(open) = self.open.get_mut(&rpc) else { return };
                 open.cancelled = true;
-                if let Some((_, bytes)) = self.requests.remove(&open.order) {
-                    core.taken(bytes.len());
+                if let Some(request) = self.requests.remove(open.place) {
+                    core.taken(request.bytes.len());
                     self.open.remove(&rpc);
                 }
             }
@@ -244,7 +254,7 @@ impl Mailbox {
         found.is_some()
     }
 
-    /// Takes the oldest of what is wanted.
+    /// Takes the oldest of what is wanted, but for requests, among which hosts take turns.
     pub fn take(&mut self, wanted: &Wanted, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
         if let Some(rpc) = wanted.call {
             match self.calls.get(&rpc) {
@@ -255,12 +265,12 @@ impl Mailbox {
         }
         let any = wanted.responses && wanted.call.is_none();
         let ended = self.ended.first_key_value().filter(|_| any).map(|(&order, &rpc)| (order, rpc));
-        let request = self.requests.first_key_value().filter(|_| wanted.requests);
-        match (ended, request.map(|(&order, _)| order)) {
+        let request = self.requests.first().filter(|_| wanted.requests);
+        match (ended, request.map(|request| request.order)) {
             (Some((at, rpc)), request) if request.is_none_or(|request| at < request) => {
                 self.take_call(rpc, core, wakes)
             }
-            (_, Some(at)) => self.take_request(at, core, wakes),
+            (_, Some(_)) => self.take_request(core, wakes),
             (_, None) => match self.phase {
                 Phase::Open => Look::Nothing,
                 Phase::Draining if wanted.call.is_some() => Look::Nothing,
@@ -283,8 +293,8 @@ impl Mailbox {
         Look::Response(rpc, call)
     }
 
-    fn take_request(&mut self, at: u64, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
-        let Some((rpc, bytes)) = self.requests.remove(&at) else { return Look::Nothing };
+    fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
+        let Some(Arrived { rpc, bytes, .. }) = self.requests.pop() else { return Look::Nothing };
         core.taken(bytes.len());
         let Some(open) = self.open.get(&rpc) else { return Look::Nothing };
         let from = open.from;
@@ -326,7 +336,7 @@ impl Mailbox {
         core: &mut Core,
     ) -> Result<(), ReplyError> {
         let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
-        if self.requests.contains_key(&open.order) || to.is_some_and(|to| to != open.from) {
+        if self.requests.contains(open.place) || to.is_some_and(|to| to != open.from) {
             return Err(ReplyError::Gone);
         }
         if !open.cancelled {
@@ -341,7 +351,7 @@ impl Mailbox {
 
     /// Gives up a request that was received; false when none such waits for an answer.
     pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core) -> bool {
-        let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains_key(&o.order));
+        let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains(o.place));
         if waits {
             self.open.remove(&rpc);
             core.cancel(rpc);

@@ -36,6 +36,7 @@ use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
+use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
 use accounts::AccountId;
@@ -66,6 +67,8 @@ pub struct Core {
     /// Turns without arrivals since the last one with.
     idle_turns: u32,
     arrivals: Arrivals,
+    /// Datagrams that the sockets' queues had no room for, as counted last.
+    overflows: u64,
     /// Timers are due and wait for what has arrived.
     overdue: Option<Overdue>,
     closing: Vec<Closing>,
@@ -112,6 +115,7 @@ impl Core {
             fresh: false,
             idle_turns: 0,
             arrivals: Arrivals::default(),
+            overflows: 0,
             overdue: None,
             closing: Vec::new(),
             held: None,
@@ -379,6 +383,17 @@ impl Core {
     /// until [`Self::taken`].
     pub fn next(&mut self) -> Option<Ready> {
         self.state.ready.pop_front()
+    }
+
+    /// The next thing for the application, if that is a request.
+    pub fn next_request(&mut self) -> Option<(RpcHandle, SocketAddr, u16, Message)> {
+        match self.state.ready.pop_front()? {
+            Ready::Request { rpc, from, port, bytes } => Some((rpc, from, port, bytes)),
+            other => {
+                self.state.ready.push_front(other);
+                None
+            }
+        }
     }
 
     /// What can be read of a message that arrives; `None` once it was handed over or given up.

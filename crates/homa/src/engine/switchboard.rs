@@ -98,7 +98,7 @@ struct Open {
 
 #[derive(Debug, Default)]
 struct Queue {
-    requests: FairQueue,
+    requests: FairQueue<Arrived>,
     /// No more are to come.
     draining: bool,
     /// By ticket, so that a waiter that gives up can be removed.
@@ -340,7 +340,7 @@ impl Switchboard {
                         core.cancel(rpc);
                         continue;
                     };
-                    let place = queue.requests.push(Arrived { rpc, from, bytes });
+                    let place = queue.requests.push(from, Arrived { rpc, from, bytes });
                     self.open.insert(rpc, Open { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
