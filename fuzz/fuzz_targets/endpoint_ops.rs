@@ -1,19 +1,21 @@
 //! Arbitrary operation sequences of two endpoints, of any profile, through a network that loses,
-//! repeats, reorders, forges and damages packets (as raw IP carries them), while a third host says
-//! what it likes: no panic; every placed byte lies within its message and every delivered message
-//! is whole; every call ends exactly once, and by its deadline once the network got well; the
-//! memory for incoming messages stays within its budget and one message, and the packets that wait
-//! for the link within their bound.
+//! repeats, reorders, forges and damages packets (as raw IP carries them, or as datagrams do, with
+//! proofs of address), while a third host says what it likes, and either host restarts: no panic;
+//! every placed byte lies within its message and every delivered message is whole; every call ends
+//! exactly once, and by its deadline once the network got well; the memory for incoming messages
+//! stays within its budget and one message, and the packets that wait for the link within their
+//! bound. Where clients prove their address and nobody forges that, no request is executed twice,
+//! not by a server that restarted either.
 #![no_main]
 
-use homa_proto::wire;
+use homa_proto::wire::{self, datagram};
 use homa_proto::{
     Body, Config, Delivered, Duration, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo,
     Quoted, Rate, Receipt, Request, RpcHandle, RpcId, Submit, Time, Unreachable,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PEER: PeerId = PeerId(0);
 const STRANGER: PeerId = PeerId(1);
@@ -36,7 +38,14 @@ enum Call {
 
 /// One of the two hosts.
 struct Host {
+    profile: u8,
+    /// Of the process that runs now: another than those before.
+    seed: u64,
     endpoint: Endpoint,
+    /// Clients prove their address to it.
+    proves: bool,
+    /// Requests that it executed, in any life.
+    executed: BTreeSet<u64>,
     /// The largest memory budget it ever had.
     budget: u64,
     /// By cookie.
@@ -51,6 +60,23 @@ struct Host {
 
 impl Host {
     fn new(profile: u8, seed: u64) -> Self {
+        let endpoint = Self::endpoint(profile, seed);
+        let config = endpoint.config();
+        Self {
+            profile,
+            seed,
+            proves: config.prove_addresses,
+            executed: BTreeSet::new(),
+            budget: config.memory_budget,
+            endpoint,
+            calls: Vec::new(),
+            requests: Vec::new(),
+            placed: BTreeMap::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    fn endpoint(profile: u8, seed: u64) -> Endpoint {
         let small = profile & 0x80 != 0;
         let mut config = match profile % 3 {
             0 => Config::for_users(Rate::gbps(10)),
@@ -58,6 +84,7 @@ impl Host {
             _ => Config::sigcomm18(Rate::gbps(10)),
         };
         config.seed = seed;
+        config.prove_addresses = profile & 0x40 != 0 && profile % 3 == 0;
         // Long enough for many grants, short enough for thousands of runs a second.
         config.max_message = MAX_MESSAGE;
         config.max_rpcs = 20;
@@ -65,20 +92,22 @@ impl Host {
         if small {
             config.memory_budget = BUDGET;
         }
-        let budget = config.memory_budget;
         let mut endpoint = Endpoint::new(config.validate().expect("the profiles are valid"));
         endpoint.open_peer(PEER, PeerInfo { host: 0, max_payload: 1400 });
         endpoint.open_peer(STRANGER, PeerInfo { host: 1, max_payload: 1400 });
         endpoint.listen(PORT);
-        endpoint.expire(Time::ZERO);
-        Self {
-            endpoint,
-            budget,
-            calls: Vec::new(),
-            requests: Vec::new(),
-            placed: BTreeMap::new(),
-            arriving: Vec::new(),
-        }
+        endpoint
+    }
+
+    /// The host's process ends, and another begins: what arrives for the first meets the second.
+    fn restart(&mut self, now: Time) {
+        self.seed += 2;
+        self.endpoint = Self::endpoint(self.profile, self.seed);
+        self.endpoint.expire(now);
+        self.budget = self.endpoint.config().memory_budget;
+        self.calls.iter_mut().for_each(|call| *call = Call::Ended);
+        self.requests.clear();
+        self.placed.clear();
     }
 
     fn call(&mut self, now: Time, length: u32, idempotent: bool) {
@@ -146,10 +175,22 @@ impl Host {
         let placed = self.placed.remove(&delivered.message.0);
         assert_eq!(placed, Some(u64::from(delivered.length)), "every byte was placed once");
         match delivered.kind {
-            MessageKind::Request => self.requests.push(delivered.rpc),
+            MessageKind::Request => {
+                let new = self.executed.insert(delivered.id.0);
+                assert!(new || !self.proves, "{:?} is executed twice", delivered.id);
+                self.requests.push(delivered.rpc);
+            }
             MessageKind::Response => self.end(delivered.cookie),
             MessageKind::OneWay => panic!("nobody sends one-way messages here"),
         }
+    }
+
+    fn check(&self) {
+        let most = self.budget + u64::from(MAX_MESSAGE);
+        let held = self.endpoint.credit().memory;
+        assert!(held <= most, "{held} bytes held");
+        let waiting = self.endpoint.waiting_control();
+        assert!(waiting <= MAX_WAITING, "{waiting} packets wait");
     }
 
     fn end(&mut self, cookie: u64) {
@@ -166,15 +207,8 @@ impl Host {
                 break packet;
             }
         };
-        let mut bytes = [0; 1500];
-        let header = wire::encode(&packet, &mut bytes).expect("a packet fits in a frame");
-        let payload = match packet.body {
-            Body::Data(data) => data.span.len as usize,
-            _ => 0,
-        };
-        let sent = &bytes[..header + payload];
-        let decoded = wire::decode(sent, PEER, packet.priority);
-        Some(decoded.expect("what an endpoint sends is well formed").packet)
+        let bytes = encoded(&packet, self.proves);
+        Some(decoded(&bytes, self.proves).expect("what an endpoint sends is well formed"))
     }
 }
 
@@ -185,7 +219,7 @@ struct World {
 
 impl World {
     fn operate(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        let operation = u.int_in_range(0..=15)?;
+        let operation = u.int_in_range(0..=16)?;
         let which = usize::from(u.arbitrary::<bool>()?);
         let now = self.now;
         let host = &mut self.hosts[which];
@@ -208,11 +242,12 @@ impl World {
                 }
             }
             6 => {
-                let forged = u.bytes(u.len().min(90))?;
-                if let Ok(decoded) = wire::decode(forged, PEER, 0) {
-                    host.receive(now, &decoded.packet);
+                let forged = u.bytes(u.len().min(120))?;
+                if let Some(packet) = decoded(forged, host.proves) {
+                    host.receive(now, &packet);
                 }
             }
+            16 => host.restart(now),
             7 => {
                 let bytes = u.arbitrary::<u32>()?.into();
                 // What is held already may stay.
@@ -228,16 +263,16 @@ impl World {
             }
             9 | 10 => self.send(which, u.arbitrary()?),
             13 => {
-                let packet = damaged(u, &host.arriving)?;
+                let packet = damaged(u, &host.arriving, host.proves)?;
                 packet.iter().for_each(|packet| host.receive(now, packet));
             }
             14 => {
-                let packet = damaged(u, &host.arriving)?;
+                let packet = damaged(u, &host.arriving, host.proves)?;
                 let from = |packet: &Packet| Packet { peer: STRANGER, ..*packet };
                 packet.iter().for_each(|packet| host.receive(now, &from(packet)));
             }
             15 => {
-                let packet = damaged(u, &host.arriving)?;
+                let packet = damaged(u, &host.arriving, host.proves)?;
                 let many = u.arbitrary::<u16>()? % 2_000;
                 packet.iter().for_each(|packet| host.flood(now, packet, many));
             }
@@ -245,13 +280,7 @@ impl World {
             _ => self.step(),
         }
         self.hosts.iter_mut().for_each(Host::drain);
-        for host in &self.hosts {
-            let most = host.budget + u64::from(MAX_MESSAGE);
-            let held = host.endpoint.credit().memory;
-            assert!(held <= most, "{held} bytes held");
-            let waiting = host.endpoint.waiting_control();
-            assert!(waiting <= MAX_WAITING, "{waiting} packets wait");
-        }
+        self.hosts.iter().for_each(Host::check);
         Ok(())
     }
 
@@ -312,20 +341,47 @@ impl World {
     }
 }
 
-/// One of the packets under way, as bytes of which some changed.
-fn damaged(u: &mut Unstructured<'_>, packets: &[Packet]) -> Result<Option<Packet>> {
+/// A packet's bytes: in a datagram, or as IP's payload. Those of a message are zeros.
+fn encoded(packet: &Packet, datagrams: bool) -> Vec<u8> {
+    let mut bytes = vec![0; 1600];
+    let header = match datagrams {
+        true => datagram::encode(packet, 1, &mut bytes),
+        false => wire::encode(packet, &mut bytes),
+    };
+    let payload = match packet.body {
+        Body::Data(data) => data.span.len as usize,
+        _ => 0,
+    };
+    bytes.truncate(header.expect("a packet fits in a frame") + payload);
+    bytes
+}
+
+/// The first packet in these bytes.
+fn decoded(bytes: &[u8], datagrams: bool) -> Option<Packet> {
+    let decoded = match datagrams {
+        true => datagram::decode(bytes).ok()?.packets(PEER, 7).next()?,
+        false => wire::decode(bytes, PEER, 7),
+    };
+    decoded.ok().map(|decoded| decoded.packet)
+}
+
+/// One of the packets under way, as bytes of which some changed. Whoever writes proofs of address
+/// is on the path, and may have executed what it likes.
+fn damaged(
+    u: &mut Unstructured<'_>,
+    packets: &[Packet],
+    datagrams: bool,
+) -> Result<Option<Packet>> {
     let Some(at) = u.arbitrary::<u8>()?.checked_rem(packets.len() as u8) else {
         return Ok(None);
     };
     let seen = packets[usize::from(at)];
+    if matches!(seen.body, Body::Proof(_)) {
+        return Ok(None);
+    }
     let sent = Packet { local_port: seen.remote_port, remote_port: seen.local_port, ..seen };
-    let mut bytes = vec![0; 1600];
-    let header = wire::encode(&sent, &mut bytes).expect("a packet fits in a frame");
-    let payload = match seen.body {
-        Body::Data(data) => data.span.len as usize,
-        _ => 0,
-    };
-    bytes.truncate(header + payload);
+    let mut bytes = encoded(&sent, datagrams);
+    let header = bytes.len().min(100);
     for _ in 0..u.int_in_range(0..=4)? {
         let at = u.int_in_range(0..=header - 1)?;
         bytes[at] = u.arbitrary()?;
@@ -333,7 +389,7 @@ fn damaged(u: &mut Unstructured<'_>, packets: &[Packet]) -> Result<Option<Packet
     if u.ratio(1, 8)? {
         bytes.truncate(usize::from(u.arbitrary::<u16>()?));
     }
-    Ok(wire::decode(&bytes, PEER, 7).ok().map(|decoded| decoded.packet))
+    Ok(decoded(&bytes, datagrams))
 }
 
 /// The whole host, or a port.
@@ -354,6 +410,8 @@ fn length(u: &mut Unstructured<'_>) -> Result<u32> {
 fuzz_target!(|bytes: &[u8]| {
     let mut u = Unstructured::new(bytes);
     let Ok([left, right]) = u.arbitrary::<[u8; 2]>() else { return };
+    // Both, or neither: datagrams carry what the exchange needs.
+    let right = if left & 0x40 == 0 || left % 3 > 0 { right & !0x40 } else { left };
     let mut world = World { now: Time::ZERO, hosts: [Host::new(left, 1), Host::new(right, 2)] };
     while !u.is_empty() && world.operate(&mut u).is_ok() {}
     world.recover();

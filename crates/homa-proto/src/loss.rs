@@ -28,7 +28,7 @@ const PARK_ROUNDS: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
 const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
-const MAX_LEARNED: Duration = Duration::millis(100);
+pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
 const MAX_PATIENCE: Duration = Duration::millis(250);
 /// The same for a request of which nothing more arrives: whoever sent its first packet need not be
 /// where it said, and gets few packets for one. A client that lives asks for its response.

@@ -179,8 +179,8 @@ impl Endpoint {
     }
 
     /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
-    /// with other peers of its host: nobody gets more of what is scarce by calling from many ports. Accounts
-    /// are numbered densely and used again.
+    /// with other peers of its host: nobody gets more of what is scarce by calling from many ports.
+    /// Accounts are numbered densely and used again.
     pub fn set_account(&mut self, peer: PeerId, account: u32) {
         let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.more.account.is_none();
         if let Some(peer) = self.peer_mut(peer).filter(free) {

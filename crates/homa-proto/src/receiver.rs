@@ -8,7 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
 use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
-use crate::rpc::{State, incoming_message, memory_of};
+use crate::rpc::{State, incoming_message};
 use crate::table::Ref;
 use crate::units::Time;
 
@@ -158,12 +158,8 @@ impl Endpoint {
         let peer = rpc.peer;
         let payload = Self::payload_of(&self.peers, peer);
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
-        let place = Place {
-            message: incoming_message(who),
-            total: length,
-            offset: data.span.offset,
-            len: data.span.len,
-        };
+        let (offset, len) = (data.span.offset, data.span.len);
+        let place = Place { message: incoming_message(who), total: length, offset, len };
         let Some(inc) = &mut rpc.inc else {
             self.deliver(now, who, length);
             return Ok(place);
@@ -175,8 +171,7 @@ impl Endpoint {
         }
         // A sender may run a little ahead of its grant, and unscheduled bytes are not promised
         // anything; memory is for what was granted.
-        let received = inc.bytes.received().saturating_add(data.span.len);
-        let held = memory_of(end.max(inc.bytes.end()), received);
+        let held = inc.held_with(end, data.span.len);
         if held > inc.reserved
             && !self.incoming.has_room(held - inc.reserved)
             && *self.incoming.beyond_budget.get_or_insert(who) != who
@@ -202,9 +197,7 @@ impl Endpoint {
         rpc.heard = now;
         rpc.rounds = 0;
         let complete = inc.bytes.is_complete();
-        if complete || data.span.len >= payload / 2 {
-            inc.moved = now;
-        }
+        inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
         if inc.parked && !rpc.unproven && !fresh {
             before.0 = inc.outstanding();
             self.unpark(who);

@@ -3,7 +3,8 @@
 //! A host that announces messages, is granted them, and falls silent takes the place of others for
 //! as long as that goes unnoticed. What it was granted then and did not send counts as wasted, and
 //! until as many bytes of messages came from it, its messages come behind those of all others
-//! (`overcommitment.rs`) and are granted two packets at a time (`window.rs`): each place that it takes in vain costs it what the place was worth.
+//! (`overcommitment.rs`) and are granted two packets at a time (`window.rs`): each place that it
+//! takes in vain costs it what the place was worth.
 
 use crate::overcommitment::Scheduler;
 use crate::packet::PeerId;

@@ -205,8 +205,8 @@ impl Endpoint {
             let payload = Self::payload_of(&self.peers, rpc.peer);
             inc.wire_outstanding = wire_bytes_of_all(unscheduled, payload);
         }
-        // What a stranger announces nobody waits for, nor what a host does that wasted grants, until
-        // more of it comes.
+        // What a stranger announces nobody waits for, nor, until more comes of it, what a host does
+        // that wasted grants.
         let stranger = rpc.unproven;
         let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         let wasteful = known.is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));

@@ -5,13 +5,15 @@
 use super::release;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
+use crate::loss::MAX_LEARNED;
 use crate::overcommitment::Key;
 use crate::packet::PeerId;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
-/// A message has stalled of which nothing came for so many times as long as a RESEND waits, beside
-/// what the bytes need that may come unasked.
+/// A message has stalled of which nothing came for so many times as long as a RESEND waits, or as
+/// long as its sender usually pauses (low levels wait for high ones), beside what the bytes need
+/// that may come unasked.
 const STALL: u64 = 2;
 
 impl Endpoint {
@@ -45,16 +47,12 @@ impl Endpoint {
     pub(crate) fn park(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
-        let outstanding = inc.outstanding();
-        self.incoming.expected -= u64::from(outstanding);
-        self.incoming.uncount(inc, u64::from(outstanding));
+        self.incoming.expected -= u64::from(inc.outstanding());
+        self.incoming.uncount(inc, u64::from(inc.outstanding()));
         inc.parked = true;
         let unused = inc.reserved.saturating_sub(inc.held());
         inc.reserved -= unused;
         release(&mut self.incoming, &mut self.peers, rpc.peer, unused);
-        if let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) {
-            self.incoming.accounts.waste(peer, &mut self.scheduler, outstanding);
-        }
         if core::mem::take(&mut inc.scheduled) {
             let key = Self::key(self.config.profile, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
@@ -65,9 +63,9 @@ impl Endpoint {
         self.grant(None);
     }
 
-    /// Parks a message of which too little came for too long, and yields when that will be. How long
-    /// others have to wait is not for what was announced to say, so this is no RESEND's patience,
-    /// which grows with that.
+    /// Parks a message of which too little came for too long, at the expense of its sender's host,
+    /// and yields when that will be. How long others have to wait is not for what was announced to
+    /// say, so this is no RESEND's patience, which grows with that.
     pub(crate) fn park_if_stalled(&mut self, now: Time, who: Ref) -> Time {
         let loss = &self.config.loss;
         let Some(rpc) = self.rpcs.get(who).filter(|_| loss.one_resend_per_peer) else {
@@ -75,10 +73,16 @@ impl Endpoint {
         };
         let inc = rpc.inc.as_ref().filter(|inc| !inc.parked && inc.outstanding() > 0);
         let Some(inc) = inc else { return Time::MAX };
+        let usual = self.peer(rpc.peer).map(|peer| peer.more.data_gap.usual().min(MAX_LEARNED));
         let silence = Duration(loss.resend_after.0.saturating_mul(STALL));
+        let silence = silence.max(usual.unwrap_or_default());
         let at = inc.moved + silence + self.time_for(rpc.peer, self.unscheduled_cap().into());
         if now < at {
             return at;
+        }
+        let (peer, wasted) = (rpc.peer, inc.outstanding());
+        if let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+            self.incoming.accounts.waste(peer, &mut self.scheduler, wasted);
         }
         self.park(who);
         Time::MAX

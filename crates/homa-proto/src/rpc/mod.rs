@@ -213,7 +213,13 @@ impl Incoming {
 
     /// Memory that what arrived takes.
     pub(crate) fn held(&self) -> u32 {
-        memory_of(self.bytes.end(), self.bytes.received())
+        self.held_with(0, 0)
+    }
+
+    /// The same when `len` more bytes are here, up to `end`.
+    pub(crate) fn held_with(&self, end: u32, len: u32) -> u32 {
+        let received = self.bytes.received().saturating_add(len);
+        memory_of(end.max(self.bytes.end()), received)
     }
 
     /// Bytes agreed to and not here yet.

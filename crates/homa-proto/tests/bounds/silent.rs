@@ -37,7 +37,7 @@ fn with_incoming(packet: Packet, incoming: u32) -> Packet {
 }
 
 /// Bytes of a client that arrive beside silent hosts, each of which sends the first packets of
-/// `at_once` messages, and of one more every 16 ms; `incoming` bytes of them come unasked, they say.
+/// `at_once` messages, and of one more every 16 ms; they say that `incoming` bytes come unasked.
 fn arrived_beside(hosts: u32, at_once: u32, incoming: u32) -> u64 {
     let mut server = endpoint(users());
     for host in 1..=hosts {

@@ -154,6 +154,10 @@ struct Request {
 }
 
 impl Left {
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     fn push(&mut self, request: Request) {
         let rpc = request.rpc;
         self.places.insert(rpc, self.queue.push(request.from, request));
@@ -260,12 +264,13 @@ impl Engine {
     }
 
     fn has_ready(&self) -> bool {
-        self.core.has_ready() || !self.left.queue.is_empty()
+        self.core.has_ready() || !self.left.is_empty()
     }
 
     /// Has the requests wait for their turn that the application left.
     fn set_aside(&mut self) {
-        while self.left.places.len() < MAX_LEFT
+        while self.core.has_ready()
+            && self.left.places.len() < MAX_LEFT
             && let Some((rpc, from, port, bytes)) = self.core.next_request()
         {
             self.left.push(Request { rpc, from, port, bytes });
@@ -312,8 +317,8 @@ impl Engine {
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let Some(ready) = self.core.next() else {
-                let request = self.left.pop()?;
-                return Some(self.take(request));
+                let request = if self.left.is_empty() { None } else { self.left.pop() };
+                return request.map(|request| self.take(request));
             };
             return Some(match ready {
                 Ready::Response { rpc, cookie, result } => {
@@ -322,7 +327,7 @@ impl Engine {
                 }
                 Ready::Request { rpc, from, port, bytes } => {
                     let request = Request { rpc, from, port, bytes };
-                    if !self.left.queue.is_empty() {
+                    if !self.left.is_empty() {
                         self.left.push(request);
                         continue;
                     }

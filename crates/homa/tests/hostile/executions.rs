@@ -82,6 +82,22 @@ fn a_copy_from_another_port_of_its_client_is_not_executed() {
 }
 
 #[test]
+fn a_call_in_progress_when_its_client_appears_elsewhere_runs_once() {
+    let mut wire = Wire::new();
+    once(&mut wire);
+    wire.slow = b"slow".to_vec();
+    wire.call(b"slow", 2);
+    wire.execute(2);
+    wire.rebind();
+    // The client asks for its response from the new port, where nobody knows of the call.
+    assert_eq!(wire.finish(2), Err(CallError::Indeterminate));
+    wire.settle();
+    assert_eq!(times(&wire, b"slow"), 1);
+    wire.call(b"more", 3);
+    assert_eq!(wire.finish(3).unwrap(), b"more");
+}
+
+#[test]
 fn clients_that_somebody_invents_at_an_address_take_nothing_from_the_one_there() {
     let mut wire = Wire::new();
     let (copy, _) = once(&mut wire);

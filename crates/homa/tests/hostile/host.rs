@@ -51,6 +51,11 @@ impl Host {
         Self { socket, sent: Bytes::default(), got: Bytes::default() }
     }
 
+    /// Its address.
+    pub fn ip(&self) -> IpAddr {
+        self.socket.local_addr().unwrap().ip()
+    }
+
     /// Sends a datagram; what the socket has no room for is lost.
     pub fn send(&mut self, bytes: &[u8]) {
         if self.socket.send(bytes).is_ok() {

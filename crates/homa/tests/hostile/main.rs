@@ -1,8 +1,8 @@
 //! A network that is not a friend: whoever can send datagrams, with or without a right to the
 //! address they come from, beside clients that call in earnest.
 //!
-//! `HOMA_HOSTILE_TABLE=1 cargo test -p homa --test hostile -- --nocapture table` prints the table
-//! of `docs/security.md`: attacks at full size, and what a good client still gets.
+//! `HOMA_HOSTILE_TABLE=BDFHK cargo test -p homa --test hostile -- --nocapture table` prints these
+//! rows of the table of `docs/security.md`: attacks at full size, and what a client still gets.
 
 #[path = "../common/mod.rs"]
 mod common;

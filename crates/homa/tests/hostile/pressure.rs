@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homa::inline::{self, Completion, Wait};
 use homa::proto::{Acks, Body, RpcId};
 use homa::{CallOptions, Config, Engine, ReplyError, Server};
 
@@ -163,6 +164,57 @@ fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
     }
     let _ = server.drain(Duration::from_millis(10));
     answering.join().unwrap();
+}
+
+#[test]
+fn hosts_that_announce_much_answer_and_fall_silent_stop_nobody() {
+    let (server, _) = serving(Config::default());
+    let mut hosts: Vec<Host> = (0..8).map(|n| host(n, server.local_addr())).collect();
+    let mut n = 0;
+    beside(&server, || {
+        for host in &mut hosts {
+            n += 1;
+            host.send(&first(0x8765_4321_0000_0000 + 2 * n, 1, 100_000));
+            host.answer();
+        }
+        pause();
+    });
+    let metrics = server.metrics().protocol;
+    assert!(metrics.proofs_received >= 9, "the silent hosts are known, and the good client");
+    assert!(metrics.resends_sent > 0, "and were asked");
+}
+
+#[test]
+fn requests_that_an_application_leaves_come_in_turns() {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut server = inline::Engine::bind(at, Config::default()).unwrap();
+    server.listen();
+    let mut hosts = [1, 2].map(|n| host(n, server.local_addr()));
+    let mut id = 0x8765_4321_0000_0000;
+    let mut request = || {
+        id += 2;
+        first(id, 20, 20)
+    };
+    let mut take = |hosts: &mut [Host]| loop {
+        server.poll(Wait::No).unwrap();
+        hosts.iter_mut().for_each(|host| drop(host.answer()));
+        if let Some(Completion::Request { id, from, .. }) = server.next() {
+            server.refuse(id);
+            return from.ip();
+        }
+    };
+    for host in &mut hosts {
+        host.send(&request());
+    }
+    let known = [take(&mut hosts), take(&mut hosts)];
+    for _ in 0..300 {
+        hosts[0].send(&request());
+    }
+    hosts[1].send(&request());
+    let other = hosts[1].ip();
+    assert!(known.contains(&other));
+    let before = (0..).position(|_| take(&mut hosts) == other);
+    assert!(before < Some(100), "{before:?} of 300 came before it");
 }
 
 #[test]
