@@ -51,6 +51,12 @@ pub trait Fault<K> {
     /// False: never asked.
     const ACTIVE: bool = true;
 
+    /// False: not asked in this run.
+    #[inline]
+    fn is_active(&self) -> bool {
+        true
+    }
+
     /// Called once per packet and link.
     fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict;
 }
@@ -70,6 +76,11 @@ impl<K> Fault<K> for NoFaults {
 /// Faults or none, as the run decides.
 impl<K, F: Fault<K>> Fault<K> for Option<F> {
     const ACTIVE: bool = F::ACTIVE;
+
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.as_ref().is_some_and(F::is_active)
+    }
 
     fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
         self.as_mut().map_or(Verdict::Pass, |faults| faults.verdict(now, link, packet))

@@ -67,7 +67,8 @@ impl<W: World> Net<W> {
         if W::Queue::IS_COMBINED {
             self.flights.frames[slot as usize].gap = port_index;
         }
-        if W::Fault::ACTIVE && !self.passes_faults(port_index, slot) {
+        let faulty = W::Fault::ACTIVE && self.faults.is_active();
+        if faulty && !self.passes_faults(port_index, slot) {
             return None;
         }
         Some((slot, to))
