@@ -23,8 +23,10 @@ const PAYLOAD: u32 = 1_460;
 const HEADERS: u32 = 78;
 /// The shortest frame, with preamble and gap.
 const SHORTEST: u32 = 84;
-/// When to send a packet again: longer than queues are in most networks.
+/// When to send a packet again: longer than queues are in most networks. In others copies would
+/// fill them for good, so that it doubles from copy to copy, up to the longest.
 const TIMEOUT: Duration = Duration::millis(1);
+const LONGEST: Duration = Duration::millis(1_000);
 
 /// What travels: a range of a message, or an acknowledgement of all before `offset`.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +46,11 @@ struct Outgoing {
     message: u32,
     length: u32,
     acknowledged: u32,
-    /// The packet that follows was sent already.
-    sent: bool,
+    /// How often the packet that follows was sent.
+    sent: u32,
+    /// Short again when a packet arrived that was sent once: of others nobody knows which copy was
+    /// acknowledged (RFC 6298 §5.5, §5.7).
+    timeout: Duration,
     /// The next packet may go (again).
     ready: bool,
     due: Time,
@@ -81,7 +86,10 @@ impl StopAndWait {
         let Some(at) = self.outgoing.iter().position(|o| o.message == message) else { return };
         let outgoing = &mut self.outgoing[at];
         if offset > outgoing.acknowledged {
-            (outgoing.ready, outgoing.sent, outgoing.acknowledged) = (true, false, offset);
+            if outgoing.sent == 1 {
+                outgoing.timeout = TIMEOUT;
+            }
+            (outgoing.ready, outgoing.sent, outgoing.acknowledged) = (true, 0, offset);
         }
         if outgoing.acknowledged == outgoing.length {
             self.outgoing.remove(at);
@@ -119,8 +127,16 @@ impl Transport for StopAndWait {
         };
         self.messages += 1;
         let (to, message) = (HostId(peer.0), self.messages);
-        let (acknowledged, sent, ready) = (0, false, true);
-        self.outgoing.push(Outgoing { to, message, length, acknowledged, sent, ready, due: now });
+        self.outgoing.push(Outgoing {
+            to,
+            message,
+            length,
+            acknowledged: 0,
+            sent: 0,
+            timeout: TIMEOUT,
+            ready: true,
+            due: now,
+        });
         let rpc = RpcHandle { index: message, generation: 0 };
         Ok(Submitted { rpc, message: Some(MessageId(message)) })
     }
@@ -142,8 +158,11 @@ impl Transport for StopAndWait {
             return Some(acknowledgement);
         }
         let next = self.outgoing.iter_mut().find(|outgoing| outgoing.ready)?;
-        let resent = next.sent;
-        (next.ready, next.sent, next.due) = (false, true, now + TIMEOUT);
+        let resent = next.sent > 0;
+        if resent {
+            next.timeout = Duration(2 * next.timeout.0).min(LONGEST);
+        }
+        (next.ready, next.sent, next.due) = (false, next.sent + 1, now + next.timeout);
         let Outgoing { to, message, length: total, acknowledged: offset, .. } = *next;
         let bytes = PAYLOAD.min(total - offset);
         Some(Packet { to, message, offset, bytes, total, resent })
@@ -204,7 +223,8 @@ mod tests {
     use crate::engine::{Application, Context, Fault, NoFaults, RandomFaults, Simulation};
     use crate::fabric::FabricConfig;
     use crate::time::SimTime;
-    use crate::topology::LeafSpine;
+    use crate::topology::{LeafSpine, Physics, SingleSwitch};
+    use homa_proto::Rate;
     use homa_workload::rng::Rng;
 
     /// Hosts send a message each to one in another rack, and note when it is there.
@@ -246,6 +266,31 @@ mod tests {
         let last = 100_000 - 68 * PAYLOAD + HEADERS;
         let expected = 68 * (way(PAYLOAD + HEADERS) + way(SHORTEST)) + way(last);
         assert_eq!(times(1, 100_000, NoFaults), [SimTime(expected)]);
+    }
+
+    /// Queues of hundreds of packets in front of a slow link take longer than the first timeout.
+    #[test]
+    fn copies_do_not_fill_a_slow_network_for_good() {
+        struct All(u32);
+        impl Application for All {
+            fn wake<C: Context>(&mut self, net: &mut C, token: u64) {
+                let what = Submit::OneWay { peer: PeerId(0), length: 20_000, cookie: token };
+                net.submit(HostId(1 + token as u32 % 3), what).unwrap();
+            }
+
+            fn event<C: Context>(&mut self, _: &mut C, _: HostId, event: &Event) {
+                self.0 += u32::from(matches!(event, Event::Delivered(_)));
+            }
+        }
+        let physics = Physics { host_rate: Rate::mbps(100), ..Physics::homa() };
+        let wiring = SingleSwitch { hosts: 4, physics }.wire();
+        let make = Box::new(|_, life| StopAndWait::new(life));
+        let mut simulation =
+            Simulation::new(wiring, FabricConfig::default(), make, (All(0), (), NoFaults));
+        (0..60).for_each(|message| simulation.wake_at(SimTime::ZERO, message));
+        // Ten times what 60 x 20 kB take on the link.
+        simulation.run_until(SimTime(1_000_000_000_000), u64::MAX);
+        assert_eq!(simulation.application().0, 60);
     }
 
     #[test]
