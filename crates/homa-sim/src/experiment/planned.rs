@@ -98,8 +98,8 @@ fn has_faults(scenario: &Scenario) -> bool {
 /// The ports of switches may drop: the design counts on it, or memory ends.
 fn may_drop(scenario: &Scenario, row: &Scheme) -> bool {
     let fabric = &scenario.fabric;
-    // What is copied or held up comes faster than a pause expects; and where a link becomes faster, a
-    // control frame may still wait behind one that began when it was slow.
+    // What is copied or held up comes faster than a pause expects; and where a link becomes faster,
+    // a control frame may still wait behind one that began when it was slow.
     let changes = fabric.impaired.iter().any(|link| link.rate.is_some());
     let disturbed = fabric.duplicate_ppm > 0 || fabric.reorder_ppm > 0 || changes;
     // Headers for which there is no room go back once, and control packets do not (NDP §3.2.4).
