@@ -45,11 +45,13 @@ impl RoundTrips {
     /// `us,cumulative_fraction` (times, ascending, and the share of at most that; the last is 1).
     /// Lines that begin with `#` are skipped.
     pub fn from_csv(text: &str) -> Result<Self, TableFault> {
+        // Spreadsheets begin with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}');
         let lines = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim()));
         let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
         let fault = |line, message: &str| TableFault { line, message: message.to_owned() };
         let head = lines.next().ok_or_else(|| fault(1, "an empty table"))?;
-        let counted = match head.1.replace(' ', "").as_str() {
+        let counted = match head.1.replace(' ', "").to_lowercase().as_str() {
             "us,count" => true,
             "us,cumulative_fraction" => false,
             _ => {
@@ -151,6 +153,13 @@ impl RoundTrips {
                 let at = rows.partition_point(|row| row.0 <= us);
                 1.0 - at.checked_sub(1).map_or(0.0, |at| rows[at].1)
             }
+            Self::Normal { mean_us, deviation_us } if *deviation_us == 0.0 => {
+                if us < *mean_us {
+                    1.0
+                } else {
+                    0.0
+                }
+            }
             Self::Normal { mean_us, deviation_us } => normal_tail((us - mean_us) / deviation_us),
         }
     }
@@ -221,11 +230,11 @@ pub struct Sequential {
     pub took_us: f64,
 }
 
-/// Most retrievals that are looked at.
-const LONGEST: u32 = 100_000;
+/// Most retrievals that are looked at: more are not found.
+pub const LONGEST: u32 = 100_000;
 
 /// How many retrievals one after the other end within `limit_us`, in all but a share
-/// `1 - percentile` of `draws` (DeTail Figure 3).
+/// `1 - percentile` of `draws` (DeTail Figure 3); at most [`LONGEST`].
 pub fn sequential(
     trips: &RoundTrips,
     limit_us: f64,
@@ -234,16 +243,20 @@ pub fn sequential(
 ) -> Sequential {
     let mut rng = Rng::stream(seed, "round trips");
     let mut sums = vec![0.0; draws.max(1) as usize];
-    let mut found = Sequential { most: 0, took_us: 0.0 };
-    while found.most < LONGEST {
+    let rank = percentile.rank(sums.len()).unwrap_or(sums.len());
+    let mut most = 0;
+    // The sums before the last retrieval, which is one too many.
+    let mut through = sums.clone();
+    while most < LONGEST {
         sums.iter_mut().for_each(|sum| *sum += trips.sample(&mut rng));
-        let took = Sorted::new(sums.clone()).percentile(percentile).unwrap_or(f64::MAX);
-        if took > limit_us {
+        if sums.iter().filter(|sum| **sum <= limit_us).count() < rank {
             break;
         }
-        found = Sequential { most: found.most + 1, took_us: took };
+        through.copy_from_slice(&sums);
+        most += 1;
     }
-    found
+    let took_us = Sorted::new(through).percentile(percentile).unwrap_or(0.0);
+    Sequential { most, took_us }
 }
 
 #[cfg(test)]
@@ -307,5 +320,19 @@ mod tests {
         assert_eq!(line("us,cumulative_fraction\n10,0.5\n9,1\n"), 3);
         assert_eq!(line("us,cumulative_fraction\n10,0.5\n20,0.9\n"), 3);
         assert_eq!(line("us,count\n10,0\n"), 2);
+    }
+
+    #[test]
+    fn a_table_of_a_spreadsheet_is_read() {
+        let table = "\u{feff}US, Count\r\n250,7\r\n";
+        assert_eq!(RoundTrips::from_csv(table), RoundTrips::from_csv("us,count\n250,7\n"));
+    }
+
+    #[test]
+    fn a_median_of_nothing_is_not_late() {
+        let trips = RoundTrips::from_csv("us,count\n0,5\n").unwrap();
+        let late = [&trips, &trips.normal_beside()].map(|trips| trips.share_above(10.0));
+        assert_eq!(late, [0.0, 0.0]);
+        assert_eq!(sequential(&trips, 10.0, Percentile::P99, (100, 1)).most, LONGEST);
     }
 }

@@ -262,6 +262,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
         let (ears, mouth) = (bound(stranger, 146.into()), bound(stranger, icmp(host)));
         let mut client = Engine::raw_ip(SocketAddr::new(host, 0), Config::default()).unwrap();
         let to = SocketAddr::new(stranger, SERVER_PORT);
+        let mut past = [0; 8];
         // Reports that quote so much of the packet after a change to its last byte of the id.
         for (reports, expected) in [
             (
@@ -275,10 +276,14 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             let mut packet = [0; 2000];
             let skip = if host.is_ipv4() { 20 } else { 0 };
             let heard = |packet: &mut [u8]| std::io::Read::read(&mut &ears, packet).is_ok();
-            // The earlier call's cancellation is no request.
-            while !heard(&mut packet) || packet[skip + 11] != wire::kind::DATA {
+            // The earlier call's cancellation is no request, and its request is not this one's.
+            while !heard(&mut packet)
+                || packet[skip + 11] != wire::kind::DATA
+                || packet[skip + 20..][..8] == past
+            {
                 client.poll(Wait::No).unwrap();
             }
+            past.copy_from_slice(&packet[skip + 20..][..8]);
             for &(code, length, change) in reports {
                 let mut quoted = packet[skip..][..28].to_vec();
                 quoted[27] = quoted[27].wrapping_add(change);

@@ -6,7 +6,7 @@ use homa_sim::SimDuration;
 use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause};
 use serde::Serialize;
 
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::{Format, json, line};
 use crate::values;
 
@@ -34,7 +34,7 @@ struct Thresholds {
     /// Rate of the link.
     #[arg(long, value_parser = values::rate, value_name = "RATE")]
     link: u64,
-    /// Length of the cable; 4.76 ns a metre.
+    /// Length of the cable; 4.9 ns a metre, as light in glass takes (copper: 4.76).
     #[arg(long, default_value = "100m", value_parser = metres, value_name = "LENGTH")]
     cable: f64,
     /// Ingress memory: of the port, or of the switch with `--ports`.
@@ -52,11 +52,12 @@ struct Thresholds {
     #[arg(long, default_value = "1538", value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(84..=65_536))]
     frame: u32,
-    /// Time in the transceivers and MACs of both ends, besides the cable.
+    /// Time in the transceivers and MACs of both ends, besides the cable; none unless given.
     #[arg(long, value_parser = values::duration, value_name = "TIME")]
     transceivers: Option<std::time::Duration>,
     /// Bit times until a control frame that is there takes effect [default: what IEEE 802.3 Annex
-    /// 31B allows at that rate: 512 at 1 Gbit/s, 30720 at 10, 60416 at 40, 201728 above].
+    /// 31B allows: 512 up to 100 Mbit/s, 1024 at 1 Gbit/s, 37888 at 10 (10GBASE-T; others 30720),
+    /// 60416 at 40, 201728 at 100; above that it has to be given].
     #[arg(long, value_name = "BITS",
           value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     response_bits: Option<u32>,
@@ -77,16 +78,21 @@ fn metres(text: &str) -> Result<f64, String> {
 }
 
 /// Bit times that a sender may take to heed a pause: pause quanta of 512 bits, by rate (IEEE 802.3
-/// Annex 31B.3.7); between two listed rates those of the faster one.
-fn standard_response(link: u64) -> u32 {
+/// Annex 31B.3.7); between two listed rates those of the faster one, at 10 Gbit/s those of twisted
+/// pairs, which are slowest. `None`: faster than the list.
+fn standard_response(link: u64) -> Option<u32> {
     const GIGABIT: u64 = 1_000_000_000;
-    let quanta = match link.div_ceil(GIGABIT) {
-        0..=1 => 1,
-        2..=10 => 60,
-        11..=40 => 118,
-        _ => 394,
+    let quanta = match link {
+        ..=100_000_000 => 1,
+        ..=GIGABIT => 2,
+        _ => match link.div_ceil(GIGABIT) {
+            ..=10 => 74,
+            ..=40 => 118,
+            ..=100 => 394,
+            _ => return None,
+        },
     };
-    512 * quanta
+    Some(512 * quanta)
 }
 
 #[derive(Debug, Serialize)]
@@ -119,7 +125,10 @@ struct Pieces {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let What::Thresholds(args) = &args.what;
-    let found = derive(args);
+    let unknown = || anyhow::anyhow!("no time to heed a pause is listed above 100 Gbit/s");
+    let response_bits = args.response_bits.or_else(|| standard_response(args.link));
+    let response_bits = response_bits.ok_or_else(unknown);
+    let found = derive(args, response_bits.hint("give the card's own with --response-bits")?);
     match args.format {
         Format::Json => json(&found)?,
         Format::Table => print(&found),
@@ -130,10 +139,9 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-fn derive(args: &Thresholds) -> Found {
+fn derive(args: &Thresholds, response_bits: u32) -> Found {
     let transceivers = args.transceivers.map_or(0.0, |time| time.as_secs_f64() * 1e12);
-    let one_way = SimDuration((args.cable * 4_760.0 + transceivers).round() as u64);
-    let response_bits = args.response_bits.unwrap_or_else(|| standard_response(args.link));
+    let one_way = SimDuration((args.cable * 4_900.0 + transceivers).round() as u64);
     let symmetric = PfcLink::symmetric(Rate(args.link), args.frame, one_way);
     let link = PfcLink { response_bits, ..symmetric };
     let buffer = args.buffer / u64::from(args.ports);
@@ -212,7 +220,8 @@ mod tests {
     fn thresholds(link: u64, buffer: u64) -> Thresholds {
         Thresholds {
             link,
-            cable: 100.0,
+            // 0.476 us.
+            cable: 476.0 / 4.9,
             buffer,
             ports: 1,
             priorities: 8,
@@ -225,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_papers_link_has_the_papers_thresholds() {
-        let found = derive(&thresholds(1_000_000_000, 131_072));
+        let found = derive(&thresholds(1_000_000_000, 131_072), 512);
         assert_eq!((found.reaction.total_us, found.reaction.bytes), (36.456, 4_557));
         assert_eq!(found.safe_pause_bytes, Some(11_827));
         assert_eq!((found.pause_bytes, found.unpause_bytes), (Some(8_192), Some(4_557)));
@@ -234,10 +243,18 @@ mod tests {
     #[test]
     fn a_long_cable_leaves_no_threshold_in_a_small_buffer() {
         let small = Thresholds { cable: 10_000.0, ..thresholds(100_000_000_000, 1_000_000) };
-        let found = derive(&small);
-        // 10 km there and back hold 1.19 MB at 100 Gbit/s.
-        assert!(found.reaction.bytes > 1_190_000 && found.safe_pause_bytes.is_none());
+        let found = derive(&small, 394 * 512);
+        // 10 km there and back hold 1.225 MB at 100 Gbit/s.
+        assert!(found.reaction.bytes > 1_225_000 && found.safe_pause_bytes.is_none());
         assert_eq!(metres("2km"), Ok(2_000.0));
         assert!(metres("100").is_err() && metres("-1m").is_err());
+    }
+
+    #[test]
+    fn a_rate_has_the_slowest_reaction_that_the_standard_allows_it() {
+        let quanta = |gbps: f64| standard_response((gbps * 1e9) as u64).map(|bits| bits / 512);
+        let listed = [0.1, 1.0, 2.5, 10.0, 25.0, 40.0, 100.0].map(quanta);
+        assert_eq!(listed, [1, 2, 74, 74, 118, 118, 394].map(Some));
+        assert_eq!(quanta(200.0), None);
     }
 }

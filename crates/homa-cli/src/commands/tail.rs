@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use homa_lab::tail::{RoundTrips, all_answered, missed, sequential};
+use homa_lab::tail::{LONGEST, RoundTrips, all_answered, missed, sequential};
 use homa_workload::quantile::Percentile;
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub struct Args {
     /// Time for retrievals that follow one another, such as those of a web page.
     #[arg(long, default_value = "200ms", value_parser = values::duration, value_name = "TIME")]
     page: Duration,
-    /// Which percentile of workflows counts.
+    /// Which percentile of workflows counts, at most 99.9999.
     #[arg(long, default_value = "99.9", value_parser = percentile, value_name = "PERCENT")]
     percentile: f64,
     /// Sequences of retrievals that are drawn.
@@ -46,8 +46,8 @@ pub struct Args {
 
 fn percentile(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(percent) if (0.0001..100.0).contains(&percent) => Ok(percent),
-        _ => Err("a percentile is above 0 and below 100, such as 99.9".into()),
+        Ok(percent) if (0.0001..=99.9999).contains(&percent) => Ok(percent),
+        _ => Err("a percentile is 0.0001 to 99.9999, such as 99.9".into()),
     }
 }
 
@@ -86,6 +86,11 @@ struct OfFanout {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
+    let needs = (100.0 / (100.0 - args.percentile)).round();
+    if f64::from(args.draws) < needs {
+        let few = anyhow::anyhow!("{} draws say nothing about {} %", args.draws, args.percentile);
+        return Err(Failure::new(few, format!("raise --draws to {needs} or more")));
+    }
     let shown = args.rtt.display();
     let text = std::fs::read_to_string(&args.rtt).map_err(|error| {
         Failure::new(anyhow::anyhow!("{shown}: {error}"), "name a file that can be read")
@@ -183,8 +188,9 @@ fn print(found: &Found) {
     }
     line("");
     for of in &found.distributions {
+        let more = if of.sequential_most == LONGEST { " or more" } else { "" };
         line(format!(
-            "{}: {} retrievals one after the other end within {} ({:.1} ms at {percent} %)",
+            "{}: {}{more} retrievals one after the other end within {} ({:.1} ms at {percent} %)",
             of.name,
             of.sequential_most,
             milli(found.page_us),

@@ -115,7 +115,7 @@ impl WorkflowTraffic {
 
 impl WorkflowClass {
     fn fault(&self) -> Option<&'static str> {
-        let is_rate = |rate: f64| rate.is_finite() && rate >= 0.0;
+        let is_rate = |rate: f64| (0.0..=1e9).contains(&rate);
         let sizes = &self.response_bytes;
         if sizes.is_empty() || sizes.iter().any(|bytes| *bytes == 0 || *bytes > 1 << 30) {
             return Some("needs `response_bytes`, each 1 to 1073741824");
@@ -134,14 +134,14 @@ impl WorkflowClass {
                 return Some("has bursts of a `length` above 0 and not above `every`");
             }
             if !is_rate(per_second) {
-                return Some("begins `per_second` a number of workflows that is not below 0");
+                return Some("begins `per_second` 0 to 1000000000 workflows");
             }
         }
         let rates = [self.per_second, self.burst.map(|burst| burst.per_second)];
         let most = rates.into_iter().flatten().fold(0.0, f64::max);
         match (self.concurrent, self.per_second.is_some() || self.burst.is_some()) {
             _ if !is_rate(self.per_second.unwrap_or(0.0)) => {
-                Some("begins `per_second` a number of workflows that is not below 0")
+                Some("begins `per_second` 0 to 1000000000 workflows")
             }
             (Some(n), false) if (1..=1_000_000).contains(&n) => None,
             (None, true) if most > 0.0 => None,

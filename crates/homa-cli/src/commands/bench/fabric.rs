@@ -9,6 +9,7 @@ use homa_sim::fabric::{Alb, Forwarding};
 use homa_testbed::{Degraded, LEAVES, Topology};
 
 use super::Args;
+use crate::failure::Failure;
 use crate::values;
 
 /// What joins the hosts.
@@ -137,6 +138,24 @@ impl Args {
         all
     }
 
+    /// Refuses choices among paths that a single switch does not have, and changes of links after
+    /// the load's end, which nothing would show.
+    pub fn check_fabric(&self) -> Result<(), Failure> {
+        let forwarding = self.forwarding.name();
+        if self.fabric == Wired::SingleSwitch && self.forwarding != Choice::default() {
+            let no = anyhow::anyhow!("--forwarding {forwarding}: a single switch has one path");
+            return Err(Failure::new(no, "add --fabric leaf-spine"));
+        }
+        let duration = self.duration();
+        match self.degrade.iter().find(|degrade| degrade.after >= duration) {
+            None => Ok(()),
+            Some(late) => {
+                let late = anyhow::anyhow!("--degrade {late}: the load lasts {duration:?}");
+                Err(Failure::new(late, "name an earlier time, or a longer --duration"))
+            }
+        }
+    }
+
     /// What joins the hosts, for people.
     pub fn fabric_text(&self) -> String {
         if self.fabric == Wired::SingleSwitch {
@@ -165,6 +184,15 @@ mod tests {
         assert_eq!(degraded[2].after, Duration::from_secs(2));
         let early = asked(&["--degrade", "spine1:10@2s,spine0:0@1s", "--fabric", "leaf-spine"]);
         assert!(early.degraded().is_sorted_by_key(|degraded| degraded.after));
+    }
+
+    #[test]
+    fn what_nobody_would_see_is_refused() {
+        let check = |arguments: &[&str]| asked(arguments).check_fabric().is_ok();
+        assert!(!check(&["--forwarding", "alb"]));
+        assert!(check(&["--forwarding", "alb", "--fabric", "leaf-spine"]));
+        let late = ["--fabric", "leaf-spine", "--degrade", "spine1:10@1s", "--duration"];
+        assert!(!check(&[&late[..], &["1s"]].concat()) && check(&[&late[..], &["2s"]].concat()));
     }
 
     #[test]

@@ -50,6 +50,7 @@ const PROBES: usize = 3;
 /// Builds the rack and runs every row on it.
 pub fn run(args: &Args) -> Outcome {
     args.check_congestion_control()?;
+    args.check_fabric()?;
     rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
     if args.twin {
         twin::check(args)?;

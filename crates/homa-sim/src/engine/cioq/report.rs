@@ -1,9 +1,14 @@
 //! Who waits for whom: pauses that last, and circles of them, which never end.
 //!
-//! A port whose frames are paused waits for the ports, at the switch that paused it, for which the
-//! frames in that switch's input are bound and which do not go on either. Where that comes back to
-//! the port, no frame of the circle ever moves: a deadlock. Without a circle a port that has been
-//! paused for long is a pause storm: something downstream is slow or silent.
+//! Pauses are of a level, and so are deadlocks: others may go on meanwhile. A level that is paused
+//! at a port goes on when less than the unpause threshold of it and of higher ones waits in the
+//! input at the link's end. What cannot leave that input is what is bound for a port where its own
+//! level is locked, beyond the memory that this port may still free. Levels are locked when that is
+//! so of each because of the others: all are, until one is found that may go on, and so forth. What
+//! is left never moves again.
+//!
+//! Without a deadlock a level that has been paused for long is a pause storm: something downstream
+//! is slow or silent.
 
 use crate::engine::net::Net;
 use crate::engine::world::World;
@@ -11,7 +16,7 @@ use crate::fabric::NONE;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::PortId;
 
-/// A port whose frames are all paused.
+/// A port with frames of paused levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The port.
@@ -33,9 +38,9 @@ pub struct PauseReport {
     pub pauses: u64,
     /// The longest time that a level of a port was paused, those that still last included.
     pub longest: SimDuration,
-    /// Ports that are paused now and have frames waiting.
+    /// Ports that have frames of paused levels waiting now.
     pub stuck: Vec<Stuck>,
-    /// Of those, a circle in which each waits for the next.
+    /// Of those, a circle in which a level of each is locked by one of the next.
     pub circle: Vec<PortId>,
 }
 
@@ -50,19 +55,104 @@ impl<W: World> Net<W> {
             longest: cioq.counts.longest,
             ..PauseReport::default()
         };
+        let mut locked = vec![0; cioq.outputs.len()];
         for port in 0..cioq.outputs.len() as u32 {
             let state = &cioq.outputs[port as usize];
-            let held = state.queue.occupied | self.levels_of_card(port);
-            let waits = state.paused & held;
-            let levels = (0..8).filter(|level| waits >> level & 1 != 0);
-            let since = levels.map(|level| state.since[level as usize]).min();
-            let Some(since) = since.filter(|_| held & !state.paused == 0) else { continue };
-            report.longest = report.longest.max(self.now.since(since));
-            let waits_for = self.behind(port);
+            let paused = levels(state.paused);
+            let lasted = paused.clone().map(|level| self.now.since(state.since[level as usize]));
+            report.longest = report.longest.max(lasted.max().unwrap_or_default());
+            let waits = state.paused & (state.queue.occupied | self.levels_of_card(port));
+            let since = paused.filter(|level| waits >> level & 1 != 0);
+            let since = since.map(|level| state.since[level as usize]).min();
+            let Some(since) = since else { continue };
+            locked[port as usize] = waits;
+            let waits_for = self.behind(port, waits);
             report.stuck.push(Stuck { port: PortId(port), levels: waits, since, waits_for });
         }
-        report.circle = circle(&report.stuck);
+        self.unlock(&mut locked);
+        report.circle = self.circle(&locked);
         Some(report)
+    }
+
+    /// Leaves of levels that may be locked, by port, those that are.
+    fn unlock(&self, locked: &mut [u8]) {
+        loop {
+            let mut again = false;
+            for port in 0..locked.len() as u32 {
+                let held = levels(locked[port as usize]).filter(|level| {
+                    let unpause = self.cioq.inputs[port as usize].thresholds;
+                    let unpause = unpause.map_or(u32::MAX, |thresholds| thresholds.unpause);
+                    let held = (*level..8).map(|level| self.held_by(port, level, locked).1);
+                    held.sum::<u32>() >= unpause
+                });
+                let held = held.fold(0, |levels, level| levels | 1 << level);
+                again |= held != locked[port as usize];
+                locked[port as usize] = held;
+            }
+            if !again {
+                return;
+            }
+        }
+    }
+
+    /// The port at which a level of an input is locked, and how much of it never leaves.
+    fn held_by(&self, link: u32, level: u8, locked: &[u8]) -> (u32, u32) {
+        let cioq = &self.cioq;
+        let first = cioq.inputs[link as usize].queue.first(level);
+        if first == NONE {
+            return (NONE, 0);
+        }
+        let output = self.flights.frame(first).gap;
+        if locked[output as usize] >> level & 1 == 0 {
+            return (NONE, 0);
+        }
+        // With virtual output queues others pass the first frame.
+        let (mut slot, mut bytes) = (first, 0);
+        while slot != NONE {
+            let frame = self.flights.frame(slot);
+            let stays = !cioq.virtual_outputs || frame.gap == output;
+            bytes += if stays { u32::from(frame.bytes) } else { 0 };
+            slot = frame.next;
+        }
+        let state = &cioq.outputs[output as usize];
+        let stays = levels(locked[output as usize]).map(|level| self.queued(output, level));
+        let own = cioq.limit - cioq.reserve * u32::from(7 - level);
+        (output, bytes.saturating_sub(own.saturating_sub(stays.sum::<u32>() + state.coming)))
+    }
+
+    /// Bytes of a level that wait at a port.
+    fn queued(&self, output: u32, level: u8) -> u32 {
+        let mut slot = self.cioq.outputs[output as usize].queue.first(level);
+        let mut bytes = 0;
+        while slot != NONE {
+            let frame = self.flights.frame(slot);
+            bytes += u32::from(frame.bytes);
+            slot = frame.next;
+        }
+        bytes
+    }
+
+    /// A circle of ports, a locked level of each held by one of the next; empty: none.
+    fn circle(&self, locked: &[u8]) -> Vec<PortId> {
+        let start = locked.iter().position(|levels| *levels != 0);
+        let mut way: Vec<(u32, u8)> = Vec::new();
+        let lowest = |port: u32| levels(locked[port as usize]).next();
+        let mut at = start.and_then(|port| Some((port as u32, lowest(port as u32)?)));
+        // Each locked level has a next one; they are finite.
+        while let Some((port, level)) = at {
+            if let Some(begin) = way.iter().position(|seen| *seen == (port, level)) {
+                let mut ports: Vec<PortId> =
+                    way[begin..].iter().map(|(port, _)| PortId(*port)).collect();
+                ports.dedup();
+                return ports;
+            }
+            way.push((port, level));
+            at = (level..8).find_map(|level| match self.held_by(port, level, locked) {
+                (NONE, _) | (_, 0) => None,
+                (output, _) => Some((output, level)),
+            });
+        }
+        Vec::new()
     }
 
     fn levels_of_card(&self, port: u32) -> u8 {
@@ -70,12 +160,13 @@ impl<W: World> Net<W> {
         card.fold(0, |levels, (_, label)| levels | 1 << (label.priority & 7))
     }
 
-    /// The ports for which the frames at the end of a link are bound.
-    fn behind(&self, link: u32) -> Vec<PortId> {
+    /// The ports for which the frames at the end of a link are bound, of the lowest of these levels
+    /// and above.
+    fn behind(&self, link: u32, waits: u8) -> Vec<PortId> {
         let input = &self.cioq.inputs[link as usize];
         let mut bound = Vec::new();
-        for list in input.queue.lists.iter().filter(|list| !list.is_empty()) {
-            let mut slot = list.head;
+        for list in &input.queue.lists[waits.trailing_zeros() as usize & 7..] {
+            let mut slot = if list.is_empty() { NONE } else { list.head };
             while slot != NONE {
                 let frame = self.flights.frame(slot);
                 bound.push(PortId(frame.gap));
@@ -88,32 +179,7 @@ impl<W: World> Net<W> {
     }
 }
 
-/// Stuck ports each of which waits for the next, and the last for the first; empty: none.
-fn circle(stuck: &[Stuck]) -> Vec<PortId> {
-    let place = |port: &PortId| stuck.binary_search_by_key(port, |stuck| stuck.port).ok();
-    let next: Vec<Vec<usize>> =
-        stuck.iter().map(|stuck| stuck.waits_for.iter().filter_map(place).collect()).collect();
-    // 0: not seen, 1: on the way that is followed, 2: leads nowhere.
-    let mut seen = vec![0; stuck.len()];
-    for start in 0..stuck.len() {
-        let mut way: Vec<(usize, usize)> = vec![(start, 0)];
-        while let Some((at, tried)) = way.last_mut() {
-            if *tried == 0 && seen[*at] == 2 {
-                way.pop();
-                continue;
-            }
-            seen[*at] = 1;
-            let Some(&to) = next[*at].get(*tried) else {
-                seen[*at] = 2;
-                way.pop();
-                continue;
-            };
-            *tried += 1;
-            if let Some(begin) = way.iter().position(|(at, _)| *at == to) {
-                return way[begin..].iter().map(|(at, _)| stuck[*at].port).collect();
-            }
-            way.push((to, 0));
-        }
-    }
-    Vec::new()
+/// The levels of a set of bits, the lowest first.
+fn levels(bits: u8) -> impl Iterator<Item = u8> + Clone {
+    (0..8).filter(move |level| bits >> level & 1 != 0)
 }

@@ -20,8 +20,8 @@ const FRAME: u32 = 1_530;
 /// Copper and transceivers (DeTail §5.1).
 const CABLE: SimDuration = SimDuration::nanos(5_476);
 
-/// Has frames without end for some hosts in turn: of the lowest level that is not paused and the
-/// greatest size, or of any.
+/// Has frames without end: of the lowest level that is not paused and the greatest size, for the
+/// host of that level; or of any level and size for any host.
 struct Gusher {
     to: Vec<u32>,
     left: u32,
@@ -80,7 +80,7 @@ impl Transport for Gusher {
         }
         let priority = self.level()?;
         self.left -= 1;
-        let turn = self.any.as_mut().map_or(self.left, |rng| rng.next_u64() as u32);
+        let turn = self.any.as_mut().map_or(u32::from(priority), |rng| rng.next_u64() as u32);
         let to = self.to[turn as usize % self.to.len()];
         Some(Label { priority, flow: to, ..Label::new(HostId(to), self.size()) })
     }
@@ -292,4 +292,26 @@ fn a_circle_of_pauses_is_told_and_only_then() {
     let open = around(4);
     assert_eq!(open.circle, [], "{open:?}");
     assert!(open.longest < SimDuration::millis(100), "{open:?}");
+}
+
+#[test]
+fn a_level_that_is_locked_is_told_while_others_go_on() {
+    // Links between switches carry more than hosts send: there is always room for level 1.
+    let hosts = (0..5).map(|i| format!("h{i},s{i},3,5476\n"));
+    let links = (0..5).map(|i| format!("s{i},s{},5,5476\n", (i + 1) % 5));
+    let graph = Graph::from_csv(&hosts.chain(links).collect::<String>()).unwrap();
+    let mut simulation = gush(graph.wire(), LOSSLESS_SWITCH, |host| {
+        Gusher::new(vec![(host + 2) % 5, (host + 1) % 5], u32::MAX, 2)
+    });
+    let mut heard = 0;
+    for step in 0..40 {
+        let now = SimTime::ZERO + SimDuration::millis(20) + SimDuration::nanos(step * 7_300);
+        simulation.run_until(now, u64::MAX);
+        let report = simulation.pause_report().unwrap();
+        assert_eq!(report.circle.len(), 5, "{now:?}: {report:?}");
+        assert!(report.longest > SimDuration::millis(15), "{now:?}: {report:?}");
+        let received = simulation.transport(HostId(0)).unwrap().received.len();
+        assert!(received > heard || step == 0, "level 1 goes on");
+        heard = received;
+    }
 }
