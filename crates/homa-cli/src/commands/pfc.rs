@@ -81,17 +81,10 @@ fn metres(text: &str) -> Result<f64, String> {
 /// Annex 31B.3.7); between two listed rates those of the faster one, at 10 Gbit/s those of twisted
 /// pairs, which are slowest. `None`: faster than the list.
 fn standard_response(link: u64) -> Option<u32> {
-    const GIGABIT: u64 = 1_000_000_000;
-    let quanta = match link {
-        ..=100_000_000 => 1,
-        ..=GIGABIT => 2,
-        _ => match link.div_ceil(GIGABIT) {
-            ..=10 => 74,
-            ..=40 => 118,
-            ..=100 => 394,
-            _ => return None,
-        },
-    };
+    const LISTED: [(u64, u32); 5] =
+        [(100, 1), (1_000, 2), (10_000, 74), (40_000, 118), (100_000, 394)];
+    let listed = LISTED.iter().find(|(mbps, _)| link <= mbps * 1_000_000);
+    let (_, quanta) = listed?;
     Some(512 * quanta)
 }
 
