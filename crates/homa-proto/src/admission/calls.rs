@@ -22,7 +22,7 @@ impl Endpoint {
         }
         let (epoch, next) = self.ids.upcoming();
         let fresh = self.admission.random.next() | 1;
-        let users = self.config.profile == Profile::Default;
+        let names_itself = self.config.profile == Profile::Default;
         let Some(peer) = self.peer(packet.peer) else { return };
         // What it executed under another boot id it has forgotten.
         let known = &peer.more.exchange;
@@ -32,7 +32,7 @@ impl Endpoint {
         }
         let safe = restarted.then(|| self.begun_since(packet.peer, now, remembered));
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        let calls = peer.rpcs > peer.more.served && users;
+        let calls = peer.rpcs > peer.more.served && names_itself;
         let exchange = &mut peer.more.exchange;
         let mut proof = Proof::default();
         if calls {
@@ -50,7 +50,7 @@ impl Endpoint {
         }
         self.counters.acks_sent += 1;
         let ports = (packet.local_port, packet.remote_port);
-        let body = if users { Body::Proof(proof) } else { Body::Ack(Default::default()) };
+        let body = if names_itself { Body::Proof(proof) } else { Body::Ack(Default::default()) };
         self.queue_control_to(packet.peer, ports, packet.id.client(), body);
     }
 

@@ -105,8 +105,9 @@ impl MeasurementWindow<'_> {
         groups.map(of).collect()
     }
 
-    /// The ends of the interval around a utilisation.
-    fn utilisation_ci(&self, utilisation: f64) -> [Option<f64>; 2] {
+    /// The ends of the interval around the utilisation.
+    fn utilisation_ci(&self) -> [Option<f64>; 2] {
+        let utilisation = utilisation(self);
         let links = self.experiment.demand.receivers.len() as f64;
         let per_second = self.experiment.network.link.0 as f64 / 8.0 * links;
         let half = self.throughput.received().and_then(|rate| Some(rate.half_width? / per_second));
@@ -213,7 +214,7 @@ pub(super) fn assemble(
         wasted_bandwidth: None,
         wasted_ci: [None; 2],
         utilisation: utilisation(window),
-        utilisation_ci: window.utilisation_ci(utilisation(window)),
+        utilisation_ci: window.utilisation_ci(),
         links: window.link_use(),
         messages_per_second_ci: arrivals_ci(window),
         goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),

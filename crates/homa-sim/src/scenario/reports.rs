@@ -156,10 +156,10 @@ pub struct Pauses {
     pub count: u64,
     /// The longest time that one was paused, microseconds; those that last to the end included.
     pub longest_us: f64,
-    /// Ports that are paused at the end and have nothing to send but what is.
+    /// Ports that have frames of paused levels at the end.
     pub stuck: Vec<StuckPort>,
-    /// Of those a circle in which each port waits for the next, and the last for the first: a
-    /// deadlock. Empty: there is none.
+    /// Of those a circle in which a level of each is locked by one of the next, and the last by the
+    /// first: a deadlock. Empty: there is none.
     pub deadlock: Vec<String>,
 }
 

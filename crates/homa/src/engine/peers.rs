@@ -194,16 +194,11 @@ impl Peers {
         source: Option<IpAddr>,
         endpoint: &mut Endpoint,
     ) -> Option<PeerId> {
-        let key = (self.of_peer(address), source);
-        if let Some((last, index)) = self.last
-            && last == key
-        {
-            return Some(PeerId(index));
+        if let Some(known) = self.of(address, source) {
+            return Some(known);
         }
-        let index = match self.by_address.get(&key) {
-            Some(&index) => index,
-            None => self.open(now, key, endpoint)?,
-        };
+        let key = (self.of_peer(address), source);
+        let index = self.open(now, key, endpoint)?;
         self.peers[index as usize].used = true;
         self.last = Some((key, index));
         Some(PeerId(index))

@@ -95,7 +95,7 @@ fn send(hosts: &mut [Host], n: u64, bytes: Vec<u8>) {
 #[test]
 fn table() {
     let Ok(letters) = std::env::var("HOMA_HOSTILE_TABLE") else {
-        return eprintln!("not run: it measures; set HOMA_HOSTILE_TABLE=BDFHK, and run it alone");
+        return skip::test("HOMA_HOSTILE_TABLE=BDFHK, and a minute alone: it measures");
     };
     println!("| attack | small calls/s | beside the attack | large calls/s | beside the attack |");
     println!("|---|---|---|---|---|");
@@ -116,7 +116,5 @@ fn table() {
             alone.1,
             100.0 * besieged.1 / alone.1,
         );
-        let metrics = server.metrics();
-        eprintln!("{:?}, peers {}", metrics.protocol.strangers_dropped, metrics.engine.peers);
     }
 }

@@ -60,10 +60,12 @@ pub struct Args {
     format: Format,
 }
 
+/// What to do when there is no local address to call from.
+const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
+
 /// A client that reaches `server`.
 pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure> {
-    let hint = "check that this machine has an address of the server's family";
-    Ok(driver.engine(any_address_for(server), hint)?.client())
+    Ok(driver.engine(any_address_for(server), FAMILY_HINT)?.client())
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
@@ -113,8 +115,7 @@ fn many(args: &Args) -> Outcome {
         count: args.count.map_or(u64::MAX, u64::from),
         duration: args.duration,
     };
-    let hint = "check that this machine has an address of the server's family";
-    let mut engine = args.driver.inline(any_address_for(args.server), hint)?;
+    let mut engine = args.driver.inline(any_address_for(args.server), FAMILY_HINT)?;
     let loaded = load.run(&mut engine)?;
     let hint = loaded.error.map_or_else(
         || "give it more time: no call had ended".to_owned(),

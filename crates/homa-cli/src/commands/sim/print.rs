@@ -155,6 +155,9 @@ fn workflows(workflows: &[WorkflowTimes]) {
 /// A pause that lasts as long has no other cause than a storm: no receiver is slow for so long.
 const STORM_US: f64 = 100_000.0;
 
+/// Ports shown that are paused when the run ends, those paused longest.
+const STUCK_SHOWN: usize = 10;
+
 /// What priority flow control did: at its worst, who waits for whom.
 fn pauses(outcome: &Simulated) {
     let expired = outcome.timeouts;
@@ -178,11 +181,13 @@ fn pauses(outcome: &Simulated) {
         ));
     } else if pauses.longest_us > STORM_US {
         line(
-            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow or silent \
+            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow link or \
              receiver behind it",
         );
     }
-    for stuck in &pauses.stuck {
+    let mut longest: Vec<_> = pauses.stuck.iter().collect();
+    longest.sort_by(|a, b| a.since_us.total_cmp(&b.since_us));
+    for stuck in longest.iter().take(STUCK_SHOWN) {
         let levels: Vec<String> = stuck.levels.iter().map(u8::to_string).collect();
         line(format!(
             "  {} is paused at levels {} since {:.3} ms, waits for {}",
@@ -191,6 +196,9 @@ fn pauses(outcome: &Simulated) {
             stuck.since_us / 1e3,
             if stuck.waits_for.is_empty() { "nobody".into() } else { stuck.waits_for.join(", ") }
         ));
+    }
+    if let more @ 1.. = longest.len().saturating_sub(STUCK_SHOWN) {
+        line(format!("  and {more} more; --format json has all"));
     }
 }
 
