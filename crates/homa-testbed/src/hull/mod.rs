@@ -18,9 +18,9 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use homa::driver::bpf::{self, Capabilities, Kind, TCX_EGRESS, TCX_INGRESS, WordMap};
 use homa_proto::Rate;
 
-use crate::sys::bpf::{self, TCX_EGRESS, TCX_INGRESS, WordMap};
 use crate::sys::netlink::{Netlink, Request, interface_index};
 use program::{Clock, WORDS};
 
@@ -134,11 +134,11 @@ impl PhantomPort {
     ) -> Result<Self, HullError> {
         let interface = index_of(device)?;
         let capabilities = Capabilities::of_this_process();
-        if !capabilities.has(CAP_BPF) && !capabilities.has(CAP_SYS_ADMIN) {
+        if !capabilities.has_bpf() {
             let what = "loading an eBPF program";
             return Err(HullError::Lacks { what, capability: "CAP_BPF" });
         }
-        if !capabilities.has(CAP_NET_ADMIN) {
+        if !capabilities.has(Capabilities::NET_ADMIN) {
             let what = "attaching to a device";
             return Err(HullError::Lacks { what, capability: "CAP_NET_ADMIN" });
         }
@@ -147,7 +147,8 @@ impl PhantomPort {
         let value = program::initial((drain.0, threshold_bytes), (interface, place_word));
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
         let code = program::assemble(map.descriptor(), Clock::Kernel);
-        let program = bpf::load_classifier(&code, NAME).map_err(refused("load the program"))?;
+        let program =
+            bpf::load(Kind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
         Ok(Self { map, _hook: hook })
     }
@@ -169,7 +170,7 @@ impl Attached {
     /// with the same index are among them.
     pub fn to(device: &str) -> Result<Self, HullError> {
         let interface = u64::from(index_of(device)?);
-        if !Capabilities::of_this_process().has(CAP_SYS_ADMIN) {
+        if !Capabilities::of_this_process().has(Capabilities::SYS_ADMIN) {
             let what = "looking for what others attached";
             return Err(HullError::Lacks { what, capability: "CAP_SYS_ADMIN" });
         }
@@ -195,30 +196,6 @@ fn index_of(device: &str) -> Result<u32, HullError> {
         return Err(none(io::ErrorKind::InvalidInput.into()));
     }
     interface_index(device).map_err(none)
-}
-
-const CAP_NET_ADMIN: u32 = 12;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_BPF: u32 = 39;
-
-/// Effective capabilities.
-struct Capabilities(u64);
-
-impl Capabilities {
-    /// All, where /proc does not tell: the kernel will.
-    fn of_this_process() -> Self {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-        Self(Self::parse(&status).unwrap_or(u64::MAX))
-    }
-
-    fn parse(status: &str) -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    }
-
-    fn has(&self, capability: u32) -> bool {
-        self.0 >> capability & 1 != 0
-    }
 }
 
 /// What holds a program at a device.
@@ -264,7 +241,7 @@ impl Hook {
             Place::Ingress => TCX_INGRESS,
             Place::Egress => TCX_EGRESS,
         };
-        let attached = bpf::attach_tcx(program, (interface, point));
+        let attached = bpf::attach(program, (interface, point), 0);
         attached.map(|fd| Self::Link { _fd: fd }).map_err(refused("attach the program"))
     }
 
@@ -333,15 +310,6 @@ mod kernel_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_bits_of_one_line() {
-        let parsed =
-            Capabilities::parse("CapPrm:\tff\nCapEff:\t0000008000001000\n").map(Capabilities);
-        let has = |bit| parsed.as_ref().is_some_and(|all| all.has(bit));
-        assert_eq!([has(CAP_BPF), has(CAP_NET_ADMIN), has(CAP_SYS_ADMIN)], [true, true, false]);
-        assert!(Capabilities::parse("nothing").is_none());
-    }
 
     #[test]
     fn a_device_that_is_not_there_is_named() {

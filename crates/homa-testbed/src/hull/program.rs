@@ -10,6 +10,8 @@
 //! Frames that the kernel joined (GRO) or has still to cut (GSO) count with the headers of each of
 //! their segments and are marked as one. Left out: ticks, add-then-compare.
 
+use homa::driver::bpf::{Assembler, op};
+
 /// Words of the map's value.
 pub(crate) const WORDS: usize = 10;
 /// When the virtual link is free.
@@ -149,101 +151,6 @@ pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
 
 const BUSY: [&str; TRIES] =
     ["busy 0", "busy 1", "busy 2", "busy 3", "busy 4", "busy 5", "busy 6", "busy 7"];
-
-/// Operations (`linux/bpf.h`), on 64 bits unless they say otherwise.
-mod op {
-    pub(super) const MOV_IMMEDIATE: u8 = 0xb7;
-    pub(super) const MOV: u8 = 0xbf;
-    pub(super) const ADD_IMMEDIATE: u8 = 0x07;
-    pub(super) const ADD: u8 = 0x0f;
-    pub(super) const SUBTRACT: u8 = 0x1f;
-    pub(super) const MULTIPLY_IMMEDIATE: u8 = 0x27;
-    pub(super) const MULTIPLY: u8 = 0x2f;
-    pub(super) const LEFT_SHIFT: u8 = 0x67;
-    pub(super) const RIGHT_SHIFT: u8 = 0x77;
-    /// Of 32 bits.
-    pub(super) const LOAD_WORD: u8 = 0x61;
-    pub(super) const LOAD_LONG: u8 = 0x79;
-    pub(super) const STORE_LONG: u8 = 0x7b;
-    /// Two instructions long.
-    pub(super) const LOAD_IMMEDIATE: u8 = 0x18;
-    pub(super) const ATOMIC: u8 = 0xdb;
-    /// With an immediate.
-    pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
-    /// Above 0, signed.
-    pub(super) const JUMP_IF_POSITIVE: u8 = 0x65;
-    pub(super) const JUMP_IF_SAME: u8 = 0x1d;
-    /// Unsigned.
-    pub(super) const JUMP_IF_AT_MOST: u8 = 0xbd;
-    pub(super) const CALL: u8 = 0x85;
-    pub(super) const EXIT: u8 = 0x95;
-
-    /// Immediates of [`ATOMIC`].
-    pub(super) const ATOMIC_ADD: i32 = 0x00;
-    pub(super) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
-    /// Source of [`LOAD_IMMEDIATE`]: the address of a map's value.
-    pub(super) const PSEUDO_MAP_VALUE: u8 = 2;
-}
-
-/// One instruction.
-#[derive(Clone, Copy, Debug)]
-struct Instruction {
-    operation: u8,
-    /// Destination and source register.
-    registers: (u8, u8),
-    offset: i16,
-    immediate: i32,
-}
-
-impl Instruction {
-    /// As the kernel of this machine reads it.
-    fn encode(self) -> u64 {
-        let (destination, source) = self.registers;
-        let registers = match cfg!(target_endian = "big") {
-            true => destination << 4 | source,
-            false => source << 4 | destination,
-        };
-        let mut bytes = [0; 8];
-        (bytes[0], bytes[1]) = (self.operation, registers);
-        bytes[2..4].copy_from_slice(&self.offset.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.immediate.to_ne_bytes());
-        u64::from_ne_bytes(bytes)
-    }
-}
-
-/// Instructions, and jumps forward to labels that come later.
-#[derive(Debug, Default)]
-struct Assembler {
-    code: Vec<Instruction>,
-    jumps: Vec<(usize, &'static str)>,
-}
-
-impl Assembler {
-    fn push(&mut self, operation: u8, registers: (u8, u8), offset: i16, immediate: i32) {
-        self.code.push(Instruction { operation, registers, offset, immediate });
-    }
-
-    fn jump(&mut self, operation: u8, registers: (u8, u8), to: &'static str) {
-        self.jumps.push((self.code.len(), to));
-        self.push(operation, registers, 0, 0);
-    }
-
-    fn label(&mut self, name: &'static str) {
-        let here = self.code.len();
-        let Self { code, jumps } = self;
-        jumps.retain(|(at, to)| {
-            if *to == name {
-                code[*at].offset = (here - at - 1) as i16;
-            }
-            *to != name
-        });
-    }
-
-    fn finish(self) -> Vec<u64> {
-        debug_assert!(self.jumps.is_empty(), "jumps to nowhere: {:?}", self.jumps);
-        self.code.into_iter().map(Instruction::encode).collect()
-    }
-}
 
 #[cfg(test)]
 mod tests;

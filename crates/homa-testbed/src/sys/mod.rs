@@ -3,7 +3,6 @@
 //!
 //! Invariant: no wrapper keeps a pointer after it returns.
 
-pub(crate) mod bpf;
 pub(crate) mod netlink;
 
 use std::fs::File;

@@ -8,6 +8,7 @@
 //! and left to the protocol's loss recovery; what there is no room for yet is kept and tried
 //! again); a received train stays readable until the next `receive`.
 
+pub mod bpf;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod kept;

@@ -1,6 +1,7 @@
 //! The assembled program against the model of the simulator, packet by packet: run by a few lines
 //! here, on any machine, and by the kernel's own eBPF where that is allowed.
 
+use homa::driver::bpf;
 use homa_proto::Rate;
 use homa_sim::fabric::Marks;
 use homa_sim::fabric::queue::{Phantom, PhantomConfig};
@@ -10,7 +11,6 @@ use homa_workload::rng::Rng;
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::sys::bpf;
 
 /// Runs the instructions that [`assemble`] uses.
 fn interpret(
@@ -217,7 +217,8 @@ fn the_kernel_marks_the_same_packets() {
             return;
         }
     };
-    let program = bpf::load_classifier(&assemble(map.descriptor(), Clock::Map), c"homa_test");
+    let program =
+        bpf::load(bpf::Kind::Classifier, &assemble(map.descriptor(), Clock::Map), c"homa_test");
     let program = program.expect("the verifier takes the program");
     for (drain, threshold, link) in QUEUES {
         let mut value = initial((drain, threshold), (1, 0));
@@ -225,7 +226,8 @@ fn the_kernel_marks_the_same_packets() {
         let mut mark = |&(now, bytes, ect): &Packet| {
             value[CLOCK] = now;
             map.write(&value).expect("written");
-            let out = bpf::test_run(program.as_fd(), &packet(bytes, ect)).expect("run");
+            let run = bpf::test_run(program.as_fd(), &packet(bytes, ect));
+            let (out, _) = run.expect("run");
             value = map.read().expect("read");
             assert_eq!(out.len(), bytes as usize);
             out[15] & 3 == 3
