@@ -32,6 +32,39 @@ pub enum OpenError {
          cap_net_raw+ep PROGRAM`, or try it inside `unshare -Urn`; Homa over UDP needs no privilege"
     )]
     NeedsNetRaw,
+    /// AF_XDP is for processes with capabilities that this one lacks.
+    #[error(
+        "AF_XDP needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and this process lacks {missing}: \
+         run it as root, or grant them with `sudo setcap cap_net_admin,cap_bpf,cap_net_raw+ep \
+         PROGRAM`; Homa over UDP needs no privilege"
+    )]
+    NeedsXdp {
+        /// The capabilities that are missing, separated by commas.
+        missing: String,
+    },
+    /// AF_XDP cannot be used at an interface.
+    #[error(
+        "AF_XDP cannot be used at the interface {interface}: cannot {step}: {source}{}; Homa over \
+         UDP reaches the same peers",
+        xdp_advice(.source)
+    )]
+    Xdp {
+        /// Its name.
+        interface: String,
+        /// What was refused.
+        step: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No interface that AF_XDP can be used at has the address.
+    #[error(
+        "no Ethernet interface that is up has the address of {at}, so there is none to use AF_XDP \
+         at: bind the address of one, or use Homa over UDP"
+    )]
+    NoInterface {
+        /// The address asked for.
+        at: SocketAddr,
+    },
     /// The engine is draining or has drained.
     #[error("the engine is shutting down: open another engine for new servers")]
     ShuttingDown,
@@ -41,6 +74,20 @@ pub enum OpenError {
     /// The system refused a thread or a descriptor.
     #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
     Resources(#[source] io::Error),
+}
+
+/// What to do about a refusal, where that is not plain.
+fn xdp_advice(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => {
+            " (another process uses XDP there: one engine can, `ip link show` names the program)"
+        }
+        Some(libc::ENOBUFS) => {
+            " (raise the limit of locked memory, ulimit -l, or grant CAP_IPC_LOCK)"
+        }
+        Some(libc::EPERM) => " (user namespaces and containers may not: run it on the host)",
+        _ => "",
+    }
 }
 
 /// A call that brought no response.

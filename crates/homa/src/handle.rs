@@ -86,6 +86,29 @@ impl Engine {
         Self::with_driver(Box::new(driver), config)
     }
 
+    /// An engine over UDP past the system's network stack (AF_XDP), for peers over UDP of either
+    /// kind: see [`crate::driver::xdp`]. One engine can use an interface at a time.
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsXdp`] without the privilege, and others that say why this cannot be; then
+    /// [`Self::bind`] reaches the same peers.
+    ///
+    /// ```no_run
+    /// use homa::{Config, Engine};
+    ///
+    /// let at = "10.0.0.7:4000".parse()?;
+    /// let engine = Engine::xdp(at, Config::default()).or_else(|error| {
+    ///     eprintln!("{error}");
+    ///     Engine::bind(at, Config::default())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "xdp")]
+    pub fn xdp(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = crate::driver::xdp::XdpDriver::new(at, config.receive_buffer)?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);

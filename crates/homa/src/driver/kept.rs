@@ -28,13 +28,14 @@ impl Kept {
     /// Keeps the trains from `first` on, but for the first `offset` bytes of that one.
     pub fn keep(
         &mut self,
+        trains: &[Train],
         outbox: &Outbox,
         messages: &dyn Gather,
         (first, mut offset): (usize, usize),
         full: Full,
     ) {
         self.full.get_or_insert(full);
-        for train in outbox.trains.iter().skip(first) {
+        for train in trains.iter().skip(first) {
             let start = self.outbox.bytes.len();
             for piece in &outbox.pieces[train.pieces.clone()] {
                 let bytes = match piece {

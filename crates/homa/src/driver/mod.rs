@@ -17,6 +17,8 @@ pub mod raw_ip;
 pub(crate) mod signals;
 pub mod udp;
 mod wait;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -324,6 +326,13 @@ pub struct DriverCounters {
     /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of IPv4
     /// servers are refused there.
     pub ipv4_refused: u64,
+    /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted above,
+    /// too).
+    pub frames_sent: u64,
+    /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above, too).
+    pub frames_received: u64,
+    /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
+    pub frames_malformed: u64,
 }
 
 impl DriverCounters {
@@ -360,6 +369,9 @@ impl DriverCounters {
             ("other_ports", self.other_ports),
             ("disguise_refused", self.disguise_refused),
             ("ipv4_refused", self.ipv4_refused),
+            ("frames_sent", self.frames_sent),
+            ("frames_received", self.frames_received),
+            ("frames_malformed", self.frames_malformed),
         ]
         .into_iter()
     }

@@ -352,7 +352,7 @@ impl Driver for RawIpDriver {
         };
         if let Err((train, offset, full)) = stopped {
             self.counters.trains_delayed += (outbox.trains.len() - train) as u64;
-            self.kept.keep(outbox, messages, (train, offset), full);
+            self.kept.keep(&outbox.trains, outbox, messages, (train, offset), full);
         }
     }
 

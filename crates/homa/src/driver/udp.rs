@@ -79,14 +79,14 @@ impl UdpDriver {
     /// Sends a batch, or the part of it before where it says that there was no room.
     fn send_all(
         &mut self,
+        trains: &[Train],
         outbox: &Outbox,
         messages: &dyn Gather,
     ) -> Result<(), (usize, usize, Full)> {
         let mut done = 0;
-        while done < outbox.trains.len() {
-            let same = self.run_length(outbox, done);
-            let trains = &outbox.trains[done..done + same];
-            done += match self.send_run(trains, outbox, messages) {
+        while done < trains.len() {
+            let same = self.run_length(&trains[done..]);
+            done += match self.send_run(&trains[done..done + same], outbox, messages) {
                 Ok(sent) => sent,
                 Err((train, offset, full)) => return Err((done + train, offset, full)),
             };
@@ -94,11 +94,30 @@ impl UdpDriver {
         Ok(())
     }
 
-    /// Trains from `first` on that leave from the same socket, as many as fit in one call.
-    fn run_length(&self, outbox: &Outbox, first: usize) -> usize {
+    /// Trains that leave from the same socket as the first, as many as fit in one call.
+    fn run_length(&self, trains: &[Train]) -> usize {
         let most = if self.offload { send::TRAINS_MAX } else { 1 };
-        let socket = outbox.trains[first].socket;
-        outbox.trains[first..].iter().take(most).take_while(|t| t.socket == socket).count()
+        let socket = trains[0].socket;
+        trains.iter().take(most).take_while(|t| t.socket == socket).count()
+    }
+
+    /// Sends some of a batch.
+    pub(super) fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
+        let stopped = match self.kept.waiting() {
+            // Behind what waits already.
+            Some(waiting) => Err((0, 0, waiting.full)),
+            None => self.send_all(trains, outbox, messages),
+        };
+        if let Err((train, offset, full)) = stopped {
+            self.counters.trains_delayed += (trains.len() - train) as u64;
+            self.kept.keep(trains, outbox, messages, (train, offset), full);
+        }
+    }
+
+    /// What was counted, to count more.
+    #[cfg(feature = "xdp")]
+    pub(super) fn counters_mut(&mut self) -> &mut DriverCounters {
+        &mut self.counters
     }
 
     /// Sends trains that leave from the same socket; returns how many are done with.
@@ -233,20 +252,12 @@ impl Driver for UdpDriver {
     }
 
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        let stopped = match self.kept.waiting() {
-            // Behind what waits already.
-            Some(waiting) => Err((0, 0, waiting.full)),
-            None => self.send_all(outbox, messages),
-        };
-        if let Err((train, offset, full)) = stopped {
-            self.counters.trains_delayed += (outbox.trains.len() - train) as u64;
-            self.kept.keep(outbox, messages, (train, offset), full);
-        }
+        self.send_some(&outbox.trains, outbox, messages);
     }
 
     fn resume(&mut self) {
         let outbox = self.kept.take();
-        let stopped = self.send_all(&outbox, &NoMessages).err();
+        let stopped = self.send_all(&outbox.trains, &outbox, &NoMessages).err();
         self.counters.trains_refused += self.kept.put_back(outbox, stopped);
     }
 

@@ -54,21 +54,7 @@ impl Kernel {
     /// The interface by which packets leave for an address, from one of ours if that is given;
     /// `scope` is the one of a link-local address. `None` without a route.
     pub(crate) fn route(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<u32> {
-        let mut request = RouteMessage::default();
-        let (family, bits) = match to {
-            IpAddr::V4(_) => (AddressFamily::Inet, 32),
-            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-        };
-        request.header.address_family = family;
-        request.header.destination_prefix_length = bits;
-        request.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
-        if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
-            request.header.source_prefix_length = bits;
-            request.attributes.push(RouteAttribute::Source(RouteAddress::from(from)));
-        }
-        if scope != 0 {
-            request.attributes.push(RouteAttribute::Oif(scope));
-        }
+        let request = route_request(to, scope, from);
         let mut found = None;
         self.ask(RouteNetlinkMessage::GetRoute(request), 0, |answer| {
             if let RouteNetlinkMessage::NewRoute(route) = answer {
@@ -112,7 +98,7 @@ impl Kernel {
 
     /// Asks, and hands on each part of the answer; `None` if the kernel refuses, or is not
     /// understood.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         what: RouteNetlinkMessage,
         flags: u16,
@@ -154,6 +140,26 @@ impl Kernel {
         }
         None
     }
+}
+
+/// Asks for the route to an address: see [`Kernel::route`].
+pub(super) fn route_request(to: IpAddr, scope: u32, from: Option<IpAddr>) -> RouteMessage {
+    let mut request = RouteMessage::default();
+    let (family, bits) = match to {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    request.header.address_family = family;
+    request.header.destination_prefix_length = bits;
+    request.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
+    if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        request.header.source_prefix_length = bits;
+        request.attributes.push(RouteAttribute::Source(RouteAddress::from(from)));
+    }
+    if scope != 0 {
+        request.attributes.push(RouteAttribute::Oif(scope));
+    }
+    request
 }
 
 /// The messages of a datagram; `None` for one that cannot be read.

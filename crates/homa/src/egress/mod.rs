@@ -10,6 +10,8 @@
 //! rate is unknown. Left out: what is beyond the first link; which port of a bridge leads to a
 //! peer; the interfaces below tunnels.
 
+#[cfg(feature = "xdp")]
+pub(crate) mod hops;
 mod interfaces;
 pub(crate) mod kernel;
 

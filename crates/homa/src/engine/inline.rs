@@ -188,6 +188,13 @@ impl Engine {
         Self::with_driver(Box::new(driver), config)
     }
 
+    /// An engine over UDP past the system's network stack: see [`crate::Engine::xdp`].
+    #[cfg(feature = "xdp")]
+    pub fn xdp(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = crate::driver::xdp::XdpDriver::new(at, config.receive_buffer)?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let handles = driver.handles();
@@ -413,7 +420,8 @@ impl Engine {
 }
 
 /// The descriptor of the first local address: all there is to watch over UDP unless
-/// [`Engine::listen_also`] opened more. Directly over IP, watch all of [`Engine::handles`].
+/// [`Engine::listen_also`] opened more. Directly over IP and over AF_XDP, watch all of
+/// [`Engine::handles`].
 impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.driver().first_handle()

@@ -1,0 +1,462 @@
+//! Homa over UDP past the system's network stack: AF_XDP sockets, for the same datagrams as
+//! [`super::udp`] sends, so that either kind of peer speaks with the other.
+//!
+//! A program of some sixty instructions, attached to each interface that has the local address,
+//! takes the frames that are for our ports (`program`) to sockets whose memory we share with the
+//! kernel (`port`), without a copy where the card's driver can. The rest is the system's. Frames
+//! that we send carry the Ethernet address that the system knows of the next hop (`ways`).
+//!
+//! Beside them an ordinary UDP socket is bound to each port: it reserves the port, carries first
+//! packets and those to destinations that only the system can reach, and hears what ICMP reports.
+//! Packets that arrive there are as good as others.
+//!
+//! Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. Whoever stops, however, leaves
+//! nothing behind. Packet filters of the host (nftables, traffic control, IPsec policies) do not
+//! see these frames, and captures (tcpdump) none that arrive.
+//!
+//! Left out: packets larger than a page's frame (they take the socket's way), VLAN tags in frames
+//! (interfaces of VLANs are used as they are), multipath routes and tunnels (left to the system),
+//! addresses and interfaces that come later (heard at the socket), cards' checksums.
+
+mod frame;
+mod interface;
+mod port;
+mod program;
+mod ring;
+mod ways;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Instant;
+
+use super::udp::UdpDriver;
+use super::{
+    Driver, DriverCounters, Full, Gather, Outbox, Piece, Received, RouteMtu, TRAIN_OVERHEAD,
+    TooBig, Train, Unreachable, Waiting,
+};
+use crate::egress::kernel::Kernel;
+use crate::error::OpenError;
+use interface::{Interface, missing_capabilities};
+use ways::{Destination, Way, Ways};
+
+/// Frames fetched at a time: no fewer than a full batch.
+const FRAMES_MAX: u32 = 64;
+/// Looks at the rings per look at the sockets beside them, which is a system call.
+const LOOKS_PER_SOCKET: u32 = 256;
+/// Batches of malformed frames that are read to find one that is not.
+const BATCHES_MAX: usize = 16;
+/// Frames received between two questions whether some were lost.
+const FRAMES_PER_QUESTION: u64 = 4096;
+
+/// See the module's documentation.
+pub struct XdpDriver {
+    interfaces: Vec<Interface>,
+    ways: Ways,
+    udp: UdpDriver,
+    /// Trains of a batch that take the sockets' way.
+    rest: Vec<Train>,
+    /// What the last `receive` found in a port's ring; empty: what the sockets brought counts.
+    arrived: Vec<Arrived>,
+    /// Of the ports, as pairs of interface and queue, the one to look at next.
+    next: usize,
+    ports: Vec<(usize, usize)>,
+    looks: u32,
+    /// Frames received until the next question whether some were lost.
+    unasked: u64,
+}
+
+/// A datagram of the last batch.
+#[derive(Clone, Copy)]
+struct Arrived {
+    from: SocketAddr,
+    to: Option<IpAddr>,
+    tos: u8,
+    socket: usize,
+    port: (usize, usize),
+    frame: u32,
+    /// Where the datagram lies in the frame.
+    start: usize,
+    len: usize,
+}
+
+impl XdpDriver {
+    /// A driver with one local address (port 0: any), at the interfaces that have it; `[::]` and
+    /// `0.0.0.0`: at all that are up. `receive_buffer`: bytes that may wait to be received.
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsXdp`] without the privilege, [`OpenError::NoInterface`] where no Ethernet
+    /// interface has the address, [`OpenError::Xdp`] when the kernel refuses a step at each of
+    /// them, [`OpenError::Bind`] when the port is taken.
+    pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
+        let missing = missing_capabilities();
+        if !missing.is_empty() {
+            return Err(OpenError::NeedsXdp { missing: missing.join(", ") });
+        }
+        let mut at = at;
+        at.set_ip(at.ip().to_canonical());
+        let kernel = Kernel::open().map_err(OpenError::Resources)?;
+        let mut ways = Ways::new(kernel);
+        let stations = ways.stations().ok_or_else(|| {
+            OpenError::Resources(io::Error::other("netlink does not list the interfaces"))
+        })?;
+        let udp =
+            UdpDriver::new(at, receive_buffer).map_err(|source| OpenError::Bind { at, source })?;
+        let (mut interfaces, mut refused) = (Vec::new(), None);
+        for station in stations {
+            let has = match at.ip().is_unspecified() {
+                true => !station.addresses.is_empty(),
+                false => station.addresses.contains(&at.ip()),
+            };
+            if has {
+                match Interface::open(station, receive_buffer) {
+                    Ok(interface) => interfaces.push(interface),
+                    Err(error) => {
+                        tracing::info!(%error, "an interface is left to the ordinary socket");
+                        refused = Some(error);
+                    }
+                }
+            }
+        }
+        if interfaces.is_empty() {
+            return Err(refused.unwrap_or(OpenError::NoInterface { at }));
+        }
+        let queues = |(at, interface): (usize, &Interface)| {
+            (0..interface.ports.len()).map(move |queue| (at, queue))
+        };
+        let ports = interfaces.iter().enumerate().flat_map(queues).collect();
+        interfaces.iter().for_each(log);
+        let driver = Self {
+            interfaces,
+            ways,
+            udp,
+            rest: Vec::new(),
+            arrived: Vec::new(),
+            next: 0,
+            ports,
+            looks: 0,
+            unasked: FRAMES_PER_QUESTION,
+        };
+        driver.accept(driver.udp.local()[0]).map_err(|source| OpenError::Bind { at, source })?;
+        Ok(driver)
+    }
+
+    /// The interfaces in use: name, whether the program runs in the driver, and whether the card
+    /// writes frames into our memory itself.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&str, bool, bool)> {
+        self.interfaces.iter().map(|interface| {
+            let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
+            (interface.station.name.as_str(), interface.native, zero_copy)
+        })
+    }
+
+    fn accept(&self, at: SocketAddr) -> io::Result<()> {
+        self.interfaces.iter().try_for_each(|interface| interface.accept(at))
+    }
+
+    /// Takes note of what changed about the interfaces, now and then.
+    fn refresh(&mut self, now: Instant) {
+        if !self.ways.refresh(now) {
+            return;
+        }
+        let Some(stations) = self.ways.stations() else { return };
+        for interface in &mut self.interfaces {
+            interface.stopped = false;
+            let now = stations.iter().find(|now| now.index == interface.station.index);
+            let Some(now) = now.filter(|now| **now != interface.station) else { continue };
+            let local = self.udp.local();
+            local.iter().for_each(|at| interface.leave(*at));
+            interface.station = now.clone();
+            // What does not fit the table is heard at the socket.
+            local.iter().for_each(|at| drop(interface.accept(*at)));
+        }
+    }
+
+    /// How a train gets to its destination in frames of our own; `None`: through the system.
+    fn way(&mut self, now: Instant, train: &Train) -> Option<Way> {
+        let bound = self.udp.local().get(train.socket)?.ip();
+        let source = train.source.or(Some(bound).filter(|bound| !bound.is_unspecified()));
+        let destination = Destination::new(train.to, source);
+        let stations = self.interfaces.iter().map(|interface| &interface.station);
+        let way = self.ways.find(now, destination, stations)?;
+        let interface = &mut self.interfaces[way.interface];
+        if interface.stopped {
+            return None;
+        }
+        let longest = way.longest.min(interface.longest as usize);
+        let fits = way.header.len() + train.datagram.min(train.len) <= longest
+            && interface.ports[0].room(train.datagrams()) >= train.datagrams();
+        fits.then_some(way)
+    }
+
+    /// Puts a train's datagrams into the send ring, which has room for them.
+    fn put(&mut self, way: &Way, train: &Train, outbox: &Outbox, messages: &dyn Gather) {
+        let from = self.udp.local()[train.socket].port();
+        let port = &mut self.interfaces[way.interface].ports[0];
+        let mut bytes = Bytes { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] };
+        let (header, mut left) = (way.header.len(), train.len);
+        while left > 0 {
+            let len = train.datagram.clamp(1, left);
+            left -= len;
+            port.put(header + len, |frame| {
+                bytes.copy(&mut frame[header..], outbox, messages);
+                way.header.write(frame, (from, train.to.port()), train.tos);
+            });
+        }
+    }
+
+    /// Has the kernel send what was put.
+    fn flush(&mut self) {
+        for interface in &mut self.interfaces {
+            match interface.ports[0].flush() {
+                Ok(calls) => self.udp.counters_mut().send_calls += u64::from(calls),
+                // Down or gone: what was put leaves when it is up again, or never.
+                Err(_) => interface.stopped = true,
+            }
+        }
+    }
+
+    /// Looks at the rings; returns how many datagrams there are.
+    fn receive_frames(&mut self, expected: bool) -> usize {
+        for _ in 0..self.ports.len() {
+            let at = self.ports[self.next];
+            self.next = (self.next + 1) % self.ports.len();
+            // More where one batch holds nothing but what is malformed.
+            for _ in 0..BATCHES_MAX {
+                let frames = self.interfaces[at.0].ports[at.1].receive(FRAMES_MAX, expected);
+                if frames == 0 {
+                    break;
+                }
+                self.read(at, frames);
+                if !self.arrived.is_empty() {
+                    return self.arrived.len();
+                }
+            }
+        }
+        0
+    }
+
+    /// Reads the frames that a port shows.
+    fn read(&mut self, at: (usize, usize), frames: u32) {
+        let interface = &self.interfaces[at.0];
+        let (mut bytes, mut malformed) = (0, 0);
+        for index in 0..frames {
+            let frame = interface.ports[at.1].frame(index);
+            let datagram = frame::read(frame, interface.station.index);
+            let local = self.udp.local();
+            let found = datagram.and_then(|datagram| {
+                let socket = local.iter().position(|at| at.port() == datagram.to.port())?;
+                Some((datagram, socket))
+            });
+            let Some((datagram, socket)) = found else {
+                malformed += 1;
+                continue;
+            };
+            bytes += datagram.bytes.len() as u64;
+            let everywhere = local[socket].ip().is_unspecified();
+            self.arrived.push(Arrived {
+                from: datagram.from,
+                to: everywhere.then_some(datagram.to.ip()),
+                tos: datagram.tos,
+                socket,
+                port: at,
+                frame: index,
+                start: datagram.bytes.as_ptr() as usize - frame.as_ptr() as usize,
+                len: datagram.bytes.len(),
+            });
+        }
+        let count = self.arrived.len() as u64;
+        let counters = self.udp.counters_mut();
+        counters.datagrams_received += count;
+        counters.trains_received += count;
+        counters.bytes_received += bytes;
+        counters.frames_received += count;
+        counters.frames_malformed += malformed;
+        self.unasked = self.unasked.saturating_sub(u64::from(frames));
+        if self.unasked == 0 {
+            self.ask_for_losses();
+        }
+    }
+
+    fn ask_for_losses(&mut self) {
+        self.unasked = FRAMES_PER_QUESTION;
+        let ports = self.interfaces.iter_mut().flat_map(|interface| &mut interface.ports);
+        let lost: u64 = ports.map(port::Port::take_lost).sum();
+        self.udp.counters_mut().receive_overflows += lost;
+    }
+}
+
+/// Says once per interface how it is used.
+fn log(interface: &Interface) {
+    let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
+    let (name, native) = (&interface.station.name, interface.native);
+    let queues = interface.ports.len();
+    tracing::info!(name, native, zero_copy, queues, "frames are taken from this interface");
+}
+
+/// The bytes of a train, one datagram after the other.
+struct Bytes<'a, I> {
+    pieces: I,
+    rest: &'a [u8],
+}
+
+impl<'a, I: Iterator<Item = &'a Piece>> Bytes<'a, I> {
+    /// Copies as many as `into` takes.
+    fn copy(&mut self, mut into: &mut [u8], outbox: &'a Outbox, messages: &'a dyn Gather) {
+        while !into.is_empty() {
+            if self.rest.is_empty() {
+                self.rest = match self.pieces.next() {
+                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    None => return,
+                };
+            }
+            let len = into.len().min(self.rest.len());
+            let (now, later) = self.rest.split_at(len);
+            let (place, left) = into.split_at_mut(len);
+            place.copy_from_slice(now);
+            (self.rest, into) = (later, left);
+        }
+    }
+}
+
+impl Driver for XdpDriver {
+    fn routes(&self) -> Option<RouteMtu> {
+        self.udp.routes()
+    }
+
+    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
+        let local = self.udp.bind(at)?;
+        self.accept(local)?;
+        Ok(local)
+    }
+
+    fn unbind(&mut self, socket: usize) {
+        let at = self.udp.local()[socket];
+        self.interfaces.iter().for_each(|interface| interface.leave(at));
+        self.udp.unbind(socket);
+    }
+
+    fn local(&self) -> &[SocketAddr] {
+        self.udp.local()
+    }
+
+    fn reaches(&self, socket: usize, to: IpAddr) -> bool {
+        self.udp.reaches(socket, to)
+    }
+
+    fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
+        let now = Instant::now();
+        self.refresh(now);
+        self.rest.clear();
+        for train in &outbox.trains {
+            let Some(way) = self.way(now, train) else {
+                self.rest.push(train.clone());
+                continue;
+            };
+            self.put(&way, train, outbox, messages);
+            let counters = self.udp.counters_mut();
+            counters.trains_sent += 1;
+            counters.datagrams_sent += train.datagrams() as u64;
+            counters.bytes_sent += train.len as u64;
+            counters.frames_sent += train.datagrams() as u64;
+        }
+        if outbox.trains.len() > self.rest.len() {
+            self.flush();
+        }
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            self.udp.send_some(&rest, outbox, messages);
+            self.rest = rest;
+        }
+    }
+
+    fn resume(&mut self) {
+        self.flush();
+        if self.udp.waiting().is_some() {
+            self.udp.resume();
+        }
+    }
+
+    fn waiting(&self) -> Option<Waiting> {
+        let sending = self.interfaces.iter().filter(|interface| !interface.stopped);
+        let unsent: usize = sending.map(|interface| interface.ports[0].unsent()).sum();
+        let waiting = self.udp.waiting();
+        if unsent == 0 {
+            return waiting;
+        }
+        let bytes = unsent + waiting.map_or(0, |waiting| waiting.bytes);
+        Some(Waiting { bytes, full: Full::Device })
+    }
+
+    fn receive(&mut self, expected: bool) -> usize {
+        self.arrived.clear();
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_SOCKET) {
+            // Also while frames arrive without a pause.
+            let trains = self.udp.receive(false);
+            if trains > 0 {
+                return trains;
+            }
+        }
+        match self.receive_frames(expected) {
+            0 if expected => self.udp.receive(true),
+            frames => frames,
+        }
+    }
+
+    fn received(&self, index: usize) -> Received<'_> {
+        let Some(&Arrived { from, to, tos, socket, port, frame, start, len }) =
+            self.arrived.get(index)
+        else {
+            return self.udp.received(index);
+        };
+        let frame = self.interfaces[port.0].ports[port.1].frame(frame);
+        let bytes = frame.get(start..start + len).unwrap_or_default();
+        Received { from, socket, to, tos, datagram: len.max(1), bytes }
+    }
+
+    fn unreachable(&mut self) -> Option<Unreachable> {
+        self.udp.unreachable()
+    }
+
+    fn too_big(&mut self) -> Option<TooBig> {
+        self.udp.too_big()
+    }
+
+    fn queued(&self) -> Option<u32> {
+        let frames: u64 = self.interfaces.iter().map(|at| at.ports[0].queued()).sum();
+        Some(self.udp.queued()?.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX)))
+    }
+
+    fn receive_buffer(&self) -> u32 {
+        let room = |interface: &Interface| {
+            let frame = interface.longest.min(interface.station.mtu);
+            interface.ports.iter().map(|port| port.frames() * frame).sum::<u32>()
+        };
+        let frames = self.interfaces.iter().map(room).min().unwrap_or(u32::MAX);
+        frames.min(self.udp.receive_buffer())
+    }
+
+    fn unread(&self) -> u64 {
+        let ports = self.interfaces.iter().flat_map(|interface| &interface.ports);
+        let memory = ports.map(|port| {
+            u64::from(port.unread()) * (u64::from(port.frame_size()) + TRAIN_OVERHEAD as u64)
+        });
+        memory.sum::<u64>() + self.udp.unread()
+    }
+
+    fn handles(&self) -> Vec<RawFd> {
+        let ports = self.interfaces.iter().flat_map(|interface| &interface.ports);
+        let frames = ports.map(|port| port.as_fd().as_raw_fd());
+        frames.chain(self.udp.handles()).collect()
+    }
+
+    fn first_handle(&self) -> BorrowedFd<'_> {
+        self.interfaces[0].ports[0].as_fd()
+    }
+
+    fn counters(&self) -> &DriverCounters {
+        self.udp.counters()
+    }
+}

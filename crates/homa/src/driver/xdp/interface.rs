@@ -1,0 +1,186 @@
+//! An interface that frames are taken from: its sockets, one per queue, the tables of the redirect
+//! program, and what holds the program there.
+//!
+//! The program is attached by a link that belongs to a descriptor (Linux 5.9): it goes with this
+//! process, however that ends. One program can be at an interface at a time; another's is left
+//! alone.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::port::{Port, Size};
+use super::program::{KEY, Redirect, key};
+use crate::driver::bpf::{self, Capabilities, Kind, Table};
+use crate::egress::hops::Station;
+use crate::error::OpenError;
+
+/// Names of the programs and tables in the kernel's lists.
+const NAME: &std::ffi::CStr = c"homa_redirect";
+/// Local addresses and ports of an interface.
+const ADDRESSES_MAX: u32 = 16_384;
+/// Queues with a socket each.
+const QUEUES_MAX: u32 = 64;
+/// Frames for receiving at a queue, and as many for sending: at least, and at most.
+const FRAMES: std::ops::RangeInclusive<u32> = 512..=4096;
+
+/// A queue is cleared of a closed socket by then.
+const CLEARED: Duration = Duration::from_secs(1);
+
+/// What can fail.
+const TABLE: &str = "make a table";
+const SOCKET: &str = "open a socket";
+const PROGRAM: &str = "load the redirect program";
+const ATTACH: &str = "attach the redirect program";
+
+/// Modes of attachment (`linux/if_link.h`): in the driver; on packets as the system has them.
+const DRIVER_MODE: u32 = 1 << 2;
+const GENERIC_MODE: u32 = 1 << 1;
+
+/// See the module's documentation.
+pub struct Interface {
+    /// The interface as it was when last looked at.
+    pub station: Station,
+    /// It did not send when last tried.
+    pub stopped: bool,
+    /// A socket per queue.
+    pub ports: Vec<Port>,
+    /// The longest frame that the sockets take, bytes.
+    pub longest: u32,
+    /// The program runs in the interface's driver.
+    pub native: bool,
+    local: Table<KEY>,
+    _sockets: Table<4>,
+    _link: OwnedFd,
+}
+
+/// The capabilities that this process lacks, by name.
+pub fn missing_capabilities() -> Vec<&'static str> {
+    let has = Capabilities::of_this_process();
+    let mut missing = Vec::new();
+    for (there, name) in [
+        (has.has(Capabilities::NET_ADMIN), "CAP_NET_ADMIN"),
+        (has.has_bpf(), "CAP_BPF"),
+        (has.has(Capabilities::NET_RAW), "CAP_NET_RAW"),
+    ] {
+        missing.extend((!there).then_some(name));
+    }
+    missing
+}
+
+impl Interface {
+    /// Takes frames from an interface of the calling thread's network; `bytes`: as many should find
+    /// room that arrive before they are looked at.
+    pub fn open(station: Station, bytes: usize) -> Result<Self, OpenError> {
+        let refused = |step: &'static str| {
+            let interface = station.name.clone();
+            move |source: io::Error| OpenError::Xdp { interface, step, source }
+        };
+        let queues = station.queues.clamp(1, QUEUES_MAX);
+        let frames = bytes / station.mtu.clamp(64, 4096) as usize / queues as usize;
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        let frames = frames.clamp(*FRAMES.start(), *FRAMES.end()).next_power_of_two();
+        let size = Size::for_mtu(station.mtu, frames);
+        let local = Table::hash(NAME, ADDRESSES_MAX).map_err(refused(TABLE))?;
+        let sockets = Table::sockets(NAME, queues).map_err(refused(TABLE))?;
+        let redirect = Redirect {
+            mac: station.mac,
+            local: local.descriptor(),
+            sockets: sockets.descriptor(),
+            longest: size.longest(),
+            frags: true,
+        };
+        // Before the sockets: whether another process uses XDP here shows at once, and some cards
+        // want a program before they do without copies.
+        let (link, native) =
+            attach(redirect, station.index).map_err(|(step, error)| refused(step)(error))?;
+        let mut ports = Vec::new();
+        for queue in 0..queues {
+            match open_port(station.index, queue, size) {
+                Ok(port) => {
+                    let socket = port.as_fd().as_raw_fd() as u32;
+                    let set = sockets.insert(&queue.to_ne_bytes(), socket);
+                    set.map_err(refused(TABLE))?;
+                    ports.push(port);
+                }
+                // An interface can have fewer queues than it could.
+                Err(error) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
+                Err(error) => return Err(refused(SOCKET)(error)),
+            }
+        }
+        let longest = size.longest();
+        let (_sockets, _link, stopped) = (sockets, link, false);
+        Ok(Self { station, stopped, ports, longest, native, local, _sockets, _link })
+    }
+
+    /// The addresses of the interface at which a socket bound to `at` receives.
+    fn addresses(&self, at: SocketAddr) -> impl Iterator<Item = IpAddr> {
+        let ip = at.ip();
+        self.station.addresses.iter().copied().filter(move |own| match ip.is_unspecified() {
+            // Sockets at every IPv6 address speak IPv4, too.
+            true => ip.is_ipv6() || own.is_ipv4(),
+            false => *own == ip,
+        })
+    }
+
+    /// Takes frames to a local address from now on.
+    pub fn accept(&self, at: SocketAddr) -> io::Result<()> {
+        let mut own = self.addresses(at);
+        own.try_for_each(|ip| self.local.insert(&key(ip, at.port()), 0))
+    }
+
+    /// Leaves frames to a local address to the system.
+    pub fn leave(&self, at: SocketAddr) {
+        for ip in self.addresses(at) {
+            // What was not taken need not be left.
+            let _ = self.local.remove(&key(ip, at.port()));
+        }
+    }
+}
+
+/// Opens a socket at a queue, which the kernel may still be clearing of one that was closed.
+fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<Port> {
+    let begun = Instant::now();
+    loop {
+        match Port::open(interface, queue, size) {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < CLEARED =>
+            {
+                thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Loads the program and attaches it, in the driver if that can.
+fn attach(
+    redirect: Redirect,
+    interface: u32,
+) -> Result<(OwnedFd, bool), (&'static str, io::Error)> {
+    let load = |redirect: &Redirect| {
+        bpf::load(Kind::Xdp { frags: redirect.frags }, &redirect.assemble(), NAME)
+    };
+    let mut failed = None;
+    for frags in [true, false] {
+        let redirect = Redirect { frags, ..redirect };
+        let program = match load(&redirect) {
+            Ok(program) => program,
+            // A kernel before 5.18 knows no frames in pieces.
+            Err(_) if frags => continue,
+            Err(error) => return Err((PROGRAM, error)),
+        };
+        for mode in [DRIVER_MODE, GENERIC_MODE] {
+            match bpf::attach(program.as_fd(), (interface, bpf::XDP), mode) {
+                Ok(link) => return Ok((link, mode == DRIVER_MODE)),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Err((ATTACH, error));
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+    }
+    Err((ATTACH, failed.unwrap_or_else(|| io::ErrorKind::Unsupported.into())))
+}

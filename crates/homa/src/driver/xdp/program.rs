@@ -1,0 +1,251 @@
+//! The redirect program: of the frames that an interface receives it takes what is for our UDP
+//! ports at our addresses, and passes all others on to the system, untouched.
+//!
+//! It takes plain frames only: to the interface's own Ethernet address, untagged (an interface of a
+//! VLAN shows them so), IPv4 without options or IPv6 without extension headers, UDP, no fragment,
+//! and no longer than a frame of the socket. The rest, such as trains that the system joined,
+//! arrives at the ordinary socket. Whether lengths and checksums are right is the driver's to
+//! check.
+
+use std::net::IpAddr;
+
+use crate::driver::bpf::{Assembler, op::*};
+use crate::egress::hops::Mac;
+
+/// Bytes of a key: an address, mapped if it is of IPv4, a port, and padding.
+pub const KEY: usize = 20;
+
+/// The key of a local address.
+pub fn key(ip: IpAddr, port: u16) -> [u8; KEY] {
+    let ip = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut key = [0; KEY];
+    key[..16].copy_from_slice(&ip.octets());
+    key[16..18].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+/// Offsets in the program's context (`struct xdp_md`).
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const QUEUE: i16 = 16;
+
+/// Numbers of the kernel's functions (`enum bpf_func_id`).
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT_MAP: i32 = 51;
+const BUFFER_LENGTH: i32 = 188;
+
+/// The system has the frame (`enum xdp_action`).
+pub const PASS: u32 = 2;
+
+/// Where the key lies on the stack.
+const AT_KEY: i16 = -24;
+const STACK: u8 = 10;
+
+/// A value of 16 bits in the order of the network, as a load of 16 bits finds it.
+fn network(value: u16) -> i32 {
+    u16::from_ne_bytes(value.to_be_bytes()).into()
+}
+
+/// What the program is made for.
+pub struct Redirect {
+    /// The interface's address.
+    pub mac: Mac,
+    /// Descriptor of the table of local addresses, [`key`].
+    pub local: i32,
+    /// Descriptor of the table of sockets by queue.
+    pub sockets: i32,
+    /// Longest frame that it takes, bytes.
+    pub longest: u32,
+    /// Frames in several pieces may come (Linux 5.18): they are passed on.
+    pub frags: bool,
+}
+
+impl Redirect {
+    /// The program, as the kernel takes it.
+    pub fn assemble(&self) -> Vec<u64> {
+        let mut code = Assembler::default();
+        // r6: the context, r2: the frame, r3: its end.
+        code.push(MOV, (6, 1), 0, 0);
+        code.push(LOAD_WORD, (2, 6), DATA, 0);
+        code.push(LOAD_WORD, (3, 6), DATA_END, 0);
+        need(&mut code, 14 + 20 + 8);
+        self.ethernet(&mut code);
+        ipv4(&mut code);
+        ipv6(&mut code);
+        code.label("look up");
+        code.push(MOV, (2, STACK), 0, 0);
+        code.push(ADD_IMMEDIATE, (2, 0), 0, AT_KEY.into());
+        code.load_map(1, self.local);
+        code.push(CALL, (0, 0), 0, MAP_LOOKUP);
+        code.jump(JUMP_IF_EQUAL, (0, 0), "pass");
+        if self.frags {
+            code.push(MOV, (1, 6), 0, 0);
+            code.push(CALL, (0, 0), 0, BUFFER_LENGTH);
+        } else {
+            code.push(LOAD_WORD, (0, 6), DATA_END, 0);
+            code.push(LOAD_WORD, (1, 6), DATA, 0);
+            code.push(SUBTRACT, (0, 1), 0, 0);
+        }
+        code.jump_by(JUMP_IF_MORE_THAN, (0, 0), self.longest as i32, "pass");
+        // To the socket of this queue; where there is none, the system has it.
+        code.load_map(1, self.sockets);
+        code.push(LOAD_WORD, (2, 6), QUEUE, 0);
+        code.push(MOV_IMMEDIATE, (3, 0), 0, PASS as i32);
+        code.push(CALL, (0, 0), 0, REDIRECT_MAP);
+        code.push(EXIT, (0, 0), 0, 0);
+        code.label("pass");
+        code.push(MOV_IMMEDIATE, (0, 0), 0, PASS as i32);
+        code.push(EXIT, (0, 0), 0, 0);
+        code.finish()
+    }
+
+    /// Goes on for IP packets to the interface's own address.
+    fn ethernet(&self, code: &mut Assembler) {
+        let [a, b, c, d, e, f] = self.mac;
+        code.push(LOAD_WORD, (4, 2), 0, 0);
+        code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), i32::from_ne_bytes([a, b, c, d]), "pass");
+        code.push(LOAD_HALF, (4, 2), 4, 0);
+        let rest = u16::from_ne_bytes([e, f]).into();
+        code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), rest, "pass");
+        code.push(LOAD_HALF, (4, 2), 12, 0);
+        code.jump_by(JUMP_IF_EQUAL, (4, 0), network(0x86dd), "ipv6");
+        code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), network(0x0800), "pass");
+    }
+}
+
+/// Passes frames on that have less than so many bytes in one piece.
+fn need(code: &mut Assembler, bytes: i32) {
+    code.push(MOV, (4, 2), 0, 0);
+    code.push(ADD_IMMEDIATE, (4, 0), 0, bytes);
+    code.jump(JUMP_IF_ABOVE, (4, 3), "pass");
+}
+
+fn ipv4(code: &mut Assembler) {
+    // Version and length of the header, no fragment, UDP.
+    code.push(LOAD_BYTE, (4, 2), 14, 0);
+    code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), 0x45, "pass");
+    code.push(LOAD_HALF, (4, 2), 20, 0);
+    code.jump_by(JUMP_IF_ANY, (4, 0), network(0x3fff), "pass");
+    code.push(LOAD_BYTE, (4, 2), 23, 0);
+    code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), libc::IPPROTO_UDP, "pass");
+    code.push(STORE_LONG_IMMEDIATE, (STACK, 0), AT_KEY, 0);
+    let mapped = i32::from_ne_bytes([0, 0, 0xff, 0xff]);
+    code.push(STORE_WORD_IMMEDIATE, (STACK, 0), AT_KEY + 8, mapped);
+    code.push(LOAD_WORD, (4, 2), 30, 0);
+    code.push(STORE_WORD, (STACK, 4), AT_KEY + 12, 0);
+    code.push(LOAD_HALF, (4, 2), 36, 0);
+    store_port(code);
+    code.jump(JUMP, (0, 0), "look up");
+}
+
+fn ipv6(code: &mut Assembler) {
+    code.label("ipv6");
+    need(code, 14 + 40 + 8);
+    code.push(LOAD_BYTE, (4, 2), 20, 0);
+    code.jump_by(JUMP_IF_OTHER_WORD, (4, 0), libc::IPPROTO_UDP, "pass");
+    for at in [0, 4, 8, 12] {
+        code.push(LOAD_WORD, (4, 2), 38 + at, 0);
+        code.push(STORE_WORD, (STACK, 4), AT_KEY + at, 0);
+    }
+    code.push(LOAD_HALF, (4, 2), 56, 0);
+    store_port(code);
+}
+
+/// Stores the port in r4, and the padding after it.
+fn store_port(code: &mut Assembler) {
+    if cfg!(target_endian = "big") {
+        code.push(LEFT_SHIFT, (4, 0), 0, 16);
+    }
+    code.push(STORE_WORD, (STACK, 4), AT_KEY + 16, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::driver::bpf::{Kind, Table, load, test_run};
+
+    const MAC: Mac = [2, 0, 0, 0xab, 0xcd, 0xef];
+
+    /// A frame to an address and port.
+    fn frame(to: IpAddr, port: u16, payload: usize) -> Vec<u8> {
+        let mut frame = [&MAC[..], &[2, 0, 0, 0, 0, 9]].concat();
+        let udp = [[0x9c, 0x40], port.to_be_bytes(), [0, 0], [0, 0]].concat();
+        match to {
+            IpAddr::V4(to) => {
+                frame.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 9]);
+                frame.extend(to.octets());
+            }
+            IpAddr::V6(to) => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+                frame.extend([9; 16]);
+                frame.extend(to.octets());
+            }
+        }
+        frame.extend(udp);
+        frame.resize(frame.len() + payload, 7);
+        frame
+    }
+
+    #[test]
+    fn the_program_takes_what_is_for_our_ports_and_passes_the_rest() {
+        let tables = Table::<KEY>::hash(c"homa_test", 8)
+            .and_then(|local| Ok((local, Table::<4>::sockets(c"homa_test", 1)?)));
+        let Ok((local, sockets)) = tables else {
+            return skip::test("root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)");
+        };
+        let ours: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        ours.iter().for_each(|&ip| local.insert(&key(ip, 4000), 0).unwrap());
+        for frags in [true, false] {
+            let redirect = Redirect {
+                mac: MAC,
+                local: local.descriptor(),
+                sockets: sockets.descriptor(),
+                longest: 1514,
+                frags,
+            };
+            let program = load(Kind::Xdp { frags }, &redirect.assemble(), c"homa_test").unwrap();
+            // There is no socket in a test: what is taken has the verdict of an empty place, which
+            // is the same as PASS. So the map is tried with a verdict of its own.
+            let mut code = redirect.assemble();
+            let verdict = code.len() - 5;
+            code[verdict] = with_immediate(code[verdict], 1);
+            let marked = load(Kind::Xdp { frags }, &code, c"homa_test").unwrap();
+            let takes = |frame: &[u8]| {
+                let verdict = test_run(program.as_fd(), frame).unwrap().1;
+                assert_eq!(verdict, PASS, "no socket is there");
+                test_run(marked.as_fd(), frame).unwrap().1 == 1
+            };
+            for ip in ours {
+                let frame = |port| frame(ip, port, 1400);
+                assert!(takes(&frame(4000)), "{ip}");
+                assert!(!takes(&frame(4001)), "the port of another");
+                // Each byte that decides, changed.
+                let deciding: &[usize] = match ip {
+                    IpAddr::V4(_) => &[0, 3, 5, 12, 13, 14, 20, 21, 23, 30, 33, 36, 37],
+                    IpAddr::V6(_) => &[0, 3, 5, 12, 13, 20, 38, 45, 53, 56, 57],
+                };
+                for &at in deciding {
+                    let mut other = frame(4000);
+                    other[at] ^= 0x21;
+                    assert!(!takes(&other), "byte {at} of a frame to {ip}");
+                }
+            }
+            assert!(!takes(&frame(ours[0], 4000, 1480)), "longer than a frame of the socket");
+            assert!(takes(&frame(ours[0], 4000, 0)));
+            assert!(!takes(&frame(ours[0], 4000, 0)[..41]), "cut off");
+            assert!(!takes(&frame(ours[1], 4000, 0)[..61]), "cut off");
+        }
+    }
+
+    /// An instruction with another immediate.
+    fn with_immediate(instruction: u64, immediate: i32) -> u64 {
+        let mut bytes = instruction.to_ne_bytes();
+        bytes[4..].copy_from_slice(&immediate.to_ne_bytes());
+        u64::from_ne_bytes(bytes)
+    }
+}

@@ -1,0 +1,182 @@
+//! What a frame of our own needs to know: the interfaces with their addresses, the next hop of a
+//! route, and the hardware address of a neighbour. For drivers below the system's own network
+//! stack.
+//!
+//! Invariant: whatever is not plain (several addresses to choose from by a policy, tunnels, routes
+//! that drop) is `None`: then the system sends the packet.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::kernel::{Kernel, route_request};
+
+/// An Ethernet address.
+pub(crate) type Mac = [u8; 6];
+
+/// An Ethernet interface of this network that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Station {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) mac: Mac,
+    /// Largest IP packet, bytes.
+    pub(crate) mtu: u32,
+    /// Most receive queues that it can have.
+    pub(crate) queues: u32,
+    /// Its IP addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Where packets to an address go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// The interface.
+    pub(crate) interface: u32,
+    /// The address on its link: the router's, or the destination's own.
+    pub(crate) address: IpAddr,
+    /// The address of ours that the system would send from.
+    pub(crate) source: Option<IpAddr>,
+}
+
+impl Kernel {
+    /// The Ethernet interfaces that are up, with their addresses; `None` where the kernel does not
+    /// say.
+    pub(crate) fn stations(&mut self) -> Option<Vec<Station>> {
+        let mut stations: Vec<Station> = Vec::new();
+        let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.ask(links, NLM_F_DUMP, |answer| {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                stations.extend(station(&link));
+            }
+        })?;
+        let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.ask(addresses, NLM_F_DUMP, |answer| {
+            if let RouteNetlinkMessage::NewAddress(message) = answer
+                && let index = message.header.index
+                && let Some(station) = stations.iter_mut().find(|station| station.index == index)
+            {
+                station.addresses.extend(own_address(&message));
+            }
+        })?;
+        Some(stations)
+    }
+
+    /// The next hop to an address, from one of ours if that is given.
+    pub(crate) fn hop(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<Hop> {
+        let mut found = None;
+        let request = RouteNetlinkMessage::GetRoute(route_request(to, scope, from));
+        self.ask(request, 0, |answer| {
+            if let RouteNetlinkMessage::NewRoute(route) = answer {
+                found = found.or(hop_of(to, &route));
+            }
+        })?;
+        found
+    }
+
+    /// The Ethernet address of a neighbour, where the system knows it.
+    pub(crate) fn neighbour(&mut self, interface: u32, address: IpAddr) -> Option<Mac> {
+        let mut request = NeighbourMessage::default();
+        request.header.ifindex = interface;
+        let destination = match address {
+            IpAddr::V4(address) => {
+                request.header.family = AddressFamily::Inet;
+                NeighbourAddress::Inet(address)
+            }
+            IpAddr::V6(address) => {
+                request.header.family = AddressFamily::Inet6;
+                NeighbourAddress::Inet6(address)
+            }
+        };
+        request.attributes.push(NeighbourAttribute::Destination(destination));
+        let mut found = None;
+        self.ask(RouteNetlinkMessage::GetNeighbour(request), 0, |answer| {
+            if let RouteNetlinkMessage::NewNeighbour(neighbour) = answer {
+                found = found.or(mac_of(&neighbour));
+            }
+        })?;
+        found
+    }
+}
+
+fn station(link: &LinkMessage) -> Option<Station> {
+    let flags = link.header.flags;
+    if !flags.contains(LinkFlags::Up) || flags.contains(LinkFlags::Loopback) {
+        return None;
+    }
+    let (mut name, mut mac, mut mtu, mut queues) = (None, None, 0, 1);
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(is) => name = Some(is.clone()),
+            LinkAttribute::Address(is) => mac = Mac::try_from(&is[..]).ok(),
+            LinkAttribute::Mtu(is) => mtu = *is,
+            LinkAttribute::NumRxQueues(is) => queues = *is,
+            _ => {}
+        }
+    }
+    let (index, addresses) = (link.header.index, Vec::new());
+    Some(Station { index, name: name?, mac: mac?, mtu, queues, addresses })
+}
+
+/// The address of ours in a message; `Local` is ours where `Address` is that of the other end.
+fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    });
+    local.or_else(|| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(ip) => Some(*ip),
+            _ => None,
+        })
+    })
+}
+
+fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<Hop> {
+    if route.header.kind != RouteType::Unicast {
+        return None;
+    }
+    let ip = |address: &RouteAddress| match address {
+        RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
+        RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    };
+    let (mut interface, mut address, mut source) = (None, to, None);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::Gateway(gateway) => address = ip(gateway)?,
+            RouteAttribute::PrefSource(preferred) => source = ip(preferred),
+            RouteAttribute::Via(_)
+            | RouteAttribute::Encap(_)
+            | RouteAttribute::EncapType(_)
+            | RouteAttribute::MultiPath(_)
+            | RouteAttribute::NewDestination(_) => return None,
+            _ => {}
+        }
+    }
+    Some(Hop { interface: interface?, address, source })
+}
+
+fn mac_of(neighbour: &NeighbourMessage) -> Option<Mac> {
+    let known = matches!(
+        neighbour.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Permanent
+    );
+    let mac = neighbour.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(mac) => Mac::try_from(&mac[..]).ok(),
+        _ => None,
+    });
+    mac.filter(|_| known)
+}

@@ -1,0 +1,378 @@
+//! Engines over AF_XDP, on veth pairs between network namespaces that the tests make.
+//!
+//! They need the capabilities of root outside of user namespaces; elsewhere they say so.
+#![cfg(feature = "xdp")]
+
+mod common;
+#[path = "common/hosts.rs"]
+mod hosts;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{echo, message};
+use homa::driver::Driver;
+use homa::driver::bpf::Capabilities;
+use homa::driver::xdp::XdpDriver;
+use homa::metrics::Metrics;
+use homa::{CallOptions, Config, Engine, OpenError};
+use hosts::Host;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(20);
+const PORT: u16 = 4000;
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+
+/// Two hosts and the cable between them.
+struct Net {
+    client: Host,
+    server: Host,
+}
+
+impl Net {
+    /// `None`, after saying so, where none can be made here, or AF_XDP cannot be used.
+    fn new() -> Option<Self> {
+        let has = Capabilities::of_this_process();
+        if !has.has(Capabilities::SYS_ADMIN) || !has.has(Capabilities::NET_ADMIN) {
+            skip::test("root (AF_XDP, and network namespaces)");
+            return None;
+        }
+        let (client, server) = (Host::new(), Host::new());
+        if !client.connect("near", &server, "far") {
+            return None;
+        }
+        for (host, link, n) in [(&client, "near", 1), (&server, "far", 2)] {
+            host.ip(&format!("addr add 10.8.0.{n}/24 dev {link}"));
+            host.ip(&format!("addr add fd08::{n}/64 dev {link} nodad"));
+        }
+        let tried = client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20));
+        if let Err(error) = tried {
+            skip::test(&format!("AF_XDP ({error})"));
+            return None;
+        }
+        Some(Self { client, server })
+    }
+
+    fn set_mtu(&self, mtu: u16) {
+        self.client.ip(&format!("link set near mtu {mtu}"));
+        self.server.ip(&format!("link set far mtu {mtu}"));
+    }
+}
+
+/// How an engine reaches the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Xdp,
+    Udp,
+}
+
+impl Way {
+    fn open(self, host: &Host, at: SocketAddr, config: &Config) -> Engine {
+        host.run(|| match self {
+            Self::Xdp => Engine::xdp(at, config.clone()),
+            Self::Udp => Engine::bind(at, config.clone()),
+        })
+        .unwrap()
+    }
+}
+
+/// Echoes messages of these sizes, several times, between two ends; returns what client and server
+/// counted.
+fn converse(
+    net: &Net,
+    ways: [Way; 2],
+    (from, at, to): (IpAddr, IpAddr, IpAddr),
+    sizes: &[usize],
+    config: &Config,
+) -> [Metrics; 2] {
+    let server = ways[1].open(&net.server, SocketAddr::new(at, PORT), config);
+    let served = echo(server.serve().unwrap());
+    let client = ways[0].open(&net.client, SocketAddr::new(from, 0), config);
+    call_all(&net.client, &client, SocketAddr::new(to, PORT), sizes);
+    let counted = [client.metrics(), server.metrics()];
+    server.drain(GIVE_UP).unwrap();
+    served.join().unwrap();
+    for (metrics, way) in counted.iter().zip(ways) {
+        let text = metrics.to_openmetrics();
+        assert_eq!(metrics.driver.frames_malformed, 0, "{ways:?}");
+        assert_eq!(metrics.driver.frames_sent > 0, way == Way::Xdp, "{ways:?} {to}: {text}");
+    }
+    counted
+}
+
+fn call_all(host: &Host, client: &Engine, to: SocketAddr, sizes: &[usize]) {
+    host.run(|| {
+        for n in 0..10 {
+            for &size in sizes {
+                let bytes = message(size, n);
+                let options = CallOptions::deadline(GIVE_UP);
+                let answer = client.client().call_with(to, bytes.clone(), &options).unwrap();
+                assert!(*answer == *bytes, "{size} B came back changed");
+            }
+            // The next hop is known by then.
+            thread::sleep(Duration::from_millis(6));
+        }
+    });
+}
+
+fn ips(v4: bool) -> (IpAddr, IpAddr) {
+    match v4 {
+        true => (CLIENT.into(), SERVER.into()),
+        false => ("fd08::1".parse().unwrap(), "fd08::2".parse().unwrap()),
+    }
+}
+
+#[test]
+fn messages_of_all_sizes_pass_between_both_kinds_of_peer() {
+    let Some(net) = Net::new() else { return };
+    for ways in [[Way::Xdp, Way::Xdp], [Way::Xdp, Way::Udp], [Way::Udp, Way::Xdp]] {
+        for v4 in [true, false] {
+            let (from, to) = ips(v4);
+            let sizes = [1, 100, 1_400, 20_000, 2_000_000];
+            let counted = converse(&net, ways, (from, to, to), &sizes, &Config::default());
+            if ways == [Way::Xdp, Way::Xdp] {
+                for metrics in &counted {
+                    let (frames, all) =
+                        (metrics.driver.frames_received, metrics.driver.datagrams_received);
+                    assert!(frames * 10 > all * 9, "{frames} of {all} datagrams in frames");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+    let Some(net) = Net::new() else { return };
+    net.server.ip("addr add 10.8.0.3/24 dev far");
+    let to = [IpAddr::from([10, 8, 0, 3]), ips(false).1];
+    for (at, to) in [("0.0.0.0", to[0]), ("::", to[0]), ("::", to[1])] {
+        let at = at.parse().unwrap();
+        let from = ips(to.is_ipv4()).0;
+        let ways = [Way::Xdp, Way::Xdp];
+        let [_, server] = converse(&net, ways, (from, at, to), &[100], &Config::default());
+        assert!(server.driver.frames_received > 0, "{at}");
+    }
+}
+
+#[test]
+fn frames_pass_through_interfaces_of_vlans() {
+    let Some(net) = Net::new() else { return };
+    for (host, link, n) in [(&net.client, "near", 1), (&net.server, "far", 2)] {
+        let vlan = format!("link add link {link} name {link}.7 type vlan id 7");
+        let made = host.run(|| Command::new("ip").args(vlan.split(' ')).status());
+        if !made.is_ok_and(|made| made.success()) {
+            return skip::test("VLANs (8021q)");
+        }
+        host.ip(&format!("addr add 10.9.0.{n}/24 dev {link}.7"));
+        host.ip(&format!("link set {link}.7 up"));
+    }
+    let (from, to): (IpAddr, IpAddr) = ([10, 9, 0, 1].into(), [10, 9, 0, 2].into());
+    for ways in [[Way::Xdp, Way::Xdp], [Way::Xdp, Way::Udp], [Way::Udp, Way::Xdp]] {
+        converse(&net, ways, (from, to, to), &[100, 200_000], &Config::default());
+    }
+}
+
+#[test]
+fn an_interface_whose_driver_knows_no_xdp_serves_all_the_same() {
+    let Some(net) = Net::new() else { return };
+    let made = net
+        .server
+        .run(|| Command::new("ip").args(["link", "add", "br0", "type", "bridge"]).status());
+    if !made.is_ok_and(|made| made.success()) {
+        return skip::test("bridges");
+    }
+    for step in ["set far master br0", "set br0 up"] {
+        net.server.ip(&format!("link {step}"));
+    }
+    net.server.ip("addr del 10.8.0.2/24 dev far");
+    net.server.ip("addr add 10.8.0.2/24 dev br0");
+    let (from, to) = ips(true);
+    let ways = [Way::Xdp, Way::Xdp];
+    let [_, server] = converse(&net, ways, (from, to, to), &[100, 200_000], &Config::default());
+    assert!(server.driver.frames_received > 0);
+}
+
+#[test]
+fn packets_larger_than_a_frame_take_the_sockets_way() {
+    let Some(net) = Net::new() else { return };
+    net.set_mtu(9000);
+    let config = Config { mtu: 9000, ..Config::default() };
+    let (from, to) = ips(true);
+    let ways = [Way::Xdp, Way::Xdp];
+    let [_, server] = converse(&net, ways, (from, to, to), &[100, 1_000_000], &config);
+    let per_datagram = server.driver.bytes_received / server.driver.datagrams_received;
+    assert!(per_datagram > 4_000, "{per_datagram} B per datagram");
+}
+
+#[test]
+fn a_link_whose_mtu_shrinks_goes_on() {
+    let Some(net) = Net::new() else { return };
+    let (from, to) = ips(true);
+    let config = Config::default();
+    let server = Way::Xdp.open(&net.server, SocketAddr::new(to, PORT), &config);
+    let served = echo(server.serve().unwrap());
+    let client = Way::Xdp.open(&net.client, SocketAddr::new(from, 0), &config);
+    for mtu in [1500, 1000] {
+        net.set_mtu(mtu);
+        call_all(&net.client, &client, SocketAddr::new(to, PORT), &[500_000]);
+    }
+    assert!(client.metrics().engine.path_mtu_lowered > 0);
+    server.drain(GIVE_UP).unwrap();
+    served.join().unwrap();
+}
+
+#[test]
+fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
+    let Some(net) = Net::new() else { return };
+    let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, PORT)), &Config::default());
+    let served = echo(server.serve().unwrap());
+    // Somebody else's port.
+    let other = net.server.run(|| UdpSocket::bind((SERVER, PORT + 1)).unwrap());
+    other.set_read_timeout(Some(GIVE_UP)).unwrap();
+    let asks = net.client.run(|| UdpSocket::bind((CLIENT, 0)).unwrap());
+    asks.send_to(b"hello", (SERVER, PORT + 1)).unwrap();
+    let (length, from) = other.recv_from(&mut [0; 16]).unwrap();
+    assert_eq!((length, from), (5, asks.local_addr().unwrap()));
+    // UDP that no system would deliver: a wrong checksum, lengths beyond the packet and too short.
+    let raw = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
+    let raw = raw.unwrap();
+    for (length, checksum) in [(20_u16, 0x1234_u16), (2000, 0), (7, 0)] {
+        let mut udp = [50_000_u16, PORT, length, checksum].map(u16::to_be_bytes).concat();
+        udp.extend([1; 12]);
+        raw.send_to(&udp, &SocketAddr::from((SERVER, 0)).into()).unwrap();
+    }
+    let begun = Instant::now();
+    while server.metrics().driver.frames_malformed < 3 {
+        assert!(begun.elapsed() < GIVE_UP, "{}", server.metrics().to_openmetrics());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let client = Way::Udp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
+    call_all(&net.client, &client, SocketAddr::from((SERVER, PORT)), &[100]);
+    assert_eq!(server.metrics().driver.frames_malformed, 3);
+    server.drain(GIVE_UP).unwrap();
+    served.join().unwrap();
+}
+
+#[test]
+fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
+    let Some(net) = Net::new() else { return };
+    let at = SocketAddr::from((SERVER, PORT));
+    let mut driver = net.server.run(|| XdpDriver::new(at, 1 << 16).unwrap());
+    let sender = net.client.run(|| UdpSocket::bind((CLIENT, 0)).unwrap());
+    let mut drain = || {
+        let mut got = 0;
+        loop {
+            match driver.receive(true) {
+                0 => return (got, driver.counters().frames_received),
+                trains => got += trains,
+            }
+        }
+    };
+    // The first packet waits for the neighbour to be found.
+    sender.send_to(b"first", at).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let (_, mut before) = drain();
+    let mut each = Vec::new();
+    for _ in 0..4 {
+        for n in 0..2_000_u16 {
+            sender.send_to(&n.to_be_bytes(), at).unwrap();
+        }
+        thread::sleep(Duration::from_millis(20));
+        let (_, after) = drain();
+        each.push(after - before);
+        before = after;
+    }
+    assert!(each[0] >= 512 && each.iter().all(|&frames| frames == each[0]), "{each:?}");
+    assert!(each[0] < 2_000, "there was room for all");
+}
+
+#[test]
+fn one_engine_can_use_an_interface_and_others_are_told_so() {
+    let Some(net) = Net::new() else { return };
+    let first = Way::Xdp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
+    let open = |at: &str| {
+        let at = at.parse().unwrap();
+        net.client.run(|| Engine::xdp(at, Config::default())).unwrap_err()
+    };
+    let error = open("10.8.0.1:0");
+    assert!(matches!(&error, OpenError::Xdp { interface, .. } if interface == "near"), "{error}");
+    assert!(error.to_string().contains("ip link show"), "{error}");
+    let error = open("127.0.0.1:0");
+    assert!(matches!(error, OpenError::NoInterface { .. }), "{error}");
+    drop(first);
+    Way::Xdp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
+}
+
+/// Set in the process that is to die, and in the one without privileges.
+const CHILD: &str = "HOMA_TEST_XDP_CHILD";
+
+fn child(host: &Host, test: &str, user: Option<u32>) -> std::io::Result<Child> {
+    host.run(|| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(CHILD, "1");
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    })
+}
+
+/// What `ip` says of the client's interface.
+fn link(net: &Net) -> String {
+    let shown = net.client.run(|| Command::new("ip").args(["link", "show", "near"]).output());
+    String::from_utf8_lossy(&shown.unwrap().stdout).into_owned()
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_nothing_attached() {
+    let test = "a_process_that_is_killed_leaves_nothing_attached";
+    let at = SocketAddr::from((CLIENT, PORT));
+    if std::env::var_os(CHILD).is_some() {
+        let _engine = Engine::xdp(at, Config::default()).unwrap();
+        thread::sleep(GIVE_UP);
+        return;
+    }
+    let Some(net) = Net::new() else { return };
+    assert!(!link(&net).contains("xdp"), "{}", link(&net));
+    let mut child = child(&net.client, test, None).unwrap();
+    let begun = Instant::now();
+    while !link(&net).contains("xdp") {
+        assert!(begun.elapsed() < GIVE_UP, "{}", link(&net));
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The kernel takes the program away when the last of the process is gone.
+    while link(&net).contains("xdp") {
+        assert!(begun.elapsed() < GIVE_UP, "{}", link(&net));
+        thread::sleep(Duration::from_millis(10));
+    }
+    let again = Way::Xdp.open(&net.client, at, &Config::default());
+    assert_eq!(again.local_addr(), at);
+}
+
+#[test]
+fn a_process_without_the_privilege_is_told_what_is_missing() {
+    let test = "a_process_without_the_privilege_is_told_what_is_missing";
+    if std::env::var_os(CHILD).is_some() {
+        let error = Engine::xdp(SocketAddr::from((CLIENT, 0)), Config::default()).unwrap_err();
+        assert!(matches!(error, OpenError::NeedsXdp { .. }), "{error}");
+        println!("refused: {error}");
+        return;
+    }
+    let Some(net) = Net::new() else { return };
+    // Others may not be allowed to read the folder of the test.
+    let Ok(child) = child(&net.client, test, Some(65_534)) else {
+        return skip::test("a folder of tests that every user can read");
+    };
+    let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&stdout);
+    let lacks = "lacks CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW";
+    assert!(said.contains(lacks), "{said}\n{}", String::from_utf8_lossy(&stderr));
+}
