@@ -201,6 +201,24 @@ fn refusals_find_their_rpc_in_every_encapsulation() {
 }
 
 #[test]
+fn a_packet_that_was_too_big_is_told_and_ends_no_rpc() {
+    let vector = &kernel_packets()[0];
+    for (ip, suffix) in carried(vector) {
+        let v4 = ip[0] >> 4 == 4;
+        let quoted = &ip[..ip.len().min(150)];
+        let [kind, code] = if v4 { [3, 4] } else { [2, 0] };
+        let icmp = [&[kind, code, 0, 0, 0, 0, 0x05, 0x14][..], quoted].concat();
+        let answer = if v4 { ipv4(1, 1, 0, &icmp) } else { ipv6(1, (58, 0), &[], &icmp) };
+        let frames = [ETHERNET.frame(&ip), ETHERNET.frame(&answer)];
+        let capture = decoded(&PLAIN.file(1, &records(frames)), &[]);
+        assert_eq!(capture["packets"][1]["refusal"], "packet too big, MTU 1300", "{suffix}");
+        assert_eq!(capture["totals"]["icmp"]["packet too big, MTU 1300"], 1);
+        assert_eq!(capture["rpcs"][0]["ending"], "open");
+        assert_eq!(capture["rpcs"][0]["refusal"], Value::Null);
+    }
+}
+
+#[test]
 fn an_id_used_again_after_a_restart_is_another_rpc() {
     let mut talk = Talk::default();
     for start in [0, 1_000_000] {

@@ -1,5 +1,5 @@
 //! From an IP packet to the Homa packets in it: protocol 146, disguised as TCP, or in UDP; and ICMP
-//! messages that refuse one.
+//! messages that refuse one, for good or because of its size.
 //!
 //! * TCP is Homa when its flags are exactly SYN and RST and its urgent pointer is `b97d`, as the
 //!   kernel module decides.
@@ -97,6 +97,9 @@ pub enum Refusal {
     Port,
     /// The host does not speak the protocol.
     Protocol,
+    /// It is larger than the next link of its path takes, of so many bytes: the sender cuts smaller
+    /// ones, and its RPC goes on.
+    TooBig(u32),
     /// Another code of "destination unreachable".
     Other(u8),
 }
@@ -106,6 +109,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Port => f.write_str("port unreachable"),
             Self::Protocol => f.write_str("protocol unreachable"),
+            Self::TooBig(mtu) => write!(f, "packet too big, MTU {mtu}"),
             Self::Other(code) => write!(f, "destination unreachable, code {code}"),
         }
     }
@@ -334,6 +338,7 @@ impl Dissector {
                 let refusal = match code {
                     2 => Refusal::Protocol,
                     3 => Refusal::Port,
+                    4 => Refusal::TooBig(be16(ip.payload, 6)?.into()),
                     other => Refusal::Other(other),
                 };
                 (refusal, frame::ipv4(quoted, 0).ok()?)
@@ -341,6 +346,10 @@ impl Dissector {
             (ICMPV6, 1) => {
                 let refusal = if code == 4 { Refusal::Port } else { Refusal::Other(code) };
                 (refusal, frame::ipv6(quoted, 0).ok()?)
+            }
+            (ICMPV6, 2) => {
+                let mtu = u32::from_be_bytes(*ip.payload.get(4..)?.first_chunk()?);
+                (Refusal::TooBig(mtu), frame::ipv6(quoted, 0).ok()?)
             }
             // Parameter problem: unrecognised next header.
             (ICMPV6, 4) if code == 1 => (Refusal::Protocol, frame::ipv6(quoted, 0).ok()?),
