@@ -184,6 +184,26 @@ fn cancelling_a_call_reaches_the_server() {
 }
 
 #[test]
+fn by_the_kernels_rules_the_server_of_a_call_that_failed_or_was_cancelled_is_told() {
+    for cancelled in [false, true] {
+        let mut pair = Pair::new(Config::linux(), Config::linux());
+        pair.reply = None;
+        let rpc = pair.call(100, 1);
+        pair.run_for(Duration::millis(1));
+        assert!(!pair.seen[SERVER].contains(&Seen::Cancelled));
+        if cancelled {
+            pair.submit(CLIENT, Submit::Cancel { rpc });
+            pair.run_for(Duration::millis(1));
+        } else {
+            pair.run_for(Duration::secs(11));
+            assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::DeadlineExceeded)]);
+        }
+        assert!(pair.seen[SERVER].contains(&Seen::Cancelled), "cancelled: {cancelled}");
+        pair.assert_clean();
+    }
+}
+
+#[test]
 fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     let mut pair = users();
     pair.lose = Box::new(|from, _, _| from == CLIENT);

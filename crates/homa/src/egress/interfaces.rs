@@ -164,7 +164,8 @@ impl Interfaces {
     }
 
     /// A bond carries what its working ports carry together, or the one that is in use, or each of
-    /// them where all carry everything.
+    /// them where all carry everything. Where each flow has a port of its own, the sum is a guess:
+    /// what is sent may all take one.
     fn bond(&self, index: u32, bond: &Interface, speeds: &Speeds<'_>, depth: u32) -> Verdict {
         let works = |port: &Interface| port.running && !port.spare;
         let used: Vec<u32> = match (bond.bond, bond.active) {
@@ -188,7 +189,9 @@ impl Interfaces {
             Some(_) => (Rate(known.iter().map(|rate| rate.0).sum()), format!("{count} ports")),
             None => return unknown("the bond does not say how it works"),
         };
-        match guessed {
+        let turns = [BondMode::ActiveBackup, BondMode::Broadcast, BondMode::BalanceRr];
+        let shared = count > 1 && bond.bond.is_some_and(|mode| !turns.contains(&mode));
+        match guessed || shared {
             true => (LinkRate::Guess(rate), because),
             false => (LinkRate::Known(rate), because),
         }

@@ -169,10 +169,14 @@ fn a_vlan_on_a_bond_has_the_rate_of_the_ports_that_work() {
         ]);
         found(&list, 4, &[("eth0", GIGABIT), ("eth1", TEN), ("bond0.7", TEN)]).2
     };
-    let eleven = LinkRate::Known(Rate::gbps(11));
+    let eleven = Rate::gbps(11);
     let up = (Active, MiiStatus::Up);
-    for mode in [BondMode::BalanceRr, BondMode::BalanceXor, BondMode::Ieee8023Ad] {
-        assert_eq!(rate(mode, 0, up), eleven, "{mode}");
+    for (mode, both) in [
+        (BondMode::BalanceRr, LinkRate::Known(eleven)),
+        (BondMode::BalanceXor, LinkRate::Guess(eleven)),
+        (BondMode::Ieee8023Ad, LinkRate::Guess(eleven)),
+    ] {
+        assert_eq!(rate(mode, 0, up), both, "{mode}");
         assert_eq!(rate(mode, 0, (Active, MiiStatus::Down)), LinkRate::Known(GIGABIT), "{mode}");
         assert_eq!(rate(mode, 0, (Backup, MiiStatus::Up)), LinkRate::Known(GIGABIT), "{mode}");
     }
