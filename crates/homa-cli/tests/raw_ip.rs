@@ -17,7 +17,7 @@ use std::time::Duration;
 use common::{code, program, stderr};
 use homa::driver::raw_ip::RawIpDriver;
 use homa::driver::{Driver, Gather, Missing, Outbox, Piece, Train, Unreachable, wait};
-use homa_proto::{Quoted, RpcId, Span};
+use homa_proto::{LinkId, Quoted, RpcId, Span};
 use homa_testbed::{Namespace, VethPair, isolate};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -243,6 +243,7 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         pieces: vec![Piece::Buffered(0..28)],
         trains: vec![Train {
             to: SocketAddr::from((SERVER, 0)),
+            link: LinkId(0),
             socket: 0,
             source: None,
             tos: 0xe0,

@@ -103,7 +103,7 @@ fn an_engine_follows_its_routes_and_says_what_it_knows_of_their_rates() {
     let nobody = "10.9.0.2:4000".parse().unwrap();
     client.call(nobody, message(300_000, 1), 0, &CallOptions::default()).unwrap();
     client.call(server.local_addr(), message(300_000, 2), 1, &CallOptions::default()).unwrap();
-    let known = [("lo".to_owned(), "unlimited"), ("br0".to_owned(), "unknown")];
+    let known = [("br0".to_owned(), "unknown"), ("lo".to_owned(), "unlimited")];
     assert_eq!(links(&client), known);
     let text = client.metrics().to_openmetrics();
     let line = "homa_egress_rate_bits_per_second{interface=\"br0\",source=\"unknown\"} NaN\n";

@@ -8,8 +8,9 @@ mod common;
 #[path = "common/hosts.rs"]
 mod hosts;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::Duration;
 
 use alone::is_alone;
@@ -28,6 +29,13 @@ const LINK: Rate = Rate::mbps(200);
 const BELIEVED: Rate = Rate::gbps(100);
 const CALLS: u64 = 8;
 const LENGTH: usize = 200_000;
+/// Calls that take 2 s in sum by a link of 10 Mbit/s, and those that a fast link has time for in a
+/// part of that. Where they wait for each other, each takes half a second.
+const SLOW_CALLS: u64 = 8;
+const SLOW: usize = 300_000;
+const FAST_CALLS: u64 = 200;
+const FAST: usize = 100_000;
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How often calls are repeated that did not fill the queue.
 const ROUNDS_MAX: u32 = 20;
 
@@ -185,4 +193,74 @@ fn a_full_queue_of_the_device_delays_and_loses_nothing() {
             })
         })
     });
+}
+
+/// Calls to `fast` that all end while others to `slow` are on their way.
+fn call_past(client: &Host, slow: SocketAddr, fast: SocketAddr, driver: fn() -> Box<dyn Driver>) {
+    let call = |engine: &Engine, to, length, seed| {
+        let options = CallOptions { deadline: Duration::from_secs(60), ..CallOptions::default() };
+        let answer = engine.client().call_with(to, message(length, seed), &options).unwrap();
+        assert!(answer == message(length, seed)[..]);
+    };
+    client.run(|| {
+        let engine = Engine::with_driver(driver(), Config::default()).unwrap();
+        thread::scope(|scope| {
+            let engine = &engine;
+            let slow: Vec<_> = (0..SLOW_CALLS)
+                .map(|seed| scope.spawn(move || call(engine, slow, SLOW, seed)))
+                .collect();
+            // Until they are under way.
+            while engine.metrics().driver.bytes_sent < 50_000 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            (0..FAST_CALLS).for_each(|seed| call(engine, fast, FAST, seed));
+            let pending = slow.iter().filter(|call| !call.is_finished()).count();
+            assert!(pending > 0, "the others waited for them: {:?}", engine.metrics());
+        });
+        let metrics = engine.metrics();
+        assert_eq!(metrics.links.len(), 2, "{metrics:?}");
+        assert_eq!(metrics.driver.trains_refused, 0, "{metrics:?}");
+    });
+}
+
+#[test]
+fn a_slow_link_holds_back_no_other() {
+    if !is_alone("a_slow_link_holds_back_no_other") {
+        return;
+    }
+    // A queue that refuses, and one that takes all.
+    for limit in [8_000, 2_000_000] {
+        let (client, near, far) = (Host::new(), Host::new(), Host::new());
+        if !client.connect("fast", &near, "one") || !client.connect("slow", &far, "two") {
+            return;
+        }
+        client.ip("addr add 10.7.0.1/24 dev fast");
+        near.ip("addr add 10.7.0.2/24 dev one");
+        client.ip("addr add 10.8.0.1/24 dev slow");
+        far.ip("addr add 10.8.0.2/24 dev two");
+        if !client.tc(&format!("qdisc add dev slow root tbf rate 10mbit burst 8000 limit {limit}"))
+        {
+            return skip::test("a token bucket (tbf), and tc (apt-get install iproute2)");
+        }
+        let drivers: [fn() -> Box<dyn Driver>; 2] = [
+            || Box::new(UdpDriver::new(ANY, 1 << 20).unwrap().without_offload()),
+            || Box::new(RawIpDriver::new(ANY, 1 << 20).unwrap()),
+        ];
+        for (raw, driver) in [false, true].into_iter().zip(drivers) {
+            let serve = |host: &Host, at: &str| {
+                let at = at.parse().unwrap();
+                host.run(|| {
+                    let engine = match raw {
+                        true => Engine::raw_ip(at, Config::default()).unwrap(),
+                        false => Engine::bind(at, Config::default()).unwrap(),
+                    };
+                    echo(engine.serve().unwrap());
+                    engine
+                })
+            };
+            let servers = [serve(&near, "10.7.0.2:4000"), serve(&far, "10.8.0.2:4000")];
+            let [fast, slow] = [servers[0].local_addr(), servers[1].local_addr()];
+            call_past(&client, slow, fast, driver);
+        }
+    }
 }

@@ -8,7 +8,7 @@ mod common;
 #[path = "common/hosts.rs"]
 mod hosts;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -139,12 +139,12 @@ impl Net {
 
     /// Echoes large messages, does `narrow` when a third of the calls are done, and `widen` when
     /// they all are; then calls on until both ends send larger packets again. Returns what client
-    /// and server counted before that.
+    /// and server counted before that. `any`: both are bound to every address of their hosts.
     fn converse(
         &self,
         way: Way,
         v4: bool,
-        silent: bool,
+        (silent, any): (bool, bool),
         narrow: impl FnOnce(),
         widen: impl FnOnce(),
     ) -> [EngineCounters; 2] {
@@ -154,13 +154,18 @@ impl Net {
             host.ip("-6 route flush cache");
         }
         let (from, to) = self.addresses(v4);
+        let bound = |ip: IpAddr| match any {
+            true if v4 => Ipv4Addr::UNSPECIFIED.into(),
+            true => Ipv6Addr::UNSPECIFIED.into(),
+            false => ip,
+        };
         let (server, served) = self.server.run(|| {
-            let engine = way.open(SocketAddr::new(to, 4000));
+            let engine = way.open(SocketAddr::new(bound(to), 4000));
             let served = echo(engine.serve().unwrap());
             (engine, served)
         });
         let to = SocketAddr::new(to, 4000);
-        let client = self.client.run(|| way.open(SocketAddr::new(from, 0)));
+        let client = self.client.run(|| way.open(SocketAddr::new(bound(from), 0)));
         let done = AtomicUsize::new(0);
         let call = |calls: u64, seed: u64| {
             self.client.run(|| {
@@ -213,7 +218,9 @@ fn a_link_that_narrows_and_widens_again_loses_no_call() {
     for (v4, mtu) in [(false, 1300), (true, 1200)] {
         let Some(net) = Net::direct() else { return };
         for way in Way::ALL {
-            for end in net.converse(way, v4, false, || net.set_mtu(mtu), || net.set_mtu(1500)) {
+            for end in
+                net.converse(way, v4, (false, false), || net.set_mtu(mtu), || net.set_mtu(1500))
+            {
                 assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4}: {end:?}");
             }
         }
@@ -228,7 +235,9 @@ fn a_router_that_reports_large_packets_loses_no_call() {
     let Some(net) = Net::routed() else { return };
     for way in Way::ALL {
         for v4 in [false, true] {
-            for end in net.converse(way, v4, false, || net.set_mtu(1300), || net.set_mtu(1500)) {
+            for end in
+                net.converse(way, v4, (false, false), || net.set_mtu(1300), || net.set_mtu(1500))
+            {
                 assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4}: {end:?}");
                 assert_eq!(end.path_mtu_black_holes, 0, "{way:?} v4 {v4}: {end:?}");
             }
@@ -247,9 +256,9 @@ fn a_router_that_swallows_large_packets_loses_no_call() {
     }
     // The kernel module's rules end calls after 100 ms of silence, which may be over before.
     for way in Way::ALL.into_iter().filter(|&way| way != Way::Linux) {
-        for v4 in [false, true] {
+        for (v4, any) in [(false, false), (true, false), (false, true), (true, true)] {
             let swallow = |mtu| assert!(net.swallow(mtu));
-            for end in net.converse(way, v4, true, || swallow(1300), || swallow(1500)) {
+            for end in net.converse(way, v4, (true, any), || swallow(1300), || swallow(1500)) {
                 assert!(end.path_mtu_black_holes > 0, "{way:?} v4 {v4}: {end:?}");
             }
         }

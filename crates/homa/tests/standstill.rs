@@ -20,7 +20,7 @@ use common::{echo, message};
 use homa::driver::memory::{Faults, MemoryDriver, Network};
 use homa::driver::{Driver, Gather, Outbox, Piece, Train};
 use homa::inline::{self, Completion, Wait};
-use homa::proto::{self, Rate, Span};
+use homa::proto::{self, LinkId, Rate, Span};
 use homa::{CallError, CallOptions, Config, Engine};
 
 /// Only reached when something is broken.
@@ -52,6 +52,7 @@ fn noise(from: &mut MemoryDriver, to: SocketAddr, count: usize) {
     let bytes = vec![0xee; 40];
     let train = Train {
         to,
+        link: LinkId(0),
         socket: 0,
         source: None,
         tos: 0,

@@ -1,79 +1,66 @@
 //! What the layers below had no room for (EAGAIN, ENOBUFS): copied, and sent first when they have.
 //!
-//! Bytes are copied because the messages that they belong to may end meanwhile. At most one batch
-//! is kept: the engine packs no other as long as one waits.
+//! Bytes are copied because the messages that they belong to may end meanwhile. What waits for
+//! one link holds back no train of another. The engine packs nothing but control packets for a
+//! link that something waits for; they are tried at once, and wait behind the rest where they
+//! are refused, too.
 
-use super::{Full, Gather, Outbox, Piece, Train, Waiting};
+use homa_proto::LinkId;
+
+use super::{DriverCounters, Full, Gather, Outbox, Piece, Train, Waiting};
 
 /// Attempts without success after which a train that the device's queue refuses is given up: there
 /// are queues that never take a packet of its size, and others wait behind it. With the engine's
 /// pauses between them, some 12 ms.
 const ATTEMPTS_MAX: u32 = 16;
+/// Bytes that wait for one link; what is refused beyond them is lost. More than a batch.
+const BYTES_MAX: usize = 256 * 1024;
 
-/// Trains that wait. Each has one piece.
+/// Trains that wait, by link.
 #[derive(Debug, Default)]
 pub struct Kept {
+    /// What each of them waits for.
+    waiting: Vec<Waiting>,
+    /// In the same order.
+    batches: Vec<Batch>,
+}
+
+/// What waits for a link. Each train has one piece.
+#[derive(Debug, Default)]
+pub struct Batch {
     outbox: Outbox,
-    full: Option<Full>,
     attempts: u32,
 }
 
-impl Kept {
-    /// How much waits, and for what.
-    pub fn waiting(&self) -> Option<Waiting> {
-        let full = self.full?;
-        Some(Waiting { bytes: self.outbox.trains.iter().map(|train| train.len).sum(), full })
+impl Batch {
+    /// The trains.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
-    /// Keeps the trains from `first` on, but for the first `offset` bytes of that one.
-    pub fn keep(
-        &mut self,
-        trains: &[Train],
-        outbox: &Outbox,
-        messages: &dyn Gather,
-        (first, mut offset): (usize, usize),
-        full: Full,
-    ) {
-        self.full.get_or_insert(full);
-        for train in trains.iter().skip(first) {
-            let start = self.outbox.bytes.len();
-            for piece in &outbox.pieces[train.pieces.clone()] {
-                let bytes = match piece {
-                    Piece::Buffered(range) => &outbox.bytes[range.clone()],
-                    Piece::Message(span) => messages.bytes(*span),
-                };
-                self.outbox.bytes.extend_from_slice(bytes);
-            }
-            self.push(train, start + std::mem::take(&mut offset));
-        }
-    }
-
-    /// Adds a train that lies from `start` to the end of the bytes.
-    fn push(&mut self, train: &Train, start: usize) {
+    /// Copies a train, but for its first `offset` bytes.
+    fn push(&mut self, train: &Train, from: &Outbox, messages: &dyn Gather, offset: usize) {
         let Outbox { bytes, pieces, trains } = &mut self.outbox;
+        let start = bytes.len() + offset;
+        for piece in &from.pieces[train.pieces.clone()] {
+            bytes.extend_from_slice(match piece {
+                Piece::Buffered(range) => &from.bytes[range.clone()],
+                Piece::Message(span) => messages.bytes(*span),
+            });
+        }
         let at = pieces.len();
         pieces.push(Piece::Buffered(start..bytes.len()));
         trains.push(Train { len: bytes.len() - start, pieces: at..at + 1, ..train.clone() });
     }
 
-    /// What is to be tried again; [`Self::put_back`] says how that went.
-    pub fn take(&mut self) -> Outbox {
-        std::mem::take(&mut self.outbox)
-    }
-
-    /// Of what was taken, all was sent but the trains from `stopped.0` on, of which that one was
-    /// sent up to `stopped.1`. Returns how many were given up.
-    pub fn put_back(&mut self, mut outbox: Outbox, stopped: Option<(usize, usize, Full)>) -> u64 {
-        let Some((first, offset, full)) = stopped else {
-            outbox.clear();
-            outbox.bytes.clear();
-            *self = Self { outbox, ..Self::default() };
-            return 0;
-        };
-        outbox.trains.drain(..first);
-        if let Some(train) = outbox.trains.first_mut() {
+    /// Forgets what was sent: all but the trains from `stopped.0` on, of which that one was sent up
+    /// to `stopped.1`. Returns how many were given up.
+    fn shorten(&mut self, (first, offset, full): (usize, usize, Full)) -> usize {
+        let Outbox { pieces, trains, .. } = &mut self.outbox;
+        trains.drain(..first);
+        if let Some(train) = trains.first_mut() {
             train.len -= offset;
-            if let Piece::Buffered(range) = &mut outbox.pieces[train.pieces.start] {
+            if let Piece::Buffered(range) = &mut pieces[train.pieces.start] {
                 range.start += offset;
             }
         }
@@ -81,11 +68,78 @@ impl Kept {
         self.attempts = if stuck { self.attempts + 1 } else { 0 };
         let given_up = usize::from(self.attempts >= ATTEMPTS_MAX);
         if given_up > 0 {
-            outbox.trains.remove(0);
+            trains.remove(0);
             self.attempts = 0;
         }
-        self.full = (!outbox.trains.is_empty()).then_some(full);
-        self.outbox = outbox;
+        given_up
+    }
+}
+
+impl Kept {
+    /// How much waits for each link, and for what.
+    pub fn waiting(&self) -> &[Waiting] {
+        &self.waiting
+    }
+
+    /// Of `trains` those from `at` on are left, of which that one was sent up to `offset` and
+    /// has no room: keeps what leaves by its link, and returns the others.
+    pub fn set_aside(
+        &mut self,
+        trains: &[Train],
+        (outbox, messages): (&Outbox, &dyn Gather),
+        (at, mut offset, full): (usize, usize, Full),
+        counters: &mut DriverCounters,
+    ) -> Vec<Train> {
+        let link = trains[at].link;
+        let slot = self.slot(link, full);
+        let (stuck, others): (Vec<_>, Vec<_>) =
+            trains[at..].iter().cloned().partition(|train| train.link == link);
+        for train in stuck {
+            let left = train.len - offset;
+            if self.waiting[slot].bytes + left > BYTES_MAX {
+                counters.trains_refused += 1;
+            } else {
+                self.waiting[slot].bytes += left;
+                self.batches[slot].push(&train, outbox, messages, offset);
+                counters.trains_delayed += 1;
+            }
+            offset = 0;
+        }
+        others
+    }
+
+    /// The place of a link for which something waits from now on.
+    fn slot(&mut self, link: LinkId, full: Full) -> usize {
+        let found = self.waiting.iter().position(|waiting| waiting.link == link);
+        found.unwrap_or_else(|| {
+            self.waiting.push(Waiting { link, bytes: 0, full });
+            self.batches.push(Batch::default());
+            self.batches.len() - 1
+        })
+    }
+
+    /// What is to be tried again; [`Self::put_back`] says how that went.
+    pub fn take(&mut self, link: LinkId) -> Option<Batch> {
+        let at = self.waiting.iter().position(|waiting| waiting.link == link)?;
+        self.waiting.swap_remove(at);
+        Some(self.batches.swap_remove(at))
+    }
+
+    /// What was taken was sent, but for what `stopped` says: see [`Batch::shorten`]. Returns how
+    /// many trains were given up.
+    pub fn put_back(
+        &mut self,
+        link: LinkId,
+        mut batch: Batch,
+        stopped: Option<(usize, usize, Full)>,
+    ) -> u64 {
+        let Some(stopped) = stopped else { return 0 };
+        let given_up = batch.shorten(stopped);
+        let bytes: usize = batch.outbox.trains.iter().map(|train| train.len).sum();
+        if bytes > 0 {
+            self.waiting.push(Waiting { link, bytes, full: stopped.2 });
+            self.batches.push(batch);
+        }
         given_up as u64
     }
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use homa_proto::LinkId;
 use homa_proto::wire::datagram;
 
 use super::{
@@ -245,7 +246,7 @@ impl Driver for MemoryDriver {
         self.unreachable.pop_front()
     }
 
-    fn queued(&self) -> Option<u32> {
+    fn queued(&self, _: LinkId) -> Option<u32> {
         Some(0)
     }
 
@@ -300,6 +301,7 @@ mod tests {
             pieces: vec![Piece::Buffered(0..len)],
             trains: vec![Train {
                 to,
+                link: LinkId(0),
                 socket: 0,
                 source: None,
                 tos: 0x60,

@@ -6,12 +6,14 @@
 //!
 //! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted
 //! and left to the protocol's loss recovery; what there is no room for yet is kept and tried
-//! again); a received train stays readable until the next `receive`.
+//! again, and holds back nothing that leaves by another link); a received train stays readable
+//! until the next `receive`.
 
 pub mod bpf;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod kept;
+mod lanes;
 pub mod memory;
 pub mod raw_ip;
 pub(crate) mod signals;
@@ -25,7 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::{Quoted, Span};
+use homa_proto::{LinkId, Quoted, Span};
 
 pub use wait::{Waker, wait, wait_also_for_room};
 
@@ -80,6 +82,8 @@ impl Piece {
 pub struct Train {
     /// Destination.
     pub to: SocketAddr,
+    /// The link that it leaves by, as far as the sender knows.
+    pub link: LinkId,
     /// The driver's socket to send from (0 is the first one bound).
     pub socket: usize,
     /// The local address to send from; `None` leaves it to the socket and the routes.
@@ -171,9 +175,11 @@ pub struct TooBig {
     pub quoted: Option<Quoted>,
 }
 
-/// What a driver could not send yet.
+/// What a driver could not send yet by one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
+    /// The link.
+    pub link: LinkId,
     /// Bytes of datagrams.
     pub bytes: usize,
     /// What it waits for.
@@ -225,15 +231,16 @@ pub trait Driver: Send {
     fn reaches(&self, socket: usize, to: IpAddr) -> bool;
 
     /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
-    /// no room for is [`Self::waiting`].
+    /// no room for, and what is behind it for the same link, is [`Self::waiting`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
-    /// Tries again to send what waits.
-    fn resume(&mut self) {}
+    /// Tries again to send what waits for a link.
+    fn resume(&mut self, _link: LinkId) {}
 
-    /// What waits for room: the caller packs no other batch meanwhile.
-    fn waiting(&self) -> Option<Waiting> {
-        None
+    /// What waits for room, by link: until it has left, the caller packs nothing but control
+    /// packets for these.
+    fn waiting(&self) -> &[Waiting] {
+        &[]
     }
 
     /// Fetches trains that have arrived, without waiting; returns how many. `expected`: the caller
@@ -252,9 +259,9 @@ pub trait Driver: Send {
         None
     }
 
-    /// Bytes handed to the layers below that have not left yet, as these count them; `None` when
-    /// they do not tell.
-    fn queued(&self) -> Option<u32>;
+    /// Bytes handed to the layers below for a link that have not left yet, as these count them;
+    /// `None` when they do not tell. Where they cannot be told apart, those of other links count.
+    fn queued(&self, link: LinkId) -> Option<u32>;
 
     /// Bytes of datagrams that can wait to be received.
     fn receive_buffer(&self) -> u32;

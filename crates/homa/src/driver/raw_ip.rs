@@ -12,11 +12,11 @@
 //! module: it answers for ports that it does not know.
 //!
 //! A server that asks for an acknowledgement (NEED_ACK) at a port that no engine of the host has
-//! any more, because its process died, gets one from whatever engine is open at the address: a
-//! kernel server would ask a thousand times a second for ever. Nothing else is answered for such a
-//! port: each engine knows its own only, and the host believes that the packet was taken. Who calls
-//! one hears nothing, and gives up after the silence that its profile allows (100 ms with `linux`)
-//! instead of at once.
+//! any more, because its process died, gets one from an engine that is open at the address
+//! (`orphans`): a kernel server would ask a thousand times a second for ever. Nothing else is
+//! answered for such a port: each engine knows its own only, and the host believes that the
+//! packet was taken. Who calls one hears nothing, and gives up after the silence that its
+//! profile allows (100 ms with `linux`) instead of at once.
 //!
 //! A response counts only from the address that was asked: an id is no secret to those who can see
 //! packets, and with another source they could answer in a server's place. A kernel server with
@@ -36,41 +36,47 @@
 //! module takes (Linux §2.3).
 
 mod filter;
+mod orphans;
 mod ports;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Instant;
+use std::{io, iter};
 
-use homa_proto::wire;
+use homa_proto::{LinkId, wire};
 
 use super::kept::{Kept, NoMessages};
+use super::lanes::Lanes;
 use super::udp::error_queue::{Meaning, Report, Reports};
 use super::udp::receive::ReceiveBatch;
 use super::udp::send::{SendBatch, Stopped, Why};
 use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
-    Driver, DriverCounters, Framing, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig,
-    Train, Unreachable, Waiting, first_free, put,
+    Driver, DriverCounters, Framing, Full, Gather, Missing, Outbox, Received, RouteMtu,
+    TRAIN_OVERHEAD, TooBig, Train, Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
+use orphans::Orphans;
 use ports::Port;
-use socket::RawSocket;
 pub(crate) use socket::route_mtu;
+use socket::{RawSocket, open_sender};
 
 /// Trains handed to the kernel at a time.
 const RUN_MAX: usize = 64;
-/// Batches of other people's packets that are read to find one of ours.
-const BATCHES_MAX: usize = 16;
+/// Batches of other people's packets after which it is asked how many more there are.
+const BATCHES: u32 = 16;
 /// Looks without reason per look for packets in disguise.
 const LOOKS_PER_DISGUISE: u32 = 16;
 
 /// Raw sockets of one engine.
 pub struct RawIpDriver {
     sockets: Vec<RawSocket>,
+    /// For each of them, what sends.
+    lanes: Vec<Lanes>,
     local: Vec<SocketAddr>,
     /// By number: the sockets for IPv4 and IPv6 that carry it.
     carriers: Vec<[Option<usize>; 2]>,
@@ -84,6 +90,7 @@ pub struct RawIpDriver {
     arrived: Vec<Arrived>,
     next_socket: usize,
     looks: u32,
+    orphans: Orphans,
     reports: Reports,
     counters: DriverCounters,
 }
@@ -137,6 +144,7 @@ impl RawIpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let mut driver = Self {
             sockets: Vec::new(),
+            lanes: Vec::new(),
             local: Vec::new(),
             carriers: Vec::new(),
             claimed: Vec::new(),
@@ -147,6 +155,7 @@ impl RawIpDriver {
             arrived: Vec::new(),
             next_socket: 0,
             looks: 0,
+            orphans: Orphans::new(Instant::now()),
             reports: Reports::default(),
             counters: DriverCounters::default(),
         };
@@ -168,6 +177,7 @@ impl RawIpDriver {
             Ok(socket) => self.sockets.push(socket),
             Err(_) => self.counters.disguise_refused += 1,
         }
+        self.lanes.resize_with(self.sockets.len(), Lanes::default);
         Ok(at)
     }
 
@@ -183,31 +193,41 @@ impl RawIpDriver {
         own.or_else(|| self.carriers.iter().find_map(carrier))
     }
 
-    /// Sends a batch, or the part of it before where it says that there was no room.
+    /// Sends trains, or those before where it says that there was no room.
     fn send_all(
         &mut self,
+        trains: &[Train],
         outbox: &Outbox,
         messages: &dyn Gather,
     ) -> Result<(), (usize, usize, Full)> {
         let mut done = 0;
-        while let Some(first) = outbox.trains.get(done) {
-            let Some(socket) = self.socket_for(first) else {
+        while let Some(first) = trains.get(done) {
+            let way = |train: &Train| Some((self.socket_for(train)?, train.link));
+            let Some(wanted) = way(first) else {
                 self.counters.trains_refused += 1;
                 done += 1;
                 continue;
             };
-            let rest = &outbox.trains[done..];
-            let run = rest.iter().take(RUN_MAX).take_while(|t| self.socket_for(t) == Some(socket));
-            let trains = &rest[..run.count()];
+            let rest = trains[done..].iter().take(RUN_MAX);
+            let run = &trains[done..done + rest.take_while(|t| way(t) == Some(wanted)).count()];
             if let Err(Stopped { train, offset, why }) =
-                self.send_run(socket, trains, outbox, messages)
+                self.send_run(wanted.0, run, outbox, messages)
                 && let Why::Full(full) = why
             {
                 return Err((done + train, offset, full));
             }
-            done += trains.len();
+            done += run.len();
         }
         Ok(())
+    }
+
+    /// Sends some trains of a batch; what has no room is kept.
+    fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
+        if let Err(stopped) = self.send_all(trains, outbox, messages) {
+            let from = (outbox, messages);
+            let others = self.kept.set_aside(trains, from, stopped, &mut self.counters);
+            self.send_some(&others, outbox, messages);
+        }
     }
 
     /// Sends trains that leave from one socket.
@@ -218,10 +238,11 @@ impl RawIpDriver {
         outbox: &Outbox,
         messages: &dyn Gather,
     ) -> Result<(), Stopped> {
-        let on_v6 = self.sockets[socket].ip.is_ipv6();
+        let RawSocket { ip, .. } = self.sockets[socket];
         // Nothing is left to the kernel to cut.
-        self.send.fill(trains, outbox, messages, false, on_v6);
-        let fd = self.sockets[socket].as_raw_fd();
+        self.send.fill(trains, outbox, messages, false, ip.is_ipv6());
+        let (main, link) = (self.sockets[socket].as_raw_fd(), trains[0].link);
+        let fd = self.lanes[socket].socket(main, link, || open_sender(main, ip));
         let meaning = |report: &Report| meaning(&self.local, report);
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
@@ -230,15 +251,19 @@ impl RawIpDriver {
     }
 
     fn read_errors(&mut self, socket: usize) {
-        let fd = self.sockets[socket].as_raw_fd();
-        self.reports.drain(fd, |report| meaning(&self.local, report));
+        let main = self.sockets[socket].as_raw_fd();
+        for fd in iter::once(main).chain(self.lanes[socket].senders()) {
+            self.reports.drain(fd, |report| meaning(&self.local, report));
+        }
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
         self.arrived.clear();
-        // More batches where one holds nothing but what is for others.
-        for _ in 0..BATCHES_MAX {
+        // Further batches where one holds nothing but what is for others: after some, up to the end
+        // of what lay there, or timers would act before what is behind it was seen.
+        let (mut batches, mut unseen) = (0, u64::MAX);
+        while unseen > 0 {
             self.counters.receive_calls += 1;
             let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
                 // A report of the network comes before what has arrived.
@@ -252,6 +277,15 @@ impl RawIpDriver {
             self.counters.receive_overflows += self.receive.lost();
             if n == 0 || !self.arrived.is_empty() {
                 break;
+            }
+            batches += 1;
+            match batches {
+                BATCHES => unseen = unread(fd),
+                _ => {
+                    let trains = (0..n).map(|index| self.receive.get(index).bytes.len());
+                    let seen: usize = trains.map(|length| length + TRAIN_OVERHEAD).sum();
+                    unseen = unseen.saturating_sub(seen as u64);
+                }
             }
         }
         self.arrived.len()
@@ -275,11 +309,12 @@ impl RawIpDriver {
         let ours =
             ours.position(|(local, carriers)| Some(local.port()) == port && carries(carriers));
         let asks = packet.get(filter::AT_TYPE) == Some(&filter::NEED_ACK);
-        let orphaned = || asks && port.is_some_and(ports::is_free);
-        let number = match ours {
+        let at = received.to.unwrap_or(ip);
+        let mut orphaned = |port| self.orphans.are_ours(Instant::now(), at, port);
+        let number = match (ours, port) {
             // Any address there can answer for one that is gone.
-            None if orphaned() => self.carriers.iter().position(carries),
-            ours => ours,
+            (None, Some(port)) if asks && orphaned(port) => self.carriers.iter().position(carries),
+            _ => ours,
         };
         let marked = || {
             packet.get(filter::AT_FLAGS) == Some(&filter::DISGUISE_FLAGS)
@@ -345,24 +380,17 @@ impl Driver for RawIpDriver {
     }
 
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        let stopped = match self.kept.waiting() {
-            // Behind what waits already.
-            Some(waiting) => Err((0, 0, waiting.full)),
-            None => self.send_all(outbox, messages),
-        };
-        if let Err((train, offset, full)) = stopped {
-            self.counters.trains_delayed += (outbox.trains.len() - train) as u64;
-            self.kept.keep(&outbox.trains, outbox, messages, (train, offset), full);
-        }
+        self.send_some(&outbox.trains, outbox, messages);
     }
 
-    fn resume(&mut self) {
-        let outbox = self.kept.take();
-        let stopped = self.send_all(&outbox, &NoMessages).err();
-        self.counters.trains_refused += self.kept.put_back(outbox, stopped);
+    fn resume(&mut self, link: LinkId) {
+        let Some(batch) = self.kept.take(link) else { return };
+        let outbox = batch.outbox();
+        let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
+        self.counters.trains_refused += self.kept.put_back(link, batch, stopped);
     }
 
-    fn waiting(&self) -> Option<Waiting> {
+    fn waiting(&self) -> &[Waiting] {
         self.kept.waiting()
     }
 
@@ -404,9 +432,10 @@ impl Driver for RawIpDriver {
         self.reports.too_big()
     }
 
-    fn queued(&self) -> Option<u32> {
-        let senders = self.sockets.iter().filter(|socket| !socket.disguise);
-        senders.map(|socket| queued(socket.as_raw_fd())).sum()
+    fn queued(&self, link: LinkId) -> Option<u32> {
+        let sockets = self.sockets.iter().zip(&self.lanes);
+        let senders = sockets.filter_map(|(main, lanes)| lanes.sent_by(main.as_raw_fd(), link));
+        senders.map(queued).sum()
     }
 
     fn receive_buffer(&self) -> u32 {

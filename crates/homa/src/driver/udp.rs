@@ -7,6 +7,8 @@
 //!
 //! Datagrams carry DF and are never cut; that one was too big is reported.
 //!
+//! An address has a socket for each link that packets leave by (`lanes`); one of them receives.
+//!
 //! Left out: pacing and path MTU discovery (the engine's), encryption.
 
 pub(super) mod address;
@@ -16,13 +18,15 @@ pub(super) mod receive;
 pub(super) mod send;
 pub(super) mod socket;
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::{io, iter};
 
+use homa_proto::LinkId;
 use homa_proto::wire::datagram;
 
 use super::kept::{Kept, NoMessages};
+use super::lanes::Lanes;
 use super::raw_ip::route_mtu;
 use super::{
     Driver, DriverCounters, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig, Train,
@@ -36,6 +40,8 @@ use send::{SendBatch, Stopped, Why};
 pub struct UdpDriver {
     /// By number; `None`: closed.
     sockets: Vec<Option<UdpSocket>>,
+    /// By number: what sends.
+    lanes: Vec<Lanes>,
     local: Vec<SocketAddr>,
     /// IPv6 sockets that also speak IPv4, by number.
     dual: Vec<bool>,
@@ -55,6 +61,7 @@ impl UdpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let mut driver = Self {
             sockets: Vec::new(),
+            lanes: Vec::new(),
             local: Vec::new(),
             dual: Vec::new(),
             receive_buffer,
@@ -76,7 +83,7 @@ impl UdpDriver {
         self
     }
 
-    /// Sends a batch, or the part of it before where it says that there was no room.
+    /// Sends trains, or those before where it says that there was no room.
     fn send_all(
         &mut self,
         trains: &[Train],
@@ -85,8 +92,8 @@ impl UdpDriver {
     ) -> Result<(), (usize, usize, Full)> {
         let mut done = 0;
         while done < trains.len() {
-            let same = self.run_length(&trains[done..]);
-            done += match self.send_run(&trains[done..done + same], outbox, messages) {
+            let run = &trains[done..done + self.run_length(&trains[done..])];
+            done += match self.send_run(run, outbox, messages) {
                 Ok(sent) => sent,
                 Err((train, offset, full)) => return Err((done + train, offset, full)),
             };
@@ -94,23 +101,12 @@ impl UdpDriver {
         Ok(())
     }
 
-    /// Trains that leave from the same socket as the first, as many as fit in one call.
-    fn run_length(&self, trains: &[Train]) -> usize {
-        let most = if self.offload { send::TRAINS_MAX } else { 1 };
-        let socket = trains[0].socket;
-        trains.iter().take(most).take_while(|t| t.socket == socket).count()
-    }
-
-    /// Sends some of a batch.
+    /// Sends some trains of a batch; what has no room is kept.
     pub(super) fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
-        let stopped = match self.kept.waiting() {
-            // Behind what waits already.
-            Some(waiting) => Err((0, 0, waiting.full)),
-            None => self.send_all(trains, outbox, messages),
-        };
-        if let Err((train, offset, full)) = stopped {
-            self.counters.trains_delayed += (trains.len() - train) as u64;
-            self.kept.keep(trains, outbox, messages, (train, offset), full);
+        if let Err(stopped) = self.send_all(trains, outbox, messages) {
+            let from = (outbox, messages);
+            let others = self.kept.set_aside(trains, from, stopped, &mut self.counters);
+            self.send_some(&others, outbox, messages);
         }
     }
 
@@ -118,6 +114,13 @@ impl UdpDriver {
     #[cfg(feature = "xdp")]
     pub(super) fn counters_mut(&mut self) -> &mut DriverCounters {
         &mut self.counters
+    }
+
+    /// Trains that leave from the same socket as the first, as many as fit in one call.
+    fn run_length(&self, trains: &[Train]) -> usize {
+        let most = if self.offload { send::TRAINS_MAX } else { 1 };
+        let first = (trains[0].socket, trains[0].link);
+        trains.iter().take(most).take_while(|train| (train.socket, train.link) == first).count()
     }
 
     /// Sends trains that leave from the same socket; returns how many are done with.
@@ -159,7 +162,9 @@ impl UdpDriver {
             self.counters.trains_refused += trains.len() as u64;
             return Ok(());
         };
-        let (fd, local) = (socket.as_raw_fd(), self.local[first.socket]);
+        let (main, local) = (socket.as_raw_fd(), self.local[first.socket]);
+        let lanes = &mut self.lanes[first.socket];
+        let fd = lanes.socket(main, first.link, || socket::open_sender(main, local));
         self.send.fill(trains, outbox, messages, offload, local.is_ipv6());
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
@@ -172,8 +177,11 @@ impl UdpDriver {
     }
 
     fn read_errors(&mut self, socket: usize) {
-        if let Some(socket) = &self.sockets[socket] {
-            self.reports.drain(socket.as_raw_fd(), meaning);
+        if let Some(main) = &self.sockets[socket] {
+            let all = iter::once(main.as_raw_fd()).chain(self.lanes[socket].senders());
+            all.for_each(|fd| {
+                self.reports.drain(fd, meaning);
+            });
         }
     }
 
@@ -230,6 +238,7 @@ impl Driver for UdpDriver {
         self.counters.ipv4_refused += u64::from(everywhere && !dual);
         let number = first_free(self.sockets.iter().map(Option::is_some));
         put(&mut self.sockets, number, Some(socket));
+        put(&mut self.lanes, number, Lanes::default());
         put(&mut self.local, number, local);
         put(&mut self.dual, number, dual);
         self.receive.opened(number);
@@ -238,6 +247,7 @@ impl Driver for UdpDriver {
 
     fn unbind(&mut self, socket: usize) {
         self.sockets[socket] = None;
+        self.lanes[socket] = Lanes::default();
     }
 
     fn local(&self) -> &[SocketAddr] {
@@ -255,13 +265,14 @@ impl Driver for UdpDriver {
         self.send_some(&outbox.trains, outbox, messages);
     }
 
-    fn resume(&mut self) {
-        let outbox = self.kept.take();
-        let stopped = self.send_all(&outbox.trains, &outbox, &NoMessages).err();
-        self.counters.trains_refused += self.kept.put_back(outbox, stopped);
+    fn resume(&mut self, link: LinkId) {
+        let Some(batch) = self.kept.take(link) else { return };
+        let outbox = batch.outbox();
+        let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
+        self.counters.trains_refused += self.kept.put_back(link, batch, stopped);
     }
 
-    fn waiting(&self) -> Option<Waiting> {
+    fn waiting(&self) -> &[Waiting] {
         self.kept.waiting()
     }
 
@@ -293,9 +304,11 @@ impl Driver for UdpDriver {
         self.reports.too_big()
     }
 
-    fn queued(&self) -> Option<u32> {
-        let queued = self.open().map(|s| socket::queued(s.as_raw_fd()));
-        queued.sum::<Option<u32>>()
+    fn queued(&self, link: LinkId) -> Option<u32> {
+        let sockets = self.sockets.iter().zip(&self.lanes);
+        let senders =
+            sockets.filter_map(|(main, lanes)| lanes.sent_by(main.as_ref()?.as_raw_fd(), link));
+        senders.map(socket::queued).sum()
     }
 
     fn receive_buffer(&self) -> u32 {

@@ -30,6 +30,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Instant;
 
+use homa_proto::LinkId;
+
 use super::udp::UdpDriver;
 use super::{
     Driver, DriverCounters, Full, Gather, Outbox, Piece, Received, RouteMtu, TRAIN_OVERHEAD,
@@ -56,6 +58,8 @@ pub struct XdpDriver {
     udp: UdpDriver,
     /// Trains of a batch that take the sockets' way.
     rest: Vec<Train>,
+    /// What waits, by link.
+    waiting: Vec<Waiting>,
     /// What the last `receive` found in a port's ring; empty: what the sockets brought counts.
     arrived: Vec<Arrived>,
     /// Of the ports, as pairs of interface and queue, the one to look at next.
@@ -131,6 +135,7 @@ impl XdpDriver {
             ways,
             udp,
             rest: Vec::new(),
+            waiting: Vec::new(),
             arrived: Vec::new(),
             next: 0,
             ports,
@@ -212,6 +217,20 @@ impl XdpDriver {
                 Ok(calls) => self.udp.counters_mut().send_calls += u64::from(calls),
                 // Down or gone: what was put leaves when it is up again, or never.
                 Err(_) => interface.stopped = true,
+            }
+        }
+    }
+
+    /// Notes what is not sent: frames in the rings, and what waits for the sockets.
+    fn note_waiting(&mut self) {
+        self.waiting.clear();
+        self.waiting.extend_from_slice(self.udp.waiting());
+        for interface in self.interfaces.iter().filter(|interface| !interface.stopped) {
+            let (link, bytes) = (interface.link, interface.ports[0].unsent());
+            match self.waiting.iter_mut().find(|waiting| waiting.link == link) {
+                _ if bytes == 0 => {}
+                Some(waiting) => waiting.bytes += bytes,
+                None => self.waiting.push(Waiting { link, bytes, full: Full::Device }),
             }
         }
     }
@@ -354,6 +373,7 @@ impl Driver for XdpDriver {
                 self.rest.push(train.clone());
                 continue;
             };
+            self.interfaces[way.interface].link = train.link;
             self.put(&way, train, outbox, messages);
             let counters = self.udp.counters_mut();
             counters.trains_sent += 1;
@@ -369,24 +389,17 @@ impl Driver for XdpDriver {
             self.udp.send_some(&rest, outbox, messages);
             self.rest = rest;
         }
+        self.note_waiting();
     }
 
-    fn resume(&mut self) {
+    fn resume(&mut self, link: LinkId) {
         self.flush();
-        if self.udp.waiting().is_some() {
-            self.udp.resume();
-        }
+        self.udp.resume(link);
+        self.note_waiting();
     }
 
-    fn waiting(&self) -> Option<Waiting> {
-        let sending = self.interfaces.iter().filter(|interface| !interface.stopped);
-        let unsent: usize = sending.map(|interface| interface.ports[0].unsent()).sum();
-        let waiting = self.udp.waiting();
-        if unsent == 0 {
-            return waiting;
-        }
-        let bytes = unsent + waiting.map_or(0, |waiting| waiting.bytes);
-        Some(Waiting { bytes, full: Full::Device })
+    fn waiting(&self) -> &[Waiting] {
+        &self.waiting
     }
 
     fn receive(&mut self, expected: bool) -> usize {
@@ -424,9 +437,10 @@ impl Driver for XdpDriver {
         self.udp.too_big()
     }
 
-    fn queued(&self) -> Option<u32> {
-        let frames: u64 = self.interfaces.iter().map(|at| at.ports[0].queued()).sum();
-        Some(self.udp.queued()?.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX)))
+    fn queued(&self, link: LinkId) -> Option<u32> {
+        let by_link = self.interfaces.iter().filter(|interface| interface.link == link);
+        let frames: u64 = by_link.map(|interface| interface.ports[0].queued()).sum();
+        Some(self.udp.queued(link)?.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX)))
     }
 
     fn receive_buffer(&self) -> u32 {

@@ -2,9 +2,9 @@
 //! the kernel's routes choose for each peer.
 //!
 //! The kernel is asked for the route of a peer before a message to it is submitted, and again,
-//! before the next one, when it said that links or routes changed. Interfaces of unknown rate share
-//! one budget: for them the pacer goes by what is queued, which the kernel counts per socket, not
-//! per interface. Nothing waits below loopback. Where the user gave a rate, there is one link.
+//! before the next one, when it said that links or routes changed. Where a rate is not known, the
+//! pacer goes by what is queued, which the kernel counts per socket: the driver has one for each
+//! link. Nothing waits below loopback. Where the user gave a rate, there is one link.
 //!
 //! Control packets are charged to a link, but wait for none: others wait for what they say.
 //!
@@ -21,13 +21,10 @@ use crate::egress::{Egress, Interfaces, LinkRate};
 use crate::metrics::LinkMetrics;
 use crate::pacer::Pacer;
 
-/// The link of peers behind interfaces of unknown rate, and of all peers where there are no routes.
+/// The link of peers that no route is known to, and of all peers where there are no routes.
 const REST: LinkId = LinkId(0);
 /// How often the kernel is asked whether something changed.
 const CHECK: Duration = Duration::secs(1);
-/// A card may keep a packet on the socket's account for so long after it left (interrupt
-/// moderation).
-const COMPLETION: Duration = Duration::micros(100);
 /// Wire bytes of control packets that leave at once past links without room.
 const CONTROL: u32 = 16 * FULL_FRAME;
 
@@ -37,8 +34,8 @@ pub struct Budgets {
     interfaces: Interfaces,
     /// By number; the first is [`REST`].
     links: Vec<Budget>,
-    /// Interfaces of unknown rate that peers are reached by.
-    unknown: Vec<Egress>,
+    /// Times that links held packets back whose numbers others have now.
+    waits: u64,
     /// Counts changes of what the kernel says, from 1.
     generation: u32,
     checked: Time,
@@ -67,36 +64,11 @@ struct Budget {
     /// `None`: [`REST`].
     egress: Option<Egress>,
     pacer: Pacer,
-    /// When what was handed down will have left, if its rate is known, and how much was handed down
-    /// since it last had.
-    idle_at: Time,
-    burst: u64,
 }
 
 impl Budget {
-    fn new(egress: Option<Egress>, rate: Option<Rate>) -> Self {
-        Self { egress, pacer: Pacer::new(rate), idle_at: Time::ZERO, burst: 0 }
-    }
-
-    fn rate(&self) -> LinkRate {
-        self.egress.as_ref().map_or(LinkRate::Unknown, |egress| egress.rate)
-    }
-
-    fn sent(&mut self, now: Time, bytes: u32) {
-        let Some(rate) = self.rate().rate() else { return };
-        if now >= self.idle_at + COMPLETION {
-            self.burst = 0;
-        }
-        self.burst += u64::from(bytes);
-        self.idle_at = self.idle_at.max(now) + rate.time_for(bytes.into());
-    }
-
-    /// Bytes that the kernel may still count as queued.
-    fn on_account(&self, now: Time) -> u64 {
-        let Some(rate) = self.rate().rate() else { return 0 };
-        let left = (self.idle_at + COMPLETION).since(now);
-        // It counts buffers: half as much again as the packets.
-        self.burst.min(rate.bytes_in(left)) * 3 / 2
+    fn index(&self) -> Option<u32> {
+        self.egress.as_ref().map(|egress| egress.index)
     }
 }
 
@@ -114,8 +86,8 @@ impl Budgets {
         let mut budgets = Self {
             kernel: kernel.ok(),
             interfaces: Interfaces::default(),
-            links: vec![Budget::new(None, configured)],
-            unknown: Vec::new(),
+            links: vec![Budget { egress: None, pacer: Pacer::new(configured) }],
+            waits: 0,
             generation: 1,
             checked: Time::ZERO,
             next: 0,
@@ -148,7 +120,6 @@ impl Budgets {
         if kernel.has_changed() {
             self.generation = self.generation.wrapping_add(1).max(1);
             self.list();
-            self.unknown.clear();
             self.renew(endpoint);
         }
     }
@@ -194,34 +165,28 @@ impl Budgets {
         if route.is_none() && from.is_some() {
             route = kernel.route(to.ip(), scope, None);
         }
-        let Some(egress) = route.and_then(|index| self.egress(index)) else { return REST };
-        if egress.rate == LinkRate::Unknown {
-            self.note_unknown(egress);
-            return REST;
-        }
-        self.link_of(egress, endpoint)
-    }
-
-    fn note_unknown(&mut self, egress: Egress) {
-        if !self.unknown.iter().any(|known| known.index == egress.index) {
-            log(&egress);
-            self.unknown.push(egress);
+        match route.and_then(|index| self.egress(index)) {
+            Some(egress) => self.link_of(egress, endpoint),
+            None => REST,
         }
     }
 
     /// The number of an interface, new if need be; that of the rest when there are too many.
     fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
-        let index = |link: &Budget| link.egress.as_ref().map(|egress| egress.index);
-        let found = self.links.iter().position(|link| index(link) == Some(egress.index));
-        let gone = |link: &Budget| index(link).is_some_and(|at| !self.interfaces.contains(at));
+        let found = self.links.iter().position(|link| link.index() == Some(egress.index));
+        let gone = |link: &Budget| link.index().is_some_and(|at| !self.interfaces.contains(at));
         let at = match found.or_else(|| self.links.iter().position(gone)) {
             Some(at) => at,
             None if self.links.len() < usize::from(LinkId::MAX) => {
-                self.links.push(Budget::new(None, None));
+                self.links.push(Budget { egress: None, pacer: Pacer::new(None) });
                 self.links.len() - 1
             }
             None => return REST,
         };
+        if self.links[at].index() != Some(egress.index) {
+            let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));
+            self.waits += before.waits();
+        }
         if self.links[at].egress.as_ref() != Some(&egress) {
             self.place(at, egress, endpoint);
         }
@@ -244,13 +209,15 @@ impl Budgets {
         endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
     }
 
-    /// Room of a link with something to send: each link in turn. Where none has room, control
-    /// packets leave all the same. `queued` asks the kernel what is queued below the socket.
+    /// Room of a link with something to send: each link in turn, but for those that something is
+    /// `held` for. Where none has room, control packets leave all the same. `queued` asks the
+    /// kernel what is queued below for a link.
     pub fn room(
         &mut self,
         now: Time,
         endpoint: &Endpoint,
-        queued: impl Fn() -> Option<u32>,
+        held: Links,
+        queued: impl Fn(LinkId) -> Option<u32>,
     ) -> Option<Room> {
         let mut full = None;
         for _ in 0..self.links.len() {
@@ -260,34 +227,30 @@ impl Budgets {
             if !endpoint.has_packet_for(Links::only(link)) {
                 continue;
             }
-            let others = self.of_others(now, at);
-            let room = self.links[at].pacer.room(now, || own(others, &queued));
+            full = Some(link);
+            if held.contains(link) {
+                continue;
+            }
+            let Budget { egress, pacer } = &mut self.links[at];
+            let room = pacer.room(now, || below(egress.as_ref(), link, &queued));
             if room > 0 {
                 return Some(Room { link, bytes: room, links: Links::only(link) });
             }
-            full = Some(link);
         }
         let link = full.filter(|_| endpoint.waiting_control() > 0)?;
         Some(Room { link, bytes: CONTROL, links: Links::NONE })
     }
 
-    /// Of what the kernel counts as queued below the socket, so much may be of other links; `None`:
-    /// all of it is.
-    fn of_others(&self, now: Time, at: usize) -> Option<u32> {
-        if self.links[at].rate() == LinkRate::Unlimited {
-            return None;
-        }
-        let others = self.links.iter().enumerate().filter(|&(other, _)| other != at);
-        let bytes: u64 = others.map(|(_, link)| link.on_account(now)).sum();
-        Some(u32::try_from(bytes).unwrap_or(u32::MAX))
-    }
-
     /// Notes what was handed down by a link.
-    pub fn sent(&mut self, now: Time, link: LinkId, bytes: u32, queued: impl Fn() -> Option<u32>) {
-        let at = usize::from(link.0);
-        let others = self.of_others(now, at);
-        self.links[at].pacer.sent(now, bytes, || own(others, &queued));
-        self.links[at].sent(now, bytes);
+    pub fn sent(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        bytes: u32,
+        queued: impl Fn(LinkId) -> Option<u32>,
+    ) {
+        let Budget { egress, pacer } = &mut self.links[usize::from(link.0)];
+        pacer.sent(now, bytes, || below(egress.as_ref(), link, queued));
     }
 
     /// True while a link takes whatever we send as fast as we send it.
@@ -297,57 +260,56 @@ impl Budgets {
 
     /// Times that packets were held back.
     pub fn waits(&self) -> u64 {
-        self.links.iter().map(|link| link.pacer.waits()).sum()
+        self.waits + self.links.iter().map(|link| link.pacer.waits()).sum::<u64>()
     }
 
-    /// When some link that has something to send will have room: `None` when there is nothing to
-    /// send, or something may leave now.
-    pub fn wake(&self, endpoint: &Endpoint) -> Option<Time> {
+    /// When some link that has something to send will have room, but for those that something is
+    /// `held` for: in the past when something may leave now, `None` when there is nothing to send.
+    pub fn wake(&self, endpoint: &Endpoint, held: Links) -> Option<Time> {
         if endpoint.waiting_control() > 0 {
-            return None;
+            return Some(Time::ZERO);
         }
-        let mut first: Option<Time> = None;
-        for (at, link) in (0..).zip(&self.links) {
-            if endpoint.has_packet_for(Links::only(LinkId(at))) {
-                let wake = link.pacer.wake()?;
-                first = Some(first.map_or(wake, |first| first.min(wake)));
-            }
-        }
-        first
+        let waiting = (0..).map(LinkId).zip(&self.links).filter(|(link, _)| {
+            !held.contains(*link) && endpoint.has_packet_for(Links::only(*link))
+        });
+        waiting.map(|(_, link)| link.pacer.wake().unwrap_or(Time::ZERO)).min()
     }
 
     /// What is known about each link.
     pub fn metrics(&self) -> Vec<LinkMetrics> {
-        let named = |egress: &Egress| {
-            let source = match egress.rate {
-                LinkRate::Known(_) => "route",
-                LinkRate::Guess(_) => "guess",
-                LinkRate::Unlimited => "unlimited",
-                LinkRate::Unknown => "unknown",
-            };
-            (egress.interface.clone(), egress.rate.rate(), source)
-        };
-        let estimate = self.links[0].pacer.estimate();
-        let there = |egress: &&Egress| {
-            egress.rate != LinkRate::Unknown && self.interfaces.contains(egress.index)
-        };
-        let links = self.links.iter().filter_map(|link| link.egress.as_ref());
-        let mut all: Vec<_> = links.filter(there).map(named).collect();
-        all.extend(self.unknown.iter().map(|egress| match estimate {
-            Some(rate) => (egress.interface.clone(), Some(rate), "estimated"),
-            None => named(egress),
-        }));
+        let there = |link: &&Budget| link.index().is_some_and(|at| self.interfaces.contains(at));
+        let mut all: Vec<_> = self.links.iter().filter(there).filter_map(known).collect();
         if self.configured.is_some() {
-            all.push(("*".to_owned(), self.configured, "configured"));
+            let (interface, rate) = ("*".to_owned(), self.configured);
+            all.push(LinkMetrics { interface, rate, source: "configured" });
         }
-        let link = |(interface, rate, source)| LinkMetrics { interface, rate, source };
-        all.into_iter().map(link).collect()
+        all
     }
 }
 
-/// What is queued below by one link, where so much is of others.
-fn own(others: Option<u32>, queued: impl Fn() -> Option<u32>) -> Option<u32> {
-    others.map_or(Some(0), |others| Some(queued()?.saturating_sub(others)))
+/// What is queued below for a link: where nothing limits it, nothing stays there.
+fn below(
+    egress: Option<&Egress>,
+    link: LinkId,
+    queued: impl Fn(LinkId) -> Option<u32>,
+) -> Option<u32> {
+    match egress {
+        Some(egress) if egress.rate == LinkRate::Unlimited => Some(0),
+        _ => queued(link),
+    }
+}
+
+/// What is known about a link.
+fn known(link: &Budget) -> Option<LinkMetrics> {
+    let Egress { interface, rate, .. } = link.egress.as_ref()?;
+    let (rate, source) = match (rate, link.pacer.estimate()) {
+        (LinkRate::Unknown, Some(estimate)) => (Some(estimate), "estimated"),
+        (LinkRate::Unknown, None) => (None, "unknown"),
+        (LinkRate::Known(rate), _) => (Some(*rate), "route"),
+        (LinkRate::Guess(rate), _) => (Some(*rate), "guess"),
+        (LinkRate::Unlimited, _) => (rate.rate(), "unlimited"),
+    };
+    Some(LinkMetrics { interface: interface.clone(), rate, source })
 }
 
 /// Says once per interface, and when it changes, what its rate is taken for.

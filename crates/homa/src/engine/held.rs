@@ -1,9 +1,10 @@
 //! What the driver could not send yet: tried again when the socket is writable, or after a pause.
-//! Meanwhile nothing more is pulled, so that the order of sending is still decided late.
+//! Meanwhile nothing but control packets is pulled for the links that it waits for, so that the
+//! order of sending is still decided late; other links go on.
 
 use std::os::fd::RawFd;
 
-use homa_proto::{Duration, LinkId, Time};
+use homa_proto::{Duration, LinkId, Links, Time};
 
 use super::Core;
 use crate::driver::Full;
@@ -12,13 +13,12 @@ use crate::driver::Full;
 const PAUSE_MIN: Duration = Duration::micros(50);
 const PAUSE_MAX: Duration = Duration::millis(1);
 
-/// A batch of which a part waits in the driver.
+/// What waits in the driver for one link.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
+    link: LinkId,
     /// When to try again.
     until: Time,
-    /// The link that it is for.
-    link: LinkId,
     pause: Duration,
     /// Wire bytes that wait: the pacer hears of them when they leave.
     wire: u32,
@@ -27,74 +27,89 @@ pub struct Held {
 }
 
 impl Core {
-    /// Sends what was packed, `wire` bytes on their link.
+    /// Sends what was packed, `wire` bytes for a link and control packets for others.
     pub(super) fn send_packed(&mut self, now: Time, link: LinkId, wire: u32) {
-        let outbox = self.packer.outbox();
-        self.driver.send(outbox, &self.state.messages);
-        let left = match (self.driver.waiting(), self.held) {
-            (None, _) => 0,
-            // Behind what waits already: probes of several paths may be due at once.
-            (Some(waiting), Some(held)) => {
-                let (wire, bytes) = (held.wire + wire, waiting.bytes);
-                self.held = Some(Held { wire, bytes, ..held });
-                wire - held.wire
-            }
-            (Some(waiting), None) => {
-                let all = outbox.trains.iter().map(|train| train.len).sum();
-                let left = share(wire, waiting.bytes, all);
-                let (until, pause) = (now + PAUSE_MIN, PAUSE_MIN);
-                self.held = Some(Held { until, link, pause, wire: left, bytes: waiting.bytes });
-                left
-            }
-        };
-        self.state.budgets.sent(now, link, wire - left, || self.driver.queued());
+        self.driver.send(self.packer.outbox(), &self.state.messages);
+        let left = if self.driver.waiting().is_empty() { 0 } else { self.hold(now, wire) };
+        self.state.budgets.sent(now, link, wire - left, |link| self.driver.queued(link));
         self.note_asked(now);
     }
 
-    /// True while something waits in the driver, after an attempt if one is due.
-    pub(super) fn is_held(&mut self) -> bool {
-        let Some(held) = self.held else { return false };
-        let now = self.tick();
-        if now < held.until {
-            return true;
+    /// Notes what of a batch of `wire` bytes waits; returns how much of it.
+    fn hold(&mut self, now: Time, wire: u32) -> u32 {
+        let all = self.packer.outbox().trains.iter().map(|train| train.len).sum();
+        let mut left = 0;
+        for waiting in self.driver.waiting() {
+            let found = self.held.iter().position(|held| held.link == waiting.link);
+            let at = found.unwrap_or_else(|| {
+                let (link, until, pause) = (waiting.link, now + PAUSE_MIN, PAUSE_MIN);
+                self.held.push(Held { link, until, pause, wire: 0, bytes: 0 });
+                self.held.len() - 1
+            });
+            let held = &mut self.held[at];
+            let more = share(wire, waiting.bytes.saturating_sub(held.bytes), all);
+            held.wire += more;
+            held.bytes = waiting.bytes;
+            left += more;
         }
-        self.driver.resume();
-        let (left, bytes) = match self.driver.waiting() {
-            None => (0, 0),
-            Some(waiting) => (share(held.wire, waiting.bytes, held.bytes), waiting.bytes),
-        };
-        let sent = held.wire - left;
-        self.state.budgets.sent(now, held.link, sent, || self.driver.queued());
-        let pause = match bytes == held.bytes {
-            true => Duration((2 * held.pause.0).min(PAUSE_MAX.0)),
-            false => PAUSE_MIN,
-        };
-        self.held =
-            (bytes > 0).then_some(Held { until: now + pause, pause, wire: left, bytes, ..held });
-        self.held.is_some()
+        left.min(wire)
+    }
+
+    /// Tries again what is due of what waits in the driver.
+    pub(super) fn resume_held(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = self.tick();
+        for at in (0..self.held.len()).rev() {
+            let held = self.held[at];
+            if now < held.until {
+                continue;
+            }
+            self.driver.resume(held.link);
+            let waiting = self.driver.waiting().iter().find(|waiting| waiting.link == held.link);
+            let bytes = waiting.map_or(0, |waiting| waiting.bytes);
+            let left = share(held.wire, bytes, held.bytes);
+            let queued = |link| self.driver.queued(link);
+            self.state.budgets.sent(now, held.link, held.wire - left, queued);
+            let pause = match bytes == held.bytes {
+                true => Duration((2 * held.pause.0).min(PAUSE_MAX.0)),
+                false => PAUSE_MIN,
+            };
+            match bytes {
+                0 => _ = self.held.swap_remove(at),
+                _ => self.held[at] = Held { until: now + pause, pause, wire: left, bytes, ..held },
+            }
+        }
+    }
+
+    /// The links that something waits for.
+    pub(super) fn held_links(&self) -> Links {
+        self.held.iter().fold(Links::NONE, |links, held| links.with(held.link))
     }
 
     /// The socket that has no room, if one is why something waits.
     pub fn full_socket(&self) -> Option<RawFd> {
-        self.held?;
-        match self.driver.waiting()?.full {
+        self.driver.waiting().iter().find_map(|waiting| match waiting.full {
             Full::Socket(fd) => Some(fd),
             Full::Device => None,
-        }
+        })
     }
 
     /// Whoever waited may have been told that the socket is writable.
     pub(super) fn retry_full_socket(&mut self) {
-        if self.full_socket().is_some()
-            && let Some(held) = &mut self.held
-        {
-            held.until = Time::ZERO;
+        for waiting in self.driver.waiting() {
+            if let Full::Socket(_) = waiting.full
+                && let Some(held) = self.held.iter_mut().find(|held| held.link == waiting.link)
+            {
+                held.until = Time::ZERO;
+            }
         }
     }
 
     /// When to try again to send what waits.
     pub(super) fn held_until(&self) -> Option<Time> {
-        self.held.map(|held| held.until)
+        self.held.iter().map(|held| held.until).min()
     }
 }
 

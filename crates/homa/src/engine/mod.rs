@@ -72,7 +72,8 @@ pub struct Core {
     /// Timers are due and wait for what has arrived.
     overdue: Option<Overdue>,
     closing: Vec<Closing>,
-    held: Option<Held>,
+    /// What waits in the driver, by link.
+    held: Vec<Held>,
     /// Whose sockets and ids these are.
     process: Process,
 }
@@ -118,7 +119,7 @@ impl Core {
             overflows: 0,
             overdue: None,
             closing: Vec::new(),
-            held: None,
+            held: Vec::new(),
             process: Process::this(),
         })
     }
@@ -311,15 +312,17 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
-        if self.is_held() || !self.state.endpoint.has_packet() {
+        self.resume_held();
+        if !self.state.endpoint.has_packet() {
             return;
         }
         let now = self.tick();
         let mut turn = 0;
         while turn < TURN_MAX {
+            let held = self.held_links();
             let state = &mut self.state;
-            let queued = || self.driver.queued();
-            let Some(room) = state.budgets.room(now, &state.endpoint, queued) else { break };
+            let queued = |link| self.driver.queued(link);
+            let Some(room) = state.budgets.room(now, &state.endpoint, held, queued) else { break };
             let rise = state.budgets.outruns_us(room.link);
             let mut sources = Sources {
                 endpoint: &mut state.endpoint,
@@ -337,9 +340,6 @@ impl Core {
             }
             self.send_packed(now, room.link, wire);
             turn += wire;
-            if self.is_held() {
-                break;
-            }
         }
         self.state.drain_events();
     }
@@ -351,22 +351,16 @@ impl Core {
         if self.arrivals.are_left() && !stopped {
             return Some(Time::ZERO);
         }
-        let send = match self.held_until() {
-            Some(until) => Some(until),
-            None if state.endpoint.has_packet() => {
-                Some(state.budgets.wake(&state.endpoint).unwrap_or(self.now))
-            }
-            None => None,
-        };
+        let send = state.budgets.wake(&state.endpoint, self.held_links());
         // While the link holds up what arrived, that holds up timers.
         let timers = state.endpoint.deadline().filter(|_| !stopped);
-        [send, timers, self.paths_due()].into_iter().flatten().min()
+        [self.held_until(), send, timers, self.paths_due()].into_iter().flatten().min()
     }
 
     /// The next turn is due because the link will have room for a packet, not for a timer.
     pub fn is_paced(&self) -> bool {
-        let paced = self.held.is_none() && self.state.endpoint.has_packet();
-        let wake = self.state.budgets.wake(&self.state.endpoint).filter(|_| paced);
+        let wake = self.state.budgets.wake(&self.state.endpoint, self.held_links());
+        let wake = wake.filter(|wake| *wake > Time::ZERO);
         wake.is_some_and(|wake| self.state.endpoint.deadline().is_none_or(|at| wake <= at))
     }
 

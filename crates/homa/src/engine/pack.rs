@@ -350,6 +350,7 @@ impl Packer {
                 }
                 None => trains.push(Train {
                     to: route.peer.address,
+                    link: route.peer.link,
                     socket: route.socket,
                     source: route.peer.source,
                     tos: self.map.tos(route.priority),

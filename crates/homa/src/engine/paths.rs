@@ -214,15 +214,14 @@ impl Core {
         }
     }
 
-    /// When [`Core::tend_paths`] is due; after what waits in the driver.
+    /// When [`Core::tend_paths`] is due.
     pub(super) fn paths_due(&self) -> Option<Time> {
-        let first = self.state.paths.due.first().filter(|_| self.held.is_none());
-        first.map(|(at, _)| *at)
+        self.state.paths.due.first().map(|(at, _)| *at)
     }
 
     /// Sends the probes that are due, and packets of the right size from now on.
     pub(super) fn tend_paths(&mut self) {
-        if self.state.paths.due.is_empty() || self.held.is_some() {
+        if self.state.paths.due.is_empty() {
             return;
         }
         let now = self.tick();

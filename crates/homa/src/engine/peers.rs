@@ -267,7 +267,7 @@ impl Peers {
     }
 
     /// The address of the peer that is at `address`.
-    fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
+    pub fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
         if self.framing == Framing::Ip {
             address.set_port(0);
         }

@@ -239,7 +239,7 @@ impl State {
             }
             false => {
                 // The answer to a probe may come from what counts as another peer: the client.
-                self.paths.answered(now, packet, from);
+                self.paths.answered(now, packet, self.peers.of_peer(from));
                 DropReason::UnknownRpc
             }
         };

@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use homa::driver::memory::MemoryDriver;
 use homa::driver::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
+use homa::proto::LinkId;
 
 /// See the module's documentation.
 pub struct Before<F> {
@@ -39,8 +40,8 @@ impl<F: FnMut(&MemoryDriver) + Send> Driver for Before<F> {
     fn unreachable(&mut self) -> Option<Unreachable> {
         self.driver.unreachable()
     }
-    fn queued(&self) -> Option<u32> {
-        self.driver.queued()
+    fn queued(&self, link: LinkId) -> Option<u32> {
+        self.driver.queued(link)
     }
     fn receive_buffer(&self) -> u32 {
         self.driver.receive_buffer()

@@ -5,6 +5,7 @@
 //! to the network namespace, whatever addresses it has; clients get theirs from 32,768 up.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -50,6 +51,17 @@ fn name(number: u16) -> io::Result<SocketAddr> {
 pub fn is_free(number: u16) -> bool {
     let asked = UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&name(number)?));
     asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// What one engine of the host does for an address, as long as this lives.
+#[derive(Debug)]
+pub struct Role(#[allow(dead_code, reason = "held for its name")] UnixDatagram);
+
+/// Takes the role of who answers at an address for ports that nobody has; `None` where another has
+/// it, or Unix sockets are not to be had.
+pub fn take_role(at: IpAddr) -> Option<Role> {
+    let name = SocketAddr::from_abstract_name(format!("homa/146/orphans/{at}")).ok()?;
+    UnixDatagram::bind_addr(&name).ok().map(Role)
 }
 
 fn take(number: u16) -> io::Result<Port> {

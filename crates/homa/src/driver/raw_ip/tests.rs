@@ -4,7 +4,7 @@
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use homa_proto::{MessageId, Span};
+use homa_proto::{LinkId, MessageId, Span};
 
 use super::*;
 use crate::driver::{Piece, wait};
@@ -51,6 +51,7 @@ fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (
     host.set_port(0);
     outbox.trains.push(Train {
         to: host,
+        link: LinkId(0),
         socket: 0,
         source: None,
         tos,
@@ -95,6 +96,20 @@ fn packets_cross_both_families_one_by_one_with_their_class_and_ports() {
         assert_eq!(a.counters().send_calls, 1, "one system call for the batch");
         assert_eq!(a.receive(true), 0, "both sockets have the address, one the port");
     }
+}
+
+#[test]
+fn what_is_behind_many_packets_for_others_is_found_at_once() {
+    let (Some(mut a), Some(b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
+    let (Some(mut sender), from) = (open("127.0.0.1:0"), 9) else { return };
+    // No filter drops what is of this type.
+    let (mut others, message) = outbox(from, b.local()[0], 0, 1_000, 0);
+    others.bytes.chunks_mut(28).for_each(|packet| packet[filter::AT_TYPE] = filter::NEED_ACK);
+    sender.send(&others, &message);
+    let (ours, message) = outbox(from, a.local()[0], 0, 1, 10);
+    sender.send(&ours, &message);
+    assert_eq!(a.receive(true), 1);
+    assert_eq!(a.counters().other_ports, 1_000);
 }
 
 #[test]

@@ -9,15 +9,35 @@ use super::address::Name;
 
 /// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
 pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
-    let socket = bind(at)?;
+    let socket = bind(at, false)?;
     prepare(socket.as_raw_fd(), at.ip(), receive_buffer)?;
     let _ = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(socket)
 }
 
+/// A socket at the address `at` of `main` that only sends.
+///
+/// The two form a group, of which the kernel hands what arrives to the first (SO_REUSEPORT, with a
+/// program that says so). `main` does not share its address but while the other is bound, so that
+/// it remains nobody else's.
+pub fn open_sender(main: RawFd, at: SocketAddr) -> io::Result<OwnedFd> {
+    let share = |shared| set(main, libc::SOL_SOCKET, libc::SO_REUSEPORT, shared);
+    share(1)?;
+    let bound = bind(at, true);
+    share(0)?;
+    let socket = bound?;
+    same_network(main, socket.as_raw_fd())?;
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let first = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
+    attach(socket.as_raw_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, vec![first])?;
+    prepare(socket.as_raw_fd(), at.ip(), 0)?;
+    Ok(socket.into())
+}
+
 /// A non-blocking socket bound to `at`. One at every IPv6 address also speaks IPv4, whatever
-/// `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`].
-fn bind(at: SocketAddr) -> io::Result<UdpSocket> {
+/// `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`]. `shared`: with another that
+/// is there.
+fn bind(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointers; its result is checked before it is owned.
@@ -29,6 +49,9 @@ fn bind(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
     if at.is_ipv6() && at.ip().is_unspecified() {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0);
+    }
+    if shared {
+        set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
     let (name, length) = Name::new(at, at.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
@@ -70,6 +93,48 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe);
     }
     Ok(())
+}
+
+/// Gives a socket a program (classic BPF) for the purpose of `option`, in place of the one it has;
+/// the kernel may refuse, for want of memory, say.
+pub fn attach(fd: RawFd, option: i32, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: the pointer is to a program header whose size is passed and whose array has the
+    // length it says; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            option,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Fails when a socket was opened in another network namespace than `main`: the thread that opens it
+/// may not be the one that opened that.
+pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
+    let cookie = |fd| {
+        let mut cookie = 0u64;
+        let mut len = size_of::<u64>() as libc::socklen_t;
+        // SAFETY: both pointers are to live variables, and `len` is the size of the first.
+        let result = unsafe {
+            libc::getsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_NETNS_COOKIE,
+                (&raw mut cookie).cast(),
+                &raw mut len,
+            )
+        };
+        (result == 0).then_some(cookie)
+    };
+    match cookie(main).is_some() && cookie(main) == cookie(socket) {
+        true => Ok(()),
+        false => Err(io::Error::other("another network namespace, or Linux before 5.14")),
+    }
 }
 
 /// Sets an option that is a C int.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use homa_proto::wire::datagram::Writer;
-use homa_proto::{Body, MessageId, Packet, PeerId, Quoted, RpcId, Span};
+use homa_proto::{Body, LinkId, MessageId, Packet, PeerId, Quoted, RpcId, Span};
 
 use super::*;
 use crate::driver::{Piece, Train, wait};
@@ -41,6 +41,7 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
     let len = expected.len();
     outbox.trains.push(Train {
         to,
+        link: LinkId(0),
         socket: 0,
         source: None,
         tos,
@@ -213,7 +214,8 @@ fn a_report_shows_which_packet_came_back() {
         let len = writer.len();
         outbox.pieces.push(Piece::Buffered(0..len));
         let (socket, source, tos, datagram, pieces) = (0, None, 0, len, 0..1);
-        outbox.trains.push(Train { to, socket, source, tos, datagram, len, pieces });
+        let link = LinkId(0);
+        outbox.trains.push(Train { to, link, socket, source, tos, datagram, len, pieces });
         driver.send(&outbox, &Message(Vec::new()));
         assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
@@ -276,6 +278,61 @@ fn an_overflowing_receive_queue_is_counted() {
     let counters = b.counters();
     assert!(counters.receive_overflows > 0, "{counters:?}");
     assert_eq!(counters.receive_overflows + counters.datagrams_received, 201);
+}
+
+#[test]
+fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
+    for (at, ip) in [("127.0.0.1", "127.0.0.1"), ("[::]", "127.0.0.1"), ("[::]", "::1")] {
+        let mut a = UdpDriver::new(format!("{at}:0").parse().unwrap(), 1 << 20).unwrap();
+        let (mut b, _) = pair(ip);
+        let port = a.local()[0].port();
+        for link in [3, 0, 5, 3, 4] {
+            let (mut outbox, message, expected) = train(b.local()[0], 0, 1, 10);
+            outbox.trains[0].link = LinkId(link);
+            a.send(&outbox, &message);
+            collect(&mut b, expected.len());
+            assert_eq!(b.received(0).from.port(), port, "{at} by link {link}");
+        }
+        assert_eq!(a.lanes[0].senders().count(), 2);
+        assert_eq!(a.queued(LinkId(5)), Some(0));
+        // From many ports: a group of sockets would share them out.
+        let to = SocketAddr::new(ip.parse().unwrap(), port);
+        for _ in 0..50 {
+            let (mut b, _) = pair(ip);
+            let (outbox, message, expected) = train(to, 0, 1, 10);
+            b.send(&outbox, &message);
+            collect(&mut a, expected.len());
+        }
+        assert!(UdpDriver::new(format!("{at}:{port}").parse().unwrap(), 1 << 20).is_err());
+    }
+}
+
+#[test]
+fn what_has_no_room_holds_back_its_own_link_only() {
+    let (mut a, mut b) = pair("127.0.0.1");
+    let to = b.local()[0];
+    let (outbox, message, expected) = train(to, 0, 1, 10);
+    let by = |link, outbox: &Outbox| {
+        let trains = outbox.trains.iter();
+        let trains = trains.map(|train| Train { link: LinkId(link), ..train.clone() }).collect();
+        Outbox { bytes: outbox.bytes.clone(), pieces: outbox.pieces.clone(), trains }
+    };
+    a.send(&by(1, &outbox), &message);
+    collect(&mut b, expected.len());
+    let why = Full::Device;
+    let mut mixed = by(1, &outbox);
+    mixed.trains.push(Train { link: LinkId(2), ..mixed.trains[0].clone() });
+    mixed.trains.push(mixed.trains[0].clone());
+    let from = (&mixed, &message as &dyn Gather);
+    let others = a.kept.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
+    assert_eq!(others.iter().map(|train| train.link).collect::<Vec<_>>(), [LinkId(2)]);
+    let bytes = 2 * expected.len() - 4;
+    assert_eq!(a.waiting(), [Waiting { link: LinkId(1), bytes, full: why }]);
+    a.resume(LinkId(2));
+    assert_eq!(a.waiting().len(), 1, "of another link");
+    a.resume(LinkId(1));
+    assert_eq!(a.waiting(), []);
+    assert_eq!(collect(&mut b, bytes).0.len(), bytes);
 }
 
 #[test]

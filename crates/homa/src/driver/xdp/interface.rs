@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homa_proto::LinkId;
+
 use super::port::{Port, Size};
 use super::program::{KEY, Redirect, key};
 use crate::driver::bpf::{self, Capabilities, Kind, Table};
@@ -45,6 +47,8 @@ pub struct Interface {
     pub station: Station,
     /// It did not send when last tried.
     pub stopped: bool,
+    /// The link, by the engine's number, of what was sent last.
+    pub link: LinkId,
     /// A socket per queue.
     pub ports: Vec<Port>,
     /// The longest frame that the sockets take, bytes.
@@ -111,8 +115,9 @@ impl Interface {
             }
         }
         let longest = size.longest();
-        let (_sockets, _link, stopped) = (sockets, link, false);
-        Ok(Self { station, stopped, ports, longest, native, local, _sockets, _link })
+        let (_sockets, _link) = (sockets, link);
+        let (stopped, link) = (false, LinkId(0));
+        Ok(Self { station, stopped, link, ports, longest, native, local, _sockets, _link })
     }
 
     /// The addresses of the interface at which a socket bound to `at` receives.

@@ -49,14 +49,14 @@ fn request(endpoint: &mut Endpoint) {
 
 /// Sends what has room at `now`; returns how many packets left to each peer.
 fn transmit(budgets: &mut Budgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
-    while let Some(room) = budgets.room(now, endpoint, || None) {
+    while let Some(room) = budgets.room(now, endpoint, Links::NONE, |_| None) {
         let mut left = room.bytes;
         while left >= FULL_FRAME {
             let Some(packet) = endpoint.transmit_by(now, room.links) else { break };
             sent[packet.peer.0 as usize] += 1;
             left -= FULL_FRAME;
         }
-        budgets.sent(now, room.link, room.bytes - left, || None);
+        budgets.sent(now, room.link, room.bytes - left, |_| None);
     }
 }
 
@@ -72,7 +72,7 @@ fn a_full_link_holds_back_no_packet_of_another() {
     // 400 full packets are half a millisecond's worth of the fast link.
     while now < Time(1_000_000) {
         transmit(&mut budgets, &mut endpoint, now, &mut sent);
-        let wake = budgets.wake(&endpoint).expect("the slow link is full");
+        let wake = budgets.wake(&endpoint, Links::NONE).expect("the slow link is full");
         assert!(wake > now);
         now = wake.min(now + Duration::micros(1));
     }
@@ -93,12 +93,19 @@ fn control_packets_wait_for_no_link() {
         endpoint.expire(now);
     }
     send(&mut endpoint, 1, 1_000_000);
-    budgets.sent(now, LinkId(1), 10_000, || None);
+    budgets.sent(now, LinkId(1), 10_000, |_| None);
     let before = sent[1];
-    assert_eq!(budgets.wake(&endpoint), None, "a control packet waits for nothing");
+    assert_eq!(
+        budgets.wake(&endpoint, Links::NONE),
+        Some(Time::ZERO),
+        "a control packet waits for nothing"
+    );
     transmit(&mut budgets, &mut endpoint, now, &mut sent);
     assert_eq!((sent[1] - before, endpoint.waiting_control()), (1, 0));
-    assert!(budgets.wake(&endpoint).is_some_and(|wake| wake > now), "data waits for room");
+    assert!(
+        budgets.wake(&endpoint, Links::NONE).is_some_and(|wake| wake > now),
+        "data waits for room"
+    );
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn links_with_room_take_turns() {
     }
     let mut links = Vec::new();
     for _ in 0..6 {
-        let room = budgets.room(Time(1), &endpoint, || None).expect("all have room");
+        let room = budgets.room(Time(1), &endpoint, Links::NONE, |_| None).expect("all have room");
         links.push(room.link.0);
     }
     assert_eq!(links, [1, 2, 3, 1, 2, 3]);
@@ -137,13 +144,53 @@ fn the_protocol_hears_of_no_guess() {
 }
 
 #[test]
-fn what_a_card_still_accounts_for_is_not_taken_for_the_queue_of_an_unknown_link() {
-    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST)]);
-    endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
-    send(&mut endpoint, 0, 10_000);
-    budgets.sent(Time(1_000), LinkId(1), 60_000, || None);
-    let room = |budgets: &mut Budgets, now| budgets.room(now, &endpoint, || Some(90_000));
-    assert_eq!(budgets.of_others(Time(2_000), 0), Some(90_000));
-    assert_eq!(budgets.of_others(Time(1_000_000), 0), Some(0));
-    assert!(room(&mut budgets, Time(2_000)).is_some_and(|room| room.link == LinkId(0)));
+fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
+    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Unknown, LinkRate::Unknown]);
+    for _ in 0..200 {
+        send(&mut endpoint, 1, 2_800);
+        send(&mut endpoint, 2, 5_600);
+    }
+    // All that leaves by the first stays there; the second takes it at once.
+    let (mut sent, mut below) = ([0; 3], 0);
+    let mut now = Time(1_000);
+    while now < Time(1_000_000) {
+        let queued = |below| move |link| Some(if link == LinkId(1) { below } else { 0 });
+        while let Some(room) = budgets.room(now, &endpoint, Links::NONE, queued(below)) {
+            let mut left = room.bytes;
+            while left >= FULL_FRAME {
+                let Some(packet) = endpoint.transmit_by(now, room.links) else { break };
+                sent[packet.peer.0 as usize] += 1;
+                left -= FULL_FRAME;
+            }
+            if room.link == LinkId(1) {
+                below += room.bytes - left;
+            }
+            budgets.sent(now, room.link, room.bytes - left, queued(below));
+        }
+        now += Duration::micros(10);
+    }
+    assert_eq!(sent[2], 800);
+    assert!((1..=8).contains(&sent[1]), "{} packets for a link that takes none", sent[1]);
+}
+
+#[test]
+fn only_control_packets_leave_for_a_link_that_something_is_held_for() {
+    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST), LinkRate::Known(FAST)]);
+    send(&mut endpoint, 1, 2_800);
+    let held = Links::only(LinkId(1));
+    assert!(budgets.room(Time(1), &endpoint, held, |_| None).is_none());
+    assert_eq!(budgets.wake(&endpoint, held), None, "nothing to wake for but what is held");
+    send(&mut endpoint, 2, 2_800);
+    let room = budgets.room(Time(1), &endpoint, held, |_| None);
+    assert!(room.is_some_and(|room| room.link == LinkId(2)));
+    // No answer to a call: a RESEND is due.
+    request(&mut endpoint);
+    while endpoint.transmit(Time(1)).is_some() {}
+    let mut now = Time(1);
+    while endpoint.waiting_control() == 0 {
+        now = endpoint.deadline().expect("a response is owed");
+        endpoint.expire(now);
+    }
+    let room = budgets.room(now, &endpoint, held, |_| None).expect("it waits for nothing");
+    assert_eq!(endpoint.transmit_by(now, room.links).map(|packet| packet.peer), Some(PeerId(1)));
 }

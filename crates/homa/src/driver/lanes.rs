@@ -1,0 +1,64 @@
+//! The sockets that send from one local address: one for each link that packets leave by.
+//!
+//! The kernel counts per socket what it has not sent yet. Through one socket nobody could tell whose
+//! queue that is where packets leave by several links, and a slow link that fills the socket's
+//! buffer would hold back the others. So the first link has the socket that receives, and each
+//! further one, when it is first used, a socket of its own at the same address, which only sends.
+//! Where the system refuses that, or the thread that would open it is in another network namespace,
+//! links share the first; so do peers that no route is known to.
+//!
+//! What the network reports about packets may arrive at any of them.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use homa_proto::LinkId;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    /// The link that the socket that receives belongs to.
+    first: Option<LinkId>,
+    /// Of others; `None` where it was refused.
+    others: Vec<(LinkId, Option<OwnedFd>)>,
+}
+
+impl Lanes {
+    /// The socket that sends by a link, where `main` receives; `open` opens another.
+    pub fn socket(
+        &mut self,
+        main: RawFd,
+        link: LinkId,
+        open: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> RawFd {
+        if link == LinkId(0) || *self.first.get_or_insert(link) == link {
+            return main;
+        }
+        if self.others.iter().all(|(other, _)| *other != link) {
+            let opened = open().inspect_err(|error| {
+                tracing::info!(%error, "links share a socket, and what is queued there");
+            });
+            self.others.push((link, opened.ok()));
+        }
+        self.known(link).unwrap_or(main)
+    }
+
+    /// The socket that sent by a link, where `main` receives; `None` before the first time.
+    pub fn sent_by(&self, main: RawFd, link: LinkId) -> Option<RawFd> {
+        let shares = self.others.iter().any(|(other, own)| *other == link && own.is_none());
+        match link == LinkId(0) || self.first == Some(link) || shares {
+            true => Some(main),
+            false => self.known(link),
+        }
+    }
+
+    fn known(&self, link: LinkId) -> Option<RawFd> {
+        let (_, socket) = self.others.iter().find(|(other, _)| *other == link)?;
+        socket.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// The sockets that only send.
+    pub fn senders(&self) -> impl Iterator<Item = RawFd> {
+        self.others.iter().filter_map(|(_, socket)| socket.as_ref().map(AsRawFd::as_raw_fd))
+    }
+}
