@@ -1,11 +1,11 @@
 //! The sockets that send from one local address: one for each link that packets leave by.
 //!
-//! The kernel counts per socket what it has not sent yet. Through one socket nobody could tell whose
-//! queue that is where packets leave by several links, and a slow link that fills the socket's
-//! buffer would hold back the others. So the first link has the socket that receives, and each
-//! further one, when it is first used, a socket of its own at the same address, which only sends.
-//! Where the system refuses that, or the thread that would open it is in another network namespace,
-//! links share the first; so do peers that no route is known to.
+//! The kernel counts per socket what it has not sent yet. Through one socket nobody could tell
+//! whose queue that is where packets leave by several links, and a slow link that fills the
+//! socket's buffer would hold back the others. So the first link has the socket that receives,
+//! and each further one, when it is first used, a socket of its own at the same address, which
+//! only sends. Where the system refuses that, or the thread that would open it is in another
+//! network namespace, links share the first; so do peers that no route is known to.
 //!
 //! What the network reports about packets may arrive at any of them.
 

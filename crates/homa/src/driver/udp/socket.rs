@@ -113,8 +113,8 @@ pub fn attach(fd: RawFd, option: i32, mut code: Vec<libc::sock_filter>) -> io::R
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Fails when a socket was opened in another network namespace than `main`: the thread that opens it
-/// may not be the one that opened that.
+/// Fails when a socket was opened in another network namespace than `main`: the thread that
+/// opens it may not be the one that opened that.
 pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
     let cookie = |fd| {
         let mut cookie = 0u64;
