@@ -378,8 +378,9 @@ impl Demand {
         let source: Box<dyn Source> = match self.kind.clone() {
             Kind::Open(pairs) => {
                 let fraction = scenario.load.fraction;
-                if !(fraction.is_finite() && fraction > 0.0) {
-                    let must = "be above 0, such as 0.8";
+                // A hundred times what the links carry leaves nothing to be learned.
+                if !(fraction > 0.0 && fraction <= 100.0) {
+                    let must = "be above 0, such as 0.8, and at most 100";
                     return Err(ScenarioError::field("load.fraction", must));
                 }
                 let gap = 1e12 / self.per_second(scenario, network.link, own);

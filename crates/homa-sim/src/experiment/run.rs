@@ -347,8 +347,10 @@ mod tests {
         };
         let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
         assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
-        let idle = Load { fraction: 0.0, basis: Basis::Paper };
-        assert!(refused(Scenario { load: idle, ..Scenario::default() }).contains("load.fraction"));
+        for fraction in [0.0, -1.0, 1e300, f64::NAN] {
+            let load = Load { fraction, basis: Basis::Paper };
+            assert!(refused(Scenario { load, ..Scenario::default() }).contains("load.fraction"));
+        }
         let traffic = Traffic::ClientsServers {
             workload: "w4".to_owned(),
             clients: 100,
