@@ -74,6 +74,8 @@ local f = {
   max_message = ProtoField.uint32("homa.max_message", "Longest message accepted"),
   max_unscheduled = ProtoField.uint32("homa.max_unscheduled", "Most unscheduled bytes accepted"),
   remembered = ProtoField.uint64("homa.remembered", "Nanoseconds remembered"),
+  deadline = ProtoField.uint32("homa.deadline", "Microseconds that the client waits (all ones: not said)"),
+  trace = ProtoField.string("homa.traceparent", "Distributed trace"),
   boot = ProtoField.uint64("homa.boot", "Boot id of the server", base.HEX),
   token = ProtoField.uint64("homa.token", "Client's name at the server", base.HEX),
   epoch = ProtoField.uint32("homa.epoch", "Epoch of the client's ids", base.HEX),
@@ -141,7 +143,19 @@ local function ack_entry(p, at)
   return string.format(" %s@%d", hex(id), u16(p, at + 8))
 end
 
-local function data(p)
+-- What the datagram tells of the next request that begins in it.
+local function told(said)
+  said.requests = (said.requests or 0) + 1
+  local text = ""
+  local left = said.deadlines and said.deadlines[said.requests]
+  if left and left ~= ALL then
+    text = string.format(" deadline %d us", left)
+  end
+  local trace = said.traces and said.traces[said.requests] or ""
+  return text .. (trace ~= "" and " trace " .. trace or "")
+end
+
+local function data(p, said)
   add(p, f.length, 28, 4)
   add(p, f.incoming, 32, 4)
   add(p, f.cutoff_version, 46, 2)
@@ -176,6 +190,9 @@ local function data(p)
   if u8(p, 49) % 2 == 1 then
     add(p, f.incast_limit, 50, 2)
     text = text .. string.format(" incast %d", u16(p, 50))
+  end
+  if offset == 0 and u8(p, 27) % 2 == 0 then
+    text = text .. told(said)
   end
   return text
 end
@@ -324,7 +341,18 @@ end
 -- UDP ----------------------------------------------------------------------------------------
 
 -- The shortest value of each extension.
-local VALUES = { [1] = 8, [2] = 8, [6] = 16, [7] = 20 }
+local VALUES = { [1] = 8, [2] = 8, [3] = 4, [4] = 26, [6] = 16, [7] = 20 }
+
+-- The context of a trace as the header `traceparent` has it; empty for what names none.
+local function traceparent(range)
+  local digits = range:bytes():tohex(true)
+  local version, trace = digits:sub(1, 2), digits:sub(3, 34)
+  local parent, flags = digits:sub(35, 50), digits:sub(51, 52)
+  if version == "ff" or not trace:find("[^0]") or not parent:find("[^0]") then
+    return ""
+  end
+  return table.concat({ version, trace, parent, flags }, "-")
+end
 
 -- The extensions between two places; nil and a reason when they break the format.
 local function extensions(tvb, at, to, tree)
@@ -347,6 +375,19 @@ local function extensions(tvb, at, to, tree)
     elseif kind == 2 then
       item:add(f.remembered, tvb(at + 4, 8))
       said.remembered = said.remembered or tvb(at + 4, 8):uint64()
+    elseif kind == 3 and not said.deadlines then
+      said.deadlines = {}
+      for entry = at + 4, at + length, 4 do
+        item:add(f.deadline, tvb(entry, 4))
+        table.insert(said.deadlines, tvb(entry, 4):uint())
+      end
+    elseif kind == 4 and not said.traces then
+      said.traces = {}
+      for entry = at + 4, at + 4 + length - 26, 26 do
+        local context = traceparent(tvb(entry, 26))
+        item:add(f.trace, tvb(entry, 26), context)
+        table.insert(said.traces, context)
+      end
     elseif kind == 5 then
       said.no_server = true
     elseif kind == 6 then

@@ -118,6 +118,7 @@ impl Host {
             length,
             deadline: now + DEADLINE,
             idempotent,
+            head: 0,
             cookie: self.calls.len() as u64,
         };
         if let Ok(submitted) = self.endpoint.submit(now, Submit::Request(request)) {

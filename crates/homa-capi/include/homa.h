@@ -286,6 +286,16 @@ int homa_replyv(int sockfd,
                 uint64_t id);
 
 /*
+ Says how long the client will still wait for the answer to a request, in *microseconds: 0 when
+ it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did not
+ say (it does over UDP, but builds of before and the kernel module do not). Requests whose time
+ is over before they are received are dropped.
+
+ Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
+ */
+int homa_remaining(int sockfd, uint64_t id, uint64_t *microseconds);
+
+/*
  Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more
  is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
  will not be answered, and its client's call fails at once. With id 0, all calls in progress are

@@ -81,7 +81,7 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
         _ => handle.socket.try_receive(wanted)?,
     };
     Ok(match incoming {
-        Incoming::Request { id, from, bytes } => {
+        Incoming::Request { id, from, bytes, .. } => {
             Arrived { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
         }
         Incoming::Response { id, from, cookie, result } => {

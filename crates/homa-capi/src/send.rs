@@ -154,7 +154,7 @@ unsafe fn send(
     if to.port() == 0 {
         return Err(Error::invalid(format!("nobody can be reached at {to}: name the port")));
     }
-    let mut call = CallOptions { deadline: handle.deadline, idempotent: false };
+    let mut call = CallOptions::deadline(handle.deadline);
     let mut send = SendOptions { call, ..SendOptions::default() };
     if !options.is_null() {
         // SAFETY: the caller vouches for the options; zeroes are a value of these numbers.
@@ -248,6 +248,28 @@ unsafe fn reply(
     // Whoever answers has read as much of the request as it will.
     drop(handle.rest(id));
     Ok(0)
+}
+
+/// Says how long the client will still wait for the answer to a request, in *microseconds: 0 when
+/// it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did
+/// not say (over UDP it does, unless it is a build of before; the kernel module does not). Requests
+/// whose time is over before they are received are dropped.
+///
+/// Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_remaining(sockfd: c_int, id: u64, microseconds: *mut u64) -> c_int {
+    guard(|| {
+        let handle = table::get(sockfd)?;
+        if microseconds.is_null() {
+            return Err(Error::null("microseconds"));
+        }
+        let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
+        let left = handle.socket.remaining(known).ok_or(homa::ReplyError::Gone)?;
+        let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+        // SAFETY: not null, and our caller vouches for it.
+        unsafe { microseconds.write_unaligned(left) };
+        Ok(0)
+    })
 }
 
 /// Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more

@@ -58,6 +58,9 @@ pub struct Request {
     pub deadline: Time,
     /// May be executed again when the server lost its state.
     pub idempotent: bool,
+    /// Bytes that the environment puts into the request's first packet beside the message
+    /// (extensions of the datagram): so many fewer of the message are in it.
+    pub head: u8,
     /// Returned in events about this RPC.
     pub cookie: u64,
 }

@@ -57,6 +57,12 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// It holds the first byte of a request, and so tells what a datagram says of that.
+    #[inline]
+    pub const fn begins_request(&self) -> bool {
+        matches!(&self.body, Body::Data(data) if data.span.offset == 0) && !self.id.from_server()
+    }
+
     /// About a one-way message: those have no ports.
     pub(crate) const fn is_one_way(&self) -> bool {
         self.local_port == 0 && !self.id.from_server()

@@ -92,6 +92,7 @@ mod tests {
                 length: LENGTH,
                 deadline: Time::ZERO + Duration::secs(1_000),
                 idempotent: false,
+                head: 0,
                 cookie: 0,
             };
             client.submit(Time::ZERO, Submit::Request(request)).unwrap();

@@ -8,7 +8,7 @@ use crate::endpoint::{Control, Endpoint, PeerInfo};
 use crate::event::RpcHandle;
 use crate::executed::Executed;
 use crate::link::LinkId;
-use crate::packet::{AckEntry, Limits, PeerId};
+use crate::packet::{AckEntry, Limits, PeerId, RpcId};
 use crate::rtt::{RttBytes, SmoothedTime};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -192,6 +192,11 @@ impl Endpoint {
     /// The peer of an RPC in progress.
     pub fn peer_of(&self, rpc: RpcHandle) -> Option<PeerId> {
         self.rpcs.get(rpc.into()).map(|rpc| rpc.peer)
+    }
+
+    /// The number of an RPC in progress (client's form).
+    pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
+        self.rpcs.get(rpc.into()).map(|rpc| rpc.id)
     }
 
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten

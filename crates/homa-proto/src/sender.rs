@@ -95,6 +95,8 @@ pub(crate) struct Outgoing {
     pub(crate) link: LinkId,
     /// Level of retransmitted bytes, from the last RESEND.
     pub(crate) resend_priority: u8,
+    /// Bytes in its first packet that are not the message's.
+    head: u8,
     /// Order of submission.
     pub(crate) age: u64,
     /// Levels of granted bytes.
@@ -121,10 +123,21 @@ impl Outgoing {
             in_fifo: false,
             link,
             resend_priority: 0,
+            head: 0,
             age,
             levels: GrantedLevels::default(),
             resend: None,
         }
+    }
+
+    /// The same where the first packet holds `head` bytes beside the message: unscheduled bytes
+    /// still fill packets.
+    pub(crate) fn with_head(self, head: u8) -> Self {
+        let unscheduled = match self.unscheduled < self.length {
+            true => self.unscheduled.saturating_sub(head.into()).max(1),
+            false => self.unscheduled,
+        };
+        Self { head, unscheduled, granted: unscheduled, ..self }
     }
 
     /// True once a message was submitted.
@@ -183,8 +196,10 @@ impl Outgoing {
     /// The original packet that holds `offset`.
     fn packet_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32) {
         let (base, limit, payload) = self.part_at(sizes, offset);
-        let start = base + (offset - base) / payload * payload;
-        (start, start.saturating_add(payload).min(limit))
+        // As if the head were the message's first bytes.
+        let head = if base == 0 { u32::from(self.head).min(payload - 1) } else { 0 };
+        let start = base + (offset - base + head) / payload * payload;
+        (start.saturating_sub(head), start.saturating_add(payload - head).min(limit))
     }
 
     /// The end of the first packet, as far as it was sent.
@@ -241,7 +256,8 @@ impl Outgoing {
         // What was sent ends where a packet does.
         let start = self.sent;
         let (_, limit, payload) = self.part_at(sizes, start);
-        self.sent = start.saturating_add(payload).min(limit);
+        let head = if start == 0 { u32::from(self.head).min(payload - 1) } else { 0 };
+        self.sent = start.saturating_add(payload - head).min(limit);
         Taken { start, end: self.sent, again: None }
     }
 

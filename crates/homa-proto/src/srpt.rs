@@ -175,6 +175,7 @@ mod tests {
             length,
             deadline: Time(u64::MAX),
             idempotent: false,
+            head: 0,
             cookie: 0,
         };
         endpoint.submit(Time(1), Submit::Request(request)).unwrap();

@@ -135,6 +135,7 @@ fn call(endpoint: &mut Endpoint) -> (Time, RpcId) {
         length: 100,
         deadline: Time(10_000_000_000),
         idempotent: false,
+        head: 0,
         cookie: 0,
     };
     endpoint.submit(Time(1_000_000), Submit::Request(request)).unwrap();

@@ -44,6 +44,7 @@ fn data_always_comes_from_a_shortest_message_that_may_send() {
                         length,
                         deadline: Time::MAX,
                         idempotent: false,
+                        head: 0,
                         cookie: 0,
                     };
                     sender.submit(now, Submit::Request(request)).unwrap();

@@ -5,20 +5,34 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread;
+use std::time::Instant;
 
+use homa_proto::wire::datagram::TraceContext;
 use tracing::Span;
+use tracing::field::Empty;
 
-use crate::config::{CallOptions, Config};
+use crate::config::{CallOptions, Config, random};
+use crate::engine::shared::Access;
 use crate::engine::switchboard::{CallKey, Progress, Waiting};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
+use crate::request::Request;
+use crate::room::Ready;
 
 /// Makes calls. Cheap to clone; any number of threads and tasks may use one at a time.
 #[derive(Clone, Debug)]
 pub struct Client {
     engine: Engine,
+    behalf: Option<Behalf>,
+}
+
+/// What the calls of a client inherit from the request that they are made for.
+#[derive(Clone, Copy, Debug)]
+struct Behalf {
+    deadline: Option<Instant>,
+    trace: Option<TraceContext>,
 }
 
 impl Client {
@@ -32,7 +46,65 @@ impl Client {
     }
 
     pub(crate) fn on(engine: Engine) -> Self {
-        Self { engine }
+        Self { engine, behalf: None }
+    }
+
+    /// The same client for calls on behalf of a request: none outlasts the request's
+    /// [deadline](Request::deadline), after which it ends, or is refused, with
+    /// [`CallError::DeadlineExceeded`], and all belong to its [trace](Request::trace_context), each
+    /// as a step of its own, unless their options name another. [`Request::client`] is the server's
+    /// own.
+    ///
+    /// ```
+    /// # use homa::{CallError, Client, Request};
+    /// # use std::net::SocketAddr;
+    /// # #[allow(dead_code)]
+    /// async fn serve(request: Request, outer: &Client, at: SocketAddr) -> Result<(), CallError> {
+    ///     let client = outer.on_behalf_of(&request);
+    ///     let found = client.call_async(at, request.to_vec()).await?;
+    ///     let _ = request.reply(found);
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn on_behalf_of(&self, request: &Request) -> Self {
+        let behalf = Behalf { deadline: request.deadline(), trace: request.trace_context() };
+        Self { engine: self.engine.clone(), behalf: Some(behalf) }
+    }
+
+    /// The options of a call with what it inherits; `None` when its time is over.
+    fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
+        let mut options = *options;
+        let Some(Behalf { deadline, trace }) = self.behalf else { return Some(options) };
+        if let Some(deadline) = deadline {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            options.deadline = options.deadline.min(left);
+        }
+        options.trace = options.trace.or_else(|| trace.map(|trace| trace.child(random())));
+        Some(options)
+    }
+
+    /// Resolves when there is room for one more call with a request of any length, or at once with
+    /// the error that every call will have. Another task may take the room first: then the call is
+    /// refused as ever, and this may be awaited again.
+    ///
+    /// ```
+    /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
+    /// # -> Result<(), homa::CallError> {
+    /// let mut calls = Vec::new();
+    /// for n in 0..1_000_000u32 {
+    ///     client.ready().await?;
+    ///     calls.push(tokio::spawn(client.call_async(server, n.to_be_bytes())));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ready(&self) -> Ready<'_> {
+        Ready::new(self, None)
+    }
+
+    /// As [`Self::ready`], for a request of `bytes` bytes.
+    pub fn ready_for(&self, bytes: usize) -> Ready<'_> {
+        Ready::new(self, Some(bytes))
     }
 
     /// The engine below.
@@ -55,8 +127,11 @@ impl Client {
         let request = request.into();
         let span = call_span(to, request.len());
         let _entered = span.enter();
-        let Some(mut access) = self.engine.here() else { return report(Err(CallError::Forked)) };
-        let key = start(&mut access, to, request, options)?;
+        let started = self.start(to, request, options, &span);
+        let (key, mut access) = match started {
+            Ok(started) => started,
+            Err(error) => return report(Err(error)),
+        };
         let waiting = || Waiting::Thread(thread::current());
         // The engine itself ends the call at its deadline.
         let result = access.block(None, |state| state.board.take(key, waiting));
@@ -86,41 +161,49 @@ impl Client {
     ) -> Call {
         let request = request.into();
         let span = call_span(to, request.len());
-        let state = match self.engine.here() {
-            Some(mut access) => match start(&mut access, to, request, options) {
-                Ok(key) => CallState::Running(key),
-                Err(error) => CallState::Refused(error),
-            },
-            None => CallState::Refused(CallError::Forked),
+        let state = match self.start(to, request, options, &span) {
+            Ok((key, _)) => CallState::Running(key),
+            Err(error) => CallState::Refused(error),
         };
         Call { engine: self.engine.clone(), state, span }
     }
-}
 
-/// Registers and submits a call, and sends what may leave.
-fn start(
-    access: &mut crate::engine::shared::Access<'_>,
-    to: SocketAddr,
-    request: Payload,
-    options: &CallOptions,
-) -> Result<CallKey, CallError> {
-    if access.draining {
-        return Err(CallError::ShuttingDown);
-    }
-    let key = access.board.reserve();
-    match access.core.call(0, to, request, options, key.cookie()) {
-        Ok(rpc) => access.board.started(key, rpc),
-        Err(error) => {
-            access.board.give_up(key);
-            return Err(error);
+    /// Registers and submits a call, and sends what may leave.
+    fn start(
+        &self,
+        to: SocketAddr,
+        request: Payload,
+        options: &CallOptions,
+        span: &Span,
+    ) -> Result<(CallKey, Access<'_>), CallError> {
+        let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
+        let mut access = self.engine.here().ok_or(CallError::Forked)?;
+        if access.draining {
+            return Err(CallError::ShuttingDown);
         }
+        let key = access.board.reserve();
+        match access.core.call(0, to, request, &options, key.cookie()) {
+            Ok(rpc) => {
+                access.board.started(key, rpc);
+                if !span.is_disabled() {
+                    let id = access.core.id_of(rpc).map_or(0, |id| id.0);
+                    span.record("rpc", format_args!("{id:#x}"));
+                    span.record("trace", options.trace.map(tracing::field::display));
+                }
+            }
+            Err(error) => {
+                access.board.give_up(key);
+                return Err(error);
+            }
+        }
+        access.submitted();
+        Ok((key, access))
     }
-    access.submitted();
-    Ok(key)
 }
 
+/// A call's span (level debug): `rpc` is its number, written as `homa pcap` does.
 fn call_span(to: SocketAddr, bytes: usize) -> Span {
-    tracing::debug_span!("homa_call", %to, bytes)
+    tracing::debug_span!("homa_call", rpc = Empty, peer = %to, bytes, trace = Empty)
 }
 
 fn report(result: Result<Message, CallError>) -> Result<Message, CallError> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
@@ -135,7 +136,8 @@ pub(crate) fn random() -> u64 {
 /// Parameters of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
-    /// How long the caller will wait. Default 10 s.
+    /// How long the caller will wait. Default 10 s. The server hears of it, over UDP, and does not
+    /// begin what nobody waits for any more.
     pub deadline: Duration,
     /// The request may be executed more than once: then a call whose server lost it, in a restart
     /// or for another reason, or is not there, is made again until its deadline, and no
@@ -143,11 +145,15 @@ pub struct CallOptions {
     /// Without effect in the profiles of the kernel module and of the paper, where any request may
     /// be.
     pub idempotent: bool,
+    /// The distributed trace that the request belongs to. The server hears of it
+    /// ([`Request::trace_context`](crate::Request::trace_context)), over UDP. Default: that of the
+    /// request on whose behalf the client calls, if any.
+    pub trace: Option<TraceContext>,
 }
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), idempotent: false }
+        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None }
     }
 }
 
@@ -160,5 +166,10 @@ impl CallOptions {
     /// Says that the request may be executed twice.
     pub fn idempotent(self) -> Self {
         Self { idempotent: true, ..self }
+    }
+
+    /// Names the distributed trace that the request belongs to.
+    pub fn trace(self, context: TraceContext) -> Self {
+        Self { trace: Some(context), ..self }
     }
 }

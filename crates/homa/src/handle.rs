@@ -167,7 +167,7 @@ impl Engine {
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| access.core.unlisten(port));
-        access.board.wake_acceptors();
+        access.board.wake_all();
         access.submitted();
         loop {
             let (calls, requests) = access.core.rpcs();

@@ -49,11 +49,14 @@
 //! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
 //!
 //! # What is promised
-//! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s).
+//! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s),
+//!   which travels with it over UDP: servers see how long somebody waits ([`Request::remaining`]),
+//!   begin nothing for nobody, and have their own calls share it ([`Request::client`]).
 //! * A request is executed at most once unless the call says that it is idempotent. The rules of
 //!   the kernel module ([`Config::linux`]) and of the paper do not promise that.
-//! * Dropping a [`Call`] cancels it, also at the server ([`Request::is_cancelled`]).
-//! * Too much work is refused with a typed error, not queued without bound.
+//! * Dropping a [`Call`] cancels it, also at the server ([`Request::cancelled`]).
+//! * Too much work is refused with a typed error, not queued without bound; [`Client::ready`] and
+//!   [`Request::reply_async`] wait for room.
 //! * Nothing that a peer sends can panic, or take more memory than [`Config`] allows.
 //!
 //! # What is not
@@ -76,8 +79,12 @@ pub mod metrics;
 mod pacer;
 mod payload;
 mod priority_map;
+mod request;
+mod room;
 mod server;
 pub mod socket;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use client::{Arrived, Call, Client};
 pub use config::{CallOptions, Config};
@@ -85,10 +92,13 @@ pub use engine::inline;
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
 pub use handle::Engine;
 pub use homa_proto as proto;
+pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;
 pub use payload::Payload;
 pub use priority_map::PriorityMap;
-pub use server::{Accept, RefusedReply, Request, Server};
+pub use request::{Cancelled, RefusedReply, Replying, Request};
+pub use room::Ready;
+pub use server::{Accept, Server};
 pub use socket::Socket;
 
 /// Handles go to any thread, and more than one.
@@ -101,6 +111,9 @@ const _: () = {
     sent::<Socket>();
     sent::<Call>();
     sent::<Accept<'_>>();
+    sent::<Ready<'_>>();
+    sent::<Cancelled<'_>>();
+    sent::<Replying>();
     sent::<Request>();
     sent::<RefusedReply>();
 };

@@ -11,6 +11,8 @@ use crate::driver::DriverCounters;
 pub struct EngineCounters {
     /// Calls refused at submission (back-pressure, limits, addresses).
     pub calls_refused: u64,
+    /// Requests given up unstarted because their clients waited no longer.
+    pub requests_expired: u64,
     /// Extensions of datagrams that were skipped because their type is not known here: the peer is
     /// newer.
     pub unknown_extensions: u64,
@@ -71,6 +73,7 @@ impl Metrics {
         let e = &self.engine;
         let engine = [
             ("engine_calls_refused", e.calls_refused),
+            ("engine_requests_expired", e.requests_expired),
             ("engine_unknown_extensions", e.unknown_extensions),
             ("engine_pacer_waits", e.pacer_waits),
             ("engine_reports_ignored", e.reports_ignored),

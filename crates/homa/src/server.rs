@@ -2,23 +2,17 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa_proto::RpcHandle;
-use tracing::Span;
-use tracing::field::Empty;
-
 use crate::config::Config;
 use crate::engine::switchboard::{Arrived, Waiting};
-use crate::error::{DrainTimeout, OpenError, ReplyError};
+use crate::error::{DrainTimeout, OpenError};
 use crate::handle::{DRAIN_STEP, Engine};
-use crate::message::Message;
-use crate::payload::Payload;
+use crate::request::Request;
 
 /// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks
 /// may accept at a time. Dropping the last clone refuses the requests that nobody accepted.
@@ -123,12 +117,7 @@ impl Server {
     }
 
     fn request(&self, arrived: Arrived) -> Request {
-        let Arrived { rpc, from, bytes } = arrived;
-        // Where nobody listens this is one look at an atomic number.
-        let size = bytes.len();
-        let span =
-            tracing::debug_span!("homa_request", peer = %from, bytes = size, outcome = Empty);
-        Request { engine: self.0.engine.clone(), rpc: Some(rpc), from, bytes, span }
+        Request::new(self.0.engine.clone(), arrived)
     }
 }
 
@@ -184,136 +173,6 @@ impl Drop for Accept<'_> {
             let Some(mut access) = engine.here() else { return };
             access.board.stop_waiting(port, ticket);
             access.board.nudge(port);
-        }
-    }
-}
-
-/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client at once
-/// that no answer will come: its call ends with
-/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is made again after a while if
-/// it is idempotent. (The kernel module knows no such message: in its profile, the client asks
-/// until it gives up.)
-#[derive(Debug)]
-pub struct Request {
-    engine: Engine,
-    /// `None` once answered.
-    rpc: Option<RpcHandle>,
-    from: SocketAddr,
-    bytes: Message,
-    span: Span,
-}
-
-impl Request {
-    /// Who asks.
-    pub fn from(&self) -> SocketAddr {
-        self.from
-    }
-
-    /// The `tracing` span `homa_request` (level debug), open from the accept until the request is
-    /// answered or dropped. Its fields are `peer`, `bytes` (of the request) and, at the end,
-    /// `outcome`: `replied`, `dropped`, or `gone` where the client had given up before the reply.
-    /// Enter it to have what is done for the request in it; whoever is still in it at the end keeps
-    /// it open.
-    ///
-    /// ```
-    /// # use homa::{Client, Server};
-    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
-    /// # let call = Client::new()?.call_async(server.local_addr(), "world");
-    /// let request = server.accept().unwrap();
-    /// let reply = request.span().in_scope(|| format!("hello, {} bytes", request.len()));
-    /// request.reply(reply)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn span(&self) -> Span {
-        self.span.clone()
-    }
-
-    /// True when the client gave up: there is no use in going on.
-    pub fn is_cancelled(&self) -> bool {
-        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.board.is_cancelled(rpc));
-        self.rpc.is_some_and(cancelled)
-    }
-
-    /// Takes the request's bytes without copying; what is left reads as empty.
-    pub fn take_bytes(&mut self) -> Message {
-        std::mem::take(&mut self.bytes)
-    }
-
-    /// Answers. Never blocks; where the reply is refused, request and response come back with the
-    /// reason.
-    ///
-    /// ```
-    /// # use homa::{Client, ReplyError, Server};
-    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
-    /// # let call = Client::new()?.call_async(server.local_addr(), "how long?");
-    /// # let request = server.accept().unwrap();
-    /// let mut replied = request.reply(vec![7; 100_000]);
-    /// while let Err(refused) = replied {
-    ///     match refused.error {
-    ///         // Room comes as clients acknowledge what they received.
-    ///         ReplyError::SendMemoryFull { .. } if !refused.request.is_cancelled() => {
-    ///             std::thread::sleep(std::time::Duration::from_millis(1));
-    ///             replied = refused.request.reply(refused.response);
-    ///         }
-    ///         ReplyError::MessageTooLong { .. } => replied = refused.request.reply("too long"),
-    ///         _ => break, // Nobody waits for it any more.
-    ///     }
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn reply(mut self, response: impl Into<Payload>) -> Result<(), Box<RefusedReply>> {
-        let response = response.into();
-        let result = match self.rpc.map(|rpc| (rpc, self.engine.here())) {
-            Some((_, None)) => Err((ReplyError::Forked, response)),
-            Some((rpc, Some(mut access))) => {
-                let result = access.core.reply(rpc, response);
-                if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.board.answered(rpc);
-                    access.submitted();
-                    drop(access);
-                    self.rpc = None;
-                    let outcome = if result.is_ok() { "replied" } else { "gone" };
-                    self.span.record("outcome", outcome);
-                }
-                result
-            }
-            None => Err((ReplyError::Gone, response)),
-        };
-        result
-            .map_err(|(error, response)| Box::new(RefusedReply { error, request: self, response }))
-    }
-}
-
-/// A reply that was refused, with all that is needed to try again. Dropping it drops the request,
-/// which tells the client.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct RefusedReply {
-    /// Why.
-    pub error: ReplyError,
-    /// The request, still to be answered unless the client is [gone](ReplyError::Gone).
-    pub request: Request,
-    /// The response.
-    pub response: Payload,
-}
-
-impl Deref for Request {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        if let Some(rpc) = self.rpc.take()
-            && let Some(mut access) = self.engine.here()
-        {
-            access.board.answered(rpc);
-            access.core.cancel(rpc);
-            access.submitted();
-            drop(access);
-            self.span.record("outcome", "dropped");
         }
     }
 }

@@ -24,9 +24,10 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homa_proto::RpcHandle;
+use homa_proto::wire::datagram::TraceContext;
 
 use crate::config::{CallOptions, Config};
 use crate::driver::udp::UdpDriver;
@@ -142,6 +143,10 @@ pub enum Incoming {
         from: SocketAddr,
         /// Its bytes.
         bytes: Message,
+        /// Until when the client waits for the answer, as far as it said so.
+        deadline: Option<Instant>,
+        /// The distributed trace that it belongs to.
+        trace: Option<TraceContext>,
     },
 }
 
@@ -271,10 +276,15 @@ impl Socket {
             // Whoever asks without waiting will poll: someone has to drive the engine.
             access.need_leader();
         }
+        let deadline = match &look {
+            Look::Request(.., terms) => access.core.instant(terms.until),
+            _ => None,
+        };
         drop(access);
         match look {
-            Look::Request(rpc, from, bytes) => {
-                Ok(Incoming::Request { id: Id { rpc, request: true }, from, bytes })
+            Look::Request(rpc, from, bytes, terms) => {
+                let (id, trace) = (Id { rpc, request: true }, terms.trace.map(|trace| *trace));
+                Ok(Incoming::Request { id, from, bytes, deadline, trace })
             }
             Look::Response(rpc, Call { to, cookie, result: Some(result), .. }) => {
                 Ok(Incoming::Response { id: Id::call(rpc), from: to, cookie, result })
@@ -283,6 +293,30 @@ impl Socket {
             Look::Closed => Err(ReceiveError::Closed),
             Look::Response(..) | Look::Nothing => Err(ReceiveError::WouldBlock),
         }
+    }
+
+    /// True when nobody waits any more for the answer to a request: its client gave up, or its time
+    /// is over. `None` when no such request waits to be answered.
+    pub fn is_cancelled(&self, id: Id) -> Option<bool> {
+        let (until, cancelled) = self.client_of(id)?;
+        Some(cancelled || until.is_some_and(|until| until <= Instant::now()))
+    }
+
+    /// How long the client will still wait for the answer to a request, zero when it gave up;
+    /// `Duration::MAX` where it did not say. `None` when no such request waits to be answered.
+    pub fn remaining(&self, id: Id) -> Option<Duration> {
+        let (until, cancelled) = self.client_of(id)?;
+        let left =
+            until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+        Some(if cancelled { Duration::ZERO } else { left })
+    }
+
+    fn client_of(&self, id: Id) -> Option<(Option<Instant>, bool)> {
+        let mut access = self.engine.here()?;
+        let State { board, core, .. } = &mut *access;
+        let (mailbox, _) = board.mailbox()?;
+        let (until, cancelled) = mailbox.client_of(id.rpc).filter(|_| id.request)?;
+        Some((core.instant(until), cancelled))
     }
 
     /// Gives up an RPC: a call is forgotten, or ends with [`Failure::Aborted`] when there is an

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
     match socket.receive(Wanted::Requests).unwrap() {
-        Incoming::Request { id, from, bytes } => (id, from, bytes.into_vec()),
+        Incoming::Request { id, from, bytes, .. } => (id, from, bytes.into_vec()),
         other => panic!("{other:?}"),
     }
 }
@@ -43,7 +43,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
     for _ in 0..3 {
         assert!(readable(&b, SOON));
         assert!(readable(&b, NOW), "looking changes nothing");
-        let Ok(Incoming::Request { id, from, bytes }) = b.try_receive(Wanted::Any) else {
+        let Ok(Incoming::Request { id, from, bytes, .. }) = b.try_receive(Wanted::Any) else {
             panic!("readable, and nothing to receive");
         };
         assert_eq!(from, a.local_addr());

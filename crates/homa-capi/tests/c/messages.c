@@ -87,6 +87,29 @@ static void rest_of_a_request(int client, int server, struct sockaddr_in to)
     CHECK(homa_recv(client, got, LONG, HOMA_RECV_RESPONSE, NULL, 0, &first) == 1);
 }
 
+/* A server knows how long its client waits, and when it does no longer. */
+static void remaining(int client, int server, struct sockaddr_in to)
+{
+    struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
+    struct iovec piece = { sent, 1 };
+    uint64_t call_id, id = 0, left = 0;
+
+    options.deadline_ms = 1000000;
+    CHECK(homa_sendv(client, &piece, 1, AT(to), &call_id, &options) == 0);
+    CHECK(homa_recv(server, got, LONG, HOMA_RECV_REQUEST, NULL, 0, &id) == 1);
+    CHECK(homa_remaining(server, id, &left) == 0);
+    CHECK(left <= 1000000000 && left > 900000000);
+    FAILS(homa_remaining(server, id, NULL), EFAULT);
+    FAILS(homa_remaining(server, call_id, &left), EINVAL);
+    CHECK(homa_abort(client, call_id, 0) == 0);
+    while (left > 0) {
+        CHECK(homa_remaining(server, id, &left) == 0);
+        usleep(1000);
+    }
+    CHECK(homa_abort(server, id, 0) == 0);
+    FAILS(homa_remaining(server, id, &left), EINVAL);
+}
+
 static void lent(int client, int server, struct sockaddr_in to)
 {
     struct homa_message message = { .id = 0 };
@@ -214,6 +237,7 @@ int main(int argc, char **argv)
     small_buffers(client, server, to);
     rest_of_a_request(client, server, to);
     wildcard(client, server, to);
+    remaining(client, server, to);
     lent(client, server, to);
     descriptor(client, server, to);
     options_in_use();

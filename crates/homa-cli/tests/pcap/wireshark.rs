@@ -17,7 +17,7 @@ const SCRIPT: &str =
     concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../contrib/wireshark/homa.lua");
 
 /// Fields of tshark and where our rows have the same: a path, `[]` for all elements of a list.
-const FIELDS: [(&str, &str); 25] = [
+const FIELDS: [(&str, &str); 27] = [
     ("homa.sport", "source"),
     ("homa.dport", "destination"),
     ("homa.type", "type"),
@@ -43,6 +43,8 @@ const FIELDS: [(&str, &str); 25] = [
     ("homa.resend_priority", "resend_priority"),
     ("homa.malformed", "malformed"),
     ("homa.udp.number", "datagram"),
+    ("homa.deadline", "deadline_us"),
+    ("homa.traceparent", "trace"),
 ];
 
 /// Whether the comparison can be made here.
@@ -187,6 +189,24 @@ fn compare_lines(name: &str, file: &[u8], shown: &[Vec<Vec<String>>]) {
     assert_eq!(packets.count(), said.len(), "{name}");
 }
 
+/// A datagram of three requests, and what it tells of them.
+fn requests() -> Vec<u8> {
+    use homa_proto::wire::datagram::{Told, TraceContext, Writer};
+    use homa_proto::{Packet, PeerId, RpcId};
+    let mut buffer = [0; 1_000];
+    let mut writer = Writer::new(&mut buffer, 7).expect("room");
+    for n in 1..=3_u8 {
+        let (peer, priority, id) = (PeerId(0), 0, RpcId(u64::from(n) << 33));
+        let (local_port, remote_port, body) = (40_000, 4_000, data(0..5, 5, 5));
+        let packet = Packet { peer, priority, local_port, remote_port, id, body };
+        let trace = TraceContext::new(u128::from(n) << 100, 7, n);
+        let told = Told { left: Some(Duration(u64::from(n) * 1_000_000)), trace };
+        writer.push_request(&packet, &told).expect("room").fill(n);
+    }
+    let length = writer.len();
+    udp(40_000, 4_000, &buffer[..length])
+}
+
 /// Packets that the captured ones lack: what only UDP can say, all types, several a datagram.
 fn rare() -> Vec<Vec<u8>> {
     use homa_proto::wire::datagram::Writer;
@@ -224,6 +244,7 @@ fn rare() -> Vec<Vec<u8>> {
     let says_otherwise = |body: &Body| matches!(body, Body::RpcUnknown { no_server: true, .. });
     let alike: Vec<Body> = bodies.into_iter().filter(|body| !says_otherwise(body)).collect();
     datagrams.push(written(&alike));
+    datagrams.push(requests());
     let mut frames: Vec<Vec<u8>> =
         datagrams.iter().map(|udp| ETHERNET.frame(&ipv4(1, 17, 5, udp))).collect();
     // As other branches of the kernel module write them.
@@ -255,7 +276,7 @@ fn tshark_reads_what_we_read_field_by_field() {
     let several: Vec<&Vector> = vectors.iter().filter(|v| v.bytes.len() < 90).take(5).collect();
     let aggregate = ipv4(0, 17, 5, &udp(40_000, 4_000, &datagram_of(77, &several)));
     let frames = rare().into_iter().chain([ETHERNET.frame(&aggregate)]);
-    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 19);
+    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 22);
 }
 
 #[test]

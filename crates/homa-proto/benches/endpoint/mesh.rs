@@ -63,6 +63,7 @@ impl Mesh {
             length,
             deadline: Time(self.now.0 + 1_000_000_000),
             idempotent: false,
+            head: 0,
             cookie: 0,
         };
         self.ends[0].submit(self.now, Submit::Request(request)).expect("accepted");

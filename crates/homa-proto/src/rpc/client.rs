@@ -54,7 +54,7 @@ impl Endpoint {
             unheard,
             cookie: request.cookie,
             deadline: request.deadline,
-            out: self.outgoing(request.peer, request.length, unscheduled),
+            out: self.outgoing(request.peer, request.length, unscheduled).with_head(request.head),
             ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);

@@ -38,6 +38,7 @@ fn call(length: u32, cookie: u64) -> Submit {
         length,
         deadline: START + Duration::secs(10),
         idempotent: false,
+        head: 0,
         cookie,
     })
 }
@@ -227,6 +228,7 @@ fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
         length: 3_000,
         deadline: START + Duration::secs(1),
         idempotent: false,
+        head: 0,
         cookie: 7,
     };
     let ours = host.submit(START, Submit::Request(request)).expect("accepted").rpc;

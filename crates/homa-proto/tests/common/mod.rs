@@ -92,6 +92,7 @@ impl Pair {
             length,
             deadline: self.now + Duration::secs(10),
             idempotent: false,
+            head: 0,
             cookie,
         }
     }

@@ -87,6 +87,7 @@ impl Stage {
             length,
             deadline: time(now) + Duration::secs(60),
             idempotent: false,
+            head: 0,
             cookie,
         };
         let submitted = self.endpoint.submit(time(now), Submit::Request(request));

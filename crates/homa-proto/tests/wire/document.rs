@@ -3,7 +3,8 @@
 
 use crate::PEER;
 use crate::vectors::unhex;
-use homa_proto::wire::{self, datagram};
+use homa_proto::wire::datagram::Told;
+use homa_proto::wire::{self, Decoded, datagram};
 use homa_proto::{
     AckEntry, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId, Span,
 };
@@ -12,7 +13,7 @@ use std::fmt::Write;
 const PAGE: &str = include_str!("../../../../docs/udp-encapsulation.md");
 
 /// The datagrams of the page.
-fn examples() -> Vec<(&'static str, Vec<Packet>)> {
+fn examples() -> Vec<(&'static str, Vec<(Packet, Told)>)> {
     let client = |id, priority, body| Packet {
         peer: PEER,
         priority,
@@ -44,7 +45,7 @@ fn examples() -> Vec<(&'static str, Vec<Packet>)> {
     let challenge =
         Body::Challenge { boot: 0x1122_3344_5566_7788, remembered: Duration::millis(2_500) };
     let proof = Proof { token: 0x99aa_bbcc_ddee_ff01, epoch: 0x8765_4321, first: 17, next: 20 };
-    vec![
+    let silent: Vec<(&str, Vec<Packet>)> = vec![
         ("A request in one packet", vec![client(0x1234, 5, Body::Data(request))]),
         (
             "Another, which acknowledges the first and limits its response",
@@ -73,15 +74,35 @@ fn examples() -> Vec<(&'static str, Vec<Packet>)> {
         ),
         ("A server that asks who calls", vec![server(0x9876_5432_1000_0001, 5, challenge)]),
         ("The answer", vec![client(0x9876_5432_1000_0000, 5, Body::Proof(proof))]),
+    ];
+    let nothing = |packet| (packet, Told::NOTHING);
+    silent
+        .into_iter()
+        .map(|(name, packets)| (name, packets.into_iter().map(nothing).collect()))
+        .chain(told_examples(client(0x1234, 5, Body::Data(request))))
+        .collect()
+}
+
+/// Datagrams that tell something of requests, such as this one.
+fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, Told)>); 2] {
+    let next = Packet { id: RpcId(0x1236), ..request };
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
+    let told = |millis, trace| Told { left: Some(Duration::millis(millis)), trace };
+    [
+        ("A request of a trace, whose client waits for 2.5 s", vec![(request, told(2_500, trace))]),
+        (
+            "Two, whose clients wait for 10 s and 1 ms",
+            vec![(request, told(10_000, None)), (next, told(1, None))],
+        ),
     ]
 }
 
 /// The datagram of an example; its payloads are "hello".
-fn write(packets: &[Packet], number: u64) -> Vec<u8> {
+fn write(packets: &[(Packet, Told)], number: u64) -> Vec<u8> {
     let mut buffer = [0; 1500];
     let mut writer = datagram::Writer::new(&mut buffer, number).unwrap();
-    for packet in packets {
-        let slot = writer.push(packet).unwrap();
+    for (packet, told) in packets {
+        let slot = writer.push_request(packet, told).unwrap();
         let len = slot.len();
         slot.copy_from_slice(&b"hello"[..len]);
     }
@@ -94,8 +115,8 @@ fn rendered() -> String {
     let mut text = String::new();
     for (number, (name, packets)) in (1..).zip(examples()) {
         writeln!(text, "{name}; packet number {number}:").unwrap();
-        for packet in &packets {
-            writeln!(text, "  {}", wire::pretty::sent(packet)).unwrap();
+        for (packet, told) in &packets {
+            writeln!(text, "  {}{told}", wire::pretty::sent(packet)).unwrap();
         }
         for line in write(&packets, number).chunks(16) {
             let words: Vec<String> = line
@@ -132,12 +153,15 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         let datagram = datagram::decode(&bytes).unwrap();
         let read: Vec<String> = datagram
             .packets(PEER, 5)
-            .map(|read| wire::pretty::received(&read.unwrap().packet).to_string())
+            .map(|read| {
+                let read: Decoded<'_> = read.unwrap();
+                format!("{}{}", wire::pretty::received(&read.packet), read.told())
+            })
             .collect();
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }
-    assert_eq!(packets, 11);
+    assert_eq!(packets, 14);
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn unknown_extensions_and_flags_are_skipped_and_longer_values_understood() {
     let extensions = [
         [0, 99, 0, 0].as_slice(),
         &[0, 1, 0, 9, 0, 0, 1, 0, 0, 0, 0, 2, 77],
-        &[0, 3, 0, 1, 5],
+        &[0, 98, 0, 1, 5],
         &[0, 1, 0, 8, 9, 9, 9, 9, 9, 9, 9, 9],
     ]
     .concat();

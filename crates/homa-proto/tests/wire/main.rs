@@ -7,6 +7,7 @@ mod hostile;
 mod liberal;
 mod pretty;
 mod round_trip;
+mod told;
 mod vectors;
 
 use homa_proto::PeerId;

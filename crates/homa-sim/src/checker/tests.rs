@@ -31,6 +31,7 @@ impl Application for Echo {
             length: 500,
             deadline: Time(net.now().protocol().0 + 5_000_000),
             idempotent: true,
+            head: 0,
             cookie: token,
         };
         let _ = net.submit(host, Submit::Request(request));
@@ -165,8 +166,9 @@ fn one_rpc_unknown_is_leave_for_one_new_id() {
     let mut checker = Checker::new(2, Promises { indeterminate: true, ..promises() });
     let (client, peer, message, length) = (HostId(0), PeerId(1), MessageId(1), 500);
     let (local_port, remote_port, deadline) = (1, 2, Time(1_000_000_000));
-    let (idempotent, cookie) = (true, 7);
-    let request = Request { peer, local_port, remote_port, length, deadline, idempotent, cookie };
+    let (idempotent, head, cookie) = (true, 0, 7);
+    let request =
+        Request { peer, local_port, remote_port, length, deadline, idempotent, head, cookie };
     let rpc = RpcHandle { index: 0, generation: 0 };
     let names = Ok(Submitted { rpc, message: Some(message) });
     Probe::<Homa>::submitted(&mut checker, SimTime(1), client, &Submit::Request(request), &names);

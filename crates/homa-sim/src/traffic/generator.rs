@@ -210,6 +210,7 @@ impl Generator {
                 deadline: Time::MAX,
                 // A call that goes on under another id would end the numbers' step.
                 idempotent: false,
+                head: 0,
                 cookie,
             }),
         };

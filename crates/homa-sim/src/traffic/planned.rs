@@ -111,6 +111,7 @@ impl Planned {
             length,
             deadline: net.now().protocol() + call.allowed,
             idempotent: call.idempotent,
+            head: 0,
             cookie,
         };
         if let Ok(Submitted { rpc, .. }) = net.submit(host, Submit::Request(request)) {

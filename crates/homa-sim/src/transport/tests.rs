@@ -52,6 +52,7 @@ impl Calls {
             length,
             deadline,
             idempotent: false,
+            head: 0,
             cookie,
         };
         let submitted = net.submit(HostId(host), Submit::Request(request)).unwrap();

@@ -18,6 +18,14 @@ impl Clock {
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+
+    /// A time of it as the system's; `None` beyond that one's range, as for never.
+    pub fn instant(&self, time: Time) -> Option<Instant> {
+        if time == Time::MAX {
+            return None;
+        }
+        self.0.checked_add(std::time::Duration::from_nanos(time.0))
+    }
 }
 
 /// A standard duration in the protocol's units.

@@ -35,10 +35,11 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
 use super::fair::{FairQueue, Place};
-use super::{Core, Ready};
+use super::{Core, Ready, Terms};
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
@@ -111,6 +112,10 @@ pub enum Completion {
         port: u16,
         /// Its bytes.
         bytes: Message,
+        /// Until when the client waits for the answer, as far as it said so.
+        deadline: Option<Instant>,
+        /// The distributed trace that it belongs to.
+        trace: Option<TraceContext>,
     },
     /// More of a long message can be read, with [`Engine::read`], while the rest is on its way.
     /// Only with [`homa_proto::Config::readable_events`].
@@ -151,6 +156,7 @@ struct Request {
     from: SocketAddr,
     port: u16,
     bytes: Message,
+    terms: Terms,
 }
 
 impl Left {
@@ -278,9 +284,10 @@ impl Engine {
     fn set_aside(&mut self) {
         while self.core.has_ready()
             && self.left.places.len() < MAX_LEFT
-            && let Some((rpc, from, port, bytes)) = self.core.next_request()
+            && let Some(Ready::Request { rpc, from, port, bytes, terms, .. }) =
+                self.core.next_request()
         {
-            self.left.push(Request { rpc, from, port, bytes });
+            self.left.push(Request { rpc, from, port, bytes, terms });
         }
     }
 
@@ -324,16 +331,20 @@ impl Engine {
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let Some(ready) = self.core.next() else {
-                let request = if self.left.is_empty() { None } else { self.left.pop() };
-                return request.map(|request| self.take(request));
+                let request = if self.left.is_empty() { None } else { self.left.pop() }?;
+                if self.core.is_late(&request.terms) {
+                    self.core.expire(request.rpc, request.bytes.len());
+                    continue;
+                }
+                return Some(self.take(request));
             };
             return Some(match ready {
                 Ready::Response { rpc, cookie, result } => {
                     self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
                     Completion::Response { id: CallId(rpc), cookie, result }
                 }
-                Ready::Request { rpc, from, port, bytes } => {
-                    let request = Request { rpc, from, port, bytes };
+                Ready::Request { rpc, from, port, bytes, terms, .. } => {
+                    let request = Request { rpc, from, port, bytes, terms };
                     if !self.left.is_empty() {
                         self.left.push(request);
                         continue;
@@ -356,9 +367,11 @@ impl Engine {
     }
 
     fn take(&mut self, request: Request) -> Completion {
-        let Request { rpc, from, port, bytes } = request;
+        let Request { rpc, from, port, bytes, terms } = request;
         self.core.taken(bytes.len());
-        Completion::Request { id: RequestId(rpc), from, port, bytes }
+        let deadline = self.core.instant(terms.until);
+        let trace = terms.trace.map(|trace| *trace);
+        Completion::Request { id: RequestId(rpc), from, port, bytes, deadline, trace }
     }
 
     /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was

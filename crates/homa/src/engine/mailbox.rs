@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::thread::Thread;
 
 use hashbrown::HashMap;
-use homa_proto::RpcHandle;
+use homa_proto::{RpcHandle, Time};
 
 use super::fair::{FairQueue, Place};
 use super::switchboard::Waiting;
-use super::{Core, Ready};
+use super::{Core, Ready, Terms};
 use crate::driver::Waker;
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
@@ -74,8 +74,8 @@ pub struct Wanted {
 pub enum Look {
     /// A call ended.
     Response(RpcHandle, Call),
-    /// A request and its client.
-    Request(RpcHandle, SocketAddr, Message),
+    /// A request, its client, and what that says of it.
+    Request(RpcHandle, SocketAddr, Message, Terms),
     /// The call that was named is not known: it never was, or its end was taken.
     Unknown,
     /// Nothing is left and nothing will come.
@@ -97,6 +97,8 @@ struct Open {
     from: SocketAddr,
     /// The client gave up.
     cancelled: bool,
+    /// Until when it waits.
+    until: Time,
     /// Its place in the queue of requests, to which it may still belong.
     place: Place,
 }
@@ -106,6 +108,7 @@ struct Open {
 struct Arrived {
     rpc: RpcHandle,
     bytes: Message,
+    terms: Terms,
     /// Its place among what anybody may take.
     order: u64,
 }
@@ -210,10 +213,10 @@ impl Mailbox {
                 core.taken(bytes.len());
                 core.cancel(rpc);
             }
-            Ready::Request { rpc, from, bytes, .. } => {
-                let order = self.next_order();
-                let place = self.requests.push(from, Arrived { rpc, bytes, order });
-                self.open.insert(rpc, Open { from, cancelled: false, place });
+            Ready::Request { rpc, from, bytes, terms, .. } => {
+                let (order, until) = (self.next_order(), terms.until);
+                let place = self.requests.push(from, Arrived { rpc, bytes, terms, order });
+                self.open.insert(rpc, Open { from, cancelled: false, until, place });
                 self.wake_one(wakes, |wanted| wanted.requests);
             }
             Ready::Cancelled { rpc } => {
@@ -265,6 +268,7 @@ impl Mailbox {
         }
         let any = wanted.responses && wanted.call.is_none();
         let ended = self.ended.first_key_value().filter(|_| any).map(|(&order, &rpc)| (order, rpc));
+        self.drop_late(core);
         let request = self.requests.first().filter(|_| wanted.requests);
         match (ended, request.map(|request| request.order)) {
             (Some((at, rpc)), request) if request.is_none_or(|request| at < request) => {
@@ -293,13 +297,25 @@ impl Mailbox {
         Look::Response(rpc, call)
     }
 
+    /// The next request is one whose client still waits.
+    fn drop_late(&mut self, core: &mut Core) {
+        while self.requests.first().is_some_and(|first| core.is_late(&first.terms))
+            && let Some(Arrived { rpc, bytes, .. }) = self.requests.pop()
+        {
+            self.open.remove(&rpc);
+            core.expire(rpc, bytes.len());
+        }
+    }
+
     fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
-        let Some(Arrived { rpc, bytes, .. }) = self.requests.pop() else { return Look::Nothing };
+        let Some(Arrived { rpc, bytes, terms, .. }) = self.requests.pop() else {
+            return Look::Nothing;
+        };
         core.taken(bytes.len());
         let Some(open) = self.open.get(&rpc) else { return Look::Nothing };
         let from = open.from;
         self.nudge(rpc, wakes);
-        Look::Request(rpc, from, bytes)
+        Look::Request(rpc, from, bytes, terms)
     }
 
     /// Something was taken, perhaps not by the one who was woken for it: whoever waits for what is
@@ -347,6 +363,13 @@ impl Mailbox {
         }
         self.open.remove(&rpc);
         Ok(())
+    }
+
+    /// Until when the client waits for the answer to a request that was received, and whether it
+    /// gave up; `None` when no such waits for an answer.
+    pub fn client_of(&self, rpc: RpcHandle) -> Option<(Time, bool)> {
+        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
+        Some((open.until, open.cancelled))
     }
 
     /// Gives up a request that was received; false when none such waits for an answer.

@@ -13,7 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use homa_proto::{MessageId, Place, RpcHandle, Span};
+use homa_proto::wire::datagram::{Told, TraceContext};
+use homa_proto::{MessageId, Place, RpcHandle, Span, Time};
 
 use super::accounts::AccountId;
 use crate::driver::Gather;
@@ -34,11 +35,45 @@ const SPARE_CAPACITY: usize = 2048;
 enum Slot {
     #[default]
     Free,
-    Outgoing(Payload, AccountId),
+    Outgoing(Outgoing),
     Incoming(Incoming),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
+struct Outgoing {
+    bytes: Payload,
+    to: AccountId,
+    /// What its datagrams tell of it when it is a request.
+    terms: Terms,
+}
+
+/// What a client says of its request beside the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Until when it waits for the response; `Time::MAX`: it did not say.
+    pub until: Time,
+    /// The distributed trace that it belongs to.
+    pub trace: Option<Box<TraceContext>>,
+}
+
+impl Terms {
+    /// It says nothing.
+    pub const NONE: Self = Self { until: Time::MAX, trace: None };
+
+    /// As a datagram tells it that leaves now.
+    pub fn told(&self, now: Time) -> Told {
+        let left = (self.until != Time::MAX).then(|| self.until.since(now));
+        Told { left, trace: self.trace.as_deref().copied() }
+    }
+
+    /// As a datagram tells it that arrived now.
+    pub fn heard(now: Time, told: &Told) -> Self {
+        let until = told.left.map_or(Time::MAX, |left| now + left);
+        Self { until, trace: told.trace.map(Box::new) }
+    }
+}
+
+#[derive(Debug)]
 struct Incoming {
     /// Its first bytes, zeroes where there are gaps.
     bytes: Vec<u8>,
@@ -50,9 +85,17 @@ struct Incoming {
     reserved: usize,
     /// The RPC it belongs to and the length of what can be read.
     readable: Option<(RpcHandle, u32)>,
+    /// What was told of it when it is a request.
+    terms: Terms,
 }
 
 impl Incoming {
+    /// A message that arrives in some memory.
+    fn into(bytes: Vec<u8>) -> Self {
+        let (ahead, readable, terms) = (BTreeMap::new(), None, Terms::NONE);
+        Self { bytes, ahead, arrived: 0, reserved: 0, readable, terms }
+    }
+
     /// So far its memory may reach now.
     fn reach(&self) -> usize {
         FIRST_ALLOCATION.max(GROWTH.saturating_mul(self.arrived))
@@ -126,13 +169,28 @@ impl Messages {
     }
 
     /// Keeps the bytes of an outgoing message to a host.
-    pub fn insert(&mut self, id: MessageId, bytes: Payload, to: AccountId) {
+    pub fn insert(&mut self, id: MessageId, bytes: Payload, to: AccountId, terms: Terms) {
         self.outgoing_bytes += bytes.len() as u64;
         if self.outgoing_to.len() <= to as usize {
             self.outgoing_to.resize(to as usize + 1, 0);
         }
         self.outgoing_to[to as usize] += bytes.len() as u64;
-        *self.slot(id) = Slot::Outgoing(bytes, to);
+        *self.slot(id) = Slot::Outgoing(Outgoing { bytes, to, terms });
+    }
+
+    /// What a datagram tells that leaves now with the first bytes of an outgoing request.
+    pub fn told(&self, id: MessageId, now: Time) -> Told {
+        match self.slots.get(id.0 as usize) {
+            Some(Slot::Outgoing(outgoing)) => outgoing.terms.told(now),
+            _ => Told::NOTHING,
+        }
+    }
+
+    /// Notes what was told of a request whose first bytes have been placed.
+    pub fn note(&mut self, id: MessageId, terms: Terms) {
+        if let Slot::Incoming(incoming) = self.slot(id) {
+            incoming.terms = terms;
+        }
     }
 
     /// Bytes of outgoing messages held for a host.
@@ -148,9 +206,9 @@ impl Messages {
     /// The bytes of a span of an outgoing message, when they are all there.
     pub fn get(&self, span: Span) -> Option<&[u8]> {
         match self.slots.get(span.message.0 as usize) {
-            Some(Slot::Outgoing(bytes, _)) => {
+            Some(Slot::Outgoing(outgoing)) => {
                 let start = span.offset as usize;
-                bytes.as_ref().get(start..start + span.len as usize)
+                outgoing.bytes.as_ref().get(start..start + span.len as usize)
             }
             _ => None,
         }
@@ -160,7 +218,7 @@ impl Messages {
     pub fn place(&mut self, place: Place, payload: &[u8]) {
         if !matches!(self.slot(place.message), Slot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
-            *self.slot(place.message) = Slot::Incoming(Incoming { bytes, ..Incoming::default() });
+            *self.slot(place.message) = Slot::Incoming(Incoming::into(bytes));
         }
         let Some(Slot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize) else {
             return;
@@ -201,24 +259,24 @@ impl Messages {
         }
     }
 
-    /// Hands over a message that arrived whole.
-    pub fn take(&mut self, id: MessageId) -> Vec<u8> {
+    /// Hands over a message that arrived whole, and what was told of it.
+    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, Terms) {
         match std::mem::take(self.slot(id)) {
             Slot::Incoming(incoming) => {
                 self.addresses += incoming.reserved as u64;
-                incoming.bytes
+                (incoming.bytes, incoming.terms)
             }
             other => {
                 *self.slot(id) = other;
-                Vec::new()
+                (Vec::new(), Terms::NONE)
             }
         }
     }
 
     /// Forgets a message.
     pub fn release(&mut self, id: MessageId) {
-        let (bytes, to) = match std::mem::take(self.slot(id)) {
-            Slot::Outgoing(bytes, to) => (bytes, to),
+        let Outgoing { bytes, to, .. } = match std::mem::take(self.slot(id)) {
+            Slot::Outgoing(outgoing) => outgoing,
             Slot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
             Slot::Free => return,
         };
@@ -259,7 +317,7 @@ mod tests {
                 let piece = &message[offset..offset + 1000];
                 messages.place(place(offset as u32, 1000, 100_000), piece);
             }
-            assert!(messages.take(MessageId(3)) == message, "stride {stride}");
+            assert!(messages.take(MessageId(3)).0 == message, "stride {stride}");
         }
     }
 
@@ -295,7 +353,7 @@ mod tests {
                 }
                 at += len;
             }
-            let bytes = messages.take(MessageId(3));
+            let (bytes, _) = messages.take(MessageId(3));
             let count = |value| bytes.iter().filter(|&&byte| byte == value).count();
             assert_eq!((count(1), count(2), bytes.len()), (1400, 30, TOTAL as usize), "{first}");
             assert_eq!(count(0), 0);
@@ -319,7 +377,7 @@ mod tests {
         }
         // The second found no addresses left, and arrived all the same.
         assert_eq!(messages.addresses, 0);
-        assert_eq!(messages.take(MessageId(4)).len(), TOTAL as usize);
+        assert_eq!(messages.take(MessageId(4)).0.len(), TOTAL as usize);
         assert_eq!(messages.addresses, 0);
         messages.release(MessageId(3));
         assert_eq!(messages.addresses, u64::from(TOTAL));
@@ -328,7 +386,7 @@ mod tests {
     #[test]
     fn outgoing_memory_is_counted_until_released() {
         let mut messages = Messages::new(1 << 20);
-        messages.insert(MessageId(0), vec![5; 1000].into(), 3);
+        messages.insert(MessageId(0), vec![5; 1000].into(), 3, Terms::NONE);
         let span = Span { message: MessageId(0), offset: 999, len: 1 };
         assert_eq!(messages.get(span), Some(&[5][..]));
         assert_eq!(messages.get(Span { len: 2, ..span }), None);
@@ -343,11 +401,11 @@ mod tests {
         let mut messages = Messages::new(1 << 20);
         let secret = vec![7; 500];
         let memory = secret.as_ptr();
-        messages.insert(MessageId(0), secret.into(), 0);
+        messages.insert(MessageId(0), secret.into(), 0, Terms::NONE);
         messages.release(MessageId(0));
         messages.place(place(100, 100, 200), &[2; 100]);
         messages.place(place(0, 100, 200), &[1; 100]);
-        let bytes = messages.take(MessageId(3));
+        let (bytes, _) = messages.take(MessageId(3));
         assert_eq!(bytes.as_ptr(), memory);
         assert_eq!(bytes, [[1; 100], [2; 100]].concat());
     }

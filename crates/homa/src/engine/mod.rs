@@ -23,28 +23,31 @@ mod path;
 mod paths;
 mod peers;
 mod reports;
+pub mod room;
 pub mod shared;
 mod spinner;
 mod state;
 pub mod switchboard;
+pub mod watch;
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use homa_proto::{Endpoint, Request, RpcHandle, Submit, Time};
+use homa_proto::{Endpoint, Request, RpcHandle, RpcId, Submit, Time};
 
 use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
-use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
-use accounts::AccountId;
 use arrivals::{Arrivals, Overdue};
 use clock::Clock;
 use closing::Closing;
 use held::Held;
+pub use messages::Terms;
 use pack::{Packer, Sources};
+use room::Refusal;
 pub use state::{Partial, Ready, canonical};
 use state::{State, is_one_server};
 
@@ -74,6 +77,8 @@ pub struct Core {
     closing: Vec<Closing>,
     /// What waits in the driver, by link.
     held: Vec<Held>,
+    /// When somebody wants to be woken.
+    alarm: Option<Time>,
     /// Whose sockets and ids these are.
     process: Process,
 }
@@ -87,12 +92,6 @@ impl Drop for Core {
             self.transmit();
         }
     }
-}
-
-/// Why there is no memory for a message, and until when.
-enum Refusal {
-    Ever { max: u32 },
-    Now { held: u64 },
 }
 
 impl Core {
@@ -120,6 +119,7 @@ impl Core {
             overdue: None,
             closing: Vec::new(),
             held: Vec::new(),
+            alarm: None,
             process: Process::this(),
         })
     }
@@ -200,13 +200,16 @@ impl Core {
         let max_peers = state.config.max_peers;
         let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
+        let until = now + clock::proto(options.deadline);
+        let terms = Terms { until, trace: options.trace.map(Box::new) };
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),
             remote_port: to.port(),
             length,
-            deadline: now + clock::proto(options.deadline),
+            deadline: until,
             idempotent: options.idempotent,
+            head: self.packer.head(&terms),
             cookie,
         });
         let submitted = state
@@ -214,36 +217,10 @@ impl Core {
             .submit(now, submit)
             .map_err(|error| CallError::refused(error, request.len(), max_peers))?;
         if let Some(message) = submitted.message {
-            state.messages.insert(message, request, state.peers.account(peer));
+            state.messages.insert(message, request, state.peers.account(peer), terms);
         }
         state.drain_events();
         Ok(submitted.rpc)
-    }
-
-    /// Is there memory for an outgoing message of this length?
-    fn fits(&self, length: u32) -> Result<(), Refusal> {
-        let config = &self.state.config;
-        let max = config.send_memory.min(config.protocol.max_message.into());
-        let held = self.state.messages.outgoing_bytes();
-        match u64::from(length) {
-            length if length > max => Err(Refusal::Ever { max: max as u32 }),
-            length if length > 0 && held + length > config.send_memory => {
-                Err(Refusal::Now { held })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Is there memory for a reply to a client's host beside those to others?
-    fn has_share(&self, length: u32, account: AccountId) -> Result<(), Refusal> {
-        let messages = &self.state.messages;
-        let held = messages.outgoing_bytes();
-        let of_host = messages.outgoing_to(account);
-        let most = self.state.config.send_memory;
-        match length == 0 || accounts::has_room(length.into(), of_host, held, most) {
-            true => Ok(()),
-            false => Err(Refusal::Now { held }),
-        }
     }
 
     /// Answers a request. A refused one still waits unless it is gone.
@@ -257,7 +234,10 @@ impl Core {
         }
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
-        let account = self.state.account_of(rpc);
+        // That nobody waits is said first: there is no use in waiting for room.
+        let Some(account) = self.state.account_of(rpc) else {
+            return Err((ReplyError::Gone, response));
+        };
         match self.fits(length).and_then(|()| self.has_share(length, account)) {
             Ok(()) => {}
             Err(Refusal::Ever { max }) => {
@@ -273,7 +253,7 @@ impl Core {
             Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
         };
         if let Some(message) = submitted.message {
-            self.state.messages.insert(message, response, account);
+            self.state.messages.insert(message, response, account, Terms::NONE);
         }
         self.state.drain_events();
         Ok(())
@@ -354,7 +334,7 @@ impl Core {
         let send = state.budgets.wake(&state.endpoint, self.held_links());
         // While the link holds up what arrived, that holds up timers.
         let timers = state.endpoint.deadline().filter(|_| !stopped);
-        [self.held_until(), send, timers, self.paths_due()].into_iter().flatten().min()
+        [self.held_until(), send, timers, self.paths_due(), self.alarm].into_iter().flatten().min()
     }
 
     /// The next turn is due because the link will have room for a packet, not for a timer.
@@ -380,14 +360,39 @@ impl Core {
     }
 
     /// The next thing for the application, if that is a request.
-    pub fn next_request(&mut self) -> Option<(RpcHandle, SocketAddr, u16, Message)> {
-        match self.state.ready.pop_front()? {
-            Ready::Request { rpc, from, port, bytes } => Some((rpc, from, port, bytes)),
-            other => {
-                self.state.ready.push_front(other);
-                None
-            }
+    pub fn next_request(&mut self) -> Option<Ready> {
+        match self.state.ready.front()? {
+            Ready::Request { .. } => self.next(),
+            _ => None,
         }
+    }
+
+    /// True when nobody waits any more for what has these terms.
+    pub fn is_late(&self, terms: &Terms) -> bool {
+        terms.until != Time::MAX && terms.until <= self.clock.now()
+    }
+
+    /// Gives up a request that was delivered and not taken, whose client waits no longer.
+    pub fn expire(&mut self, rpc: RpcHandle, bytes: usize) {
+        self.tick();
+        self.taken(bytes);
+        self.state.expire(rpc);
+        self.state.drain_events();
+    }
+
+    /// A time of the protocol on the system's clock; `None` for never.
+    pub fn instant(&self, time: Time) -> Option<Instant> {
+        self.clock.instant(time)
+    }
+
+    /// From here on a turn is due at this time, too.
+    pub fn set_alarm(&mut self, at: Option<Time>) {
+        self.alarm = at;
+    }
+
+    /// The time of the last turn, if it was due by then.
+    pub fn alarmed(&self) -> Option<Time> {
+        self.alarm.filter(|&at| at <= self.now).and(Some(self.now))
     }
 
     /// What can be read of a message that arrives; `None` once it was handed over or given up.
@@ -414,6 +419,11 @@ impl Core {
     /// Requests in progress at a local port.
     pub fn requests_at(&self, port: u16) -> usize {
         self.state.endpoint.requests_at(port)
+    }
+
+    /// The number of an RPC in progress, as its client writes it.
+    pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
+        self.state.endpoint.id_of(rpc)
     }
 
     /// RPCs in progress as client and as server.

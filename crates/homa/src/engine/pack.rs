@@ -9,11 +9,11 @@
 //!
 //! Directly over IP every packet is a datagram of its own.
 
-use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, Writer};
+use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, Told, Writer};
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
-use super::messages::Messages;
+use super::messages::{Messages, Terms};
 use super::peers::{Peer, Peers};
 use crate::PriorityMap;
 use crate::driver::{Framing, Outbox, Piece, TRAIN_MAX, Train};
@@ -130,6 +130,14 @@ impl Packer {
         self.ports = ports;
     }
 
+    /// Bytes that the first packet of a request with these terms lacks for the message.
+    pub fn head(&self, terms: &Terms) -> u8 {
+        match self.framing {
+            Framing::Datagram => terms.told(Time::ZERO).encoded_len() as u8,
+            Framing::Ip => 0,
+        }
+    }
+
     /// The peers of RESENDs packed since last asked.
     pub fn take_asked(&mut self) -> impl Iterator<Item = PeerId> {
         self.asked.dedup();
@@ -157,12 +165,14 @@ impl Packer {
             let before = self.datagrams.len();
             wire += match &packet.body {
                 _ if self.framing == Framing::Ip => self.pack_alone(&packet, from),
-                Body::Data(data) if data.span.len > SHORT => self.pack_long(&packet, data, from),
+                Body::Data(data) if data.span.len > SHORT => {
+                    self.pack_long(now, &packet, data, from)
+                }
                 Body::Resend { .. } => {
                     self.asked.push(packet.peer);
-                    self.pack_short(&packet, rise, from)
+                    self.pack_short(now, &packet, rise, from)
                 }
-                _ => self.pack_short(&packet, rise, from),
+                _ => self.pack_short(now, &packet, rise, from),
             };
             // Counts at least as many as there will be trains.
             turns += usize::from(match &self.datagrams[before.saturating_sub(1)..] {
@@ -251,16 +261,19 @@ impl Packer {
 
     /// Begins a datagram with one DATA packet whose payload stays in its message; returns its wire
     /// bytes.
-    fn pack_long(&mut self, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
+    fn pack_long(&mut self, now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         if from.messages.get(data.span).is_none() {
             debug_assert!(false, "the protocol sends bytes of a message it released");
             return 0;
         }
         let (start, number) = (self.used, self.next_number);
-        let Ok(len) = datagram::encode(packet, number, self.reserve(DATA_OVERHEAD)) else {
-            return 0;
+        let told = match packet.begins_request() {
+            true => from.messages.told(data.span.message, now),
+            false => Told::NOTHING,
         };
+        let room = self.reserve(REQUEST_OVERHEAD);
+        let Ok(len) = datagram::encode_request(packet, &told, number, room) else { return 0 };
         self.next_number += 1;
         self.used += len;
         self.datagrams.push(Datagram { route, start, len, content: Content::Long(data.span) });
@@ -269,7 +282,7 @@ impl Packer {
 
     /// Adds a short packet to the datagram that waits for its peer, or begins another; returns the
     /// wire bytes that this costs.
-    fn pack_short(&mut self, packet: &Packet, rise: bool, from: &Sources<'_>) -> u32 {
+    fn pack_short(&mut self, now: Time, packet: &Packet, rise: bool, from: &Sources<'_>) -> u32 {
         let peer = packet.peer.0 as usize;
         if self.latest.len() <= peer {
             self.latest.resize(peer + 1, u32::MAX);
@@ -284,7 +297,7 @@ impl Packer {
                 let end = datagram.start + datagram.route.peer.datagram;
                 let buffer = &mut self.outbox.bytes[datagram.start..end];
                 let mut writer = Writer::resume(buffer, *draft);
-                let fits = push(&mut writer, packet, from.messages);
+                let fits = push(&mut writer, now, packet, from.messages);
                 *draft = writer.pause();
                 let v4 = datagram.route.peer.address.is_ipv4();
                 let before = std::mem::replace(&mut datagram.len, draft.len());
@@ -297,14 +310,14 @@ impl Packer {
                 self.used = datagram.start + datagram.len;
             }
         }
-        self.begin_short(packet, from)
+        self.begin_short(now, packet, from)
     }
 
-    fn begin_short(&mut self, packet: &Packet, from: &Sources<'_>) -> u32 {
+    fn begin_short(&mut self, now: Time, packet: &Packet, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         let (start, room, number) = (self.used, route.peer.datagram, self.next_number);
         let Ok(mut writer) = Writer::new(self.reserve(room), number) else { return 0 };
-        if !push(&mut writer, packet, from.messages) {
+        if !push(&mut writer, now, packet, from.messages) {
             return 0;
         }
         let draft = writer.pause();
@@ -365,12 +378,14 @@ impl Packer {
 }
 
 /// Appends a short packet to a datagram; false when there is no room.
-fn push(writer: &mut Writer<'_>, packet: &Packet, messages: &Messages) -> bool {
-    let payload = match &packet.body {
-        Body::Data(data) => messages.get(data.span).unwrap_or_default(),
-        _ => &[],
+fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages) -> bool {
+    let Body::Data(data) = &packet.body else { return writer.push(packet).is_ok() };
+    let payload = messages.get(data.span).unwrap_or_default();
+    let pushed = match packet.begins_request() {
+        true => writer.push_request(packet, &messages.told(data.span.message, now)),
+        false => writer.push(packet),
     };
-    match writer.push(packet) {
+    match pushed {
         Ok(place) if place.len() == payload.len() => place.copy_from_slice(payload),
         Ok(_) => debug_assert!(false, "the protocol sends bytes of a released message"),
         Err(_) => return false,
@@ -414,6 +429,7 @@ mod tests {
                 length,
                 deadline: Time(1_000_000_000),
                 idempotent: false,
+                head: 0,
                 cookie: 0,
             };
             let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
@@ -421,6 +437,7 @@ mod tests {
                 accepted.message.expect("a message"),
                 vec![1; length as usize].into(),
                 0,
+                Terms::NONE,
             );
         }
         let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);

@@ -158,6 +158,16 @@ impl Access<'_> {
         let state = &mut **self;
         state.core.transmit();
         state.board.dispatch(&mut state.core);
+        self.hurry();
+        if self.core.is_closing() {
+            // Just now it began, or what ended was the last that needed the address.
+            self.closed();
+        }
+    }
+
+    /// Has who sleeps wake up in time for what is due now.
+    fn hurry(&mut self) {
+        let state = &mut **self;
         let wake_at = state.core.wake_at();
         let sooner = match (wake_at, state.asleep_until) {
             (Some(wake), Some(until)) => wake < until,
@@ -168,10 +178,15 @@ impl Access<'_> {
             let leader = self.lead;
             self.kick(leader);
         }
-        if self.core.is_closing() {
-            // Just now it began, or what ended was the last that needed the address.
-            self.closed();
-        }
+    }
+
+    /// To be called when a task waits for the end of a request: somebody looks when its time is
+    /// over, if not before.
+    pub fn watched(&mut self) {
+        let state = &mut **self;
+        state.core.set_alarm(state.board.watch().next());
+        self.hurry();
+        self.need_leader();
     }
 
     /// To be called after binding another address: the sleeper must watch it, too.

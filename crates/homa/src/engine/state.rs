@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use homa_proto::wire::datagram;
 use homa_proto::{
     Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
-    RpcHandle, Time, wire,
+    RpcHandle, RpcId, Submit, Time, wire,
 };
 
 use super::accounts::AccountId;
 use super::budgets::Budgets;
-use super::messages::Messages;
+use super::messages::{Messages, Terms};
 use super::paths::Paths;
 use super::peers::Peers;
 use crate::config::Config;
@@ -43,6 +43,10 @@ pub enum Ready {
         port: u16,
         /// Its bytes.
         bytes: Message,
+        /// Its number, as its client writes it.
+        id: RpcId,
+        /// What its client says of it.
+        terms: Terms,
     },
     /// More of a long message can be read while the rest is on its way.
     Readable(Partial),
@@ -140,9 +144,9 @@ impl State {
         self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
     }
 
-    /// To whose account the reply to a request goes; to the first where it is over.
-    pub fn account_of(&self, rpc: RpcHandle) -> AccountId {
-        self.endpoint.peer_of(rpc).map_or(0, |peer| self.peers.account(peer))
+    /// To whose account the reply to a request goes; `None` where it is over.
+    pub fn account_of(&self, rpc: RpcHandle) -> Option<AccountId> {
+        self.endpoint.peer_of(rpc).map(|peer| self.peers.account(peer))
     }
 
     /// Takes in one datagram of a train.
@@ -185,7 +189,12 @@ impl State {
             decoded.packet.remote_port = train.from.port();
             self.notice(now, &decoded.packet);
             match self.endpoint.receive(now, &decoded.packet) {
-                Receipt::Place(place) => self.messages.place(place, decoded.payload),
+                Receipt::Place(place) => {
+                    self.messages.place(place, decoded.payload);
+                    if decoded.tells() {
+                        self.messages.note(place.message, Terms::heard(now, &decoded.told()));
+                    }
+                }
                 Receipt::Consumed | Receipt::Dropped(_) => {}
             }
             self.drain_events();
@@ -289,16 +298,19 @@ impl State {
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
-        let bytes = Message::from(self.messages.take(delivered.message));
+        let (bytes, terms) = self.messages.take(delivered.message);
+        let bytes = Message::from(bytes);
         let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
+            MessageKind::Request if terms.until <= self.endpoint.now() => self.expire(rpc),
             MessageKind::Request => {
                 self.prepare(self.endpoint.now(), delivered.peer);
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);
                 self.waiting += length;
-                self.ready.push_back(Ready::Request { rpc, from, port, bytes });
+                let id = delivered.id;
+                self.ready.push_back(Ready::Request { rpc, from, port, bytes, id, terms });
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
@@ -308,6 +320,13 @@ impl State {
             // No wire encoding exists for these.
             MessageKind::OneWay => {}
         }
+    }
+
+    /// A request whose client waits no longer is given up unstarted.
+    pub fn expire(&mut self, rpc: RpcHandle) {
+        self.counters.requests_expired += 1;
+        // It is over if the client said so meanwhile.
+        let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
     }
 
     /// Messages that the application has not taken yet count against the memory for incoming ones;

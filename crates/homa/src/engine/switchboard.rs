@@ -7,13 +7,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
+use std::time::Instant;
 
 use hashbrown::HashMap;
-use homa_proto::{MessageKind, RpcHandle};
+use homa_proto::{MessageKind, RpcHandle, RpcId};
 
 use super::fair::{FairQueue, Place};
 use super::mailbox::Mailbox;
-use super::{Core, Partial, Ready};
+use super::room::Waiters;
+use super::watch::Watch;
+use super::{Core, Partial, Ready, Terms};
 use crate::error::CallError;
 use crate::message::Message;
 
@@ -84,6 +87,12 @@ pub struct Arrived {
     pub from: SocketAddr,
     /// Its bytes.
     pub bytes: Message,
+    /// Its number.
+    pub id: RpcId,
+    /// What its client says of it.
+    pub terms: Terms,
+    /// Until when that waits, on the system's clock.
+    pub deadline: Option<Instant>,
 }
 
 /// A request that was not answered.
@@ -114,6 +123,8 @@ pub struct Switchboard {
     free: Vec<u32>,
     queues: HashMap<u16, Queue>,
     open: HashMap<RpcHandle, Open>,
+    room: Waiters,
+    watch: Watch,
     to_wake: Vec<Waiting>,
     tasks: usize,
     next_ticket: u64,
@@ -227,9 +238,16 @@ impl Switchboard {
 
     /// The next request at a port whose client still waits.
     pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Arrived> {
-        let request = self.queues.get_mut(&port)?.requests.pop()?;
-        core.taken(request.bytes.len());
-        Some(request)
+        loop {
+            let request = self.queues.get_mut(&port)?.requests.pop()?;
+            if !core.is_late(&request.terms) {
+                core.taken(request.bytes.len());
+                let deadline = core.instant(request.terms.until);
+                return Some(Arrived { deadline, ..request });
+            }
+            self.open.remove(&request.rpc);
+            core.expire(request.rpc, request.bytes.len());
+        }
     }
 
     /// A client gave up: a request that nobody accepted leaves the queue.
@@ -237,6 +255,8 @@ impl Switchboard {
         let Some(open) = self.open.get_mut(&rpc) else { return };
         open.cancelled = true;
         let (port, place) = (open.port, open.place);
+        self.watch.ended(rpc, &mut self.to_wake);
+        self.room.cancelled(rpc, &mut self.to_wake);
         let queue = self.queues.get_mut(&port);
         if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
             core.taken(request.bytes.len());
@@ -277,8 +297,9 @@ impl Switchboard {
         }
     }
 
-    /// Wakes everybody who waits for a request.
-    pub fn wake_acceptors(&mut self) {
+    /// Wakes everybody who waits for a request, or for room.
+    pub fn wake_all(&mut self) {
+        self.room.all(&mut self.to_wake);
         for queue in self.queues.values_mut() {
             self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
             self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
@@ -308,9 +329,26 @@ impl Switchboard {
         self.open.get(&rpc).is_some_and(|open| open.cancelled)
     }
 
+    /// Who waits for room.
+    pub fn room(&mut self) -> &mut Waiters {
+        &mut self.room
+    }
+
+    /// Who waits for the end of a request that the application has.
+    pub fn watch(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
+
+    /// Wakes whom there is room for.
+    pub fn offer_room(&mut self, core: &Core) {
+        if self.room.len() > 0 {
+            self.room.served(core, &mut self.to_wake);
+        }
+    }
+
     /// Tasks that wait and cannot drive the engine themselves.
     pub fn tasks(&self) -> usize {
-        self.tasks
+        self.tasks + self.room.len() + self.watch.len()
     }
 
     /// Puts everything that is ready where it belongs.
@@ -334,13 +372,14 @@ impl Switchboard {
                         self.to_wake.push(waiting);
                     }
                 }
-                Ready::Request { rpc, from, port, bytes } => {
+                Ready::Request { rpc, from, port, bytes, id, terms } => {
                     let Some(queue) = self.queues.get_mut(&port) else {
                         core.taken(bytes.len());
                         core.cancel(rpc);
                         continue;
                     };
-                    let place = queue.requests.push(from, Arrived { rpc, from, bytes });
+                    let arrived = Arrived { rpc, from, bytes, id, terms, deadline: None };
+                    let place = queue.requests.push(from, arrived);
                     self.open.insert(rpc, Open { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
@@ -364,6 +403,11 @@ impl Switchboard {
                 }
                 Ready::Cancelled { rpc } => self.cancelled(rpc, core),
             }
+        }
+        self.offer_room(core);
+        if let Some(now) = core.alarmed() {
+            self.watch.passed(now, &mut self.to_wake);
+            core.set_alarm(self.watch.next());
         }
     }
 

@@ -8,6 +8,7 @@
 mod common;
 
 mod amplification;
+mod deadlines;
 mod executions;
 mod host;
 mod old;

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use homa_proto::wire::datagram::Told;
 use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
 
@@ -59,7 +60,7 @@ impl Encapsulation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Everything.
-    All(Packet),
+    All(Packet, Told),
     /// The common header: the capture kept no more.
     Header {
         /// Its type, as on the wire.
@@ -203,7 +204,11 @@ impl Dissector {
         let priority = ip.class >> 5;
         let whole = whole(&mut self.scratch, payload);
         let decoded = wire::decode(whole, PeerId(0), priority);
-        let known = known(decoded.map(|decoded| decoded.packet), payload.bytes, whole.len());
+        let known = known(
+            decoded.map(|decoded| (decoded.packet, decoded.told())),
+            payload.bytes,
+            whole.len(),
+        );
         let port = |at: usize| be16(payload.bytes, at).unwrap_or(0);
         report(Finding::Homa(Homa {
             encapsulation,
@@ -321,7 +326,10 @@ impl Dissector {
             let end = whole.len() - packets.unread();
             let seen = payload.bytes.get(start..end.min(visible)).unwrap_or(&[]);
             let length = end.saturating_sub(start);
-            report(number, known(decoded.map(|decoded| decoded.packet), seen, length));
+            report(
+                number,
+                known(decoded.map(|decoded| (decoded.packet, decoded.told())), seen, length),
+            );
         }
         if empty {
             let nothing = Known::Malformed(DropReason::Truncated);
@@ -393,11 +401,11 @@ fn whole<'a>(scratch: &'a mut Vec<u8>, payload: Payload<'a>) -> &'a [u8] {
 }
 
 /// What a decoded packet tells of which `seen` was captured out of `length` bytes.
-fn known(decoded: Result<Packet, DropReason>, seen: &[u8], length: usize) -> Known {
+fn known(decoded: Result<(Packet, Told), DropReason>, seen: &[u8], length: usize) -> Known {
     let kind = seen.get(11).copied();
     let complete = seen.len() >= length || seen.len() >= header_len(kind);
     match decoded {
-        Ok(packet) if complete => Known::All(packet),
+        Ok((packet, told)) if complete => Known::All(packet, told),
         Err(reason) if complete => Known::Malformed(reason),
         _ => match (kind, seen.get(20..).and_then(|rest| rest.first_chunk())) {
             (Some(kind), Some(id)) => Known::Header { kind, id: RpcId(u64::from_be_bytes(*id)) },

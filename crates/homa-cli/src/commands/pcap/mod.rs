@@ -345,7 +345,7 @@ impl<'a> Walk<'a> {
 /// The RPC that a packet names.
 fn id_of(homa: &Homa) -> Option<RpcId> {
     match &homa.known {
-        Known::All(packet) => Some(packet.id),
+        Known::All(packet, _) => Some(packet.id),
         Known::Header { id, .. } => Some(*id),
         Known::Nothing | Known::Malformed(_) => None,
     }

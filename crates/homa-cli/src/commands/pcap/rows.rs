@@ -41,8 +41,8 @@ pub fn packet_line(place: Place, homa: &Homa, duplicate: bool) -> String {
     let Homa { source, destination, priority, .. } = homa;
     let head = format!("{} {source} > {destination}", Seconds(place.time));
     let said = match &homa.known {
-        Known::All(packet) => {
-            format!("P{priority} {:#x} {}", packet.id.0, wire::pretty::body(&packet.body))
+        Known::All(packet, told) => {
+            format!("P{priority} {:#x} {}{told}", packet.id.0, wire::pretty::body(&packet.body))
         }
         Known::Header { kind, id } => {
             format!("P{priority} {:#x} {} (cut by the capture)", id.0, type_of(*kind))
@@ -84,6 +84,11 @@ pub struct PacketRow {
     kind: Option<&'static str>,
     #[serde(flatten)]
     fields: Option<Fields>,
+    /// What the datagram tells of the request that begins here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -201,7 +206,9 @@ impl PacketRow {
             ..Self::default()
         };
         match &homa.known {
-            Known::All(packet) => Self {
+            Known::All(packet, told) => Self {
+                deadline_us: told.left.map(|left| left.0 / 1_000),
+                trace: told.trace.map(|trace| trace.to_string()),
                 id: Some(format!("{:#x}", packet.id.0)),
                 kind: Some(type_name(&packet.body)),
                 fields: Fields::of(packet),

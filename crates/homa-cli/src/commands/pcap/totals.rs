@@ -114,7 +114,7 @@ impl Totals {
         self.packets += 1;
         add(&mut self.encapsulations, homa.encapsulation.name());
         match &homa.known {
-            Known::All(packet) => {
+            Known::All(packet, _) => {
                 add(&mut self.types, type_name(&packet.body));
                 if let Body::Data(data) = &packet.body {
                     self.retransmitted += u64::from(data.retransmit);

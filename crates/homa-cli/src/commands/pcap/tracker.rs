@@ -70,7 +70,7 @@ impl Tracker {
         done: &mut Vec<Rpc>,
     ) -> bool {
         let (id, body) = match &homa.known {
-            Known::All(packet) => (packet.id, Some(packet)),
+            Known::All(packet, _) => (packet.id, Some(packet)),
             Known::Header { id, .. } => (*id, None),
             Known::Nothing | Known::Malformed(_) => return false,
         };

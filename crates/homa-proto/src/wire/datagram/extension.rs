@@ -4,10 +4,13 @@
 //! that can carry it. Types not known are skipped; a value shorter than its type demands is an
 //! error; a longer one is read as far as it is understood, so that values can grow. When a type
 //! occurs twice, the first counts.
+//!
+//! What is said of requests, one by one, is in [`super::told`].
 
 use crate::event::DropReason;
 use crate::packet::{Body, Limits, Proof};
 use crate::units::Duration;
+use crate::wire::datagram::told::Lists;
 use crate::wire::field::{Be16, Be32, Be64};
 use crate::wire::fixed;
 
@@ -26,14 +29,16 @@ pub mod kind {
     pub const CHALLENGE: u16 = 6;
     /// Token (8 bytes), epoch, first and next counter (4 bytes each). For the ACK that answers it.
     pub const PROOF: u16 = 7;
-    /// Reserved: how long the client will wait for the response. For DATA of requests.
+    /// How long clients will wait from here on, microseconds (4 bytes each, all ones: not said):
+    /// one for each request that begins in the datagram, in their order.
     pub const DEADLINE: u16 = 3;
-    /// Reserved: a distributed trace's context. For DATA of requests.
+    /// The distributed traces that requests belong to (26 bytes each, all zeroes: none): as
+    /// [`DEADLINE`].
     pub const TRACE_CONTEXT: u16 = 4;
 }
 
 /// Bytes of an extension before its value.
-const HEAD_LEN: usize = 4;
+pub(super) const HEAD_LEN: usize = 4;
 /// Bytes of the usual values: one integer, or two halves of one.
 const VALUE_LEN: usize = 8;
 /// Bytes of an extension with such a value.
@@ -133,9 +138,11 @@ impl Extensions {
         length
     }
 
-    /// Reads the extensions of a datagram; also returns how many were skipped.
-    pub(super) fn read(mut bytes: &[u8]) -> Result<(Self, u16), DropReason> {
+    /// Reads the extensions of a datagram; also returns what they tell of requests, and how many
+    /// were skipped.
+    pub(super) fn read(mut bytes: &[u8]) -> Result<(Self, Lists<'_>, u16), DropReason> {
         let mut found = Self::default();
+        let mut lists = Lists::default();
         let mut unknown: u16 = 0;
         while !bytes.is_empty() {
             let (head, rest) =
@@ -171,11 +178,13 @@ impl Extensions {
                     let (epoch, first, next) = (part(0)?, part(4)?, part(8)?);
                     found.proof.get_or_insert(Proof { token, epoch, first, next });
                 }
+                kind::DEADLINE => lists.read_deadlines(value)?,
+                kind::TRACE_CONTEXT => lists.read_traces(value)?,
                 // At least 4 bytes each in at most 65,535: the count fits.
                 _ => unknown += 1,
             }
             bytes = rest;
         }
-        Ok((found, unknown))
+        Ok((found, lists, unknown))
     }
 }

@@ -20,9 +20,13 @@
 //! Not here: sockets, encryption (the header has its place), and deciding what shares a datagram.
 
 mod extension;
+mod told;
+mod trace;
 mod writer;
 
 pub use extension::kind as extension_kind;
+pub use told::Told;
+pub use trace::{TraceContext, TraceParseError};
 pub use writer::{Draft, Writer};
 
 use super::field::{Be16, Be32, Be64, Byte};
@@ -30,6 +34,7 @@ use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::{DropReason, Quoted};
 use crate::packet::{Body, Packet, PeerId};
 pub(super) use extension::Extensions;
+pub(super) use told::{Heard, Lists};
 
 /// Bytes in the datagram header.
 pub const HEADER_LEN: usize = 16;
@@ -38,6 +43,8 @@ pub const HEADER_LEN: usize = 16;
 pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_LEN;
 /// Longest UDP payload: 65,535 bytes less the IPv4 and UDP headers.
 pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
+/// Most bytes in front of that payload: where the packet begins a request of which all is told.
+pub const REQUEST_OVERHEAD: usize = DATA_OVERHEAD + Told::MAX_LEN;
 /// The version spoken here.
 pub const VERSION: u8 = 1;
 /// Flag: every packet is preceded by its length.
@@ -59,15 +66,28 @@ const NUMBER: Be64<8> = Be64;
 /// after.
 #[inline]
 pub fn encode(packet: &Packet, number: u64, out: &mut [u8]) -> Result<usize, EncodeError> {
+    encode_request(packet, &Told::NOTHING, number, out)
+}
+
+/// As [`encode`], of a packet that may begin a request: then with what is told of it.
+#[inline]
+pub fn encode_request(
+    packet: &Packet,
+    told: &Told,
+    number: u64,
+    out: &mut [u8],
+) -> Result<usize, EncodeError> {
     let extensions = Extensions::of(&packet.body);
-    let at = HEADER_LEN + extensions.encoded_len();
+    let told = if packet.begins_request() { told } else { &Told::NOTHING };
+    let at = HEADER_LEN + extensions.encoded_len() + told.encoded_len();
     let needed = at + super::encoded_len(&packet.body);
     if out.len() < needed {
         return Err(EncodeError::BufferTooSmall { needed });
     }
     write_header(out, number)?;
     if at > HEADER_LEN {
-        let length = extensions.write(&mut out[HEADER_LEN..]);
+        let lists = told.write(&mut out[HEADER_LEN..]);
+        let length = lists + extensions.write(&mut out[HEADER_LEN + lists..]);
         set_extension_length(out, length)?;
     }
     super::encode(packet, &mut out[at..])?;
@@ -103,6 +123,7 @@ pub struct Datagram<'a> {
     /// Extensions that were skipped because their type is not known here.
     pub unknown_extensions: u16,
     extensions: Extensions,
+    lists: Lists<'a>,
     aggregate: bool,
     packets: &'a [u8],
 }
@@ -124,6 +145,7 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
         number: NUMBER.get(header),
         unknown_extensions: 0,
         extensions: Extensions::default(),
+        lists: Lists::default(),
         aggregate: FLAGS.get(header) & AGGREGATE != 0,
         packets: &bytes[HEADER_LEN..],
     };
@@ -131,7 +153,13 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
     if length > 0 {
         let (extensions, packets) =
             datagram.packets.split_at_checked(length.into()).ok_or(DropReason::Truncated)?;
-        (datagram.extensions, datagram.unknown_extensions) = Extensions::read(extensions)?;
+        match Lists::only_deadlines(extensions) {
+            Some(lists) => datagram.lists = lists,
+            None => {
+                (datagram.extensions, datagram.lists, datagram.unknown_extensions) =
+                    Extensions::read(extensions)?;
+            }
+        }
         datagram.packets = packets;
     }
     Ok(datagram)
@@ -213,6 +241,7 @@ impl<'a> Iterator for Packets<'a> {
         } else {
             rest
         };
-        Some(super::read(bytes, self.peer, self.priority, &self.datagram.extensions))
+        let Datagram { extensions, lists, .. } = &mut self.datagram;
+        Some(super::read(bytes, self.peer, self.priority, extensions, lists))
     }
 }

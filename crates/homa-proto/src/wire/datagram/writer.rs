@@ -1,6 +1,7 @@
 //! Fills one datagram with packets.
 
 use super::extension::Extensions;
+use super::told::{self, Told};
 use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
 use super::{set_extension_length, write_header};
 use crate::packet::{Body, Limits, Packet, Proof};
@@ -24,9 +25,12 @@ pub struct Writer<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     /// End of the extensions and start of the packets.
-    packets: usize,
+    packets: u16,
+    count: u16,
+    /// Requests that begin in here, and what is told of each: in front of all other extensions.
+    requests: u16,
+    tells: told::What,
     end: usize,
-    count: u32,
     /// What the CUTOFFS packets in here say about limits; `None` while there are none.
     limits: Option<Option<Limits>>,
     /// What the RPC_UNKNOWN packets in here say; `None` while there are none.
@@ -43,11 +47,12 @@ impl<'a> Writer<'a> {
         let max = out.len().min(DATAGRAM_MAX);
         let out = &mut out[..max];
         write_header(out, number)?;
-        let (packets, end) = (HEADER_LEN, HEADER_LEN);
         let draft = Draft {
-            packets,
-            end,
+            packets: HEADER_LEN as u16,
+            end: HEADER_LEN,
             count: 0,
+            requests: 0,
+            tells: told::What::default(),
             limits: None,
             unknown: None,
             need_ack: None,
@@ -70,7 +75,14 @@ impl<'a> Writer<'a> {
     /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA).
     /// On an error the datagram is as it was.
     pub fn push(&mut self, packet: &Packet) -> Result<&mut [u8], EncodeError> {
+        self.push_request(packet, &Told::NOTHING)
+    }
+
+    /// As [`Self::push`], of a packet that may begin a request: then with what is told of it.
+    pub fn push_request(&mut self, packet: &Packet, told: &Told) -> Result<&mut [u8], EncodeError> {
         let extensions = self.extensions_for(&packet.body)?;
+        let begins = packet.begins_request();
+        let lists = if begins { self.lists_grow(told)? } else { 0 };
         let payload = match &packet.body {
             Body::Data(data) => data.span.len as usize,
             _ => 0,
@@ -82,11 +94,15 @@ impl<'a> Writer<'a> {
             _ => LENGTH_LEN,
         };
         let length = wire::encoded_len(&packet.body).saturating_add(payload);
-        let needed = (self.draft.end + framing + extensions.encoded_len()).saturating_add(length);
+        let extended = lists + extensions.encoded_len();
+        let needed = (self.draft.end + framing + extended).saturating_add(length);
         if needed > self.out.len() {
             return Err(EncodeError::BufferTooSmall { needed });
         }
         self.insert_extensions(&extensions)?;
+        if begins {
+            self.tell(told)?;
+        }
         if self.draft.count == 1 {
             self.become_aggregate();
         }
@@ -150,19 +166,54 @@ impl<'a> Writer<'a> {
     fn insert_extensions(&mut self, extensions: &Extensions) -> Result<(), EncodeError> {
         let length = extensions.encoded_len();
         if length > 0 {
-            self.out.copy_within(self.draft.packets..self.draft.end, self.draft.packets + length);
-            extensions.write(&mut self.out[self.draft.packets..self.draft.packets + length]);
-            self.draft.packets += length;
-            self.draft.end += length;
-            set_extension_length(self.out, self.draft.packets - HEADER_LEN)?;
+            let at = usize::from(self.draft.packets);
+            self.widen(at, length)?;
+            extensions.write(&mut self.out[at..at + length]);
         }
         Ok(())
     }
 
+    /// Bytes by which the lists of what is told of requests grow by one. They say the same of each.
+    fn lists_grow(&self, told: &Told) -> Result<usize, EncodeError> {
+        match self.draft.requests {
+            0 => Ok(told.encoded_len()),
+            _ if told.what() != self.draft.tells => Err(EncodeError::OtherExtensions),
+            _ => Ok(told.what().entries_len()),
+        }
+    }
+
+    /// Appends to each list what is told of one more request.
+    fn tell(&mut self, told: &Told) -> Result<(), EncodeError> {
+        let (what, before) = (told.what(), usize::from(self.draft.requests));
+        self.draft.requests += 1;
+        if what == told::What::default() {
+            return Ok(());
+        }
+        self.draft.tells = what;
+        let old = what.lists_len(before);
+        let more = what.lists_len(before + 1) - old;
+        self.widen(HEADER_LEN + old, more)?;
+        let lists = &mut self.out[HEADER_LEN..HEADER_LEN + old + more];
+        match before {
+            0 => drop(told.write(lists)),
+            _ => told.append(before, lists),
+        }
+        Ok(())
+    }
+
+    /// Makes room for `more` bytes of extensions at a place.
+    fn widen(&mut self, at: usize, more: usize) -> Result<(), EncodeError> {
+        self.out.copy_within(at..self.draft.end, at + more);
+        self.draft.packets += more as u16;
+        self.draft.end += more;
+        set_extension_length(self.out, usize::from(self.draft.packets) - HEADER_LEN)
+    }
+
     /// Puts the length of the only packet in front of it.
     fn become_aggregate(&mut self) {
-        self.out.copy_within(self.draft.packets..self.draft.end, self.draft.packets + LENGTH_LEN);
-        self.put_length(self.draft.packets, self.draft.end - self.draft.packets);
+        let at = usize::from(self.draft.packets);
+        self.out.copy_within(at..self.draft.end, at + LENGTH_LEN);
+        self.put_length(at, self.draft.end - at);
         self.draft.end += LENGTH_LEN;
         if let Some(header) = self.out.first_chunk_mut::<HEADER_LEN>() {
             FLAGS.set(header, AGGREGATE);

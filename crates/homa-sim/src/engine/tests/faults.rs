@@ -42,6 +42,7 @@ impl Application for Echo {
             length,
             deadline: Time(50_000_000),
             idempotent: false,
+            head: 0,
             cookie: token,
         };
         net.submit(host, Submit::Request(request)).unwrap();

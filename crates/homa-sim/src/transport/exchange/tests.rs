@@ -17,6 +17,7 @@ fn request(deadline: Time) -> Submit {
         length: 100,
         deadline,
         idempotent: false,
+        head: 0,
         cookie: 77,
     })
 }

@@ -71,6 +71,7 @@ impl<'a> World<'a> {
             length,
             deadline,
             idempotent: false,
+            head: 0,
             cookie: u64::from(length),
         };
         self.submit(from, Submit::Request(request))

@@ -42,6 +42,7 @@ fn request(endpoint: &mut Endpoint) {
         length: 100,
         deadline: Time(10_000_000_000),
         idempotent: false,
+        head: 0,
         cookie: 0,
     };
     endpoint.submit(Time(1), Submit::Request(request)).unwrap();

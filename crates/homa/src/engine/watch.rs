@@ -1,0 +1,75 @@
+//! Who waits for the end of a request that the application has: its client gives up, which it says,
+//! or its time is over.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use hashbrown::HashMap;
+use homa_proto::{RpcHandle, Time};
+
+use super::switchboard::Waiting;
+
+/// By request, and by when its time is over.
+#[derive(Debug, Default)]
+pub struct Watch {
+    watchers: HashMap<RpcHandle, Vec<Watcher>>,
+    due: BTreeMap<(Time, u64), RpcHandle>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    ticket: u64,
+    until: Time,
+    waker: Waker,
+}
+
+impl Watch {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Notes who waits; returns a ticket for [`Self::leave`].
+    pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.watchers.entry(rpc).or_default().push(Watcher { ticket, until, waker });
+        self.due.insert((until, ticket), rpc);
+        ticket
+    }
+
+    /// Who waited came back, or gives up.
+    pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) {
+        let Some(watchers) = self.watchers.get_mut(&rpc) else { return };
+        if let Some(at) = watchers.iter().position(|watcher| watcher.ticket == ticket) {
+            self.due.remove(&(watchers.swap_remove(at).until, ticket));
+        }
+        if watchers.is_empty() {
+            self.watchers.remove(&rpc);
+        }
+    }
+
+    /// The request is over.
+    pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<Waiting>) {
+        for Watcher { ticket, until, waker } in self.watchers.remove(&rpc).into_iter().flatten() {
+            self.due.remove(&(until, ticket));
+            wakes.push(Waiting::Task(waker));
+        }
+    }
+
+    /// The time of some may be over.
+    pub fn passed(&mut self, now: Time, wakes: &mut Vec<Waiting>) {
+        while let Some((&(until, _), &rpc)) = self.due.first_key_value()
+            && until <= now
+        {
+            self.ended(rpc, wakes);
+        }
+    }
+
+    /// When the first one's time is over.
+    pub fn next(&self) -> Option<Time> {
+        let first = self.due.first_key_value().map(|((until, _), _)| *until);
+        first.filter(|&until| until != Time::MAX)
+    }
+}

@@ -1,0 +1,85 @@
+//! Waiting for room: for one more call, or for the bytes of a reply.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::client::Client;
+use crate::engine::room::{Room, Wants};
+use crate::error::CallError;
+use crate::handle::Engine;
+
+/// The future of [`Client::ready`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Ready<'a> {
+    client: &'a Client,
+    bytes: u32,
+    ticket: Option<u64>,
+}
+
+impl<'a> Ready<'a> {
+    /// Room for a call with a request of so many bytes; as long as any, if `None`.
+    pub(crate) fn new(client: &'a Client, bytes: Option<usize>) -> Self {
+        let bytes = bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        Self { client, bytes, ticket: None }
+    }
+}
+
+impl Future for Ready<'_> {
+    type Output = Result<(), CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (client, bytes) = (self.client, self.bytes);
+        poll(client.engine(), bytes, &mut self.ticket, context)
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        leave(self.client.engine(), &mut self.ticket);
+    }
+}
+
+/// Looks for room for a call; `ticket` is kept between looks.
+pub(crate) fn poll(
+    engine: &Engine,
+    bytes: u32,
+    ticket: &mut Option<u64>,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), CallError>> {
+    leave(engine, ticket);
+    let Some(access) = engine.here() else { return Poll::Ready(Err(CallError::Forked)) };
+    if access.draining {
+        return Poll::Ready(Err(CallError::ShuttingDown));
+    }
+    // What is too long is refused as such.
+    let wants = Wants::Call { bytes: bytes.min(access.core.longest()) };
+    if access.core.room(wants, (0, 0)) == Room::Enough {
+        return Poll::Ready(Ok(()));
+    }
+    drop(access);
+    *ticket = wait(engine, wants, context);
+    Poll::Pending
+}
+
+/// Waits for room, which may just have come.
+pub(crate) fn wait(engine: &Engine, wants: Wants, context: &mut Context<'_>) -> Option<u64> {
+    let mut access = engine.here()?;
+    let ticket = access.board.room().wait(wants, context.waker().clone());
+    let state = &mut *access;
+    state.board.offer_room(&state.core);
+    access.need_leader();
+    Some(ticket)
+}
+
+/// Waits no longer; what room there is is for the next.
+pub(crate) fn leave(engine: &Engine, ticket: &mut Option<u64>) {
+    if let Some(ticket) = ticket.take()
+        && let Some(mut access) = engine.here()
+    {
+        access.board.room().leave(ticket);
+        let state = &mut *access;
+        state.board.offer_room(&state.core);
+    }
+}

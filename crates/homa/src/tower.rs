@@ -1,0 +1,69 @@
+//! Calls to one server as a `tower` service: feature `tower`.
+
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+
+use crate::client::{Call, Client};
+use crate::config::CallOptions;
+use crate::error::CallError;
+use crate::message::Message;
+use crate::payload::Payload;
+use crate::room;
+
+/// Calls one server. Ready when the engine has room for one more call, as [`Client::ready`]; as
+/// there, somebody else may take the room first, and the call is refused then. Clones wait for room
+/// on their own.
+///
+/// ```
+/// use tower_service::Service;
+///
+/// # async fn example(client: homa::Client, server: std::net::SocketAddr)
+/// # -> Result<(), homa::CallError> {
+/// let mut service = homa::tower::Server::new(client, server, homa::CallOptions::default());
+/// std::future::poll_fn(|context| Service::<&str>::poll_ready(&mut service, context)).await?;
+/// let response = service.call("ping").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    client: Client,
+    at: SocketAddr,
+    options: CallOptions,
+    ticket: Option<u64>,
+}
+
+impl Server {
+    /// The server at an address, as a client calls it with some options.
+    pub fn new(client: Client, at: SocketAddr, options: CallOptions) -> Self {
+        Self { client, at, options, ticket: None }
+    }
+}
+
+impl Clone for Server {
+    fn clone(&self) -> Self {
+        Self::new(self.client.clone(), self.at, self.options)
+    }
+}
+
+impl<R: Into<Payload>> Service<R> for Server {
+    type Response = Message;
+    type Error = CallError;
+    type Future = Call;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        room::poll(self.client.engine(), u32::MAX, &mut self.ticket, context)
+    }
+
+    fn call(&mut self, request: R) -> Call {
+        self.client.call_async_with(self.at, request, &self.options)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        room::leave(self.client.engine(), &mut self.ticket);
+    }
+}

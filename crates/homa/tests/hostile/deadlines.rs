@@ -1,0 +1,176 @@
+//! What a datagram tells of its requests: times that are over, lists that are broken, and clients
+//! that vanish.
+
+use std::time::{Duration, Instant};
+
+use homa::inline::{Completion, Engine, Wait};
+use homa::proto::wire::datagram::{self, HEADER_LEN, Told};
+use homa::proto::{Acks, Body, Data, DropReason, MessageId, Packet, PeerId, RpcId, Span};
+use homa::{Config, Server};
+
+use super::host::{Host, control, part};
+
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(60);
+const ID: u64 = 0x8123_4567_0000_0000;
+
+fn server() -> Engine {
+    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    server.listen();
+    server
+}
+
+/// A whole request whose client waits so long.
+fn request(id: u64, left: homa::proto::Duration) -> Vec<u8> {
+    let span = Span { message: MessageId(0), offset: 0, len: 100 };
+    let (message_length, incoming) = (100, 100);
+    let (ack, cutoff_version, retransmit, incast) = (None, 0, false, None);
+    let data = Data { span, message_length, incoming, ack, cutoff_version, retransmit, incast };
+    let (local_port, remote_port) = (1, 2);
+    let (peer, priority, id, body) = (PeerId(0), 0, RpcId(id), Body::Data(data));
+    let packet = Packet { peer, priority, local_port, remote_port, id, body };
+    let told = Told { left: Some(left), trace: None };
+    let mut bytes = vec![7; 300];
+    let len = datagram::encode_request(&packet, &told, 1, &mut bytes).unwrap();
+    bytes.truncate(len + 100);
+    bytes[len..].fill(7);
+    bytes
+}
+
+/// Has the server know the host, whose first request is answered.
+fn meet(server: &mut Engine, host: &mut Host) {
+    host.send(&part(ID, 0, &[7; 100], 100));
+    serve(server, host, |completion, server| match completion {
+        Completion::Request { id, bytes, .. } => {
+            server.reply(id, bytes).unwrap();
+            true
+        }
+        _ => false,
+    });
+    host.send(&control(RpcId(ID), Body::Ack(Acks::default())));
+}
+
+/// Goes on until something has been done.
+fn serve(
+    server: &mut Engine,
+    host: &mut Host,
+    mut done: impl FnMut(Completion, &mut Engine) -> bool,
+) {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < GIVE_UP);
+        server.poll(Wait::No).unwrap();
+        while let Some(completion) = server.next() {
+            if done(completion, server) {
+                return;
+            }
+        }
+        host.answer();
+    }
+}
+
+#[test]
+fn a_request_whose_time_is_over_is_not_begun() {
+    let mut server = server();
+    let mut host = Host::new(server.local_addr());
+    meet(&mut server, &mut host);
+    // On the wire.
+    host.send(&request(ID + 2, homa::proto::Duration::ZERO));
+    // While it waits for the application, which leaves it.
+    host.send(&request(ID + 4, homa::proto::Duration::millis(200)));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        server.turn();
+    }
+    // This one is still wanted.
+    host.send(&request(ID + 6, homa::proto::Duration::secs(1_000)));
+    let begun = Instant::now();
+    while server.in_progress().1 < 1 || server.metrics().protocol.requests_delivered < 4 {
+        server.turn();
+        assert!(begun.elapsed() < GIVE_UP, "{:?}", server.metrics());
+    }
+    let mut left = Vec::new();
+    while let Some(completion) = server.next() {
+        if let Completion::Request { deadline, .. } = completion {
+            left.push(deadline.unwrap() - Instant::now());
+        }
+    }
+    assert!(matches!(left[..], [left] if left > Duration::from_secs(900)), "{left:?}");
+    assert_eq!(server.metrics().engine.requests_expired, 2);
+    // The host hears that nobody will answer, and nothing is left of them.
+    assert_eq!(server.in_progress().1, 1);
+}
+
+#[test]
+fn broken_lists_are_counted_drops_and_make_no_state() {
+    let mut server = server();
+    let mut host = Host::new(server.local_addr());
+    let whole = request(ID + 2, homa::proto::Duration::secs(1));
+    let mut datagrams = Vec::new();
+    // A time of fewer than four bytes, and a trace of fewer than 26.
+    for (kind, lengths) in [(3u8, 0..4), (4, 0..26)] {
+        for length in lengths {
+            let mut bytes = whole[..HEADER_LEN].to_vec();
+            bytes[2..4].copy_from_slice(&(4 + length as u16).to_be_bytes());
+            bytes.extend([0, kind, 0, length as u8]);
+            bytes.resize(bytes.len() + length, 1);
+            bytes.extend(&whole[HEADER_LEN + 8..]);
+            datagrams.push(bytes);
+        }
+    }
+    // One that says it is longer than all extensions.
+    let mut beyond = whole.clone();
+    beyond[HEADER_LEN + 3] = 5;
+    datagrams.push(beyond);
+    for datagram in &datagrams {
+        host.send(datagram);
+    }
+    let dropped = |server: &Engine| server.metrics().protocol.dropped(DropReason::Truncated);
+    let begun = Instant::now();
+    while dropped(&server) < datagrams.len() as u64 {
+        server.poll(Wait::No).unwrap();
+        assert!(begun.elapsed() < GIVE_UP, "{:?}", server.metrics());
+    }
+    let metrics = server.metrics();
+    assert_eq!((metrics.engine.peers, server.in_progress()), (0, (0, 0)));
+    // Lists that are longer than they need be, and traces that are none, do no harm.
+    let mut odd = whole[..HEADER_LEN].to_vec();
+    let (times, traces) = (4 * 1_000, 26 * 100);
+    odd[2..4].copy_from_slice(&((8 + times + traces) as u16).to_be_bytes());
+    odd.extend([0, 3, (times >> 8) as u8, times as u8]);
+    odd.resize(odd.len() + times, 0x7f);
+    odd.extend([0, 4, (traces >> 8) as u8, traces as u8]);
+    odd.resize(odd.len() + traces, 0);
+    odd.extend(&whole[HEADER_LEN + 8..]);
+    host.send(&odd);
+    serve(&mut server, &mut host, |completion, _| match completion {
+        Completion::Request { deadline, trace, .. } => {
+            assert!(deadline.is_some() && trace.is_none());
+            true
+        }
+        _ => false,
+    });
+}
+
+#[test]
+fn a_client_that_vanishes_is_noticed_when_its_time_is_over() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut host = Host::new(server.local_addr());
+    host.send(&request(ID + 2, homa::proto::Duration::millis(400)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let begun = Instant::now();
+        let request = loop {
+            let accepted = tokio::time::timeout(Duration::from_millis(1), server.accept_async());
+            if let Ok(request) = accepted.await {
+                break request.unwrap();
+            }
+            // It answers who it is, then never again.
+            host.answer();
+            assert!(begun.elapsed() < GIVE_UP);
+        };
+        tokio::time::timeout(GIVE_UP, request.cancelled()).await.expect("its time is over");
+        assert!(request.is_cancelled());
+        assert_eq!(request.remaining(), Some(Duration::ZERO));
+    });
+}
