@@ -86,7 +86,7 @@ fn physics_holds_and_two_runs_are_the_same() {
                 max_bytes: Some(200_000),
             };
             scenario.stop.messages = Some(500);
-            let observers = Observers { trace: None, verify: true };
+            let observers = Observers { verify: true, ..Observers::default() };
             let (first, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
             assert_eq!(checked.under_way.frames, first.in_flight, "{name}");

@@ -122,7 +122,7 @@ fn physics_holds_in_every_network() {
             scenario.stop.messages = Some(500);
             // `homa-sim` has no timers: what it lost never arrives.
             scenario.stop.drain_limit = Span::nanos(20_000_000);
-            let observers = Observers { trace: None, verify: true };
+            let observers = Observers { verify: true, ..Observers::default() };
             let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let what = format!("{} with {name}", scheme.name);
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
@@ -143,7 +143,7 @@ fn physics_holds_in_every_network() {
 fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
     let mut scenario = scenario(transports().next().unwrap(), "w4", Exchange::OneWay);
     scenario.stop.ending = Ending::Cut;
-    let observers = Observers { trace: None, verify: true };
+    let observers = Observers { verify: true, ..Observers::default() };
     let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
     let checked = physics.unwrap().unwrap();
     assert!(outcome.in_flight > 0);

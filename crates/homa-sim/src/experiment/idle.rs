@@ -80,8 +80,8 @@ impl Experiment<'_> {
         let (demand, network, beside) = (&demand, &network, None);
         let idle = Experiment { scenario: &scenario, demand, network, beside, ..self };
         let mut sim = idle.start(idle.generator()?.into(), Watching::default());
-        advance(&mut *sim, SimTime::MAX, &mut |_| ());
-        advance(&mut *sim, SimTime::MAX, &mut |_| ());
+        advance(&mut *sim, SimTime::MAX, &mut |_| Ok(()))?;
+        advance(&mut *sim, SimTime::MAX, &mut |_| Ok(()))?;
         let samples = sim.generator().latencies.samples().iter().flatten();
         Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
     }

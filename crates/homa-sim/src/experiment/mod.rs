@@ -33,7 +33,9 @@ mod running;
 mod start;
 
 pub use planned::{Rehearsal, Times, rehearse};
-pub use run::{Observers, Physics, Progress, Replay, Trace, replay, run, run_watched, validate};
+pub use run::{
+    Observers, Physics, Progress, Replay, Trace, replay, run, run_sampled, run_watched, validate,
+};
 
 use crate::scenario::Scenario;
 use crate::scheme::{HostConfig, Queue};

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::Halt;
 use crate::measure::cost;
@@ -19,7 +20,7 @@ use crate::traffic::Generator;
 use crate::traffic::open_loop::Arrival;
 
 use super::Experiment;
-use super::assemble::{MeasurementWindow, assemble};
+use super::assemble::{Ideals, MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
 use super::network::Network;
@@ -69,6 +70,9 @@ pub struct Observers<'a> {
     pub trace: Option<Trace<'a>>,
     /// Every event of every packet is checked ([`Verifier`]).
     pub verify: bool,
+    /// Ends the run with [`ScenarioError::Stopped`] soon after somebody sets it: it is looked at
+    /// whenever progress is reported.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 /// Whether a run obeyed physics: what was checked, or the first violations.
@@ -95,19 +99,36 @@ pub fn run_watched(
     let mut trace = observers.trace;
     let trace = trace.as_mut().map(|to| Trace { out: &mut *to.out, packets: to.packets });
     let watched = (trace, verifier.as_mut());
-    let (outcome, _) = simulate(scenario, (row, &network, &demand), watched, progress)?;
+    let report = &mut stoppable(observers.stop, progress);
+    let (outcome, _) = simulate(scenario, (row, &network, &demand), watched, (false, report))?;
     let physics = verifier.map(|verifier| verifier.finish(outcome.in_flight));
     Ok((outcome, physics))
 }
 
-/// What came of a list of messages.
+/// An outcome with the messages that it is about.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Everything measured.
     pub outcome: Outcome,
-    /// Every message or RPC that arrived, those of one bin of sizes together, in the order in which
-    /// they arrived.
+    /// Every measured message or RPC that arrived, those of one bin of sizes together, in the order
+    /// in which they arrived.
     pub samples: Vec<Sample>,
+    /// The slowdown of each.
+    pub slowdowns: Vec<f64>,
+}
+
+/// As [`run`], with every measured message; ends like [`run_watched`] when `stop` is set.
+pub fn run_sampled(
+    scenario: &Scenario,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replay, ScenarioError> {
+    check(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
+    let network = Network::new(scenario, row)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let report = &mut stoppable(Some(stop), progress);
+    sampled(scenario, (row, &network, &demand), report)
 }
 
 /// Runs a scenario with messages from memory in place of its traffic, all of them. `arrivals` are
@@ -122,8 +143,7 @@ pub fn replay(
     let row = parts::row(&scenario.scheme)?;
     let network = Network::new(scenario, row)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
-    let (outcome, samples) = simulate(scenario, (row, &network, &demand), (None, None), progress)?;
-    Ok(Replay { outcome, samples: samples.into_iter().flatten().collect() })
+    sampled(scenario, (row, &network, &demand), &mut stoppable(None, progress))
 }
 
 /// Whether [`run`] would refuse a scenario, and why: all is built as there, nothing runs.
@@ -139,14 +159,41 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     demand.pattern(scenario, &network, experiment.hosts.framing()).map(|_| ())
 }
 
-/// The samples of every bin of sizes, beside the outcome.
-type Finished = (Outcome, Vec<Vec<Sample>>);
+/// Hears of progress; an error ends the run.
+type Report<'a> = dyn FnMut(Progress) -> Result<(), ScenarioError> + 'a;
+
+/// Reports as `progress` wants them, until `stop` is set.
+fn stoppable<'a>(
+    stop: Option<&'a AtomicBool>,
+    progress: &'a mut dyn FnMut(Progress),
+) -> impl FnMut(Progress) -> Result<(), ScenarioError> + 'a {
+    move |now| {
+        progress(now);
+        match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            true => Err(ScenarioError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Samples with their slowdowns, beside the outcome.
+type Finished = (Outcome, Option<(Vec<Sample>, Vec<f64>)>);
+
+fn sampled(
+    scenario: &Scenario,
+    parts: (&Scheme, &Network, &Demand),
+    report: &mut Report<'_>,
+) -> Result<Replay, ScenarioError> {
+    let (outcome, kept) = simulate(scenario, parts, (None, None), (true, report))?;
+    let (samples, slowdowns) = kept.unwrap_or_default();
+    Ok(Replay { outcome, samples, slowdowns })
+}
 
 fn simulate<'a>(
     scenario: &Scenario,
     (row, network, demand): (&Scheme, &Network, &Demand),
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
-    progress: &mut dyn FnMut(Progress),
+    (keep, report): (bool, &mut Report<'_>),
 ) -> Result<Finished, ScenarioError> {
     let parts = Parts::new(scenario, (row, network, demand))?;
     let experiment = parts.experiment(scenario, network, demand)?;
@@ -158,8 +205,19 @@ fn simulate<'a>(
         judge: verifier.map(Recorder),
         messages: None,
     };
-    experiment.run(watching, progress)
+    let (outcome, samples, ideals) = experiment.run(watching, report)?;
+    if !keep {
+        return Ok((outcome, None));
+    }
+    let samples: Vec<Sample> = samples.into_iter().flatten().collect();
+    let alone = experiment.divisor(&ideals);
+    let slowdown = |sample: &Sample| alone(sample.bytes, sample.switches).slowdown(sample.latency);
+    let slowdowns = samples.iter().map(slowdown).collect();
+    Ok((outcome, Some((samples, slowdowns))))
 }
+
+/// Samples of every bin of sizes, and the idle times of what was measured, beside the outcome.
+type Run = (Outcome, Vec<Vec<Sample>>, Ideals);
 
 impl Experiment<'_> {
     fn capture<'a>(self, to: Trace<'a>) -> Result<Capture<&'a mut dyn Write>, ScenarioError> {
@@ -222,11 +280,7 @@ impl Experiment<'_> {
         Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
     }
 
-    fn run(
-        self,
-        watching: Watching<'_>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Finished, ScenarioError> {
+    fn run(self, watching: Watching<'_>, progress: &mut Report<'_>) -> Result<Run, ScenarioError> {
         let limits = self.demand.limits(self.scenario, self.network, self.hosts.framing());
         let mut sim = self.start(self.generator()?.into(), watching);
         let sim = &mut *sim;
@@ -241,21 +295,27 @@ impl Experiment<'_> {
                 submitted: tally.submitted,
                 delivered: tally.delivered,
                 packet_hops: sim.counters().packet_hops,
-            });
+            })
         };
-        advance(sim, limits.warm_up, &mut report);
+        advance(sim, limits.warm_up, &mut report)?;
         let start = self.sent_bytes(sim);
         let opened = sim.now();
         let nics = sim.nics();
         sim.measure().open(opened);
         let mut throughput = Throughput::new(opened, limits.sample_every, self.counted(sim));
+        let mut due = sim.counters().events + STRIDE;
         loop {
             let ended = sim.generator().ended.is_some();
             let until = if ended { SimTime::MAX } else { throughput.next() };
-            if advance(sim, until, &mut report) != Halt::Time {
+            if advance(sim, until, &mut report)? != Halt::Time {
                 break;
             }
             throughput.record(self.counted(sim));
+            // Between two samples there may be fewer events.
+            if sim.counters().events >= due {
+                due = sim.counters().events + STRIDE;
+                report(sim)?;
+            }
         }
         let closed = sim.now();
         sim.measure().close(closed);
@@ -263,10 +323,10 @@ impl Experiment<'_> {
         let nics = [nics, sim.nics()];
         if limits.ending != Ending::Cut {
             let last = closed + self.scenario.stop.drain_limit.duration();
-            advance(sim, last, &mut report);
+            advance(sim, last, &mut report)?;
         }
         let emptied = (sim.pending() == 0).then(|| sim.last_event());
-        report(sim);
+        report(sim)?;
         let cpu_seconds = cost::cpu_seconds() - before;
         let window = MeasurementWindow {
             experiment: self,
@@ -281,7 +341,7 @@ impl Experiment<'_> {
         };
         let ideals = self.ideals(sim)?;
         let outcome = assemble(&window, sim, &ideals);
-        Ok((outcome, sim.generator_mut().latencies.take_samples()))
+        Ok((outcome, sim.generator_mut().latencies.take_samples(), ideals))
     }
 
     /// Wire bytes sent so far by every port.
@@ -305,19 +365,19 @@ impl Experiment<'_> {
     }
 }
 
-/// Runs to `until`, to the application's stop, or until nothing is pending.
+/// Runs to `until`, to the application's stop, until nothing is pending, or until a report fails.
 pub(super) fn advance(
     sim: &mut dyn Running,
     until: SimTime,
-    report: &mut dyn FnMut(&dyn Running),
-) -> Halt {
+    report: &mut dyn FnMut(&dyn Running) -> Result<(), ScenarioError>,
+) -> Result<Halt, ScenarioError> {
     while sim.now() < until {
         match sim.run_until(until, STRIDE) {
-            Halt::Events => report(sim),
-            halt => return halt,
+            Halt::Events => report(sim)?,
+            halt => return Ok(halt),
         }
     }
-    Halt::Time
+    Ok(Halt::Time)
 }
 
 pub(super) fn seconds(time: SimTime) -> f64 {

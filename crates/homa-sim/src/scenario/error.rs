@@ -32,6 +32,8 @@ pub enum ScenarioError {
         /// What.
         what: String,
     },
+    /// Nothing is wrong with it: somebody ended the run.
+    Stopped,
 }
 
 impl ScenarioError {
@@ -50,6 +52,7 @@ impl fmt::Display for ScenarioError {
             Self::Field { field, must } => write!(f, "`{field}` must {must}"),
             Self::File { path, reason } => write!(f, "{path}: {reason}"),
             Self::Unsupported { what } => write!(f, "cannot be simulated: {what}"),
+            Self::Stopped => write!(f, "stopped before its end"),
         }
     }
 }
