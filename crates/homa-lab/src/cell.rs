@@ -1,7 +1,7 @@
 //! One simulation of a plan, and the name its result is stored under.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 use homa_sim::scenario::{Scenario, Shape, Traffic};
 use homa_workload::framing::{FULL_FRAME, Framing};
@@ -36,32 +36,16 @@ impl Cell {
         hash.add(program.as_bytes());
         hash.add(serde_json::to_string(&self.scenario).unwrap_or_default().as_bytes());
         for input in self.inputs() {
-            hash.add(&std::fs::read(input).unwrap_or_default());
+            hash.add(&std::fs::read(&input).unwrap_or_default());
         }
         hash.text()
     }
 
-    /// Files that the scenario reads. Every kind of traffic and shape is named, so that a new one
-    /// that reads a file cannot be forgotten here.
-    fn inputs(&self) -> Vec<&Path> {
-        let named = match &self.scenario.traffic {
-            Traffic::AllToAll { workload, .. }
-            | Traffic::ClientsServers { workload, .. }
-            | Traffic::ManyToOne { workload, .. } => Some(workload),
-            Traffic::Flows { file, .. } => Some(file),
-            Traffic::Incast { .. }
-            | Traffic::Permutation { .. }
-            | Traffic::LongFlows { .. }
-            | Traffic::Workflows(_) => None,
-        };
-        let graph = match &self.scenario.fabric.shape {
-            Shape::Graph { file } => Some(file),
-            Shape::SingleSwitch { .. }
-            | Shape::LeafSpine { .. }
-            | Shape::FatTree { .. }
-            | Shape::Pods { .. } => None,
-        };
-        named.into_iter().chain(graph).map(Path::new).filter(|path| path.is_file()).collect()
+    /// Files that the scenario reads.
+    pub(crate) fn inputs(&self) -> Vec<PathBuf> {
+        let mut scenario = self.scenario.clone();
+        let named = named_files(&mut scenario).into_iter().map(|name| PathBuf::from(&*name));
+        named.filter(|path| path.is_file()).collect()
     }
 
     /// About how many packets it moves: for the order of work and the time left, nothing else.
@@ -89,6 +73,29 @@ impl Cell {
             _ => GUESS,
         }
     }
+}
+
+/// What in a scenario may name a file. Every kind of traffic and shape stands here, so that a new
+/// one that reads a file cannot be forgotten.
+pub(crate) fn named_files(scenario: &mut Scenario) -> Vec<&mut String> {
+    let named = match &mut scenario.traffic {
+        Traffic::AllToAll { workload, .. }
+        | Traffic::ClientsServers { workload, .. }
+        | Traffic::ManyToOne { workload, .. } => Some(workload),
+        Traffic::Flows { file, .. } => Some(file),
+        Traffic::Incast { .. }
+        | Traffic::Permutation { .. }
+        | Traffic::LongFlows { .. }
+        | Traffic::Workflows(_) => None,
+    };
+    let graph = match &mut scenario.fabric.shape {
+        Shape::Graph { file } => Some(file),
+        Shape::SingleSwitch { .. }
+        | Shape::LeafSpine { .. }
+        | Shape::FatTree { .. }
+        | Shape::Pods { .. } => None,
+    };
+    named.into_iter().chain(graph).collect()
 }
 
 /// FNV-1a over 128 bits: stable between versions of the compiler, which `std`'s hasher is not.

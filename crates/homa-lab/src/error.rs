@@ -41,6 +41,18 @@ pub enum LabError {
         /// Why.
         source: ScenarioError,
     },
+    /// A plan of several simulations where one is wanted.
+    #[error("the plan has {cells} simulations")]
+    Several {
+        /// How many.
+        cells: usize,
+    },
+    /// A task cannot be run by this program, or what came back is no result of it.
+    #[error("{0}")]
+    Task(String),
+    /// Somebody ended it; what was finished is kept.
+    #[error("stopped before its end")]
+    Stopped,
     /// What was chosen of a folder of results cannot be drawn.
     #[error("{0}")]
     Choice(String),
@@ -83,6 +95,19 @@ pub struct PlanFault {
 }
 
 impl PlanFault {
+    /// The values or keys that the message says are allowed; none where it says it in other words.
+    pub fn allowed(&self) -> Vec<&str> {
+        let after = |words| self.message.split_once(words).map(|(_, after)| after);
+        let listed = after("allowed: ").or_else(|| after("use one of ")).unwrap_or_default();
+        // What follows, such as the simulation it happened in, is in parentheses.
+        let listed = listed.split(" (").next().unwrap_or_default();
+        listed
+            .split(", ")
+            .map(|name| name.trim_matches('`'))
+            .filter(|name| !name.is_empty())
+            .collect()
+    }
+
     fn text(&self) -> String {
         let place = match self.line {
             0 => self.file.clone(),
@@ -92,5 +117,25 @@ impl PlanFault {
             "" => format!("{place}: {}", self.message),
             key => format!("{place}: `{key}`: {}", self.message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowed_values_are_those_that_the_message_lists() {
+        let fault = |message: &str| PlanFault {
+            file: "plan.toml".into(),
+            line: 1,
+            key: "load.basis".into(),
+            message: message.into(),
+        };
+        let one = fault("unknown value `bits`; allowed: `paper`, `wire`, `payload`");
+        assert_eq!(one.allowed(), ["paper", "wire", "payload"]);
+        let one = fault("unknown scheme `hama`: use one of homa, tcp (in scheme=hama seed=1)");
+        assert_eq!(one.allowed(), ["homa", "tcp"]);
+        assert!(fault("must be above 0").allowed().is_empty());
     }
 }

@@ -4,7 +4,9 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`plan`] | a TOML file becomes simulations; every mistake names its line, key and remedy |
+//! | [`changes`] | what a caller changes in a plan, or simulates without one |
 //! | [`sweep`] | runs them, each once, on every core |
+//! | [`task`] | one of them as text that another process or machine can run |
 //! | [`store`] | the folder of results, from which a killed sweep goes on |
 //! | [`results`], [`table`] | outcomes as CSV and Parquet |
 //! | [`repro`] | published figures: plans, values, tolerances, verdicts |
@@ -17,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cell;
+pub mod changes;
 pub mod chart;
 pub mod document;
 mod embedded;
@@ -32,3 +35,4 @@ pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod tail;
+pub mod task;

@@ -141,10 +141,10 @@ impl Plan {
 }
 
 impl Plan {
-    /// A plan of one simulation.
-    pub fn single(settings: &Settings) -> Result<Self, PlanFault> {
-        let text = toml::to_string(settings.table()).unwrap_or_default();
-        let document = Document::new("--set", text);
+    /// A plan of one simulation, checked like any other; a mistake is one of the `changes` that led
+    /// to these settings.
+    pub fn single(settings: &Settings, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
+        let document = Document::new("--set", String::new());
         let scenario = settings.scenario().map_err(|message| document.fault(&[], message))?;
         let resolved = Resolved {
             title: "",
@@ -156,6 +156,8 @@ impl Plan {
         let resolved = toml::to_string(&resolved);
         let resolved = resolved.map_err(|error| document.fault(&[], error.to_string()))?;
         let cells = vec![Cell { axes: Vec::new(), scenario }];
+        let (document, base) = (&document, settings);
+        Origin { document, changes, base, axes: &[], seeds: 1 }.check(&cells)?;
         Ok(Self { title: String::new(), cells, resolved })
     }
 }

@@ -145,6 +145,14 @@ impl Store {
     }
 }
 
+impl Stored {
+    /// What a program of this version made of a simulation.
+    pub fn new(cell: &Cell, program: &str, outcome: Outcome) -> Self {
+        let (version, program) = (VERSION.to_owned(), program.to_owned());
+        Self { version, program, cell: cell.clone(), outcome }
+    }
+}
+
 impl Manifest {
     /// Of a plan's simulations, run by the program of that identity.
     pub fn new(title: &str, program: &str, cells: &[Cell]) -> Self {

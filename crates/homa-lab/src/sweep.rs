@@ -6,15 +6,17 @@
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use homa_sim::experiment;
+use homa_sim::experiment::{Observers, run_watched};
+use homa_sim::scenario::{Outcome, ScenarioError};
 
 use crate::cell::Cell;
 use crate::error::LabError;
 use crate::plan::Plan;
 use crate::results;
-use crate::store::{Listed, Manifest, PLAN_FILE, Store, Stored, VERSION};
+use crate::store::{Listed, Manifest, PLAN_FILE, Store, Stored, model};
 use crate::table::Table;
 
 /// How to run.
@@ -28,7 +30,26 @@ pub struct Options {
     pub program: String,
     /// A simulation that cannot be run does not keep the others from running.
     pub keep_going: bool,
+    /// Ends the sweep with [`LabError::Stopped`] soon after somebody sets it; what is finished is
+    /// kept.
+    pub stop: Arc<AtomicBool>,
 }
+
+impl Options {
+    /// All of a plan by this program, so many simulations at a time.
+    pub fn on(threads: usize) -> Self {
+        Self {
+            threads,
+            shard: Shard::ALL,
+            program: model().to_owned(),
+            keep_going: false,
+            stop: Arc::default(),
+        }
+    }
+}
+
+/// The longest time between two looks at the progress.
+const BEAT: Duration = Duration::from_millis(100);
 
 /// Every n-th simulation of a plan, so that n machines share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,23 +108,22 @@ enum News {
     Failed { job: usize, error: LabError },
 }
 
-/// Runs the shard's simulations that have no result yet; `show` hears of progress several times a
-/// second. Simulations that differ in name only run once. Returns those that were refused, when
-/// they do not end the sweep.
+/// Runs the shard's simulations that have no result yet; `show` hears of progress at least ten
+/// times a second. Simulations that differ in name only run once. Returns those that were refused,
+/// when they do not end the sweep.
 pub fn run(
     cells: &[Cell],
     store: &Store,
     options: &Options,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<LabError>, LabError> {
-    let (keyed, mut progress) = pending(cells, store, options);
-    let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
+    let (keyed, progress) = pending(cells, store, options);
     show(&progress);
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (next, stop) = (AtomicUsize::new(0), &options.stop);
     let (news, heard) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..options.threads.clamp(1, keyed.len().max(1)) {
-            let (news, next, stop, keyed) = (news.clone(), &next, &stop, &keyed);
+            let (news, next, keyed) = (news.clone(), &next, &keyed);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let job = next.fetch_add(1, Ordering::Relaxed);
@@ -118,41 +138,53 @@ pub fn run(
             });
         }
         drop(news);
-        let mut refused = Vec::new();
-        let mut shares = vec![0.0; keyed.len()];
-        let total: f64 = weights.iter().sum();
-        for news in heard {
-            match news {
-                News::Step { job, done } => {
-                    shares[job] = done;
-                    progress.label = keyed[job].1.label();
-                }
-                News::Finished { job } => {
-                    shares[job] = 1.0;
-                    progress.finished += 1;
-                    progress.label = keyed[job].1.label();
-                }
-                News::Failed { job, error: error @ LabError::Scenario { .. } }
-                    if options.keep_going =>
-                {
-                    shares[job] = 1.0;
-                    refused.push(error);
-                }
-                News::Failed { error, .. } => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
-            let done: f64 = weights.iter().zip(&shares).map(|(weight, share)| weight * share).sum();
-            progress.done = done / total;
-            show(&progress);
+        let refused = listen(&heard, (&keyed, progress), options.keep_going, show);
+        match stop.load(Ordering::Relaxed) {
+            true => refused.and(Err(LabError::Stopped)),
+            false => refused.inspect_err(|_| stop.store(true, Ordering::Relaxed)),
         }
-        Ok(refused)
     })
 }
 
+/// Hears of the jobs until all have ended, or the first fails. Returns those that were refused.
+fn listen(
+    heard: &mpsc::Receiver<News>,
+    (keyed, mut progress): (&[(String, &Cell)], Progress),
+    keep_going: bool,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Vec<LabError>, LabError> {
+    let weights: Vec<f64> = keyed.iter().map(|(_, cell)| cell.weight()).collect();
+    let total: f64 = weights.iter().sum();
+    let mut shares = vec![0.0; keyed.len()];
+    let mut refused = Vec::new();
+    loop {
+        match heard.recv_timeout(BEAT) {
+            Ok(News::Step { job, done }) => {
+                shares[job] = done;
+                progress.label = keyed[job].1.label();
+            }
+            Ok(News::Finished { job }) => {
+                shares[job] = 1.0;
+                progress.finished += 1;
+                progress.label = keyed[job].1.label();
+            }
+            Ok(News::Failed { job, error: error @ LabError::Scenario { .. } }) if keep_going => {
+                shares[job] = 1.0;
+                refused.push(error);
+            }
+            Ok(News::Failed { error, .. }) => return Err(error),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(refused),
+        }
+        let done: f64 = weights.iter().zip(&shares).map(|(weight, share)| weight * share).sum();
+        // Without jobs all is done.
+        progress.done = if total > 0.0 { done / total } else { 1.0 };
+        show(&progress);
+    }
+}
+
 /// The shard's simulations that have no result, by key, the heaviest first.
-fn pending<'a>(
+pub(crate) fn pending<'a>(
     cells: &'a [Cell],
     store: &Store,
     options: &Options,
@@ -180,18 +212,38 @@ pub fn run_plan(
     options: &Options,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<bool, LabError> {
-    let manifest = Manifest::new(&plan.title, &options.program, &plan.cells);
-    store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
+    let manifest = begin(plan, store, &options.program)?;
     run(&plan.cells, store, options, show)?;
-    if !manifest.cells.iter().all(|cell| store.has(&cell.key)) {
-        return Ok(false);
-    }
-    tabulate(store, &manifest)?;
-    Ok(true)
+    finish(store, &manifest)
 }
 
-/// Writes the tables of all of a manifest's simulations that have results.
-pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
+/// Says in a folder what a plan's simulations by a program are.
+pub fn begin(plan: &Plan, store: &Store, program: &str) -> Result<Manifest, LabError> {
+    let manifest = Manifest::new(&plan.title, program, &plan.cells);
+    store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
+    Ok(manifest)
+}
+
+/// Writes the tables once all of a plan is there. Returns whether it is.
+pub fn finish(store: &Store, manifest: &Manifest) -> Result<bool, LabError> {
+    let complete = manifest.cells.iter().all(|cell| store.has(&cell.key));
+    if complete {
+        tabulate(store, manifest)?;
+    }
+    Ok(complete)
+}
+
+/// Keeps the outcome of a plan of one simulation, run by this program, in a folder with its tables.
+pub fn keep(plan: &Plan, outcome: &Outcome, store: &Store) -> Result<(), LabError> {
+    let manifest = begin(plan, store, model())?;
+    for cell in &plan.cells {
+        store.write(&cell.key(model()), &Stored::new(cell, model(), outcome.clone()))?;
+    }
+    tabulate(store, &manifest)
+}
+
+/// What there is of a manifest's simulations, in its order.
+pub fn stored(store: &Store, manifest: &Manifest) -> Result<Vec<Stored>, LabError> {
     let there = manifest.cells.iter().filter(|listed| store.has(&listed.key));
     let read = |listed: &Listed| {
         let mut stored = store.read(&listed.key)?;
@@ -199,7 +251,12 @@ pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
         stored.cell.axes.clone_from(&listed.axes);
         Ok(stored)
     };
-    let stored = there.map(read).collect::<Result<Vec<Stored>, LabError>>()?;
+    there.map(read).collect()
+}
+
+/// Writes the tables of all of a manifest's simulations that have results.
+pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
+    let stored = stored(store, manifest)?;
     results::summary(&stored).save(store.root(), "summary")?;
     results::slowdown(&stored).save(store.root(), "slowdown")?;
     match results::ledger(&stored) {
@@ -217,15 +274,28 @@ fn work(
     news: &mpsc::Sender<News>,
 ) -> Result<(), LabError> {
     let mut shown = 0.0;
-    let outcome = experiment::run(&cell.scenario, &mut |progress| {
-        if progress.done >= shown + 0.01 {
-            shown = progress.done;
-            let _ = news.send(News::Step { job, done: progress.done });
+    let stored = perform(cell, &options.program, &options.stop, &mut |done| {
+        if done >= shown + 0.01 {
+            shown = done;
+            let _ = news.send(News::Step { job, done });
         }
     });
-    let outcome = outcome.map_err(|source| LabError::Scenario { label: cell.label(), source })?;
-    let (version, program) = (VERSION.to_owned(), options.program.clone());
-    store.write(key, &Stored { version, program, cell: cell.clone(), outcome })
+    store.write(key, &stored?)
+}
+
+/// Runs a simulation until its end, or until `stop` is set; `show` hears of the share done.
+pub(crate) fn perform(
+    cell: &Cell,
+    program: &str,
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(f64),
+) -> Result<Stored, LabError> {
+    let observers = Observers { stop: Some(stop), ..Observers::default() };
+    match run_watched(&cell.scenario, observers, &mut |progress| show(progress.done)) {
+        Ok((outcome, _)) => Ok(Stored::new(cell, program, outcome)),
+        Err(ScenarioError::Stopped) => Err(LabError::Stopped),
+        Err(source) => Err(LabError::Scenario { label: cell.label(), source }),
+    }
 }
 
 #[cfg(test)]

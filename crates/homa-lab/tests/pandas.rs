@@ -9,7 +9,7 @@ use std::process::Command;
 use homa_lab::document::Document;
 use homa_lab::plan::Plan;
 use homa_lab::store::Store;
-use homa_lab::sweep::{Options, Shard, run_plan};
+use homa_lab::sweep::{Options, run_plan};
 
 const PLAN: &str = r#"
 [scenario.fabric]
@@ -53,8 +53,7 @@ fn pandas_reads_the_same_numbers_from_both_files() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pandas");
     let _ = std::fs::remove_dir_all(&folder);
     let plan = Plan::parse(&Document::new("pandas.toml", PLAN), &[]).unwrap();
-    let options =
-        Options { threads: 1, shard: Shard::ALL, program: "test".into(), keep_going: false };
+    let options = Options { program: "test".into(), ..Options::on(1) };
     assert!(run_plan(&plan, &Store::create(&folder).unwrap(), &options, &mut |_| {}).unwrap());
     for table in ["summary", "slowdown"] {
         let path = |form: &str| folder.join(format!("{table}.{form}"));

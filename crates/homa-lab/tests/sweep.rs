@@ -53,7 +53,7 @@ fn plan() -> Plan {
 
 /// Runs a shard; returns how many simulations ran, and whether the plan is complete.
 fn sweep(folder: &Folder, threads: usize, shard: Shard) -> (usize, bool) {
-    let options = Options { threads, shard, program: "test".into(), keep_going: false };
+    let options = Options { shard, program: "test".into(), ..Options::on(threads) };
     let mut last = Progress::default();
     let complete = run_plan(&plan(), &folder.store(), &options, &mut |progress| {
         last = progress.clone();
@@ -123,8 +123,7 @@ fn no_two_columns_have_one_name() {
                 \"single-switch\", hosts = 4 }\n[axes]\nscheme = [\"homa\", \"homa-sim\"]\n\
                 load = [{ fraction = 0.3 }]\n";
     let plan = Plan::parse(&Document::new("columns.toml", text), &[]).unwrap();
-    let options =
-        Options { threads: 1, shard: Shard::ALL, program: "test".into(), keep_going: false };
+    let options = Options { program: "test".into(), ..Options::on(1) };
     assert!(run_plan(&plan, &folder.store(), &options, &mut |_| {}).unwrap());
     for table in ["summary.csv", "slowdown.csv"] {
         let text = std::fs::read_to_string(folder.0.join(table)).unwrap();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use homa_lab::report::Choice;
 use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
-use homa_lab::store::{Store, model};
-use homa_lab::sweep::{Options, Shard};
+use homa_lab::store::Store;
+use homa_lab::sweep::Options;
 use serde::Serialize;
 
 use super::sweep::{show, threads};
@@ -53,21 +53,6 @@ struct Listed<'a> {
     title: &'a str,
 }
 
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    id: &'a str,
-    checks: Vec<Check<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Check<'a> {
-    metric: &'a str,
-    published: Option<f64>,
-    measured: Option<f64>,
-    tolerance: Option<String>,
-    pass: Option<bool>,
-}
-
 /// Runs the command; a number outside its tolerance is a failed check, and so is one that a full
 /// run leaves undecided.
 pub fn run(args: &Args) -> Outcome {
@@ -80,9 +65,7 @@ pub fn run(args: &Args) -> Outcome {
         plans.iter_mut().for_each(ReproPlan::keep_compared);
     }
     let store = Store::create(&args.out).hint("choose another --out")?;
-    let program = model().to_owned();
-    let threads = threads(args.threads);
-    let options = Options { threads, shard: Shard::ALL, program, keep_going: true };
+    let options = Options { keep_going: true, ..Options::on(threads(args.threads)) };
     say_when_ended(format!(
         "interrupted: what is finished is kept in {}; run the same command to resume",
         args.out.display()
@@ -106,7 +89,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     match args.format {
         _ if args.summary => summary(&done, args.format)?,
-        Format::Json => json(&done.iter().map(document).collect::<Vec<_>>())?,
+        Format::Json => json(&done.iter().map(Reproduction::numbers).collect::<Vec<_>>())?,
         Format::Table => done.iter().for_each(print),
     }
     if how.quick {
@@ -190,17 +173,6 @@ fn budgets(done: &[Reproduction]) {
     let total: f64 = done.iter().map(|one| one.cpu_seconds).sum();
     let budget: f64 = done.iter().filter_map(|one| one.budget_seconds).sum();
     eprintln!("CPU: all {total:.0} s of {budget:.0} s");
-}
-
-fn document(reproduction: &Reproduction) -> Document<'_> {
-    let checks = reproduction.checks.iter().map(|check| Check {
-        metric: &check.metric,
-        published: check.published,
-        measured: check.measured,
-        tolerance: check.tolerance.map(|tolerance| tolerance.to_string()),
-        pass: check.pass,
-    });
-    Document { id: &reproduction.id, checks: checks.collect() }
 }
 
 fn print(reproduction: &Reproduction) {

@@ -6,7 +6,7 @@ use homa_lab::error::LabError;
 use homa_lab::plan::Plan;
 use homa_lab::report::Choice;
 use homa_lab::settings::assignment;
-use homa_lab::store::{PLAN_FILE, Store, model};
+use homa_lab::store::{PLAN_FILE, Store};
 use homa_lab::sweep::{Options, Progress, Shard, run_plan};
 use toml::Value;
 
@@ -88,9 +88,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(anyhow::anyhow!("{} would be overwritten", place.display()))
             .hint("choose another --out, or copy the plan elsewhere");
     }
-    let program = model().to_owned();
-    let threads = threads(args.threads);
-    let options = Options { threads, shard: args.shard, program, keep_going: false };
+    let options = Options { shard: args.shard, ..Options::on(threads(args.threads)) };
     say_when_ended(format!(
         "interrupted: what is finished is kept in {}; run the same command to resume",
         folder.display()

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use homa_lab::error::LabError;
 use homa_lab::report::Choice;
-use homa_lab::store::write_atomically;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::failure::{Failure, Hint};
+use crate::failure::Failure;
 
 /// Between lines where there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
@@ -87,17 +86,15 @@ pub fn say_when_ended(words: String) {
 
 /// Writes the pages of a folder of results, and says where.
 pub fn write_page(folder: &Path, choice: &Choice) -> Result<(), Failure> {
-    let pages = homa_lab::report::pages(folder, choice).map_err(|error| {
+    let pages = homa_lab::report::write(folder, choice).map_err(|error| {
         let hint = match &error {
             LabError::Choice(_) => "leave --metric, --x or --only out, or choose another",
             LabError::Unknown { .. } => "choose one of those",
-            _ => "is this a folder of results?",
+            _ => "is this a folder of results, and writable?",
         };
         Failure::new(error, hint)
     })?;
-    for (name, page) in pages {
-        let path = folder.join(name);
-        write_atomically(&path, page.as_bytes()).hint("is the folder writable?")?;
+    for path in pages {
         eprintln!("the page is {}", path.display());
     }
     Ok(())

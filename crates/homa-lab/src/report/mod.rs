@@ -10,12 +10,12 @@ mod varied;
 mod versus;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::chart::{Chart, sheet};
 use crate::error::LabError;
 use crate::repro::Reproduction;
-use crate::store::{Listed, Store, read_json};
+use crate::store::{Listed, Store, Stored, read_json, write_atomically};
 
 pub use quantity::Quantity;
 
@@ -69,6 +69,20 @@ pub fn pages(folder: &Path, choice: &Choice) -> Result<Vec<(String, String)>, La
         pages.push((format!("{family}.html"), page));
     }
     Ok(pages)
+}
+
+/// Writes the pages into the folder; returns their paths.
+pub fn write(folder: &Path, choice: &Choice) -> Result<Vec<PathBuf>, LabError> {
+    let written = pages(folder, choice)?.into_iter().map(|(name, page)| {
+        let path = folder.join(name);
+        write_atomically(&path, page.as_bytes()).map(|()| path)
+    });
+    written.collect()
+}
+
+/// The first drawings of the page of these simulations, for notebooks.
+pub fn charts(simulations: &[(Listed, Stored)], choice: &Choice) -> Result<Vec<Chart>, LabError> {
+    sweep::charts(simulations, choice)
 }
 
 /// The drawings of a folder of reproductions whose titles end so, as one SVG.

@@ -10,7 +10,7 @@ use super::html::{figures, number, optional};
 use super::quantity::{Quantity, usual};
 use super::sizes::Panels;
 use super::varied::{Run, Varied};
-use super::versus::{View, draw, levels};
+use super::versus::{Drawn, View, draw, levels};
 use crate::chart::{Chart, escaped};
 use crate::error::LabError;
 use crate::repro::metric::Metric;
@@ -135,26 +135,15 @@ fn against(
     views: &[View],
     choice: &Choice,
 ) -> Result<String, LabError> {
-    let asked = !choice.metrics.is_empty();
-    let quantities = if asked { choice.metrics.clone() } else { usual() };
-    if asked && views.is_empty() {
+    if !choice.metrics.is_empty() && views.is_empty() {
         return Err(LabError::Choice(
             "nothing was varied, so there is no axis to draw against".into(),
         ));
     }
     let (mut out, mut flat) = (String::new(), Vec::new());
     for (place, view) in views.iter().enumerate() {
-        let mut charts = Vec::new();
-        for quantity in &quantities {
-            match draw(runs, varied, *view, (quantity, asked)) {
-                Some(drawn) => {
-                    charts.extend(drawn.charts);
-                    flat.extend(drawn.flat.into_iter().filter(|_| place == 0));
-                }
-                None if asked => return Err(unmeasured(quantity)),
-                None => {}
-            }
-        }
+        let Drawn { charts, flat: own } = drawn(runs, varied, *view, choice)?;
+        flat.extend(own.into_iter().filter(|_| place == 0));
         let heading = format!("Against {}", varied.dimensions[view.x].title);
         out += &kind(&heading, charts, (FIGURES, place == 0));
     }
@@ -163,6 +152,38 @@ fn against(
         let _ = writeln!(out, "<p class=\"soft\">Nearly the same everywhere: {flat}.</p>");
     }
     Ok(out)
+}
+
+/// The chosen quantities against one axis.
+fn drawn(runs: &[Run], varied: &Varied, view: View, choice: &Choice) -> Result<Drawn, LabError> {
+    let asked = !choice.metrics.is_empty();
+    let quantities = if asked { choice.metrics.clone() } else { usual() };
+    let mut all = Drawn::default();
+    for quantity in &quantities {
+        match draw(runs, varied, view, (quantity, asked)) {
+            Some(Drawn { charts, flat }) => {
+                all.charts.extend(charts);
+                all.flat.extend(flat);
+            }
+            None if asked => return Err(unmeasured(quantity)),
+            None => {}
+        }
+    }
+    Ok(all)
+}
+
+/// The first drawings of a page: quantities against the first axis, then curves by message size.
+pub(super) fn charts(simulations: &[Run], choice: &Choice) -> Result<Vec<Chart>, LabError> {
+    let runs: Vec<Run> = simulations.iter().flat_map(by_kind).collect();
+    let varied = Varied::of(&runs);
+    let views = View::all(&varied, choice)?;
+    let view = views.first().copied();
+    let mut charts = match view {
+        Some(view) => drawn(&runs, &varied, view, choice)?.charts,
+        None => Vec::new(),
+    };
+    charts.extend(Panels::of(&runs, &varied, view).by_size());
+    Ok(charts)
 }
 
 fn unmeasured(quantity: &Quantity) -> LabError {

@@ -139,7 +139,36 @@ pub struct Reproduction {
     pub charts: Vec<Chart>,
 }
 
+/// A figure's numbers as `homa repro --format json` prints them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Numbers<'a> {
+    id: &'a str,
+    checks: Vec<Compared<'a>>,
+}
+
+/// One of the [`Numbers`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Compared<'a> {
+    metric: &'a str,
+    published: Option<f64>,
+    measured: Option<f64>,
+    tolerance: Option<String>,
+    pass: Option<bool>,
+}
+
 impl Reproduction {
+    /// Its numbers beside the published ones.
+    pub fn numbers(&self) -> Numbers<'_> {
+        let checks = self.checks.iter().map(|check| Compared {
+            metric: &check.metric,
+            published: check.published,
+            measured: check.measured,
+            tolerance: check.tolerance.map(|tolerance| tolerance.to_string()),
+            pass: check.pass,
+        });
+        Numbers { id: &self.id, checks: checks.collect() }
+    }
+
     /// Counts of verdicts: within, outside, undecided, reported only.
     pub fn tally(&self) -> [usize; 4] {
         let mut counts = [0; 4];

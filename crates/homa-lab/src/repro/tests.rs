@@ -177,8 +177,7 @@ fn computed_rows_are_judged_without_a_simulation() {
     let root = std::env::temp_dir().join(format!("homa-computed-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
     let plans = select(&["x15".to_owned()]).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     let done =
         run(&plans, &How { quick: true, ..How::default() }, &store, &options, &mut |_| {}).unwrap();
     let check = &done[0].checks[0];
@@ -210,8 +209,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
         let plan = plan.unwrap_or_else(|e| panic!("{e}"));
         let root = std::env::temp_dir().join(format!("homa-limit-{name}-{}", std::process::id()));
         let store = Store::create(&root).unwrap();
-        let options =
-            Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+        let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
         let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
         std::fs::remove_dir_all(&root).unwrap();
         done
@@ -256,8 +254,7 @@ fn a_knee_is_the_last_value_that_fills_the_link() {
     };
     let root = std::env::temp_dir().join(format!("homa-knee-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     for (tolerance, pass) in [("250..400", None), ("310..400", Some(false)), ("x2", Some(true))] {
         let done = run(&[plan(tolerance)], &How::default(), &store, &options, &mut |_| {}).unwrap();
         let check = &done[0].checks[0];
@@ -349,8 +346,7 @@ fn a_number_without_the_failed_messages_decides_nothing() {
         ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-missing-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
     let [whole, down, late, cut, over] = &done[0].checks[..] else { panic!("five rows") };
     for there in [whole, cut] {
@@ -390,8 +386,7 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
         ReproPlan::parse(&Document::new("r.toml", text), &[]).unwrap_or_else(|e| panic!("{e}"));
     let root = std::env::temp_dir().join(format!("homa-early-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap();
     let check = &done[0].checks[0];
     assert_eq!((check.pass, &check.missing), (Some(true), &None), "{check:?}");
@@ -436,8 +431,7 @@ fn sampled_rates_and_tails_decide_only_beyond_their_intervals() {
     };
     let root = std::env::temp_dir().join(format!("homa-sampled-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     let checks = |tolerances: &[(f64, String)]| {
         let how = How::default();
         run(&[plan(tolerances)], &how, &store, &options, &mut |_| {}).unwrap().remove(0).checks
@@ -471,8 +465,7 @@ fn a_scheme_that_no_run_has_is_no_column() {
     };
     let root = std::env::temp_dir().join(format!("homa-columns-{}", std::process::id()));
     let store = Store::create(&root).unwrap();
-    let options =
-        Options { threads: 1, shard: sweep::Shard::ALL, program: "p".into(), keep_going: true };
+    let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
     for (own, expected) in [("\"homa-sim\"", &[][..]), ("\"homa-sim\", \"homa\"", &["homa"])] {
         let done = run(&[plan(own)], &How::default(), &store, &options, &mut |_| {}).unwrap();
         let others: Vec<&str> =

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
     use crate::document::Document;
     use crate::repro::{How, run};
-    use crate::sweep::{Options, Shard};
+    use crate::sweep::Options;
 
     /// A percentage below another scheme, an ordering of variants with settings of their own, a
     /// number of the outcome by its path, and runs of a shared set, those that are read.
@@ -436,8 +436,7 @@ mod tests {
                 std::process::id()
             ));
             let store = Store::create(&root).unwrap();
-            let options =
-                Options { threads: 1, shard: Shard::ALL, program: "p".into(), keep_going: true };
+            let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
             let done =
                 run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap().remove(0);
             std::fs::remove_dir_all(&root).unwrap();

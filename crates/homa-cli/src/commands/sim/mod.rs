@@ -6,13 +6,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use homa_lab::cell::Cell;
+use homa_lab::changes::Changes;
+use homa_lab::document::Document;
 use homa_lab::error::LabError;
-use homa_lab::plan::{Plan, changed};
+use homa_lab::plan::Plan;
 use homa_lab::report::Choice;
 use homa_lab::settings::assignment;
-use homa_lab::store::{Manifest, PLAN_FILE, Store, Stored, VERSION, model};
-use homa_lab::sweep::tabulate;
+use homa_lab::store::Store;
+use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
 use homa_sim::experiment::{Observers, Physics, Progress, Trace, run_watched};
 use homa_sim::scenario::{Outcome as Simulated, Scenario};
@@ -85,7 +86,7 @@ pub struct Args {
     #[arg(value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
     #[command(flatten)]
-    changes: Changes,
+    changes: Options,
     /// Search the highest load that is sustained (whose backlog does not grow without bound),
     /// between two loads and to within 1 %. A stop rule too short to tell is refused with one that
     /// is long enough.
@@ -118,8 +119,8 @@ pub struct Args {
 }
 
 /// What the command line changes in a plan.
-#[derive(Debug, clap::Args)]
-pub struct Changes {
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
     /// A scheme that `homa schemes` lists.
     #[arg(long)]
     scheme: Option<String>,
@@ -169,56 +170,27 @@ impl Write for LateFile<'_> {
     }
 }
 
-impl Changes {
-    /// As keys and values, `--set` last.
-    fn list(&self) -> Vec<(String, Value)> {
-        let text = |key: &str, value: &Option<String>| {
-            value.as_ref().map(|value| (key.to_owned(), Value::String(value.clone())))
-        };
-        let number = |key: &str, value: Option<u64>| {
-            let value = i64::try_from(value?).unwrap_or(i64::MAX);
-            Some((key.to_owned(), Value::Integer(value)))
-        };
-        let flows = self.flows.as_ref().map(|_| "flows".to_owned());
-        let mut list: Vec<(String, Value)> = [
-            text("scheme", &self.scheme),
-            text("traffic.pattern", &flows),
-            text("traffic.file", &self.flows),
-            text("traffic.workload", &self.workload),
-            self.load.map(|load| ("load.fraction".to_owned(), Value::Float(load))),
-            // A list is simulated whole.
-            number("stop.messages", self.messages.or(self.flows.as_ref().map(|_| u64::MAX))),
-            number("seed", self.seed),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        list.extend(self.set.iter().cloned());
-        list
+impl From<&Options> for Changes {
+    fn from(given: &Options) -> Self {
+        let Options { scheme, workload, load, messages, seed, flows, set } = given.clone();
+        Self { scheme, workload, load, messages, seed, flows, set }
     }
+}
 
-    /// The only simulation of a plan, or of none, with these changes.
-    fn plan(&self, path: Option<&Path>) -> Result<Plan, Failure> {
-        let plan = match path {
-            Some(path) => Plan::read(path, &self.list()).map_err(plan_failure)?,
-            None => {
-                let settings = changed(&Scenario::default(), &self.list()).hint(PLAN_HINT)?;
-                Plan::single(&settings).hint(PLAN_HINT)?
-            }
-        };
-        let cells = plan.cells.len();
-        let one = if cells == 1 {
-            Ok(plan)
-        } else {
-            Err(anyhow::anyhow!("the plan has {cells} simulations"))
-        };
-        one.hint("`homa sweep` runs a plan with axes or several seeds")
-    }
+/// The only simulation of the plan, or of none, with what the command line changes.
+fn plan(args: &Args) -> Result<Plan, Failure> {
+    let document = args.plan.as_deref().map(Document::read).transpose().map_err(plan_failure)?;
+    Changes::from(&args.changes).single(document.as_ref()).map_err(|error| match error {
+        LabError::Several { .. } => {
+            Failure::new(error, "`homa sweep` runs a plan with axes or several seeds")
+        }
+        error => plan_failure(error),
+    })
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let plan = args.changes.plan(args.plan.as_deref())?;
+    let plan = plan(args)?;
     let cell = &plan.cells[0];
     let mut work = Work::new();
     if let Some(range) = args.max_load {
@@ -234,7 +206,8 @@ pub fn run(args: &Args) -> Outcome {
     work.finish();
     let (outcome, physics) = outcome?;
     if let Some(folder) = &args.out {
-        save(folder, &plan, cell, &outcome).hint("choose another --out")?;
+        let kept = Store::create(folder).and_then(|store| keep(&plan, &outcome, &store));
+        kept.hint("choose another --out")?;
         write_page(folder, &Choice::default())?;
     }
     match args.format {
@@ -279,13 +252,15 @@ fn simulate(
 ) -> Result<(Simulated, Option<Physics>), Failure> {
     let verify = args.verify;
     let Some(path) = &args.trace else {
-        return run_watched(scenario, Observers { trace: None, verify }, progress).hint(HINT);
+        return run_watched(scenario, Observers { verify, ..Observers::default() }, progress)
+            .hint(HINT);
     };
     let named = |error| anyhow::anyhow!("{}: {error}", path.display());
     // A scenario that is refused leaves the file of an earlier one alone.
     let mut out = LateFile { path, file: None };
     let trace = Some(Trace { out: &mut out, packets: args.trace_packets });
-    let watched = run_watched(scenario, Observers { trace, verify }, progress).hint(HINT)?;
+    let watched =
+        run_watched(scenario, Observers { trace, verify, stop: None }, progress).hint(HINT)?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
     Ok(watched)
 }
@@ -335,15 +310,4 @@ fn max_load(scenario: &Scenario, range: Range, args: &Args, mut work: Work) -> O
         }
     }
     Ok(Verdict::Passed)
-}
-
-fn save(folder: &Path, plan: &Plan, cell: &Cell, outcome: &Simulated) -> Result<(), LabError> {
-    let store = Store::create(folder)?;
-    let program = model().to_owned();
-    let manifest = Manifest::new(&plan.title, &program, &plan.cells);
-    store.describe(&manifest, PLAN_FILE, &plan.resolved)?;
-    let (version, outcome) = (VERSION.to_owned(), outcome.clone());
-    let key = cell.key(&program);
-    store.write(&key, &Stored { version, program, cell: cell.clone(), outcome })?;
-    tabulate(&store, &manifest)
 }
