@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod install;
+mod python;
 mod test;
 mod tidy;
 
@@ -14,7 +15,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask test | tidy | header | install-capi --prefix DIR
-  test          run all tests of the workspace, then print `N passed, N failed`
+  test          run all tests of the workspace, then print `N passed, N failed`; makes a
+                virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   header        write crates/homa-capi/include/homa.h anew
   install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages

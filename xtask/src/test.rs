@@ -10,6 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::python;
+
 /// Tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
@@ -114,6 +116,7 @@ fn cargo_test(repository: &Path, skipped: &PathBuf) -> std::io::Result<(Tally, b
         .args(["test", "--workspace", "--no-fail-fast", "--features", "homa/tower"])
         .current_dir(repository)
         .env(skip::FILE, skipped)
+        .envs(python::prepare(repository).map(|python| (python::VARIABLE, python)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -83,6 +83,9 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
             if path.ends_with(".rs") {
                 source::check_rust(text, &mut findings);
             }
+            if path.ends_with(".py") || path.ends_with(".pyi") {
+                source::check_python(text, &mut findings);
+            }
             if path.ends_with("Cargo.toml") {
                 crates::check_manifest(text, &mut findings);
             }

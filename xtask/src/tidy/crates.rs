@@ -5,7 +5,7 @@ use super::Findings;
 
 /// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
 /// what is simulated is what is deployed, and neither can lean on the other's environment.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
     ("homa", &["homa-proto", "homa-workload"]),
@@ -14,6 +14,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("homa-testbed", &["homa", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
+    ("homa-python", &["homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),
     ("homa-fuzz", &["homa-proto"]),

@@ -1,0 +1,49 @@
+"""What callers want simulated, in the one form that the compiled part reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ._data import Data, Graph
+from ._errors import PlanError
+
+Plan = str | os.PathLike | Mapping[str, Any]
+
+
+def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:
+    """Return a plan (a path or a mapping like its file) and keywords as JSON."""
+    known = {key: value for key, value in keywords.items() if value is not None}
+    changes = dict(known.pop("set", {}))
+    if "topology" in known:
+        changes["fabric.shape"] = known.pop("topology")
+    out = {**known, "set": list(changes.items())}
+    if isinstance(plan, Mapping):
+        out["tables"] = plan
+    elif plan is not None:
+        out["file"] = os.fspath(plan)
+    return json.dumps(_plain(out, ""), allow_nan=False, default=_number)
+
+
+def _plain(value: Any, key: str) -> Any:
+    """Without what JSON has not: our tables become paths, keys without a value go."""
+    if isinstance(value, Graph):
+        return {"kind": "graph", "file": value.path()}
+    if isinstance(value, Data):
+        return value.path()
+    if isinstance(value, Mapping):
+        pairs = ((str(name), inner) for name, inner in value.items() if inner is not None)
+        return {name: _plain(inner, f"{key}.{name}".lstrip(".")) for name, inner in pairs}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner, key) for inner in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist(), key)
+    if isinstance(value, float) and not (value - value == 0):
+        raise PlanError(f"`{key}`: {value} is no value of a plan", key=key)
+    return value
+
+
+def _number(value: Any) -> Any:
+    raise PlanError(f"a plan holds numbers, texts, lists and tables, not {type(value).__name__}")

@@ -1,0 +1,61 @@
+"""Progress and drawings, as notebooks and terminals want them."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+Progress = bool | Callable[[float, str], Any] | None
+
+#: Drawings that a notebook shows of one result.
+_MOST = 6
+
+
+@contextmanager
+def watched(progress: Progress):
+    """Give the callback for a progress: a bar of tqdm where it is installed, else lines."""
+    if progress is None or progress is False:
+        yield None
+    elif progress is not True:
+        yield progress
+    else:
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            yield _lines()
+            return
+        with tqdm(total=100, unit="%", bar_format="{l_bar}{bar}| {elapsed}<{remaining}") as bar:
+
+            def show(done: float, what: str) -> None:
+                bar.n = round(100 * done, 1)
+                bar.set_description_str(what[:60], refresh=False)
+                bar.refresh()
+
+            yield show
+
+
+def _lines() -> Callable[[float, str], None]:
+    """Say every tenth on stderr."""
+    said = 0
+
+    def show(done: float, what: str) -> None:
+        nonlocal said
+        if int(10 * done) > said:
+            said = int(10 * done)
+            print(f"{10 * said} % done: {what}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def images(charts: list[str]) -> str:
+    """Drawings as HTML; each by itself, so that their styles do not touch the notebook's."""
+    shown = []
+    for chart in charts[:_MOST]:
+        data = base64.b64encode(chart.encode()).decode()
+        shown.append(f'<img style="max-width:49%" src="data:image/svg+xml;base64,{data}">')
+    rest = len(charts) - len(shown)
+    more = f"<p>{rest} more drawings: see <code>charts</code>, or the page.</p>" if rest else ""
+    return "<div>" + "\n".join(shown) + more + "</div>"

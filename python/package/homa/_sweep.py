@@ -1,0 +1,132 @@
+"""Sweeps: here on all cores, or as tasks of anybody's executor."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import Executor, as_completed
+from pathlib import Path
+from typing import Any
+
+from . import _native, _worker
+from ._given import Plan, given
+from ._native import Table
+from ._show import Progress, images, watched
+
+
+class Sweep:
+    """The results of a plan's simulations, in the order of the plan whoever ran them.
+
+    The columns of all tables are those of ``docs/simulator.md``; axes have columns of their own.
+
+    Attributes:
+        folder: where plan, results, tables and page are; ``homa sweep --out`` goes on there, too.
+    """
+
+    def __init__(self, sweep: _native.Sweep, temporary: Any = None) -> None:
+        """Wrap what the compiled part returns; a temporary folder lives as long."""
+        self._sweep = sweep
+        self._temporary = temporary
+        self.folder = Path(sweep.folder)
+
+    @property
+    def summary(self) -> Table:
+        """A row per simulation: ``summary.csv``."""
+        return self._sweep.summary()
+
+    @property
+    def buckets(self) -> Table:
+        """A row per simulation and bin of message sizes: ``slowdown.csv``."""
+        return self._sweep.buckets()
+
+    @property
+    def ledger(self) -> Table | None:
+        """Where messages' time went, where ``measures.ledger`` asked for it: ``ledger.csv``."""
+        return self._sweep.ledger()
+
+    @property
+    def plan(self) -> str:
+        """The plan (TOML) with every default written out."""
+        return self._sweep.plan
+
+    @property
+    def charts(self) -> list[str]:
+        """The main numbers against the first axis, and slowdown by size: SVG documents."""
+        return self._sweep.charts()
+
+    def __len__(self) -> int:
+        """Count the simulations."""
+        return len(self._sweep)
+
+    def __repr__(self) -> str:
+        """Say how many simulations lie where."""
+        return f"<homa.Sweep: {len(self)} simulations in {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{len(self)} simulations in {self.folder}</p>" + images(self.charts)
+
+
+def sweep(
+    plan: Plan,
+    executor: Executor | None = None,
+    out: str | os.PathLike | None = None,
+    *,
+    set: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Sweep:
+    """Run every combination of a plan's axes once per seed.
+
+    Results are stored as they come, under names that follow from what decides them: a sweep that
+    was ended goes on when it is called again with the same ``out``, or under ``homa sweep``, and
+    nothing runs twice. Neither order nor executor changes a byte of the tables.
+
+    Args:
+        plan: the path of a plan (TOML), or a mapping with the same keys: ``{"seeds": [1, 2],
+            "scenario": {...}, "axes": {"load.fraction": [0.5, 0.8]}}``.
+        executor: runs the simulations: a ``ProcessPoolExecutor``, Dask's
+            ``client.get_executor()``, mpi4py's or loky's, or whatever else has their interface.
+            Workers need this version of the package, and no files but tables above 4 MB. A task
+            whose worker is lost runs again where the executor does that, as Dask does; where it
+            gives up instead (``BrokenProcessPool``), call again with another one. Absent: threads
+            of this process, outside the interpreter.
+        out: the folder of results; absent: a temporary one that ends with the returned object.
+        set: keys of the scenario to change, as in :func:`simulate`.
+        threads: simulations at a time without an executor; absent: one per core.
+        progress: as in :func:`simulate`.
+
+    Raises:
+        PlanError: a simulation of the plan cannot be run; all are looked at before any runs.
+        OSError: a file or folder is not as needed.
+    """
+    temporary = tempfile.TemporaryDirectory(prefix="homa-sweep-") if out is None else None
+    folder = temporary.name if temporary else os.fspath(out)
+    native = _native.Sweep(given(plan, {"set": set}), folder)
+    with watched(progress) as told:
+        if executor is None:
+            native.run(threads, told)
+        else:
+            _spread(native, executor, told)
+    native.finish()
+    return Sweep(native, temporary)
+
+
+def _spread(native: _native.Sweep, executor: Executor, told: Any) -> None:
+    """Have an executor run what has no result, the heaviest first."""
+    done = 0.0
+    futures = {}
+    try:
+        for key, label, share, task in native.tasks():
+            futures[executor.submit(_worker.perform, task)] = (key, label, share)
+        for future in as_completed(futures):
+            key, label, share = futures.pop(future)
+            native.store(key, future.result())
+            done = min(done + share, 1.0)
+            if told is not None:
+                told(done, label)
+    finally:
+        # After a failure or Ctrl-C: what is finished is kept, the others need not begin.
+        for future, (key, _, _) in futures.items():
+            if not future.cancel() and future.done() and future.exception() is None:
+                native.store(key, future.result())
