@@ -70,6 +70,53 @@ fn thresholds_that_cannot_be_safe_are_refused() {
     assert!(validate(&homa).is_err(), "nor have those without queues at inputs");
 }
 
+/// Ten hosts call one; the switch's words to the first travel at 1 % of the pace of what it sends.
+fn told_late(priorities: u8, (buffer, pause): (u64, Option<u32>)) -> Scenario {
+    let mut scenario = scenario(scheme::find("detail").unwrap(), "50000", Exchange::OneWay);
+    scenario.fabric = Fabric {
+        shape: Shape::SingleSwitch { hosts: 11 },
+        host_link: Bandwidth::gbps(10),
+        buffer: Buffer::PerPort { bytes: buffer },
+        impaired: (0..10)
+            .map(|host| Impaired {
+                from: "tor0".to_owned(),
+                to: format!("h{host}"),
+                one_way: true,
+                at: Span::nanos(0),
+                until: None,
+                rate: Some(Bandwidth::mbps(100)),
+                loss_ppm: None,
+            })
+            .collect(),
+        ..Fabric::default()
+    };
+    scenario.traffic = Traffic::ClientsServers {
+        workload: "50000".to_owned(),
+        clients: 10,
+        servers: 1,
+        max_bytes: None,
+    };
+    scenario.load.fraction = 1.5;
+    scenario.stop.messages = Some(2_000);
+    let (priorities, unpause) = (Some(priorities), pause.map(|pause| pause / 2));
+    scenario.options.switch =
+        Some(SwitchOptions { priorities, pause, unpause, ..SwitchOptions::default() });
+    scenario
+}
+
+#[test]
+fn inputs_pause_early_enough_for_what_is_told_over_slow_links() {
+    // What comes in the time of a full frame at 100 Mbit/s is 160 KB, for each level in use.
+    let refused = validate(&told_late(3, (400_000, None))).unwrap_err().to_string();
+    assert!(refused.contains("one direction"), "{refused}");
+    assert_eq!(outcome(&told_late(1, (400_000, None))).drops.overflow, 0);
+    // Early enough only for links that are as fast in both directions.
+    let mut early = told_late(1, (30_000, Some(24_000)));
+    assert!(outcome(&early).drops.overflow > 0);
+    early.fabric.impaired.clear();
+    assert_eq!(outcome(&early).drops.overflow, 0);
+}
+
 /// Five switches in a ring, a host at each, which sends 2 MB two switches on; of `hosts` of them.
 fn ring(hosts: u32) -> Outcome {
     let folder = std::env::temp_dir().join(format!("homa-ring-{}-{hosts}", std::process::id()));

@@ -27,6 +27,7 @@ mod world;
 
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
+pub(crate) use cioq::pauses_in_time;
 pub use cioq::{MOST_LINKS, PauseReport, Stuck};
 pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};
@@ -152,6 +153,9 @@ impl<W: World> Simulation<W> {
 
     /// Changes one direction of a link.
     pub fn change_link(&mut self, port: PortId, at: SimTime, change: LinkChange) {
+        if let LinkChange::Rate(rate) = change {
+            self.net.expect_rate(port, at, rate);
+        }
         self.net.plan(at, Incident::Link(port, change));
     }
 

@@ -1,6 +1,6 @@
 //! The network without its applications: its state. How packets move through it: `hop.rs`.
 
-use homa_proto::{Submit, SubmitError, Submitted};
+use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
 use crate::fabric::{
     Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, Port, PortQueue,
@@ -193,6 +193,13 @@ impl<W: World> Net<W> {
         self.schedule(at, Event::Incident((self.incidents.len() - 1) as u32));
     }
 
+    /// A link is to change its pace.
+    pub fn expect_rate(&mut self, port: PortId, at: SimTime, rate: Rate) {
+        if let Some(config) = self.config.cioq {
+            self.cioq.expect_rate(self.wiring.ports(), config, (port.0, at, rate));
+        }
+    }
+
     /// A link fails, comes back or changes its pace; routes follow at once.
     pub fn change_link(&mut self, port: PortId, change: LinkChange) {
         self.advance(port.0, false);
@@ -211,6 +218,9 @@ impl<W: World> Net<W> {
             self.lose_waiting(port.0);
         }
         self.ports[port.0 as usize].failed = !works;
+        if works && W::Queue::IS_COMBINED {
+            self.tell_again(port.0);
+        }
         self.alive[port.0 as usize] = works;
         self.wiring.reroute(&self.alive);
     }

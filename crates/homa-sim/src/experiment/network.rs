@@ -6,15 +6,14 @@ use std::sync::Arc;
 use homa_proto::{FULL_FRAME, Rate};
 use homa_workload::framing::MIN_FRAME;
 
-use crate::engine::MOST_LINKS;
+use crate::engine::{LinkChange, MOST_LINKS, pauses_in_time};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
 use crate::scheme::{Queue, Scheme, detail};
 use crate::time::SimDuration;
 use crate::topology::{
-    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, PortSpec, SingleSwitch,
-    Wiring,
+    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
 };
 use crate::traffic::{Classes, Distance, Paths};
 
@@ -86,7 +85,7 @@ impl Network {
         let link = link.unwrap_or(fabric.host_link.rate());
         let rtt_bytes = rtt_bytes(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
-        let cioq = cioq(scenario, scheme, &wiring)?;
+        let cioq = cioq(scenario, scheme, (&wiring, &changes))?;
         Ok(Self {
             config: config(scenario, (scheme, memory, cioq), alb(fabric)?),
             wiring,
@@ -136,7 +135,7 @@ impl Network {
 fn cioq(
     scenario: &Scenario,
     scheme: &Scheme,
-    wiring: &Wiring,
+    (wiring, changes): (&Wiring, &[Change]),
 ) -> Result<Option<CioqConfig>, ScenarioError> {
     let Queue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
     let fabric = &scenario.fabric;
@@ -147,15 +146,15 @@ fn cioq(
     }
     if let Some(pfc) = &mut config.pfc {
         pfc.cable = Some(fabric.propagation.duration());
-        let safe = |spec: &PortSpec| {
-            let link = pfc.link((spec.rate, spec.delay), (spec.rate, spec.delay));
-            pfc.thresholds(&link, config.bytes).is_some()
-        };
-        let to_switch = |spec: &&PortSpec| spec.to.0 >= wiring.hosts();
-        if !wiring.ports().iter().filter(to_switch).all(safe) {
+        let rates = changes.iter().filter_map(|change| match change.what {
+            LinkChange::Rate(rate) => Some((change.port.0, change.at, rate)),
+            LinkChange::Fail | LinkChange::Recover => None,
+        });
+        if !pauses_in_time(wiring, config, rates) {
             let must = "hold what may come until a pause takes effect, for every level: choose \
                         more memory (`fabric.buffer`), fewer `options.switch.priorities`, shorter \
-                        links, or say yourself when to `pause`";
+                        links, or say yourself when to `pause`; where a link is impaired in one \
+                        direction only, pauses over it are slow";
             return Err(ScenarioError::field("options.switch", must));
         }
     }

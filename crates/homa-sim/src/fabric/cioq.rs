@@ -4,7 +4,7 @@
 use homa_proto::Rate;
 
 use crate::switch::pfc::{PfcLink, PfcThresholds, detail_thresholds};
-use crate::time::SimDuration;
+use crate::time::{SimDuration, SimTime};
 
 /// Switches with a queue per input port, a crossbar, and a queue per output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,44 @@ pub struct PfcConfig {
     pub cable: Option<SimDuration>,
 }
 
+/// A link in one direction: its rate and delay, and the rates that it has from some times on, in
+/// their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// Rate to begin with.
+    pub rate: Rate,
+    /// First bit to first bit.
+    pub delay: SimDuration,
+    /// Later rates.
+    pub changes: &'a [(SimTime, Rate)],
+}
+
+impl Way<'_> {
+    fn rate_at(&self, at: SimTime) -> Rate {
+        let changed = self.changes.iter().rev().find(|(from, _)| *from <= at);
+        changed.map_or(self.rate, |(_, rate)| *rate)
+    }
+}
+
 impl PfcConfig {
+    /// The thresholds of a link whose rate, or that of the one `back`, changes: the lowest of those
+    /// for the rates that they have at a time. `None`: for some of them, none is safe.
+    pub fn thresholds_over(
+        &self,
+        way: Way<'_>,
+        back: Way<'_>,
+        bytes: u32,
+    ) -> Option<PfcThresholds> {
+        let changes = way.changes.iter().chain(back.changes).map(|(at, _)| *at);
+        let times = std::iter::once(SimTime::ZERO).chain(changes);
+        let at = |time| {
+            let back = (back.rate_at(time), back.delay);
+            self.thresholds(&self.link((way.rate_at(time), way.delay), back), bytes)
+        };
+        let all: Option<Vec<PfcThresholds>> = times.map(at).collect();
+        all?.into_iter().min_by_key(|thresholds| thresholds.pause)
+    }
+
     /// A link that brings data after `data_delay` at `rate`, and the one back.
     pub fn link(
         &self,

@@ -11,7 +11,7 @@ pub mod queue;
 mod spray;
 
 pub use alb::{Alb, AlbPick, MOST as MOST_THRESHOLDS};
-pub use cioq::{CioqConfig, PfcConfig};
+pub use cioq::{CioqConfig, PfcConfig, Way};
 pub(crate) use frames::{Flights, List, NONE, Parcel};
 pub use frames::{Frame, Marks};
 pub(crate) use port::{Levels, Port};

@@ -81,8 +81,12 @@ fn gentle(fabric: &Fabric) -> Fabric {
     let Fabric { host_link, fabric_link, send_delay, switch_delay, propagation, .. } =
         Fabric::default();
     let mut impaired = fabric.impaired.clone();
-    for rate in impaired.iter_mut().filter_map(|link| link.rate.as_mut()) {
-        *rate = Bandwidth(rate.0.min(host_link.0));
+    for link in &mut impaired {
+        if let Some(rate) = &mut link.rate {
+            *rate = Bandwidth(rate.0.min(host_link.0));
+            // Pauses take as long as data: switches that lose nothing need no more memory.
+            link.one_way = false;
+        }
     }
     Fabric {
         host_link,

@@ -32,9 +32,9 @@ mod ingress;
 mod pause;
 mod report;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE};
+use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE, Way};
 use crate::switch::drain_bytes::DrainBytes;
 use crate::switch::pfc::PfcThresholds;
 use crate::time::{LinkRate, SimDuration, SimTime};
@@ -191,6 +191,8 @@ pub(super) struct Cioq<K> {
     outputs: Vec<Output>,
     /// By link: the one back.
     back: Vec<u32>,
+    /// By link: the rates that it is to have from some times on.
+    rates: Rates,
     /// By switch: the links that end at it.
     inputs_of: Vec<Vec<u32>>,
     /// By switch: the crossbar's rate.
@@ -230,6 +232,7 @@ impl<K> Cioq<K> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             back: Vec::new(),
+            rates: Rates::new(),
             inputs_of: Vec::new(),
             crossbars: Vec::new(),
             whole: Vec::new(),
@@ -257,11 +260,7 @@ impl<K> Cioq<K> {
                 let known = &mut fastest[switch as usize];
                 *known = spec.rate.0.max(*known);
             }
-            let back = ports.get(cioq.back[link as usize] as usize).unwrap_or(spec);
-            let thresholds = config.pfc.and_then(|pfc| {
-                let way = pfc.link((spec.rate, spec.delay), (back.rate, back.delay));
-                pfc.thresholds(&way, config.bytes)
-            });
+            let thresholds = thresholds(ports, (&cioq.back, &cioq.rates), config, link);
             cioq.inputs.push(Input {
                 queue: Lists::EMPTY,
                 drain: DrainBytes::default(),
@@ -289,6 +288,23 @@ impl<K> Cioq<K> {
         cioq
     }
 
+    /// A link is to have another rate from a time on: the inputs at its ends pause early enough for
+    /// that, from the beginning. Where nothing would be early enough they pause as they did.
+    pub fn expect_rate(
+        &mut self,
+        ports: &[PortSpec],
+        config: CioqConfig,
+        (link, at, rate): (u32, SimTime, Rate),
+    ) {
+        note_rate(&mut self.rates, (link, at, rate));
+        for link in [link, self.back[link as usize]] {
+            if let Some(input) = self.inputs.get_mut(link as usize) {
+                let safe = thresholds(ports, (&self.back, &self.rates), config, link);
+                input.thresholds = safe.or(input.thresholds);
+            }
+        }
+    }
+
     /// A port's drain bytes for a level: what adaptive forwarding goes by.
     #[inline]
     pub fn drain(&self, port: u32, level: u8) -> u32 {
@@ -309,6 +325,46 @@ impl<K> Cioq<K> {
         let at = self.whole.get(slot as usize).copied().unwrap_or_default();
         self.note_whole(copy, at);
     }
+}
+
+/// By link, the rates that it is to have from some times on, in their order.
+type Rates = BTreeMap<u32, Vec<(SimTime, Rate)>>;
+
+fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
+    let rates = rates.entry(link).or_default();
+    rates.push((at, rate));
+    rates.sort_by_key(|(at, _)| *at);
+}
+
+/// When an input pauses the sender of its link; `None`: never, or nothing would be early enough.
+fn thresholds(
+    ports: &[PortSpec],
+    (backs, rates): (&[u32], &Rates),
+    config: CioqConfig,
+    link: u32,
+) -> Option<PfcThresholds> {
+    let way = |link: u32| {
+        let spec = ports.get(link as usize)?;
+        let changes = rates.get(&link).map_or(&[][..], Vec::as_slice);
+        Some(Way { rate: spec.rate, delay: spec.delay, changes })
+    };
+    let own = way(link)?;
+    let back = way(backs[link as usize]).unwrap_or(own);
+    config.pfc?.thresholds_over(own, back, config.bytes)
+}
+
+/// True when all inputs of switches can pause their senders early enough, whatever rates their
+/// links, and those back, are to have from some times on.
+pub fn pauses_in_time(
+    wiring: &Wiring,
+    config: CioqConfig,
+    changes: impl IntoIterator<Item = (u32, SimTime, Rate)>,
+) -> bool {
+    let (ports, mut rates) = (wiring.ports(), Rates::new());
+    changes.into_iter().for_each(|change| note_rate(&mut rates, change));
+    let backs = backs(ports);
+    let mut to_switches = (0..).zip(ports).filter(|(_, spec)| spec.to.0 >= wiring.hosts());
+    to_switches.all(|(link, _)| thresholds(ports, (&backs, &rates), config, link).is_some())
 }
 
 /// By link, the one in the other direction; of several between two nodes each has its own.

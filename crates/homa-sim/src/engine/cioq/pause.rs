@@ -34,14 +34,23 @@ impl<W: World> Net<W> {
         }
     }
 
+    /// A link works again: what could not be told over it is told now.
+    pub fn tell_again(&mut self, output: u32) {
+        let link = self.cioq.back[output as usize];
+        if link != NONE {
+            self.judge_input(link);
+        }
+    }
+
     /// A control frame begins to leave at `output`, for the sender of the link beside it; false
-    /// when there is nothing to say any more.
+    /// when there is nothing to say any more, or the link is down: then it is said when it works
+    /// again.
     pub(super) fn tell_sender(&mut self, output: u32) -> bool {
         let link = self.cioq.back[output as usize];
         let state = &mut self.cioq.outputs[output as usize];
         state.tell = false;
         let input = &mut self.cioq.inputs[link as usize];
-        if input.wanted == input.told {
+        if input.wanted == input.told || self.ports[output as usize].failed {
             return false;
         }
         self.cioq.counts.control += 1;

@@ -178,6 +178,27 @@ fn nothing_is_lost_at_a_safe_threshold() {
 }
 
 #[test]
+fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
+    let hosts = 3;
+    let mut simulation = gush(one_switch(hosts, CABLE), LOSSLESS_SWITCH, move |host| {
+        Gusher::new(if host == 0 { Vec::new() } else { vec![0] }, u32::MAX, 8)
+    });
+    let millis = |n| SimTime::ZERO + SimDuration::millis(n);
+    // From the switch to host 1, whose own link works on.
+    let back = PortId(hosts + 1);
+    simulation.change_link(back, millis(10), LinkChange::Fail);
+    simulation.change_link(back, millis(20), LinkChange::Recover);
+    let left = [9, 12, 19, 30].map(|until| {
+        simulation.run_until(millis(until), u64::MAX);
+        simulation.transport(HostId(1)).unwrap().left
+    });
+    assert!(left[0] < u32::MAX);
+    assert_eq!(left[1], left[2], "paused as it was, it hears of no end");
+    assert!(left[3] < left[2] - 100, "until the link works again");
+    assert_eq!(drops(&simulation), 0);
+}
+
+#[test]
 fn one_frame_per_level_above_the_safe_threshold_frames_are_lost() {
     // The reaction takes three frames and a half here, and the threshold is five: by the bound a
     // level may reach eight and a half, of which whole frames fill eight. A frame above, it reaches
