@@ -39,15 +39,16 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How often calls are repeated that did not fill the queue.
 const ROUNDS_MAX: u32 = 20;
 
-/// Two hosts, the first behind a link of [`LINK`] whose queue holds `limit` bytes.
-fn hosts(limit: u32) -> Option<[Host; 2]> {
+/// Two hosts, the first behind a link of [`LINK`] whose queue holds `limit` bytes, and passes
+/// `burst` at once.
+fn hosts(burst: u32, limit: u32) -> Option<[Host; 2]> {
     let (client, server) = (Host::new(), Host::new());
     if !client.connect("narrow", &server, "far") {
         return None;
     }
     client.ip("addr add 10.7.0.1/24 dev narrow");
     server.ip("addr add 10.7.0.2/24 dev far");
-    let queue = format!("qdisc add dev narrow root tbf rate 200mbit burst 8000 limit {limit}");
+    let queue = format!("qdisc add dev narrow root tbf rate 200mbit burst {burst} limit {limit}");
     if !client.tc(&queue) {
         skip::test("a token bucket (tbf), and tc (apt-get install iproute2)");
         return None;
@@ -126,7 +127,7 @@ fn a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven() {
     if !is_alone("a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven") {
         return;
     }
-    let Some([client, server]) = hosts(1_000_000) else { return };
+    let Some([client, server]) = hosts(8_000, 1_000_000) else { return };
     let from: SocketAddr = "10.7.0.1:0".parse().unwrap();
     for wait in [Wait::No, Wait::Forever] {
         assert_delayed_only(|| {
@@ -172,7 +173,7 @@ fn a_full_queue_of_the_device_delays_and_loses_nothing() {
     if !is_alone("a_full_queue_of_the_device_delays_and_loses_nothing") {
         return;
     }
-    let Some([client, server]) = hosts(8_000) else { return };
+    let Some([client, server]) = hosts(8_000, 8_000) else { return };
     assert_delayed_only(|| {
         serve(&server, false, |to| {
             client.run(|| {
@@ -193,6 +194,33 @@ fn a_full_queue_of_the_device_delays_and_loses_nothing() {
             })
         })
     });
+}
+
+#[test]
+fn a_queue_that_is_shorter_than_a_train_takes_its_datagrams() {
+    if !is_alone("a_queue_that_is_shorter_than_a_train_takes_its_datagrams") {
+        return;
+    }
+    // What passes at once is longer than any train: none is cut for it.
+    let Some([client, server]) = hosts(70_000, 30_000) else { return };
+    let (here, _) = serve(&server, false, |to| {
+        client.run(|| {
+            let from = "10.7.0.1:0".parse().unwrap();
+            let mut engine = inline::Engine::bind(from, config(BELIEVED)).unwrap();
+            for cookie in 0..CALLS {
+                engine.call(to, message(LENGTH, cookie), cookie, &CallOptions::default()).unwrap();
+            }
+            for _ in 0..CALLS {
+                while !engine.poll(Wait::Forever).unwrap() {}
+                let Some(Completion::Response { cookie, result, .. }) = engine.next() else {
+                    panic!()
+                };
+                assert!(result.unwrap() == message(LENGTH, cookie)[..]);
+            }
+            engine.metrics()
+        })
+    });
+    assert_eq!(here.driver.trains_refused, 0, "{here:?}");
 }
 
 /// Calls to `fast` that all end while others to `slow` are on their way.

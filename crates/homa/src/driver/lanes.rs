@@ -7,20 +7,25 @@
 //! only sends. Where the system refuses that, or the thread that would open it is in another
 //! network namespace, links share the first; so do peers that no route is known to.
 //!
-//! What the network reports about packets may arrive at any of them.
+//! What the network reports about packets may arrive at any of them over IP; over UDP it arrives at
+//! the one that receives.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use homa_proto::LinkId;
+
+/// After a socket was refused, for want of descriptors, say, until it is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Lanes {
     /// The link that the socket that receives belongs to.
     first: Option<LinkId>,
-    /// Of others; `None` where it was refused.
-    others: Vec<(LinkId, Option<OwnedFd>)>,
+    /// Of others, or when it was refused.
+    others: Vec<(LinkId, Result<OwnedFd, Instant>)>,
 }
 
 impl Lanes {
@@ -34,18 +39,24 @@ impl Lanes {
         if link == LinkId(0) || *self.first.get_or_insert(link) == link {
             return main;
         }
-        if self.others.iter().all(|(other, _)| *other != link) {
-            let opened = open().inspect_err(|error| {
-                tracing::info!(%error, "links share a socket, and what is queued there");
-            });
-            self.others.push((link, opened.ok()));
+        let found = self.others.iter().position(|(other, _)| *other == link);
+        match found.map(|at| &self.others[at].1) {
+            Some(Ok(socket)) => return socket.as_raw_fd(),
+            Some(Err(at)) if at.elapsed() < AGAIN => return main,
+            _ => {}
         }
+        let opened = open().map_err(|error| {
+            tracing::info!(%error, "links share a socket, and what is queued there");
+            Instant::now()
+        });
+        self.others.retain(|(other, _)| *other != link);
+        self.others.push((link, opened));
         self.known(link).unwrap_or(main)
     }
 
     /// The socket that sent by a link, where `main` receives; `None` before the first time.
     pub fn sent_by(&self, main: RawFd, link: LinkId) -> Option<RawFd> {
-        let shares = self.others.iter().any(|(other, own)| *other == link && own.is_none());
+        let shares = self.others.iter().any(|(other, own)| *other == link && own.is_err());
         match link == LinkId(0) || self.first == Some(link) || shares {
             true => Some(main),
             false => self.known(link),
@@ -54,11 +65,11 @@ impl Lanes {
 
     fn known(&self, link: LinkId) -> Option<RawFd> {
         let (_, socket) = self.others.iter().find(|(other, _)| *other == link)?;
-        socket.as_ref().map(AsRawFd::as_raw_fd)
+        socket.as_ref().ok().map(AsRawFd::as_raw_fd)
     }
 
     /// The sockets that only send.
     pub fn senders(&self) -> impl Iterator<Item = RawFd> {
-        self.others.iter().filter_map(|(_, socket)| socket.as_ref().map(AsRawFd::as_raw_fd))
+        self.others.iter().filter_map(|(_, socket)| socket.as_ref().ok().map(AsRawFd::as_raw_fd))
     }
 }

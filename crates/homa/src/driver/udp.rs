@@ -5,7 +5,8 @@
 //! do so only at the first packet, with EIO), trains are sent as single datagrams from then on; a
 //! train that it refuses for itself (EINVAL, or EMSGSIZE: the link's MTU shrank) is the only one.
 //!
-//! Datagrams carry DF and are never cut; that one was too big is reported.
+//! Datagrams carry DF and are never cut; that one was too big is reported. A train for which a
+//! device's queue has no room is tried as single datagrams before it waits.
 //!
 //! An address has a socket for each link that packets leave by (`lanes`); one of them receives.
 //!
@@ -132,6 +133,12 @@ impl UdpDriver {
     ) -> Result<usize, (usize, usize, Full)> {
         let (done, for_good) = match self.send_trains(trains, outbox, messages, self.offload) {
             Ok(()) => return Ok(trains.len()),
+            // Some queues are shorter than a train, but not than a datagram.
+            Err(Stopped { train, offset: 0, why: Why::Full(Full::Device) })
+                if self.offload && trains[train].datagrams() > 1 =>
+            {
+                (train, false)
+            }
             Err(Stopped { train, offset, why: Why::Full(full) }) => {
                 return Err((train, offset, full));
             }
@@ -165,7 +172,9 @@ impl UdpDriver {
         let (main, local) = (socket.as_raw_fd(), self.local[first.socket]);
         let lanes = &mut self.lanes[first.socket];
         let fd = lanes.socket(main, first.link, || socket::open_sender(main, local));
-        self.send.fill(trains, outbox, messages, offload, local.is_ipv6());
+        // Those that only send speak IPv6.
+        let on_v6 = local.is_ipv6() || fd != main;
+        self.send.fill(trains, outbox, messages, offload, on_v6);
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));

@@ -1,8 +1,9 @@
 //! Who answers for ports that no engine has any more.
 //!
 //! Every engine at an address sees the questions. One of them answers: whoever holds the address's
-//! name among those of the ports (`ports`), from its first answer until it ends. Anybody can ask in
-//! another's name, so that a second has so many answers and no more.
+//! name among those of the ports (`ports`), from its first answer until it ends. Should it stand
+//! still, another answers what is asked again and again. Anybody can ask in another's name, so that
+//! a second has so many answers and no more.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -11,6 +12,9 @@ use super::ports::{self, Role};
 
 /// Answers in a second; a server that gets none asks again.
 const ANSWERS: u32 = 1_000;
+/// Who has the name and does not answer for so long is taken to stand still; a question that was
+/// first heard longer ago than the second is another one.
+const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// Addresses of a host that are answered for.
 const ADDRESSES_MAX: usize = 64;
 
@@ -20,12 +24,14 @@ pub struct Orphans {
     roles: Vec<(IpAddr, Role)>,
     since: Instant,
     answers: u32,
+    /// A port that another was left to answer for, and since when.
+    left: Option<(u16, Instant)>,
 }
 
 impl Orphans {
     /// Nothing answered yet.
     pub fn new(now: Instant) -> Self {
-        Self { roles: Vec::new(), since: now, answers: 0 }
+        Self { roles: Vec::new(), since: now, answers: 0, left: None }
     }
 
     /// A question arrived at one of our addresses for a port that is not ours: true if it is for us
@@ -34,9 +40,21 @@ impl Orphans {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             (self.since, self.answers) = (now, 0);
         }
-        let ours = self.answers < ANSWERS && ports::is_free(port) && self.has_role(at);
+        let asked = self.answers < ANSWERS && ports::is_free(port);
+        let ours = asked && (self.has_role(at) || self.is_left_alone(now, port));
         self.answers += u32::from(ours);
         ours
+    }
+
+    /// Whoever has the role has not answered for a port: true once in a while.
+    fn is_left_alone(&mut self, now: Instant, port: u16) -> bool {
+        let since = self.left.filter(|(left, _)| *left == port).map(|(_, at)| now - at);
+        let waits = since.filter(|since| *since < PATIENCE[1]);
+        let alone = waits.is_some_and(|since| since >= PATIENCE[0]);
+        if waits.is_none() || alone {
+            self.left = Some((port, now));
+        }
+        alone
     }
 
     fn has_role(&mut self, at: IpAddr) -> bool {
@@ -66,9 +84,14 @@ mod tests {
         };
         assert_eq!(answers(at, begun), [ANSWERS, 0]);
         assert_eq!(answers(at, begun + Duration::from_secs(1)), [ANSWERS, 0]);
-        let [first, second] = engines;
+        // The first stands still while somebody asks every millisecond.
+        let [first, mut second] = engines;
+        let asked = begun + Duration::from_secs(3);
+        let answered = (0..1_000)
+            .filter(|milli| second.are_ours(asked + Duration::from_millis(*milli), at, free))
+            .count();
+        assert_eq!(answered, 9);
         drop(first);
-        let mut second = second;
-        assert!(second.are_ours(begun + Duration::from_secs(2), at, free));
+        assert!(second.are_ours(begun + Duration::from_secs(5), at, free));
     }
 }

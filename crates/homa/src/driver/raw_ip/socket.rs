@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::filter;
 use crate::driver::udp::address::Name;
-use crate::driver::udp::socket::{attach, prepare, same_network, set};
+use crate::driver::udp::socket::{prepare, same_network, set};
 
 /// IP protocol number of Homa (IANA).
 const HOMA: libc::c_int = 146;
@@ -66,9 +66,7 @@ impl RawSocket {
     /// not, everything is let in, and discarded later: a filter that was there knows other ports.
     pub fn accept_only(&self, ports: &[u16]) {
         let program = filter::program(self.ip.is_ipv4(), self.disguise, ports);
-        if program
-            .is_none_or(|code| attach(self.as_raw_fd(), libc::SO_ATTACH_FILTER, code).is_err())
-        {
+        if program.is_none_or(|code| attach(self.as_raw_fd(), code).is_err()) {
             let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
         }
     }
@@ -93,7 +91,7 @@ fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
     }
     // SAFETY: `fd` was just created, is valid, and nobody else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    attach(fd.as_raw_fd(), libc::SO_ATTACH_FILTER, filter::nothing())?;
+    attach(fd.as_raw_fd(), filter::nothing())?;
     let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) };
@@ -101,6 +99,23 @@ fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     Ok(fd)
+}
+
+/// Replaces a socket's filter; the kernel may refuse, for want of memory, say.
+fn attach(fd: RawFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: the pointer is to a program header whose size is passed and whose array has the
+    // length it says; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The MTU of the route to an address, bytes: that of the first link, or less where the network

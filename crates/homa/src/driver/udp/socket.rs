@@ -15,22 +15,28 @@ pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket at the address `at` of `main` that only sends.
+/// A socket at the address `at` of `main` that only sends. It speaks IPv6, and IPv4 by that.
 ///
-/// The two form a group, of which the kernel hands what arrives to the first (SO_REUSEPORT, with a
-/// program that says so). `main` does not share its address but while the other is bound, so that
-/// it remains nobody else's.
+/// Both share the address (SO_REUSEPORT) while it is bound, and then no more: nobody else can join
+/// them. What arrives is `main`'s. The kernel prefers sockets of IPv4 for IPv4, and of two that are
+/// alike takes the first that it finds: sockets of IPv6 that share an address are put behind those
+/// that are there (Linux 4.5).
 pub fn open_sender(main: RawFd, at: SocketAddr) -> io::Result<OwnedFd> {
-    let share = |shared| set(main, libc::SOL_SOCKET, libc::SO_REUSEPORT, shared);
-    share(1)?;
-    let bound = bind(at, true);
-    share(0)?;
+    let share = |fd, shared| set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, shared);
+    let ip = match at.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut mapped = at;
+    mapped.set_ip(ip.into());
+    share(main, 1)?;
+    let bound = bind(mapped, true);
+    share(main, 0)?;
     let socket = bound?;
-    same_network(main, socket.as_raw_fd())?;
-    let code = (libc::BPF_RET | libc::BPF_K) as u16;
-    let first = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
-    attach(socket.as_raw_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, vec![first])?;
-    prepare(socket.as_raw_fd(), at.ip(), 0)?;
+    let fd = socket.as_raw_fd();
+    share(fd, 0)?;
+    same_network(main, fd)?;
+    prepare(fd, at.ip(), 0)?;
     Ok(socket.into())
 }
 
@@ -47,7 +53,7 @@ fn bind(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     }
     // SAFETY: `fd` was just created, is valid, and nobody else owns it.
     let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    if at.is_ipv6() && at.ip().is_unspecified() {
+    if at.is_ipv6() && (shared || at.ip().is_unspecified()) {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0);
     }
     if shared {
@@ -93,24 +99,6 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe);
     }
     Ok(())
-}
-
-/// Gives a socket a program (classic BPF) for the purpose of `option`, in place of the one it has;
-/// the kernel may refuse, for want of memory, say.
-pub fn attach(fd: RawFd, option: i32, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
-    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
-    // SAFETY: the pointer is to a program header whose size is passed and whose array has the
-    // length it says; the kernel copies both.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            option,
-            (&raw const program).cast(),
-            size_of::<libc::sock_fprog>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Fails when a socket was opened in another network namespace than `main`: the thread that

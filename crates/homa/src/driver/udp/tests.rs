@@ -5,6 +5,8 @@ use std::time::Duration;
 use homa_proto::wire::datagram::Writer;
 use homa_proto::{Body, LinkId, MessageId, Packet, PeerId, Quoted, RpcId, Span};
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 use crate::driver::{Piece, Train, wait};
 
@@ -303,7 +305,20 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
             b.send(&outbox, &message);
             collect(&mut a, expected.len());
         }
-        assert!(UdpDriver::new(format!("{at}:{port}").parse().unwrap(), 1 << 20).is_err());
+        // Trains of any peer are still folded.
+        let (mut b, _) = pair(ip);
+        let (outbox, message, expected) = train(to, 0, 20, 1_000);
+        b.send(&outbox, &message);
+        assert_eq!(collect(&mut a, expected.len()).1, 1);
+        for shares in [false, true] {
+            for at in [format!("{at}:{port}"), format!("127.0.0.1:{port}"), format!("[::]:{port}")]
+            {
+                let at: SocketAddr = at.parse().unwrap();
+                let thief = Socket::new(Domain::for_address(at), Type::DGRAM, None).unwrap();
+                thief.set_reuse_port(shares).unwrap();
+                assert!(thief.bind(&at.into()).is_err(), "{at} beside {:?}", a.local());
+            }
+        }
     }
 }
 
