@@ -113,7 +113,13 @@ fn read_skipped(text: &str) -> Skipped {
 fn cargo_test(repository: &Path, skipped: &PathBuf) -> std::io::Result<(Tally, bool)> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)
-        .args(["test", "--workspace", "--no-fail-fast", "--features", "homa/tower"])
+        .args([
+            "test",
+            "--workspace",
+            "--no-fail-fast",
+            "--features",
+            "homa/tower,homa/metrics-http",
+        ])
         .current_dir(repository)
         .env(skip::FILE, skipped)
         .envs(python::prepare(repository).map(|python| (python::VARIABLE, python)))

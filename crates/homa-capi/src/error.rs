@@ -101,6 +101,7 @@ impl From<OpenError> for Error {
     fn from(error: OpenError) -> Self {
         let errno = match &error {
             OpenError::Bind { source, .. } | OpenError::Resources(source) => of_io(source),
+            OpenError::InUse { .. } => libc::EADDRINUSE,
             OpenError::NeedsNetRaw | OpenError::NeedsXdp { .. } => libc::EPERM,
             OpenError::ShuttingDown => libc::ESHUTDOWN,
             _ => libc::EINVAL,

@@ -64,7 +64,7 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
 
 fn open_at(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
     let config: Config = settings.config.clone();
-    let refused = |source| OpenError::Bind { at, source };
+    let refused = |source| OpenError::bind(at, source);
     let driver: Box<dyn driver::Driver> = match settings.driver {
         Driver::Udp => Box::new(UdpDriver::new(at, config.receive_buffer).map_err(refused)?),
         Driver::RawIp => Box::new(RawIpDriver::new(at, config.receive_buffer)?),

@@ -11,7 +11,6 @@ mod cores;
 mod cp_node;
 mod cpu;
 mod failure;
-mod metrics_http;
 mod micro;
 mod output;
 mod values;

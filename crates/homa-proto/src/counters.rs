@@ -3,11 +3,11 @@
 use crate::event::DropReason;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
         /// Monotonic counters of one endpoint.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
             drops: [u64; DropReason::ALL.len()],
         }
 
@@ -15,6 +15,11 @@ macro_rules! counters {
             /// Every counter by name, drops not included.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
+            }
+
+            /// What each of them counts, in the same order.
+            pub fn help() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),*)),*].into_iter()
             }
         }
     };

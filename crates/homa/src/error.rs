@@ -17,6 +17,16 @@ pub enum OpenError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Another socket has the local address, perhaps another engine's. Engines cannot share a port
+    /// yet; one engine serves it with any number of threads.
+    #[error(
+        "{at} is in use, and engines cannot share a port yet: accept from more threads by clones \
+         of the one engine's `Server`, end the program that has it, or choose another port (0: any)"
+    )]
+    InUse {
+        /// The address asked for.
+        at: SocketAddr,
+    },
     /// A parameter of the protocol is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -87,6 +97,17 @@ fn xdp_advice(source: &io::Error) -> &'static str {
         }
         Some(libc::EPERM) => " (user namespaces and containers may not: run it on the host)",
         _ => "",
+    }
+}
+
+impl OpenError {
+    /// What it means that the system refused to bind an address:
+    /// [`Self::InUse`] where another socket has the address, else [`Self::Bind`].
+    pub fn bind(at: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse { at },
+            _ => Self::Bind { at, source },
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl Engine {
     /// An engine over UDP at a local address (port 0: any).
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
-            .map_err(|source| OpenError::Bind { at, source })?;
+            .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 
@@ -135,8 +135,7 @@ impl Engine {
             return Err(OpenError::ShuttingDown);
         }
         if !access.board.open_queue(at.port()) {
-            let source = std::io::ErrorKind::AddrInUse.into();
-            return Err(OpenError::Bind { at, source });
+            return Err(OpenError::InUse { at });
         }
         access.core.listen(at.port());
         drop(access);

@@ -48,6 +48,12 @@
 //!
 //! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
 //!
+//! # What can be seen
+//! [`Engine::metrics`] has counters, and histograms of how long RPCs took, as values and as
+//! OpenMetrics text; feature `metrics-http` serves it (`metrics::http`). Each call has a span of
+//! `tracing`, `homa_call`, and each request one, `homa_request`: both name the RPC and the peer as
+//! `homa pcap` does, and the distributed trace ([`CallOptions::trace`]) where there is one.
+//!
 //! # What is promised
 //! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s),
 //!   which travels with it over UDP: servers see how long somebody waits ([`Request::remaining`]),

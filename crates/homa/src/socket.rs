@@ -176,7 +176,7 @@ impl Socket {
     /// A socket over UDP at a local address (port 0: any), which accepts no requests yet.
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
-            .map_err(|source| OpenError::Bind { at, source })?;
+            .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 

@@ -26,6 +26,9 @@ impl Visit for Seen {
     }
 }
 
+/// Fields of the calls' spans.
+static CALLS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
+
 static REQUESTS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
 
 /// Keeps the spans of requests.
@@ -49,12 +52,19 @@ impl Subscriber for Keeper {
             let mut seen = Seen { handles: 1, ..Seen::default() };
             span.record(&mut seen);
             REQUESTS.lock().expect("no panic").insert(id, seen);
+        } else if span.metadata().name() == "homa_call" {
+            let mut seen = Seen::default();
+            span.record(&mut seen);
+            CALLS.lock().expect("no panic").insert(id, seen);
         }
         Id::from_u64(id)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
         change(id, |seen| values.record(seen));
+        if let Some(seen) = CALLS.lock().expect("no panic").get_mut(&id.into_u64()) {
+            values.record(seen);
+        }
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -98,6 +108,14 @@ fn accept(server: &Server, bytes: usize) -> Request {
     let seen = latest();
     assert_eq!(seen.fields["peer"], request.from().to_string());
     assert_eq!(seen.fields["bytes"], bytes.to_string());
+    // Both sides name the RPC as `homa pcap` does, and each other as metrics do.
+    let calls = CALLS.lock().expect("no panic");
+    let call = calls.values().next_back().expect("a call");
+    assert_eq!(call.fields["rpc"], seen.fields["rpc"]);
+    let digits = seen.fields["rpc"].strip_prefix("0x").expect("hexadecimal");
+    assert!(u64::from_str_radix(digits, 16).is_ok_and(|id| id > 0 && id % 2 == 0), "{digits}");
+    assert_eq!(call.fields["peer"], server.local_addr().to_string());
+    drop(calls);
     assert_eq!((seen.handles, seen.fields.get("outcome")), (1, None), "open: {seen:?}");
     request
 }

@@ -243,7 +243,7 @@ int main(int argc, char **argv)
     options_in_use();
     length = homa_metrics(client, NULL, 0);
     CHECK(length > 1000 && homa_metrics(client, text, sizeof text) == length);
-    CHECK(strlen(text) == sizeof text - 1 && strncmp(text, "# TYPE homa_", 12) == 0);
+    CHECK(strlen(text) == sizeof text - 1 && strncmp(text, "# HELP homa_", 12) == 0);
     CHECK(strcmp(homa_version(), "0.1.0") == 0);
     CHECK(homa_close(client) == 0 && homa_close(server) == 0);
     return 0;

@@ -1,15 +1,17 @@
 //! `homa serve`: a server for trying things out, between machines too.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Context;
 use homa::Server;
+use homa::metrics::http::Exporter;
 
 use super::driver::Driver;
-use crate::failure::{Hint, Outcome, Verdict};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
-use crate::{cp_node, metrics_http, values};
+use crate::{cp_node, values};
 
 /// How long requests in progress may take to finish after Ctrl-C.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -44,7 +46,7 @@ pub struct Args {
 
 /// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
 pub fn run(args: &Args) -> Outcome {
-    let metrics = args.metrics.flatten().map(metrics_http::listen).transpose()?;
+    let metrics = args.metrics.flatten().map(listen).transpose()?;
     let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
     let engine = args.driver.engine(args.bind, hint)?;
     let mut servers = vec![engine.serve().hint("choose another port")?];
@@ -54,11 +56,11 @@ pub fn run(args: &Args) -> Outcome {
         servers.push(engine.serve_at(at).hint("choose other ports")?);
     }
     servers.iter().for_each(|server| line(format!("listening on {}", server.local_addr())));
-    if let Some((listener, at)) = metrics {
-        line(format!("metrics at http://{at}/metrics"));
-        let engine = engine.clone();
-        // It ends with the process: requests that finish at the end are counted, too.
-        thread::spawn(move || metrics_http::answer(&listener, &engine));
+    // It ends last: requests that finish at the end are counted, too.
+    let exporter = metrics.map(|listener| Exporter::on(&engine, listener)).transpose();
+    let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
+    if let Some(exporter) = &exporter {
+        line(format!("metrics at http://{}/metrics", exporter.local_addr()));
     }
     let make = match args {
         Args { cp_node: true, .. } => cp_node::respond,
@@ -79,6 +81,13 @@ pub fn run(args: &Args) -> Outcome {
         line(engine.metrics().to_openmetrics().trim_end());
     }
     Ok(Verdict::Passed)
+}
+
+/// Takes a TCP address for metrics, which is refused where another program has it.
+fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
+    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
+                or port 0 for any";
+    TcpListener::bind(at).with_context(|| format!("no metrics at {at}")).hint(hint)
 }
 
 /// Answers requests until the engine drains; returns how many.

@@ -294,52 +294,56 @@ fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
     }
 }
 
-/// Monotonic counters of a driver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DriverCounters {
-    /// Datagrams sent.
-    pub datagrams_sent: u64,
-    /// Trains handed to the kernel, refused ones included: one pass through it each.
-    pub trains_sent: u64,
-    /// Bytes in datagrams sent.
-    pub bytes_sent: u64,
-    /// System calls for sending.
-    pub send_calls: u64,
-    /// Trains that the network refused (no route, unreachable, a queue that stays full); they count
-    /// as lost.
-    pub trains_refused: u64,
-    /// Trains that waited because the socket or the device's queue had no room; they were sent
-    /// later.
-    pub trains_delayed: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// Trains received.
-    pub trains_received: u64,
-    /// Bytes in datagrams received.
-    pub bytes_received: u64,
-    /// System calls for receiving.
-    pub receive_calls: u64,
-    /// Datagrams that the receive queue had no room for: raise its size or the number of receivers.
-    pub receive_overflows: u64,
-    /// Trains for which segmentation offload was refused; where the device refuses it, it is given
-    /// up after the first.
-    pub offload_fallbacks: u64,
-    /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
-    pub disguised_received: u64,
-    /// Packets for ports of others, which raw IP sockets see, too.
-    pub other_ports: u64,
-    /// Sockets for packets in disguise that were refused: such packets go unseen.
-    pub disguise_refused: u64,
-    /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of IPv4
-    /// servers are refused there.
-    pub ipv4_refused: u64,
-    /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted above,
-    /// too).
-    pub frames_sent: u64,
-    /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above, too).
-    pub frames_received: u64,
-    /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
-    pub frames_malformed: u64,
+crate::metrics::counters! {
+    /// Monotonic counters of a driver.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DriverCounters {
+        /// Datagrams sent.
+        pub datagrams_sent: u64,
+        /// Trains handed to the kernel, refused ones included: one pass through it each.
+        pub trains_sent: u64,
+        /// Bytes in datagrams sent.
+        pub bytes_sent: u64,
+        /// System calls for sending.
+        pub send_calls: u64,
+        /// Trains that the network refused (no route, unreachable, a queue that stays full); they
+        /// count as lost.
+        pub trains_refused: u64,
+        /// Trains that waited because the socket or the device's queue had no room; they were sent
+        /// later.
+        pub trains_delayed: u64,
+        /// Datagrams received.
+        pub datagrams_received: u64,
+        /// Trains received.
+        pub trains_received: u64,
+        /// Bytes in datagrams received.
+        pub bytes_received: u64,
+        /// System calls for receiving.
+        pub receive_calls: u64,
+        /// Datagrams that the receive queue had no room for: raise its size or the number of
+        /// receivers.
+        pub receive_overflows: u64,
+        /// Trains for which segmentation offload was refused; where the device refuses it, it is
+        /// given up after the first.
+        pub offload_fallbacks: u64,
+        /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
+        pub disguised_received: u64,
+        /// Packets for ports of others, which raw IP sockets see, too.
+        pub other_ports: u64,
+        /// Sockets for packets in disguise that were refused: such packets go unseen.
+        pub disguise_refused: u64,
+        /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of
+        /// IPv4 servers are refused there.
+        pub ipv4_refused: u64,
+        /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted
+        /// above, too).
+        pub frames_sent: u64,
+        /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above,
+        /// too).
+        pub frames_received: u64,
+        /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
+        pub frames_malformed: u64,
+    }
 }
 
 impl DriverCounters {
@@ -355,31 +359,5 @@ impl DriverCounters {
             self.datagrams_sent += (part / trains[whole].datagram) as u64;
             self.bytes_sent += part as u64;
         }
-    }
-
-    /// Every counter by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        [
-            ("datagrams_sent", self.datagrams_sent),
-            ("trains_sent", self.trains_sent),
-            ("bytes_sent", self.bytes_sent),
-            ("send_calls", self.send_calls),
-            ("trains_refused", self.trains_refused),
-            ("trains_delayed", self.trains_delayed),
-            ("datagrams_received", self.datagrams_received),
-            ("trains_received", self.trains_received),
-            ("bytes_received", self.bytes_received),
-            ("receive_calls", self.receive_calls),
-            ("receive_overflows", self.receive_overflows),
-            ("offload_fallbacks", self.offload_fallbacks),
-            ("disguised_received", self.disguised_received),
-            ("other_ports", self.other_ports),
-            ("disguise_refused", self.disguise_refused),
-            ("ipv4_refused", self.ipv4_refused),
-            ("frames_sent", self.frames_sent),
-            ("frames_received", self.frames_received),
-            ("frames_malformed", self.frames_malformed),
-        ]
-        .into_iter()
     }
 }

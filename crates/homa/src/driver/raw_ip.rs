@@ -139,7 +139,7 @@ impl RawIpDriver {
     /// `[::]` serves IPv4, too.
     ///
     /// # Errors
-    /// [`OpenError::NeedsNetRaw`] without the privilege, [`OpenError::Bind`] when the address is
+    /// [`OpenError::NeedsNetRaw`] without the privilege, [`OpenError::InUse`] when the address is
     /// not this host's or another engine has the port.
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let mut driver = Self {
@@ -161,7 +161,7 @@ impl RawIpDriver {
         };
         driver.bind(at).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => OpenError::NeedsNetRaw,
-            _ => OpenError::Bind { at, source },
+            _ => OpenError::bind(at, source),
         })?;
         Ok(driver)
     }

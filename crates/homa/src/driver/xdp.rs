@@ -91,7 +91,7 @@ impl XdpDriver {
     /// # Errors
     /// [`OpenError::NeedsXdp`] without the privilege, [`OpenError::NoInterface`] where no Ethernet
     /// interface has the address, [`OpenError::Xdp`] when the kernel refuses a step at each of
-    /// them, [`OpenError::Bind`] when the port is taken.
+    /// them, [`OpenError::InUse`] when the port is taken.
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let missing = missing_capabilities();
         if !missing.is_empty() {
@@ -105,7 +105,7 @@ impl XdpDriver {
             OpenError::Resources(io::Error::other("netlink does not list the interfaces"))
         })?;
         let udp =
-            UdpDriver::new(at, receive_buffer).map_err(|source| OpenError::Bind { at, source })?;
+            UdpDriver::new(at, receive_buffer).map_err(|source| OpenError::bind(at, source))?;
         let (mut interfaces, mut refused) = (Vec::new(), None);
         for station in stations {
             let has = match at.ip().is_unspecified() {
@@ -142,7 +142,7 @@ impl XdpDriver {
             looks: 0,
             unasked: FRAMES_PER_QUESTION,
         };
-        driver.accept(driver.udp.local()[0]).map_err(|source| OpenError::Bind { at, source })?;
+        driver.accept(driver.udp.local()[0]).map_err(|source| OpenError::bind(at, source))?;
         Ok(driver)
     }
 

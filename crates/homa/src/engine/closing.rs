@@ -25,7 +25,7 @@ impl Core {
         if let Some(found) = self.closing.iter().position(|c| local[c.socket] == wanted) {
             return Ok(local[self.closing.swap_remove(found).socket]);
         }
-        let bound = self.driver.bind(at).map_err(|source| OpenError::Bind { at, source })?;
+        let bound = self.driver.bind(at).map_err(|source| OpenError::bind(at, source))?;
         self.packer.set_ports(self.driver.local().iter().map(SocketAddr::port).collect());
         Ok(bound)
     }

@@ -184,7 +184,7 @@ impl Engine {
     /// An engine over UDP at a local address (port 0: any).
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
-            .map_err(|source| OpenError::Bind { at, source })?;
+            .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 

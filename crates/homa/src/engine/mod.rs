@@ -39,7 +39,7 @@ use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
-use crate::metrics::Metrics;
+use crate::metrics::{Direction, Metrics, Outcome};
 use crate::payload::Payload;
 use arrivals::{Arrivals, Overdue};
 use clock::Clock;
@@ -219,6 +219,7 @@ impl Core {
         if let Some(message) = submitted.message {
             state.messages.insert(message, request, state.peers.account(peer), terms);
         }
+        state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
         state.drain_events();
         Ok(submitted.rpc)
     }
@@ -255,6 +256,7 @@ impl Core {
         if let Some(message) = submitted.message {
             self.state.messages.insert(message, response, account, Terms::NONE);
         }
+        self.state.ended(rpc, Outcome::Ok);
         self.state.drain_events();
         Ok(())
     }
@@ -263,6 +265,10 @@ impl Core {
     pub fn cancel(&mut self, rpc: RpcHandle) -> bool {
         let now = self.tick();
         let result = self.state.endpoint.submit(now, Submit::Cancel { rpc });
+        if result.is_ok() {
+            let outcome = self.state.latencies.given_up(rpc);
+            self.state.ended(rpc, outcome);
+        }
         self.state.drain_events();
         result.is_ok()
     }
@@ -451,6 +457,8 @@ impl Core {
             driver: *self.driver.counters(),
             engine,
             links: self.state.budgets.metrics(),
+            latencies: self.state.latencies.histograms(),
+            peers: self.state.latencies.top(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use homa_proto::wire::datagram;
 use homa_proto::{
     Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
-    RpcHandle, RpcId, Submit, Time, wire,
+    RpcError, RpcHandle, RpcId, Submit, Time, wire,
 };
 
 use super::accounts::AccountId;
@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::driver::{Framing, Received, RouteMtu};
 use crate::error::CallError;
 use crate::message::Message;
-use crate::metrics::EngineCounters;
+use crate::metrics::{Direction, EngineCounters, Latencies, Outcome};
 
 /// Something for the application.
 #[derive(Debug)]
@@ -96,6 +96,8 @@ pub struct State {
     pub config: Config,
     /// What the engine counts itself.
     pub counters: EngineCounters,
+    /// How long RPCs took.
+    pub latencies: Latencies,
 }
 
 impl State {
@@ -118,6 +120,7 @@ impl State {
             framing,
             config,
             counters: EngineCounters::default(),
+            latencies: Latencies::default(),
         }
     }
 
@@ -275,10 +278,15 @@ impl State {
                 }
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
+                    let timed_out = error == RpcError::DeadlineExceeded;
+                    self.ended(rpc, if timed_out { Outcome::Deadline } else { Outcome::Failed });
                     let result = Err(CallError::from(error));
                     self.ready.push_back(Ready::Response { rpc, cookie, result });
                 }
-                Event::Cancelled { rpc } => self.ready.push_back(Ready::Cancelled { rpc }),
+                Event::Cancelled { rpc } => {
+                    self.ended(rpc, Outcome::Cancelled);
+                    self.ready.push_back(Ready::Cancelled { rpc });
+                }
                 Event::Release { message } => self.messages.release(message),
             }
         }
@@ -302,18 +310,24 @@ impl State {
         let bytes = Message::from(bytes);
         let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
-            MessageKind::Request if terms.until <= self.endpoint.now() => self.expire(rpc),
+            MessageKind::Request if terms.until <= self.endpoint.now() => {
+                let now = self.endpoint.now();
+                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
+                self.expire(rpc);
+            }
             MessageKind::Request => {
                 self.prepare(self.endpoint.now(), delivered.peer);
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);
                 self.waiting += length;
-                let id = delivered.id;
+                let (id, now) = (delivered.id, self.endpoint.now());
+                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
                 self.ready.push_back(Ready::Request { rpc, from, port, bytes, id, terms });
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
+                self.ended(rpc, Outcome::Ok);
                 self.waiting += length;
                 self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
             }
@@ -322,8 +336,16 @@ impl State {
         }
     }
 
+    /// An RPC ended, with a peer that is still known.
+    pub fn ended(&mut self, rpc: RpcHandle, outcome: Outcome) {
+        let peers = &self.peers;
+        let address = |peer| peers.get(peer).map(|peer| peer.address);
+        self.latencies.end(self.endpoint.now(), rpc, outcome, address);
+    }
+
     /// A request whose client waits no longer is given up unstarted.
     pub fn expire(&mut self, rpc: RpcHandle) {
+        self.ended(rpc, Outcome::Deadline);
         self.counters.requests_expired += 1;
         // It is over if the client said so meanwhile.
         let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });

@@ -6,6 +6,7 @@ use std::thread;
 use homa::{Config, Engine, Server};
 
 /// Bytes that differ at every offset and by `seed`.
+#[allow(dead_code)] // Not every test file needs it.
 pub fn message(len: usize, seed: u64) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);

@@ -1,19 +1,17 @@
-//! `homa serve --metrics ADDR`: what was counted, as OpenMetrics text over HTTP, for Prometheus.
+//! What was counted, as OpenMetrics text over HTTP, for Prometheus: feature `metrics-http`.
 //!
-//! A short thread per request, at most [`MOST`] at a time: connections beyond that are closed.
-//! Whoever sends nothing, or slowly, is dropped after [`PATIENCE`]. Left out: TLS, authentication,
+//! A short thread per request, at most 16 at a time: connections beyond that are closed.
+//! Whoever sends nothing, or slowly, is dropped after 2 s. Left out: TLS, authentication,
 //! compression, connections that are kept.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use homa::Engine;
-
-use crate::failure::{Failure, Hint};
+use crate::handle::Engine;
 
 /// How long a client may take for its request, and again for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,22 +28,81 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// What is answered: status, type and text.
 type Answer = (&'static str, &'static str, String);
 
-/// Takes a TCP address, which is refused where another program has it.
-pub fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
-                or port 0 for any";
-    let listener = TcpListener::bind(at);
-    let listener = listener.with_context(|| format!("no metrics at {at}")).hint(hint)?;
-    let local = listener.local_addr().hint(hint)?;
-    Ok((listener, local))
+/// Answers HTTP `GET /metrics` with what an engine counted, until it is dropped. It keeps the
+/// engine as any other handle does.
+///
+/// ```
+/// use std::io::{Read, Write};
+///
+/// let engine = homa::Client::new()?.engine().clone();
+/// let exporter = homa::metrics::http::Exporter::loopback(&engine, 0)?;
+/// let mut page = std::net::TcpStream::connect(exporter.local_addr())?;
+/// page.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+/// let mut text = String::new();
+/// page.read_to_string(&mut text)?;
+/// assert!(text.contains("homa_rpc_duration_seconds"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Exporter {
+    at: SocketAddr,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Answers with the counters of `engine` until the process ends.
-pub fn answer(listener: &TcpListener, engine: &Engine) {
+impl Exporter {
+    /// At a TCP port of this host that only its own programs reach (0: any).
+    pub fn loopback(engine: &Engine, port: u16) -> io::Result<Self> {
+        Self::bind(engine, (Ipv4Addr::LOCALHOST, port).into())
+    }
+
+    /// At a TCP address, for whoever reaches it: choose one of a network of your own.
+    pub fn bind(engine: &Engine, at: SocketAddr) -> io::Result<Self> {
+        Self::on(engine, TcpListener::bind(at)?)
+    }
+
+    /// At an address that was bound before.
+    pub fn on(engine: &Engine, listener: TcpListener) -> io::Result<Self> {
+        let (at, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
+        let (engine, until) = (engine.clone(), Arc::clone(&ends));
+        let builder = thread::Builder::new().name("homa metrics".into());
+        let thread = builder.spawn(move || answer(&listener, &engine, &until))?;
+        Ok(Self { at, ends, thread: Some(thread) })
+    }
+
+    /// Where it answers.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.at
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        let mut at = self.at;
+        if at.ip().is_unspecified() {
+            let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+            at.set_ip(if at.is_ipv4() { v4 } else { v6 });
+        }
+        // A connection has its thread look. Where there can be none, it goes on until there is.
+        if TcpStream::connect_timeout(&at, PATIENCE).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Answers with the counters of `engine` until the exporter ends.
+fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
     // One more reference per request in progress.
     let places = Arc::new(());
     loop {
-        let Ok((stream, _)) = listener.accept() else {
+        let accepted = listener.accept();
+        if ends.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok((stream, _)) = accepted else {
             thread::sleep(REST);
             continue;
         };

@@ -1,0 +1,218 @@
+//! What an engine counted, as a struct and as OpenMetrics text.
+//!
+//! Names of peers and numbers of RPCs are written as `homa pcap` and the spans of calls and
+//! requests do, so that what they say can be joined.
+
+#[cfg(feature = "metrics-http")]
+pub mod http;
+mod latency;
+
+use std::fmt::{Display, Write};
+
+use homa_proto::{Counters, Rate};
+
+use crate::driver::DriverCounters;
+pub(crate) use latency::Latencies;
+pub use latency::{Direction, Histogram, Latency, Outcome, PeerLatency};
+
+/// A structure of counters that knows their names and what they count.
+macro_rules! counters {
+    (
+        $(#[$meta:meta])*
+        pub struct $Name:ident { $($(#[doc = $doc:literal])* pub $field:ident: u64,)* }
+    ) => {
+        $(#[$meta])*
+        pub struct $Name { $($(#[doc = $doc])* pub $field: u64,)* }
+
+        impl $Name {
+            /// Every field by name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+
+            /// What each of them counts, in the same order.
+            pub fn help() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),*)),*].into_iter()
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
+counters! {
+    /// Counters of the engine itself.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EngineCounters {
+        /// Calls refused at submission (back-pressure, limits, addresses).
+        pub calls_refused: u64,
+        /// Requests given up unstarted because their clients waited no longer.
+        pub requests_expired: u64,
+        /// Extensions of datagrams that were skipped because their type is not known here: the peer
+        /// is newer.
+        pub unknown_extensions: u64,
+        /// Times the pacer held back packets because enough were queued below.
+        pub pacer_waits: u64,
+        /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not
+        /// believed: who sees none of our packets can forge them.
+        pub reports_ignored: u64,
+        /// Times that packets to a peer became smaller because its path took no larger ones.
+        pub path_mtu_lowered: u64,
+        /// Times that they became larger again, since probes passed.
+        pub path_mtu_raised: u64,
+        /// Paths on which large packets vanished without a report (also counted as lowered).
+        pub path_mtu_black_holes: u64,
+        /// Peers forgotten to make room.
+        pub peers_evicted: u64,
+        /// Peers known now.
+        pub peers: u64,
+        /// Bytes of outgoing messages held now.
+        pub send_memory_bytes: u64,
+        /// Calls in progress now.
+        pub calls_in_progress: u64,
+        /// Requests in progress now, unacknowledged replies included.
+        pub requests_in_progress: u64,
+    }
+}
+
+/// What is known about a link that packets leave by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkMetrics {
+    /// The interface; `*` where the user said that all peers share a link.
+    pub interface: String,
+    /// Its rate; `None` where there is none, or it is not known.
+    pub rate: Option<Rate>,
+    /// Where the rate comes from: `configured` (the user), `route` (the interface of the kernel's
+    /// routes), `guess` (one of several that it could be), `estimated` (by the pacer); `unlimited`
+    /// is loopback, and `unknown` says that nobody knows.
+    pub source: &'static str,
+}
+
+/// A snapshot of everything counted since the engine was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// The protocol's counters.
+    pub protocol: Counters,
+    /// The driver's counters.
+    pub driver: DriverCounters,
+    /// The engine's counters and gauges.
+    pub engine: EngineCounters,
+    /// Links that packets left by.
+    pub links: Vec<LinkMetrics>,
+    /// How long RPCs took, of every direction and outcome that occurred.
+    pub latencies: Vec<Latency>,
+    /// The peers with most RPCs that ended, at most 16 as servers and 16 as clients.
+    pub peers: Vec<PeerLatency>,
+}
+
+/// Fields of [`EngineCounters`] that rise and fall.
+const GAUGES: [&str; 4] =
+    ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
+
+impl Metrics {
+    /// Counters by name: `protocol_`, `driver_` and `engine_` followed by the field.
+    pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
+        self.fields().filter(|field| !field.gauge).map(|field| (field.name, field.value))
+    }
+
+    /// Gauges by name, alike.
+    pub fn gauges(&self) -> impl Iterator<Item = (String, u64)> {
+        self.fields().filter(|field| field.gauge).map(|field| (field.name, field.value))
+    }
+
+    fn fields(&self) -> impl Iterator<Item = Field> {
+        let protocol = self.protocol.iter().zip(Counters::help());
+        let driver = self.driver.iter().zip(DriverCounters::help());
+        let engine = self.engine.iter().zip(EngineCounters::help());
+        let field = |of: &'static str| {
+            move |((name, value), help)| Field {
+                name: format!("{of}_{name}"),
+                value,
+                help,
+                gauge: of == "engine" && GAUGES.contains(&name),
+            }
+        };
+        protocol
+            .map(field("protocol"))
+            .chain(driver.map(field("driver")))
+            .chain(engine.map(field("engine")))
+    }
+
+    /// The snapshot in the OpenMetrics text format, ready to be served to Prometheus (feature
+    /// `metrics-http`: `metrics::http`). Every family says what it is (`# HELP`).
+    pub fn to_openmetrics(&self) -> String {
+        let mut text = Text::default();
+        for Field { name, value, help, gauge } in self.fields() {
+            let (kind, suffix) = if gauge { ("gauge", "") } else { ("counter", "_total") };
+            text.family(&name, kind, help);
+            text.sample(&format!("{name}{suffix}"), &[], value);
+        }
+        self.write_links(&mut text);
+        text.family("protocol_drops", "counter", "Packets that were dropped, by reason.");
+        for (reason, value) in self.protocol.drops() {
+            let reason = snake(&format!("{reason:?}"));
+            text.sample("protocol_drops_total", &[("reason", &reason)], value);
+        }
+        latency::write(&self.latencies, &self.peers, &mut text);
+        text.0.push_str("# EOF\n");
+        text.0
+    }
+
+    fn write_links(&self, text: &mut Text) {
+        let name = "egress_rate_bits_per_second";
+        let help = "Rates of the links that packets leave by, and where they are known from.";
+        text.family(name, "gauge", help);
+        for LinkMetrics { interface, rate, source } in &self.links {
+            // No rate is no limit, or not known.
+            let value = match rate {
+                Some(rate) => rate.0.to_string(),
+                None if *source == "unlimited" => "+Inf".to_owned(),
+                None => "NaN".to_owned(),
+            };
+            text.sample(name, &[("interface", interface), ("source", source)], value);
+        }
+    }
+}
+
+/// A counter or gauge without labels.
+struct Field {
+    name: String,
+    value: u64,
+    help: &'static str,
+    gauge: bool,
+}
+
+/// OpenMetrics text under construction. Writing to a string cannot fail.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// Begins a family, whose name lacks `homa_`.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.trim().replace('\\', "\\\\").replace('"', "\\\"");
+        let _ = writeln!(self.0, "# HELP homa_{name} {help}\n# TYPE homa_{name} {kind}");
+    }
+
+    /// A sample of the family begun last.
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.0, "homa_{name}");
+        for (n, (label, of)) in labels.iter().enumerate() {
+            let of = of.replace('\\', "\\\\").replace('"', "\\\"");
+            let open = if n == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{open}{label}=\"{of}\"");
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{close} {value}");
+    }
+}
+
+/// `SeveralWords` as `several_words`.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}

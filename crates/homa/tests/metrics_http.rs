@@ -1,0 +1,37 @@
+//! The exporter: what was counted, over HTTP, as long as it lives.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use homa::metrics::http::Exporter;
+use homa::{Client, Server};
+
+fn get(at: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn an_engine_is_scraped_until_its_exporter_ends() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let exporter = Exporter::loopback(server.engine(), 0).unwrap();
+    let at = exporter.local_addr();
+    assert!(at.ip().is_loopback());
+    let to = server.local_addr();
+    let serving = std::thread::spawn(move || server.accept().unwrap().reply("done").unwrap());
+    Client::new().unwrap().call(to, "work").unwrap();
+    serving.join().unwrap();
+    let page = get(at, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{page}");
+    assert!(page.contains("\nhoma_protocol_requests_delivered_total 1\n"), "{page}");
+    let count = "homa_rpc_duration_seconds_count{direction=\"server\",outcome=\"ok\"} 1\n";
+    assert!(page.contains(count) && page.ends_with("# EOF\n"), "{page}");
+    assert!(get(at, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(get(at, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    drop(exporter);
+    TcpListener::bind(at).expect("nobody listens any more");
+}
