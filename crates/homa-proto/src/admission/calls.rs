@@ -30,7 +30,13 @@ impl Endpoint {
         if restarted && now < known.restarted {
             return;
         }
+        let unnamed = known.token == 0;
         let safe = restarted.then(|| self.begun_since(packet.peer, now, remembered));
+        // One server may have several ports, which are peers of ours: calls to the others may be
+        // in its keeping already, and are not executed either.
+        let elsewhere = (restarted || unnamed)
+            .then(|| self.begun_elsewhere(packet.peer, now, remembered))
+            .flatten();
         let Some(peer) = self.peer_mut(packet.peer) else { return };
         let calls = peer.rpcs > peer.more.served && names_itself;
         let exchange = &mut peer.more.exchange;
@@ -39,6 +45,9 @@ impl Endpoint {
             if let Some(safe) = safe {
                 exchange.first = safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1);
                 exchange.restarted = now + AGAIN;
+            }
+            if let Some(elsewhere) = elsewhere {
+                exchange.first = exchange.first.min(elsewhere);
             }
             exchange.boot = boot;
             if exchange.token == 0 {
@@ -60,6 +69,19 @@ impl Endpoint {
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let begun = |rpc: &Rpc| rpc.state.is_client() && now.since(rpc.started) < time;
         of_peer.filter(|(_, rpc)| begun(rpc)).map(|(_, rpc)| rpc.id.0).min()
+    }
+
+    /// The first id of those calls in progress with other peers of a peer's host that began within
+    /// a time: for so long nothing was forgotten there, so no former life executed them.
+    fn begun_elsewhere(&self, peer: PeerId, now: Time, time: Duration) -> Option<u64> {
+        let host = self.peer(peer)?.info.host;
+        let begun = |rpc: &Rpc| {
+            rpc.state.is_client()
+                && now.since(rpc.started) < time
+                && self.peer(rpc.peer).is_some_and(|other| other.info.host == host)
+        };
+        let others = self.rpcs.iter().filter(|(_, rpc)| rpc.peer != peer && begun(rpc));
+        others.map(|(_, rpc)| rpc.id.0).min()
     }
 
     /// A request to a server begins.
