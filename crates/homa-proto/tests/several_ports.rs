@@ -28,6 +28,7 @@ fn call(client: &mut Endpoint, now: Time, peer: u32) -> u32 {
         local_port: PORT,
         remote_port: 4_000 + peer as u16,
         length: 100,
+        head: 0,
         deadline: now + Duration::secs(10),
         idempotent: false,
         cookie: 0,

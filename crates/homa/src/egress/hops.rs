@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -29,6 +29,8 @@ pub(crate) struct Station {
     pub(crate) mac: Mac,
     /// Largest IP packet, bytes.
     pub(crate) mtu: u32,
+    /// One end of a virtual cable.
+    pub(crate) veth: bool,
     /// Most receive queues that it can have.
     pub(crate) queues: u32,
     /// Its IP addresses.
@@ -111,18 +113,19 @@ fn station(link: &LinkMessage) -> Option<Station> {
     if !flags.contains(LinkFlags::Up) || flags.contains(LinkFlags::Loopback) {
         return None;
     }
-    let (mut name, mut mac, mut mtu, mut queues) = (None, None, 0, 1);
+    let (mut name, mut mac, mut mtu, mut queues, mut veth) = (None, None, 0, 1, false);
     for attribute in &link.attributes {
         match attribute {
             LinkAttribute::IfName(is) => name = Some(is.clone()),
             LinkAttribute::Address(is) => mac = Mac::try_from(&is[..]).ok(),
             LinkAttribute::Mtu(is) => mtu = *is,
+            LinkAttribute::LinkInfo(is) => veth = is.contains(&LinkInfo::Kind(InfoKind::Veth)),
             LinkAttribute::NumRxQueues(is) => queues = *is,
             _ => {}
         }
     }
     let (index, addresses) = (link.header.index, Vec::new());
-    Some(Station { index, name: name?, mac: mac?, mtu, queues, addresses })
+    Some(Station { index, name: name?, mac: mac?, mtu, veth, queues, addresses })
 }
 
 /// The address of ours in a message; `Local` is ours where `Address` is that of the other end.

@@ -12,6 +12,7 @@ pub mod op {
     pub const SUBTRACT: u8 = 0x1f;
     pub const MULTIPLY_IMMEDIATE: u8 = 0x27;
     pub const MULTIPLY: u8 = 0x2f;
+    pub const AND_IMMEDIATE: u8 = 0x57;
     pub const LEFT_SHIFT: u8 = 0x67;
     pub const RIGHT_SHIFT: u8 = 0x77;
     /// Of 8, 16 and 32 bits.

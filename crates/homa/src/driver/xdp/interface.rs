@@ -99,7 +99,7 @@ impl Interface {
         // Before the sockets: whether another process uses XDP here shows at once, and some cards
         // want a program before they do without copies.
         let (link, native) =
-            attach(redirect, station.index).map_err(|(step, error)| refused(step)(error))?;
+            attach(redirect, &station).map_err(|(step, error)| refused(step)(error))?;
         let mut ports = Vec::new();
         for queue in 0..queues {
             match open_port(station.index, queue, size) {
@@ -160,11 +160,13 @@ fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<Port> {
     }
 }
 
-/// Loads the program and attaches it, in the driver if that can.
+/// Loads the program and attaches it, in the driver if that can; but with a program in the driver
+/// of a veth its other end loses segmentation offload, for everything that it sends.
 fn attach(
     redirect: Redirect,
-    interface: u32,
+    station: &Station,
 ) -> Result<(OwnedFd, bool), (&'static str, io::Error)> {
+    let modes: &[u32] = if station.veth { &[GENERIC_MODE] } else { &[DRIVER_MODE, GENERIC_MODE] };
     let load = |redirect: &Redirect| {
         bpf::load(Kind::Xdp { frags: redirect.frags }, &redirect.assemble(), NAME)
     };
@@ -177,8 +179,8 @@ fn attach(
             Err(_) if frags => continue,
             Err(error) => return Err((PROGRAM, error)),
         };
-        for mode in [DRIVER_MODE, GENERIC_MODE] {
-            match bpf::attach(program.as_fd(), (interface, bpf::XDP), mode) {
+        for &mode in modes {
+            match bpf::attach(program.as_fd(), (station.index, bpf::XDP), mode) {
                 Ok(link) => return Ok((link, mode == DRIVER_MODE)),
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err((ATTACH, error));

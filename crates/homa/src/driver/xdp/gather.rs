@@ -1,0 +1,36 @@
+//! The bytes of a train, copied from where they lie into frames.
+
+use std::slice;
+
+use crate::driver::{Gather, Outbox, Piece, Train};
+
+/// The bytes of a train, one datagram after the other.
+pub struct Bytes<'a> {
+    pieces: slice::Iter<'a, Piece>,
+    rest: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    /// All of a train's.
+    pub fn of(train: &Train, outbox: &'a Outbox) -> Self {
+        Self { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] }
+    }
+
+    /// Copies as many as `into` takes.
+    pub fn copy(&mut self, mut into: &mut [u8], outbox: &'a Outbox, messages: &'a dyn Gather) {
+        while !into.is_empty() {
+            if self.rest.is_empty() {
+                self.rest = match self.pieces.next() {
+                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    None => return,
+                };
+            }
+            let len = into.len().min(self.rest.len());
+            let (now, later) = self.rest.split_at(len);
+            let (place, left) = into.split_at_mut(len);
+            place.copy_from_slice(now);
+            (self.rest, into) = (later, left);
+        }
+    }
+}
