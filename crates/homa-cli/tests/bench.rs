@@ -78,6 +78,10 @@ fn micro_prints_the_documented_shape() {
             assert!(row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].is_f64(), "{row}");
         }
     }
+    // Over AF_XDP too, or it says why not.
+    let xdp = echo.iter().filter(|row| row["path"] == "homa-xdp").count();
+    let left_out = stderr(&output).contains("homa-xdp) are left out");
+    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(&output));
     let rate = report["rate"].as_array().expect("an array");
     for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
         for transport in ["homa", "tcp-batched"] {

@@ -1,5 +1,6 @@
 //! Raw IP between two network namespaces: the program against packets as the Linux kernel module
-//! sends them (layout of Linux `homa_wire.h`, branch main), without root.
+//! sends them (layout of Linux `homa_wire.h`, branch main), without root. And AF_XDP, where this
+//! process is root outside of user namespaces.
 //!
 //! One process without a test harness, because namespaces are to be had only before the first
 //! thread. Where they are refused, it says so and passes.
@@ -40,16 +41,17 @@ fn main() {
         Ok(pair) => pair,
         Err(error) => {
             skip::test("namespaces (see `homa doctor`)");
-            return println!("raw_ip: {error}\n{RESULT} 0 passed; 0 failed; 5 ignored;");
+            return println!("raw_ip: {error}\n{RESULT} 0 passed; 0 failed; 6 ignored;");
         }
     };
     let [server, client] = &pair.ends;
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("the program answers itself and cp_node", the_program_answers_itself),
         ("a kernel client is served", a_kernel_client_is_served),
         ("a kernel server is called", a_kernel_server_is_called),
         ("what ICMP says reaches the driver", what_icmp_says_reaches_the_driver),
         ("without the privilege the remedy is named", without_the_privilege_the_remedy_is_named),
+        ("AF_XDP speaks with both kinds of peer", af_xdp_speaks_with_both_kinds_of_peer),
     ];
     for (name, test) in tests {
         test(server, client);
@@ -78,9 +80,13 @@ impl Drop for Serving {
 
 /// A server in `host`, listening.
 fn serve(host: &Namespace, arguments: &[&str]) -> Serving {
+    serve_over("raw-ip", host, arguments)
+}
+
+fn serve_over(driver: &str, host: &Namespace, arguments: &[&str]) -> Serving {
     let mut child = within(host, || {
         let mut command = program();
-        command.args(["serve", "--driver", "raw-ip", "--metrics", "--bind"]).args(arguments);
+        command.args(["serve", "--driver", driver, "--metrics", "--bind"]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
     });
     let (mut line, mut byte) = (String::new(), [0]);
@@ -313,4 +319,33 @@ fn without_the_privilege_the_remedy_is_named(_: &Namespace, client: &Namespace) 
         }
         Err(error) => println!("raw_ip: not tried, no other user can run the program: {error}"),
     }
+}
+
+fn af_xdp_speaks_with_both_kinds_of_peer(server: &Namespace, client: &Namespace) {
+    let at = SocketAddr::from((CLIENT, 0));
+    let tried = within(client, || homa::driver::xdp::XdpDriver::new(at, 1 << 20).map(drop));
+    if let Err(error) = tried {
+        return skip::part(&format!("AF_XDP ({error})"));
+    }
+    for (serves, calls) in [("xdp", "auto"), ("udp", "xdp"), ("xdp", "udp")] {
+        let child = serve_over(serves, server, &["10.78.0.1:4000", "--echo"]);
+        let call = ["call", "10.78.0.1:4000", "--count", "50", "--size", "100..20kB"];
+        let call = homa_in(client, &[&call[..], &["--driver", calls]].concat());
+        assert_eq!(code(&call), 0, "{serves} {calls}: {}", stderr(&call));
+        let ping = ["ping", "10.78.0.1:4000", "--count", "3", "--interval", "10ms"];
+        let ping = homa_in(client, &[&ping[..], &["--driver", calls]].concat());
+        assert_eq!((code(&ping), stderr(&ping).contains("--driver udp")), (0, false), "{ping:?}");
+        let metrics = end(child);
+        let frames = |line: &String| match line.strip_prefix("homa_driver_frames_sent_total ") {
+            Some(count) => count != "0",
+            None => false,
+        };
+        assert_eq!(metrics.iter().any(frames), serves == "xdp", "{metrics:?}");
+    }
+    let bench = ["bench", "--peer", "10.78.0.1:4000", "--driver", "auto", "--duration", "300ms"];
+    let load = ["--workload", "w2", "--load", "0.1", "--format", "json"];
+    let child = serve_over("auto", server, &["10.78.0.1:4000", "--echo"]);
+    let report = common::document(&homa_in(client, &[&bench[..], &load[..]].concat()));
+    assert_eq!(report["config"]["driver"], "xdp", "what auto stood for: {report}");
+    end(child);
 }

@@ -30,6 +30,20 @@ fn a_call_brings_back_what_the_server_echoes() {
 }
 
 #[test]
+fn where_af_xdp_cannot_be_used_auto_says_so_once_and_xdp_what_to_do() {
+    // Loopback is no Ethernet interface, whoever asks.
+    let server = Server::start(&["--echo", "--driver", "auto"]);
+    let call = homa(&["call", &server.address, "--count", "3", "--driver", "auto"]);
+    assert_eq!(code(&call), 0, "{}", stderr(&call));
+    assert_eq!(stderr(&call).matches("using --driver udp").count(), 1, "{}", stderr(&call));
+    let refused = homa(&["ping", &server.address, "--driver", "xdp"]);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("--driver auto"), "{}", stderr(&refused));
+    let end = server.terminate();
+    assert_eq!(stderr(&end).matches("using --driver udp").count(), 1, "{}", stderr(&end));
+}
+
+#[test]
 fn load_is_offered_at_a_rate_or_by_a_number_of_callers() {
     let server = Server::start(&["--echo"]);
     let call = |arguments: &[&str]| {

@@ -1,9 +1,11 @@
 //! `--driver`: what carries Homa's packets, and the rules that go with it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
+use homa::driver::xdp::XdpDriver;
 use homa::{CallError, Config, Engine, OpenError, inline};
 
+use super::any_address_for;
 use crate::failure::{Failure, Hint};
 
 /// What carries Homa's packets.
@@ -11,6 +13,11 @@ use crate::failure::{Failure, Hint};
 pub enum Driver {
     /// Inside UDP datagrams: needs no privilege.
     Udp,
+    /// The same datagrams past the system's network stack (AF_XDP), to any peer over UDP: needs
+    /// CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW. The host's packet filters do not see them.
+    Xdp,
+    /// `xdp` where that can be used, else `udp`, which it says.
+    Auto,
     /// Directly over IP, protocol 146, with the rules and timers of the Linux kernel module, to
     /// speak with hosts that run it: needs CAP_NET_RAW.
     RawIp,
@@ -21,14 +28,47 @@ impl Driver {
     pub fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
+            Self::Xdp => "xdp",
+            Self::Auto => "auto",
             Self::RawIp => "raw-ip",
         }
     }
 
+    /// What `auto` stands for at a local address, with a word to the user if that is not what they
+    /// may have hoped for; any other as it is.
+    pub fn settle(self, at: SocketAddr) -> Self {
+        if self != Self::Auto {
+            return self;
+        }
+        match XdpDriver::new(at, self.config().receive_buffer) {
+            Ok(_) => Self::Xdp,
+            Err(error) => {
+                eprintln!("using --driver udp: {error}");
+                Self::Udp
+            }
+        }
+    }
+
+    /// The local address to call a server from, at a free port. Over AF_XDP one of the interface
+    /// that leads there: no other need be touched.
+    pub fn address_for(self, server: SocketAddr) -> SocketAddr {
+        let any = any_address_for(server);
+        if !matches!(self, Self::Xdp | Self::Auto) {
+            return any;
+        }
+        // Connecting looks the route up and sends nothing.
+        let route = UdpSocket::bind(any).and_then(|socket| {
+            socket.connect(server)?;
+            socket.local_addr()
+        });
+        route.map_or(any, |own| SocketAddr::new(own.ip(), 0))
+    }
+
     /// An engine for many threads at a local address; `hint` is for an address that cannot be had.
     pub fn engine(self, at: SocketAddr, hint: &str) -> Result<Engine, Failure> {
-        let opened = match self {
-            Self::Udp => Engine::bind(at, self.config()),
+        let opened = match self.settle(at) {
+            Self::Udp | Self::Auto => Engine::bind(at, self.config()),
+            Self::Xdp => Engine::xdp(at, self.config()),
             Self::RawIp => Engine::raw_ip(at, self.config()),
         };
         explain(opened, hint)
@@ -37,15 +77,16 @@ impl Driver {
     /// Who is spoken to decides the profile.
     fn config(self) -> Config {
         match self {
-            Self::Udp => Config::default(),
+            Self::Udp | Self::Xdp | Self::Auto => Config::default(),
             Self::RawIp => Config::linux(),
         }
     }
 
     /// An engine for this thread alone.
     pub fn inline(self, at: SocketAddr, hint: &str) -> Result<inline::Engine, Failure> {
-        let opened = match self {
-            Self::Udp => inline::Engine::bind(at, self.config()),
+        let opened = match self.settle(at) {
+            Self::Udp | Self::Auto => inline::Engine::bind(at, self.config()),
+            Self::Xdp => inline::Engine::xdp(at, self.config()),
             Self::RawIp => inline::Engine::raw_ip(at, self.config()),
         };
         explain(opened, hint)
@@ -87,7 +128,7 @@ impl Driver {
     /// What to do when nobody answers.
     fn start_hint(self, server: SocketAddr, serve: &str) -> String {
         let driver = match self {
-            Self::Udp => "",
+            Self::Udp | Self::Xdp | Self::Auto => "",
             Self::RawIp => " --driver raw-ip",
         };
         format!("is a Homa server there? `homa serve --bind {server}{driver} {serve}` starts one")
@@ -96,15 +137,30 @@ impl Driver {
 
 /// The command that lets this program open sockets directly over IP.
 pub fn grant_raw() -> String {
+    grant("cap_net_raw")
+}
+
+/// The command that lets this program use AF_XDP.
+pub fn grant_xdp() -> String {
+    grant("cap_net_admin,cap_bpf,cap_net_raw")
+}
+
+fn grant(capabilities: &str) -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "homa".into(), |p| p.display().to_string());
-    format!("sudo setcap cap_net_raw+ep '{program}'")
+    format!("sudo setcap {capabilities}+ep '{program}'")
 }
 
 fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
     match opened {
         Err(error @ OpenError::NeedsNetRaw) => {
             Err(Failure::new(error, format!("{}, or leave --driver raw-ip away", grant_raw())))
+        }
+        Err(error @ OpenError::NeedsXdp { .. }) => {
+            Err(Failure::new(error, format!("{}, or choose --driver auto", grant_xdp())))
+        }
+        Err(error @ (OpenError::Xdp { .. } | OpenError::NoInterface { .. })) => {
+            Err(Failure::new(error, "`homa doctor` says what there is; --driver auto goes on"))
         }
         other => other.hint(hint),
     }

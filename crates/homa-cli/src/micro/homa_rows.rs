@@ -2,7 +2,8 @@
 //!
 //! The inline engine everywhere but in the blocking echo, whose callers share an engine as they
 //! would in a server with threads. In the fan-out rows the 64 servers are 64 engines with a socket
-//! each, driven by the server side's only thread: no train can carry RPCs of two peers.
+//! each, driven by the server side's only thread: no train can carry RPCs of two peers. Over AF_XDP
+//! they are 64 ports of one engine, since one engine uses an interface.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +24,26 @@ use super::tcp_batched::{RateLoad, Window};
 /// Ends a blocking echo server: shorter than any echo.
 const GOODBYE: &[u8] = b".";
 
+/// What carries the packets of engines that are polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// The system's UDP sockets.
+    Udp,
+    /// AF_XDP sockets.
+    Xdp,
+}
+
+impl Carrier {
+    fn engine(self, address: std::net::IpAddr) -> io::Result<Engine> {
+        let at = (address, 0).into();
+        match self {
+            Self::Udp => Engine::bind(at, Config::default()),
+            Self::Xdp => Engine::xdp(at, Config::default()),
+        }
+        .map_err(io::Error::other)
+    }
+}
+
 /// When a thread that blocks goes to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
@@ -39,10 +60,6 @@ impl Sleep {
             Self::Default => Config::default(),
         }
     }
-}
-
-fn engine(address: std::net::IpAddr) -> io::Result<Engine> {
-    Engine::bind((address, 0).into(), Config::default()).map_err(io::Error::other)
 }
 
 /// Answers what is ready with what `answer` makes of it.
@@ -62,25 +79,30 @@ fn answer_ready(engine: &mut Engine, answer: impl Fn(homa::Message) -> Vec<u8>) 
 /// Serves one engine until the client is done.
 fn serve(
     side: &ServerSide,
-    wait: Wait,
+    carrier: Carrier,
     answer: impl Fn(homa::Message) -> Vec<u8>,
 ) -> io::Result<()> {
-    let mut engine = engine(SERVER)?;
+    let mut engine = carrier.engine(SERVER)?;
     engine.listen();
     side.listening(engine.local_addr());
     while !side.stopped() {
-        engine.poll(wait)?;
+        engine.poll(Wait::No)?;
         answer_ready(&mut engine, &answer)?;
     }
     Ok(())
 }
 
 /// Echo with an engine on each side that the caller's thread polls.
-pub fn echo_inline(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
+pub fn echo_inline(
+    pair: &Pair,
+    carrier: Carrier,
+    bytes: usize,
+    time: Duration,
+) -> io::Result<Tail> {
     pair.run(
-        |side| serve(side, Wait::No, homa::Message::into_vec),
+        move |side| serve(side, carrier, homa::Message::into_vec),
         move |address| {
-            let mut engine = engine(CLIENT)?;
+            let mut engine = carrier.engine(CLIENT)?;
             let (request, options) = (vec![7; bytes], CallOptions::default());
             time_exchanges(time, || {
                 engine.call(address, request.clone(), 0, &options).map_err(io::Error::other)?;
@@ -126,15 +148,16 @@ pub fn echo_blocking(pair: &Pair, sleep: Sleep, bytes: usize, time: Duration) ->
 }
 
 /// RPCs per second of `load`.
-pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
+pub fn rate(pair: &Pair, carrier: Carrier, load: &RateLoad, time: Duration) -> io::Result<f64> {
     let peers = load.peers;
     let load = load.clone();
-    let server = move |side: &ServerSide| match peers {
-        1 => serve(side, Wait::No, homa::Message::into_vec),
-        _ => serve_many(side, peers),
+    let server = move |side: &ServerSide| match (peers, carrier) {
+        (1, _) => serve(side, carrier, homa::Message::into_vec),
+        (_, Carrier::Udp) => serve_many(side, peers),
+        (_, Carrier::Xdp) => serve_ports(side, peers),
     };
     pair.run_many(server, peers, move |servers| {
-        Caller::new(&servers, load)?.completed_per_second(Window::starting_now(time))
+        Caller::new(carrier, &servers, load)?.completed_per_second(Window::starting_now(time))
     })
 }
 
@@ -149,10 +172,10 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(servers: &[SocketAddr], load: RateLoad) -> io::Result<Self> {
+    fn new(carrier: Carrier, servers: &[SocketAddr], load: RateLoad) -> io::Result<Self> {
         let largest = load.sizes.iter().copied().max().unwrap_or(1) as usize;
         Ok(Self {
-            engine: engine(CLIENT)?,
+            engine: carrier.engine(CLIENT)?,
             servers: servers.to_vec(),
             load,
             payload: vec![7; largest].into(),
@@ -214,7 +237,7 @@ fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut engines = Vec::with_capacity(count);
     for index in 0..count {
-        let mut engine = engine(SERVER)?;
+        let mut engine = Carrier::Udp.engine(SERVER)?;
         engine.listen();
         epoll.add(&engine, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
         side.listening(engine.local_addr());
@@ -236,6 +259,21 @@ fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Serves `count` ports of one engine.
+fn serve_ports(side: &ServerSide, count: usize) -> io::Result<()> {
+    let mut engine = Carrier::Xdp.engine(SERVER)?;
+    engine.listen();
+    side.listening(engine.local_addr());
+    for _ in 1..count {
+        side.listening(engine.listen_also((SERVER, 0).into()).map_err(io::Error::other)?);
+    }
+    while !side.stopped() {
+        engine.poll(Wait::No)?;
+        answer_ready(&mut engine, homa::Message::into_vec)?;
+    }
+    Ok(())
+}
+
 /// Takes in what arrived at an engine and sends its answers.
 fn visit(engine: &mut Engine) -> io::Result<()> {
     engine.turn();
@@ -247,15 +285,22 @@ fn visit(engine: &mut Engine) -> io::Result<()> {
 /// Megabytes of requests per second: requests of `bytes`, replies of 16 B, `outstanding` at a time.
 pub fn throughput(
     pair: &Pair,
+    carrier: Carrier,
     bytes: usize,
     outstanding: usize,
     time: Duration,
 ) -> io::Result<f64> {
     let load = RateLoad { peers: 1, outstanding, sizes: Arc::new([bytes as u32]) };
-    let server = |side: &ServerSide| serve(side, Wait::No, |_| vec![0; 16]);
+    let server = move |side: &ServerSide| serve(side, carrier, |_| vec![0; 16]);
     pair.run(server, move |address| {
-        let mut client = Caller::new(&[address], load)?;
+        let mut client = Caller::new(carrier, &[address], load)?;
         let rpcs = client.completed_per_second(Window::starting_now(time))?;
         Ok(rpcs * bytes as f64 / 1e6)
     })
+}
+
+/// Why there can be no rows over AF_XDP; `None` where there can.
+pub fn without_xdp(pair: &Pair) -> Option<String> {
+    let tried = |_: &ServerSide| Carrier::Xdp.engine(SERVER).map(drop);
+    pair.run_many(tried, 0, |_| Ok(())).err().map(|error| error.to_string())
 }

@@ -48,6 +48,15 @@ pub fn run(time: Duration, only: &[String], seed: u64, format: Format) -> Result
         plan.keep_only(only);
     }
     let pair = Pair::build().hint("`homa doctor` names the setting that decides")?;
+    if let Some(why) = homa_rows::without_xdp(&pair)
+        && plan.leave_out_xdp()
+    {
+        if plan.rows() == 0 {
+            let error = anyhow::anyhow!("there are no rows over AF_XDP here: {why}");
+            return Err(Failure::new(error, "`homa doctor` says what AF_XDP needs"));
+        }
+        eprintln!("rows over AF_XDP (homa-xdp) are left out: {why}");
+    }
     let rounds = time.mul_f64(1.0 / f64::from(ROUNDS));
     let progress = Progress::new(time * plan.rows());
     let mut finished = 0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::echo::{self, Wait};
-use super::homa_rows::{self, Sleep};
+use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
 use super::report::{Beside, EchoRow, RateRow, Report, ThroughputRow};
 use super::stats::{self, Tail};
@@ -18,6 +18,11 @@ const ECHO_SIZES: [usize; 2] = [100, 10_000];
 /// Size of the throughput row, bytes, and how many are in progress.
 const LARGE: usize = 1_000_000;
 const LARGE_OUTSTANDING: usize = 4;
+
+/// Homa's rows over AF_XDP.
+const XDP: &str = "homa-xdp";
+/// Homa's rows where it is polled on both sides.
+const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
 
 /// What is measured, once per round.
 type Measure<T> = Box<dyn Fn(&Pair, Duration) -> io::Result<T>>;
@@ -60,9 +65,10 @@ impl<T> Row<T> {
 fn beside<T>(rows: &[Row<T>], row: &Row<T>, figure: impl Fn(&T) -> f64) -> Option<Beside> {
     let rival = match row.who {
         "homa-inline" => "raw-udp-spin",
+        XDP if row.load.1 == 1 => "raw-udp-spin",
         "homa-blocking" => "raw-udp-blocking",
-        "homa" if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
-        "homa" => "tcp-batched",
+        "homa" | XDP if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
+        "homa" | XDP => "tcp-batched",
         _ => return None,
     };
     let other = rows.iter().find(|other| other.who == rival && other.load == row.load)?;
@@ -90,6 +96,15 @@ impl Plan {
         self.echo.retain(|row| wanted(row.name()));
         self.rate.retain(|row| wanted(row.name()));
         self.throughput.retain(|row| wanted(row.name()));
+    }
+
+    /// Leaves out the rows over AF_XDP; true if there were any.
+    pub fn leave_out_xdp(&mut self) -> bool {
+        let before = self.rows();
+        self.echo.retain(|row| row.who != XDP);
+        self.rate.retain(|row| row.who != XDP);
+        self.throughput.retain(|row| row.who != XDP);
+        self.rows() < before
     }
 
     /// The rows' names, as [`Plan::keep_only`] reads them.
@@ -158,9 +173,11 @@ fn echo_rows() -> Vec<Row<Tail>> {
         for (who, wait) in [("tcp-spin", Wait::Spin), ("tcp-blocking", Wait::Block)] {
             rows.push(Row::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
         }
-        rows.push(Row::new("homa-inline", load, move |p, time| {
-            homa_rows::echo_inline(p, bytes, time)
-        }));
+        for (who, carrier) in [("homa-inline", Carrier::Udp), (XDP, Carrier::Xdp)] {
+            rows.push(Row::new(who, load, move |p, time| {
+                homa_rows::echo_inline(p, carrier, bytes, time)
+            }));
+        }
         for (who, sleep) in [("homa-blocking", Sleep::AtOnce), ("homa-default", Sleep::Default)] {
             rows.push(Row::new(who, load, move |p, time| {
                 homa_rows::echo_blocking(p, sleep, bytes, time)
@@ -175,10 +192,14 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
     let mut rows = Vec::new();
     for (peers, outstanding, sizes) in [(1, 64, &small), (1, 256, &small), (64, 2, &w1)] {
         let load = RateLoad { peers, outstanding, sizes: Arc::clone(sizes) };
-        let same = load.clone();
         let shape = (peers, outstanding);
+        for (who, carrier) in HOMA {
+            let load = load.clone();
+            rows.push(Row::new(who, shape, move |p, time| {
+                homa_rows::rate(p, carrier, &load, time)
+            }));
+        }
         rows.push(Row::new("tcp-batched", shape, move |p, time| tcp_batched::rate(p, &load, time)));
-        rows.push(Row::new("homa", shape, move |p, time| homa_rows::rate(p, &same, time)));
     }
     rows
 }
@@ -186,8 +207,13 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
 fn throughput_rows() -> Vec<Row<f64>> {
     let (bytes, outstanding) = (LARGE, LARGE_OUTSTANDING);
     let load = (bytes, outstanding);
-    vec![
-        Row::new("tcp", load, move |p, time| tcp_batched::throughput(p, bytes, outstanding, time)),
-        Row::new("homa", load, move |p, time| homa_rows::throughput(p, bytes, outstanding, time)),
-    ]
+    let mut rows = vec![Row::new("tcp", load, move |p, time| {
+        tcp_batched::throughput(p, bytes, outstanding, time)
+    })];
+    for (who, carrier) in HOMA {
+        rows.push(Row::new(who, load, move |p, time| {
+            homa_rows::throughput(p, carrier, bytes, outstanding, time)
+        }));
+    }
+    rows
 }

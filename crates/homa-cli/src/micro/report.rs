@@ -101,7 +101,8 @@ impl Report {
         }
         line("One RPC at a time, veth between two namespaces, one core a side");
         line(
-            "(homa-blocking sleeps like its rivals; homa-default looks for a while before it does)",
+            "(homa-blocking sleeps like its rivals; homa-default looks for a while before it does; \
+             homa-xdp is homa-inline past the system's network stack)",
         );
         let table = Table::new(&[
             left("path", 18),

@@ -17,7 +17,6 @@ use serde::Serialize;
 use super::Args;
 use super::config::{Config, Network, command_line};
 use super::rack::{OFFER_HINT, offer};
-use crate::commands::any_address_for;
 use crate::commands::driver::Driver;
 use crate::cp_node::{answered, request};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -250,7 +249,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     offer.hosts = 2;
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let hint = "check that this machine has an address of the server's family";
-    let mut engine = args.driver.inline(any_address_for(server), hint)?;
+    let mut engine = args.driver.inline(args.driver.address_for(server), hint)?;
     greet(&mut engine, args.driver, server)?;
     let mut run = Run {
         args,

@@ -281,10 +281,13 @@ pub fn run(args: &Args) -> Outcome {
         micro::run(time, &args.only, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
-    match args.peer {
-        Some(server) if args.cp_node => cp_node::run(args, server),
-        Some(server) => peer::run(args, server),
-        None => rack::run(args),
+    let Some(server) = args.peer else { return rack::run(args) };
+    // What was used is what the results name.
+    let driver = args.driver.settle(args.driver.address_for(server));
+    let args = &Args { driver, ..args.clone() };
+    match args.cp_node {
+        true => cp_node::run(args, server),
+        false => peer::run(args, server),
     }
 }
 

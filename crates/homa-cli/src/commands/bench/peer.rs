@@ -15,7 +15,6 @@ use super::open_loop::{OpenLoop, idle_times};
 use super::rack::{OFFER_HINT, idle_sizes, offer};
 use super::report::{Report, TransportResult, kept};
 use super::screen::Screen;
-use crate::commands::any_address_for;
 use crate::cpu::process_time;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json, line};
@@ -31,7 +30,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let arrivals = &arrivals[..1];
     let hint = "check that this machine has an address of the server's family";
-    let mut engine = args.driver.inline(any_address_for(server), hint)?;
+    let mut engine = args.driver.inline(args.driver.address_for(server), hint)?;
     let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
     progress.step("measuring idle round trips");
     let idle = idle_times(&mut engine, server, &idle_sizes(&sizes)).map_err(|error| match error

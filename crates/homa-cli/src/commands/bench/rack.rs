@@ -136,7 +136,7 @@ pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
         basis: Basis::Wire,
         link_bps: args.link(),
         framing: match args.driver {
-            Driver::Udp => Framing::Udp,
+            Driver::Udp | Driver::Xdp | Driver::Auto => Framing::Udp,
             Driver::RawIp => Framing::Ip146,
         },
     };

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use homa::{CallOptions, Client};
 
-use crate::commands::any_address_for;
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::Format;
@@ -65,7 +64,7 @@ const FAMILY_HINT: &str = "check that this machine has an address of the server'
 
 /// A client that reaches `server`.
 pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure> {
-    Ok(driver.engine(any_address_for(server), FAMILY_HINT)?.client())
+    Ok(driver.engine(driver.address_for(server), FAMILY_HINT)?.client())
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
@@ -115,7 +114,8 @@ fn many(args: &Args) -> Outcome {
         count: args.count.map_or(u64::MAX, u64::from),
         duration: args.duration,
     };
-    let mut engine = args.driver.inline(any_address_for(args.server), FAMILY_HINT)?;
+    let at = args.driver.address_for(args.server);
+    let mut engine = args.driver.inline(at, FAMILY_HINT)?;
     let loaded = load.run(&mut engine)?;
     let hint = loaded.error.map_or_else(
         || "give it more time: no call had ended".to_owned(),

@@ -4,12 +4,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use homa::driver::xdp::missing_capabilities;
 use homa_testbed::{Isolation, Rack, RackConfig, VethPair};
 use nix::sys::prctl::{get_timerslack, set_timerslack};
 
 use crate::cores;
 
-use super::{Check, Status, setting};
+use super::{Check, Status, setting, sockets};
 
 /// Cores that this process may use.
 pub fn cores() -> Check {
@@ -143,6 +144,8 @@ fn wake_up_time() -> io::Result<Duration> {
 /// Networks of one's own, which `bench` builds its rack in. Moves the process into one.
 pub fn namespaces() -> Vec<Check> {
     let name = "namespaces";
+    // In a user namespace it seems to have all.
+    let missing = missing_capabilities();
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
         Err(error) => {
@@ -151,6 +154,7 @@ pub fn namespaces() -> Vec<Check> {
             return vec![
                 Check::new(name, Status::Missing, "refused by the kernel", consequence)
                     .remedy(error.to_string()),
+                sockets::xdp(&missing, None),
             ];
         }
     };
@@ -160,11 +164,19 @@ pub fn namespaces() -> Vec<Check> {
     };
     let consequence = "`bench` can build hosts with real kernel TCP inside this machine";
     let mut checks = vec![Check::new(name, Status::Ok, found, consequence)];
-    checks.push(match VethPair::new(&inside) {
-        Ok(_) => Check::new("veth", Status::Ok, "made a pair", "`bench --micro` can run"),
-        Err(error) => Check::new("veth", Status::Missing, "no pair", "`bench --micro` cannot run")
-            .remedy(error.to_string()),
-    });
+    match VethPair::new(&inside) {
+        Ok(pair) => {
+            let consequence = "`bench --micro` can run";
+            checks.push(Check::new("veth", Status::Ok, "made a pair", consequence));
+            let end = (!inside.by_user_namespace()).then_some(&pair.ends[0]);
+            checks.push(sockets::xdp(&missing, end));
+        }
+        Err(error) => {
+            let consequence = "`bench --micro` cannot run";
+            let check = Check::new("veth", Status::Missing, "no pair", consequence);
+            checks.extend([check.remedy(error.to_string()), sockets::xdp(&missing, None)]);
+        }
+    }
     checks.push(rack(&inside));
     checks
 }

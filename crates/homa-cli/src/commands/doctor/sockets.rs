@@ -1,14 +1,16 @@
 //! Probes of sockets: each option is set and then seen to work with real packets on loopback.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use homa::driver::xdp::XdpDriver;
+use homa_testbed::{Namespace, VethPair};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, Status, setting};
-use crate::commands::driver::grant_raw;
+use crate::commands::driver::{grant_raw, grant_xdp};
 
 /// IP protocol number of Homa (IANA).
 const HOMA: i32 = 146;
@@ -172,6 +174,32 @@ fn raw_ip() -> Check {
             grant_raw()
         )),
     }
+}
+
+/// Homa past the system's network stack, tried on one end of a veth pair in a network of its own,
+/// where the process has `missing` of the capabilities that it takes only outside of it.
+pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
+    let uses = "`--driver xdp` carries Homa past the system's network stack";
+    let error = match (missing, end) {
+        ([], None) => {
+            let found = "the capabilities are there; not tried, for want of a network to try it in";
+            return Check::new("af_xdp", Status::Ok, found, uses);
+        }
+        ([], Some(end)) => {
+            let at = SocketAddr::from((VethPair::ADDRESSES[0], 0));
+            match end.run(|| Ok(XdpDriver::new(at, 1 << 20).map(drop))) {
+                Ok(Ok(())) => {
+                    return Check::new("af_xdp", Status::Ok, "redirects frames of a veth", uses);
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            }
+        }
+        (missing, _) => format!("this process lacks {}", missing.join(", ")),
+    };
+    let instead = "Homa goes through the system's UDP sockets, which reach the same peers";
+    Check::new("af_xdp", Status::Missing, error, instead)
+        .remedy(format!("only for lower latency: {}, outside of containers", grant_xdp()))
 }
 
 /// What TCP may run in `bench`.
