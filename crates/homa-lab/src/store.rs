@@ -14,6 +14,7 @@
 //! A file is complete or absent: it is written beside its place and renamed. So a run may be
 //! interrupted at any time and resumed, and folders of several machines are merged by copying.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use homa_sim::scenario::Outcome;
@@ -192,8 +193,9 @@ pub fn write_json(path: &Path, document: &impl Serialize) -> Result<(), LabError
 /// Writes a file, complete or not at all.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), LabError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let thread = std::thread::current().id();
-    let beside = path.with_file_name(format!(".{name}.{}.{thread:?}", std::process::id()));
+    // Machines may write the same file at once, and in containers every process is the first.
+    let unique = RandomState::new().build_hasher().finish();
+    let beside = path.with_file_name(format!(".{name}.{unique:016x}"));
     let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {
         // What was written of it is of no use, and the disk may be full.

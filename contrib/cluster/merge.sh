@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Puts the folders of a sweep's shards together, from machines that share no file system.
+#
+#   contrib/cluster/merge.sh PLAN.toml DIR SHARD_DIR...
+#
+# Copies their results into DIR and runs what is missing; tables and page are those of a sweep that
+# ran in one place. HOMA names the program.
+set -euo pipefail
+
+plan=${1:?give a plan: merge.sh PLAN.toml DIR SHARD_DIR...}
+out=${2:?give a folder for all: merge.sh PLAN.toml DIR SHARD_DIR...}
+shift 2
+mkdir -p "$out/cells"
+for shard in "$@"; do
+    find "$shard/cells" -name '*.json' ! -name '.*' -exec cp -t "$out/cells" {} +
+done
+exec "${HOMA:-homa}" sweep "$plan" --out "$out"
