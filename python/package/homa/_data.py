@@ -126,7 +126,7 @@ def _cache() -> Path:
     return Path(below) / "homa"
 
 
-def _values(values: Any, key: str) -> list:
+def _values(values: Any, key: str) -> list[Any]:
     """Plain Python numbers of an array, a column or a sequence."""
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in listed):
@@ -138,7 +138,7 @@ def _names(frame: Any) -> list[str]:
     return list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
 
 
-def _column(frame: Any, name: str, key: str) -> list:
+def _column(frame: Any, name: str, key: str) -> list[Any]:
     if name not in _names(frame):
         known = _names(frame)
         raise PlanError(f"`{key}`: needs a column `{name}`, has {known}", key=key, allowed=[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class HomaError(Exception):
     """A result that is damaged, a folder that is somebody else's, a task that cannot be run."""
@@ -33,10 +35,12 @@ class PlanError(HomaError, ValueError):
         self.file = file
         self.line = line
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Travel between processes with all parts."""
         return _plan_error, (str(self), self.key, self.allowed, self.file, self.line)
 
 
-def _plan_error(message, key, allowed, file, line) -> PlanError:
+def _plan_error(
+    message: str, key: str, allowed: list[str], file: str | None, line: int | None
+) -> PlanError:
     return PlanError(message, key=key, allowed=allowed, file=file, line=line)

@@ -19,7 +19,7 @@ class Page:
         paths: its files, ``index.html`` first.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike]) -> None:
+    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         """Take the files of a page."""
         self.paths = [Path(path) for path in paths]
 
@@ -37,7 +37,7 @@ class Page:
 
 
 def report(
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     *,
     metrics: Iterable[str] = (),
     x: str | None = None,
@@ -91,7 +91,7 @@ def repro(
     *ids: str,
     quick: bool = False,
     compared: bool = False,
-    out: str | os.PathLike = "homa-repro",
+    out: str | os.PathLike[str] = "homa-repro",
     threads: int | None = None,
     progress: Progress = None,
 ) -> list[Figure]:

@@ -10,7 +10,7 @@ from typing import Any
 from ._data import Data, Graph
 from ._errors import PlanError
 
-Plan = str | os.PathLike | Mapping[str, Any]
+Plan = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:

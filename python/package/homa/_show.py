@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ _MOST = 6
 
 
 @contextmanager
-def watched(progress: Progress):
+def watched(progress: Progress) -> Iterator[Callable[[float, str], Any] | None]:
     """Give the callback for a progress: a bar of tqdm where it is installed, else lines."""
     if progress is None or progress is False:
         yield None

@@ -34,7 +34,8 @@ class Result:
     @cached_property
     def outcome(self) -> dict[str, Any]:
         """Everything that was measured, as ``homa sim --format json`` prints it."""
-        return json.loads(self._simulation.json())
+        outcome: dict[str, Any] = json.loads(self._simulation.json())
+        return outcome
 
     @cached_property
     def buckets(self) -> Table:
@@ -57,12 +58,12 @@ class Result:
     @property
     def seed(self) -> int:
         """The seed of everything random."""
-        return self.outcome["seed"]
+        return int(self.outcome["seed"])
 
     @property
     def trace_hash(self) -> str:
         """Equal when the same packets moved at the same times, here or under ``homa sim``."""
-        return self.outcome["trace_hash"]
+        return str(self.outcome["trace_hash"])
 
     @property
     def plan(self) -> str:
@@ -100,7 +101,7 @@ def simulate(
     flows: str | Data | None = None,
     topology: Mapping[str, Any] | Data | None = None,
     set: Mapping[str, Any] | None = None,
-    out: str | os.PathLike | None = None,
+    out: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> Result:
     """Run one simulation; the same plan and seed give the same packets everywhere.

@@ -70,7 +70,7 @@ class Sweep:
 def sweep(
     plan: Plan,
     executor: Executor | None = None,
-    out: str | os.PathLike | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
     set: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -100,9 +100,11 @@ def sweep(
         PlanError: a simulation of the plan cannot be run; all are looked at before any runs.
         OSError: a file or folder is not as needed.
     """
-    temporary = tempfile.TemporaryDirectory(prefix="homa-sweep-") if out is None else None
-    folder = temporary.name if temporary else os.fspath(out)
-    native = _native.Sweep(given(plan, {"set": set}), folder)
+    temporary = None
+    if out is None:
+        temporary = tempfile.TemporaryDirectory(prefix="homa-sweep-")
+        out = temporary.name
+    native = _native.Sweep(given(plan, {"set": set}), os.fspath(out))
     with watched(progress) as told:
         if executor is None:
             native.run(threads, told)
