@@ -2,22 +2,21 @@
 
     python python/benchmarks/executors.py [SIMULATIONS] [MESSAGES]
 
-A worker is busy while the event loop of a simulation runs (``cpu_seconds`` of its result); the rest
-of the time is building networks, percentiles, and what carrying tasks and results takes. It needs a
-build with optimisation (``pip install ./python``), distributed for Dask, and idle cores.
+What a simulation takes is its processor time alone in this process, result and all. A worker is
+busy for so long per task; the rest of the time is what carrying tasks and results takes, and
+whatever else the machine does: it needs idle cores, a build with optimisation (``pip install
+./python``), and distributed for Dask. Processor time beside the simulations is told apart.
 """
 
-import json
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Future
 
 import homa
 
 SIMULATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-MESSAGES = int(sys.argv[2]) if len(sys.argv) > 2 else 6_000
+MESSAGES = int(sys.argv[2]) if len(sys.argv) > 2 else 12_000
 WORKERS = 2
 
 PLAN = {
@@ -29,37 +28,49 @@ PLAN = {
 }
 
 
-def measure(name, executor):
-    """Sweep with an executor, and print what became of its workers' time."""
+class Here:
+    """Runs tasks at once, in this process, and counts their processor time."""
+
+    seconds = 0.0
+
+    def submit(self, function, *args):
+        """Run a task."""
+        began = time.process_time()
+        future = Future()
+        future.set_result(function(*args))
+        self.seconds += time.process_time() - began
+        return future
+
+
+def sweep(executor):
+    """Sweep, and again with everything there; seconds and processor seconds of the difference."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        homa.sweep(PLAN, executor, folder, threads=WORKERS)
-        swept = time.monotonic() - began
-        began = time.monotonic()
-        homa.sweep(PLAN, executor, folder, threads=WORKERS)
-        tables = time.monotonic() - began
-        stored = [path.stat().st_size for path in Path(folder, "cells").iterdir()]
-        cells = (json.loads(path.read_text()) for path in Path(folder, "cells").iterdir())
-        busy = sum(cell["outcome"]["cpu_seconds"] for cell in cells)
-    # A sweep that finds everything measures the tables alone.
-    spread = swept - tables
+        spent = []
+        for _ in range(2):
+            began = time.monotonic(), time.process_time()
+            homa.sweep(PLAN, executor, folder, threads=WORKERS)
+            spent.append((time.monotonic() - began[0], time.process_time() - began[1]))
+    (wall, own), (tables, tabulating) = spent
+    print(f"  (tables, page: {tables / SIMULATIONS * 1e3:.1f} ms a simulation)")
+    return wall - tables, own - tabulating
+
+
+def show(name, each, wall, beside):
+    """Print a row; times in seconds of all tasks but ``each``."""
+    busy = each * SIMULATIONS / WORKERS / wall
     print(
-        f"{name:10} {busy / SIMULATIONS * 1e3:6.1f} ms each, {spread:6.1f} s, "
-        f"busy {busy / WORKERS / spread:6.1%}, "
-        f"beside it {(spread * WORKERS - busy) / SIMULATIONS * 1e3:5.1f} ms a task; "
-        f"tables {tables / SIMULATIONS * 1e3:.1f} ms, {sum(stored) / SIMULATIONS / 1e3:.0f} kB each"
+        f"{name}: {wall:.1f} s, busy {busy:.1%}, beside it {beside / SIMULATIONS * 1e3:.2f} ms CPU"
     )
 
 
 def main():
     """Measure all executors that are here."""
-    measure("threads", None)
-    with ThreadPoolExecutor(WORKERS) as executor:
-        measure("pool", executor)
-    with ProcessPoolExecutor(WORKERS) as executor:
-        # Workers are there before the clock runs.
-        list(executor.map(abs, range(WORKERS)))
-        measure("processes", executor)
+    here = Here()
+    sweep(here)
+    each = here.seconds / SIMULATIONS
+    print(f"a simulation: {each * 1e3:.1f} ms CPU")
+    wall, own = sweep(None)
+    show("threads", each, wall, own - each * SIMULATIONS)
     try:
         from distributed import Client, LocalCluster
     except ImportError:
@@ -69,7 +80,12 @@ def main():
         Client(cluster) as client,
     ):
         client.run(__import__, "homa")
-        measure("dask", client.get_executor())
+        executor = client.get_executor()
+        before = sum(client.run(time.process_time).values())
+        wall, own = sweep(executor)
+        workers = sum(client.run(time.process_time).values()) - before
+        show("dask, workers", each, wall, workers - each * SIMULATIONS)
+        show("dask, scheduler and caller", each, wall, own)
 
 
 if __name__ == "__main__":
