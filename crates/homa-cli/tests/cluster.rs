@@ -1,14 +1,12 @@
 //! A sweep as the tasks of a cluster, by the scripts in `contrib/cluster`: shards that share a
 //! folder, or are copied together, give the bytes of a sweep in one place.
 
-mod common;
 #[path = "common/folder.rs"]
 mod folder;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{code, homa, stderr};
 use folder::Folder;
 
 const PLAN: &str = "seeds = [1, 2, 3]\n[scenario]\nstop.messages = 50\n\
@@ -40,8 +38,8 @@ fn ran(command: &mut Command) -> Output {
 #[track_caller]
 fn assert_whole(folder: &Folder, plan: &str, other: &str) {
     let whole = folder.path("whole");
-    let swept = homa(&["sweep", plan, "--out", &whole]);
-    assert_eq!(code(&swept), 0, "{}", stderr(&swept));
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_homa"));
+    ran(sweep.args(["sweep", plan, "--out", &whole]));
     for name in TABLES {
         let read = |from: &str| std::fs::read(Path::new(from).join(name)).expect("it is there");
         assert!(read(&whole) == read(other), "{name} differs");
