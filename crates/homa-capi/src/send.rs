@@ -155,7 +155,7 @@ unsafe fn send(
         return Err(Error::invalid(format!("nobody can be reached at {to}: name the port")));
     }
     let mut call = CallOptions::deadline(handle.deadline);
-    let mut send = SendOptions { call, ..SendOptions::default() };
+    let mut send = SendOptions::from(call);
     if !options.is_null() {
         // SAFETY: the caller vouches for the options; zeroes are a value of these numbers.
         let given = unsafe { read_sized(options, "options")? };
@@ -174,7 +174,7 @@ unsafe fn send(
             let text = "`id` is null, and nothing else brings the response of a private call";
             return Err(Error::new(libc::EFAULT, text));
         }
-        send = SendOptions { call, cookie: given.completion_cookie, private };
+        send = SendOptions::from(call).cookie(given.completion_cookie).private(private);
     }
     // SAFETY: the caller vouches for the request.
     let bytes = unsafe { request.gather("request", handle.max_message)? };

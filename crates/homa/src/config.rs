@@ -133,8 +133,9 @@ pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// Parameters of one call.
+/// Parameters of one call. Start from [`CallOptions::deadline`] or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallOptions {
     /// How long the caller will wait. Default 10 s. The server hears of it, over UDP, and does not
     /// begin what nobody waits for any more.

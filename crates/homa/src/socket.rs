@@ -74,8 +74,10 @@ impl Id {
     }
 }
 
-/// Parameters of one call from a socket.
+/// Parameters of one call from a socket. Start from the default, or from the call's own options by
+/// `into()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SendOptions {
     /// Deadline and idempotence.
     pub call: CallOptions,
@@ -83,6 +85,24 @@ pub struct SendOptions {
     pub cookie: u64,
     /// Its end is received only by naming it and does not make the descriptor readable.
     pub private: bool,
+}
+
+impl From<CallOptions> for SendOptions {
+    fn from(call: CallOptions) -> Self {
+        Self { call, ..Self::default() }
+    }
+}
+
+impl SendOptions {
+    /// Has a number come back with the response.
+    pub fn cookie(self, cookie: u64) -> Self {
+        Self { cookie, ..self }
+    }
+
+    /// Has the call's end received only by naming it.
+    pub fn private(self, private: bool) -> Self {
+        Self { private, ..self }
+    }
 }
 
 /// What a thread wants to receive.

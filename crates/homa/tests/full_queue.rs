@@ -226,7 +226,7 @@ fn a_queue_that_is_shorter_than_a_train_takes_its_datagrams() {
 /// Calls to `fast` that all end while others to `slow` are on their way.
 fn call_past(client: &Host, slow: SocketAddr, fast: SocketAddr, driver: fn() -> Box<dyn Driver>) {
     let call = |engine: &Engine, to, length, seed| {
-        let options = CallOptions { deadline: Duration::from_secs(60), ..CallOptions::default() };
+        let options = CallOptions::deadline(Duration::from_secs(60));
         let answer = engine.client().call_with(to, message(length, seed), &options).unwrap();
         assert!(answer == message(length, seed)[..]);
     };

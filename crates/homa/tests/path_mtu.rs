@@ -170,8 +170,8 @@ impl Net {
         let call = |calls: u64, seed: u64| {
             self.client.run(|| {
                 // Over IP a server cannot say that it never had a request of which nothing arrived.
-                let options = CallOptions::deadline(Duration::from_secs(20)).idempotent();
-                let options = CallOptions { idempotent: way == Way::RawIp && silent, ..options };
+                let mut options = CallOptions::deadline(Duration::from_secs(20));
+                options.idempotent = way == Way::RawIp && silent;
                 for n in 0..calls {
                     let bytes = message(LENGTH, seed * 1000 + n);
                     let answer = client.client().call_with(to, bytes.clone(), &options);

@@ -37,7 +37,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
     assert!(!readable(&b, NOW));
     assert_eq!(b.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
     for cookie in 0..3 {
-        let options = SendOptions { cookie, ..SendOptions::default() };
+        let options = SendOptions::default().cookie(cookie);
         a.send(b.local_addr(), vec![1; 100], &options).unwrap();
     }
     for _ in 0..3 {
@@ -72,7 +72,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
 #[test]
 fn a_private_call_is_only_for_those_who_name_it() {
     let (a, b) = (socket(), socket());
-    let options = SendOptions { private: true, ..SendOptions::default() };
+    let options = SendOptions::default().private(true);
     let call = a.send(b.local_addr(), b"secret".to_vec(), &options).unwrap();
     let (id, ..) = request(&b);
     b.reply(id, None, b"answer".to_vec()).unwrap();
@@ -135,7 +135,7 @@ fn an_aborted_call_ends_as_asked_and_its_server_may_still_answer() {
 fn a_call_that_fails_says_which_and_why() {
     let (a, b) = (socket(), socket());
     let soon = CallOptions::deadline(Duration::from_millis(30));
-    let options = SendOptions { call: soon, cookie: 9, private: false };
+    let options = SendOptions::from(soon).cookie(9);
     let call = a.send(b.local_addr(), vec![1], &options).unwrap();
     match a.receive(Wanted::Responses).unwrap() {
         Incoming::Response { id, cookie, result, .. } => {
@@ -150,7 +150,7 @@ fn a_call_that_fails_says_which_and_why() {
 fn a_drain_lets_those_who_wait_for_a_response_have_it() {
     let (a, b) = (Arc::new(socket()), socket());
     let send = |private| {
-        let options = SendOptions { private, ..SendOptions::default() };
+        let options = SendOptions::default().private(private);
         a.send(b.local_addr(), vec![1; 100], &options).unwrap()
     };
     let (named, any) = (send(true), send(false));
@@ -197,7 +197,7 @@ fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
                 for i in 0..CALLS {
                     let bytes = vec![worker as u8; 1 + i * 37 % 3000];
                     let private = i % 3 == 0;
-                    let options = SendOptions { private, ..SendOptions::default() };
+                    let options = SendOptions::default().private(private);
                     let call = here.send(there, bytes.clone(), &options).unwrap();
                     loop {
                         match here.receive(Wanted::CallOrRequests(call)) {
