@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -11,6 +12,20 @@ SMALL = {
     "stop": {"messages": 300},
     "fabric": {"shape": {"kind": "single-switch", "hosts": 4}},
 }
+
+
+#: Seconds after which a test that goes on for ever ends the run.
+LONGEST = 300
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """Ctrl-C is heard, also by what was started in the background of a shell, where it is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.alarm(LONGEST)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

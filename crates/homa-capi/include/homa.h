@@ -287,9 +287,9 @@ int homa_replyv(int sockfd,
 
 /*
  Says how long the client will still wait for the answer to a request, in *microseconds: 0 when
- it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did not
- say (it does over UDP, but builds of before and the kernel module do not). Requests whose time
- is over before they are received are dropped.
+ it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did
+ not say (over UDP it does, unless it is a build of before; the kernel module does not). Requests
+ whose time is over before they are received are dropped.
 
  Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
  */
