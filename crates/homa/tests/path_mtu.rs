@@ -62,14 +62,7 @@ struct Net {
 
 impl Net {
     fn direct() -> Option<Self> {
-        let (client, server) = (Host::new(), Host::new());
-        if !client.connect("near", &server, "far") {
-            return None;
-        }
-        for (host, link, n) in [(&client, "near", 1), (&server, "far", 2)] {
-            host.ip(&format!("addr add 10.8.0.{n}/24 dev {link}"));
-            host.ip(&format!("addr add fd08::{n}/64 dev {link} nodad"));
-        }
+        let [client, server] = Host::pair()?;
         Some(Self { client, server, router: None })
     }
 

@@ -42,14 +42,7 @@ impl Net {
             skip::test("root (AF_XDP, and network namespaces)");
             return None;
         }
-        let (client, server) = (Host::new(), Host::new());
-        if !client.connect("near", &server, "far") {
-            return None;
-        }
-        for (host, link, n) in [(&client, "near", 1), (&server, "far", 2)] {
-            host.ip(&format!("addr add 10.8.0.{n}/24 dev {link}"));
-            host.ip(&format!("addr add fd08::{n}/64 dev {link} nodad"));
-        }
+        let [client, server] = Host::pair()?;
         let tried = client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20));
         if let Err(error) = tried {
             skip::test(&format!("AF_XDP ({error})"));

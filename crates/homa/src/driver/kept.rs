@@ -144,8 +144,40 @@ impl Kept {
     }
 }
 
+/// A driver of sockets, which keeps what has no room.
+pub trait Sockets {
+    /// Sends trains, or those before where it says that there was no room.
+    fn send_all(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), (usize, usize, Full)>;
+
+    /// What waits, and what is counted of that.
+    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters);
+
+    /// Sends some trains of a batch; what has no room is kept.
+    fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
+        if let Err(stopped) = self.send_all(trains, outbox, messages) {
+            let (kept, counters) = self.kept();
+            let others = kept.set_aside(trains, (outbox, messages), stopped, counters);
+            self.send_some(&others, outbox, messages);
+        }
+    }
+
+    /// Tries again to send what waits for a link.
+    fn send_kept(&mut self, link: LinkId) {
+        let Some(batch) = self.kept().0.take(link) else { return };
+        let outbox = batch.outbox();
+        let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
+        let (kept, counters) = self.kept();
+        counters.trains_refused += kept.put_back(link, batch, stopped);
+    }
+}
+
 /// For trains that lie in their outbox.
-pub struct NoMessages;
+struct NoMessages;
 
 impl Gather for NoMessages {
     fn bytes(&self, _: homa_proto::Span) -> &[u8] {

@@ -49,7 +49,7 @@ use std::{io, iter};
 
 use homa_proto::{LinkId, wire};
 
-use super::kept::{Kept, NoMessages};
+use super::kept::{Kept, Sockets};
 use super::lanes::Lanes;
 use super::udp::error_queue::{Meaning, Report, Reports};
 use super::udp::receive::ReceiveBatch;
@@ -193,43 +193,6 @@ impl RawIpDriver {
         own.or_else(|| self.carriers.iter().find_map(carrier))
     }
 
-    /// Sends trains, or those before where it says that there was no room.
-    fn send_all(
-        &mut self,
-        trains: &[Train],
-        outbox: &Outbox,
-        messages: &dyn Gather,
-    ) -> Result<(), (usize, usize, Full)> {
-        let mut done = 0;
-        while let Some(first) = trains.get(done) {
-            let way = |train: &Train| Some((self.socket_for(train)?, train.link));
-            let Some(wanted) = way(first) else {
-                self.counters.trains_refused += 1;
-                done += 1;
-                continue;
-            };
-            let rest = trains[done..].iter().take(RUN_MAX);
-            let run = &trains[done..done + rest.take_while(|t| way(t) == Some(wanted)).count()];
-            if let Err(Stopped { train, offset, why }) =
-                self.send_run(wanted.0, run, outbox, messages)
-                && let Why::Full(full) = why
-            {
-                return Err((done + train, offset, full));
-            }
-            done += run.len();
-        }
-        Ok(())
-    }
-
-    /// Sends some trains of a batch; what has no room is kept.
-    fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
-        if let Err(stopped) = self.send_all(trains, outbox, messages) {
-            let from = (outbox, messages);
-            let others = self.kept.set_aside(trains, from, stopped, &mut self.counters);
-            self.send_some(&others, outbox, messages);
-        }
-    }
-
     /// Sends trains that leave from one socket.
     fn send_run(
         &mut self,
@@ -333,6 +296,39 @@ impl RawIpDriver {
     }
 }
 
+impl Sockets for RawIpDriver {
+    fn send_all(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), (usize, usize, Full)> {
+        let mut done = 0;
+        while let Some(first) = trains.get(done) {
+            let way = |train: &Train| Some((self.socket_for(train)?, train.link));
+            let Some(wanted) = way(first) else {
+                self.counters.trains_refused += 1;
+                done += 1;
+                continue;
+            };
+            let rest = trains[done..].iter().take(RUN_MAX);
+            let run = &trains[done..done + rest.take_while(|t| way(t) == Some(wanted)).count()];
+            if let Err(Stopped { train, offset, why }) =
+                self.send_run(wanted.0, run, outbox, messages)
+                && let Why::Full(full) = why
+            {
+                return Err((done + train, offset, full));
+            }
+            done += run.len();
+        }
+        Ok(())
+    }
+
+    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters) {
+        (&mut self.kept, &mut self.counters)
+    }
+}
+
 impl Driver for RawIpDriver {
     fn framing(&self) -> Framing {
         Framing::Ip
@@ -384,10 +380,7 @@ impl Driver for RawIpDriver {
     }
 
     fn resume(&mut self, link: LinkId) {
-        let Some(batch) = self.kept.take(link) else { return };
-        let outbox = batch.outbox();
-        let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
-        self.counters.trains_refused += self.kept.put_back(link, batch, stopped);
+        self.send_kept(link);
     }
 
     fn waiting(&self) -> &[Waiting] {

@@ -26,7 +26,7 @@ use std::{io, iter};
 use homa_proto::LinkId;
 use homa_proto::wire::datagram;
 
-use super::kept::{Kept, NoMessages};
+use super::kept::{Kept, Sockets};
 use super::lanes::Lanes;
 use super::raw_ip::route_mtu;
 use super::{
@@ -82,33 +82,6 @@ impl UdpDriver {
     pub fn without_offload(mut self) -> Self {
         self.offload = false;
         self
-    }
-
-    /// Sends trains, or those before where it says that there was no room.
-    fn send_all(
-        &mut self,
-        trains: &[Train],
-        outbox: &Outbox,
-        messages: &dyn Gather,
-    ) -> Result<(), (usize, usize, Full)> {
-        let mut done = 0;
-        while done < trains.len() {
-            let run = &trains[done..done + self.run_length(&trains[done..])];
-            done += match self.send_run(run, outbox, messages) {
-                Ok(sent) => sent,
-                Err((train, offset, full)) => return Err((done + train, offset, full)),
-            };
-        }
-        Ok(())
-    }
-
-    /// Sends some trains of a batch; what has no room is kept.
-    pub(super) fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
-        if let Err(stopped) = self.send_all(trains, outbox, messages) {
-            let from = (outbox, messages);
-            let others = self.kept.set_aside(trains, from, stopped, &mut self.counters);
-            self.send_some(&others, outbox, messages);
-        }
     }
 
     /// What was counted, to count more.
@@ -225,6 +198,29 @@ fn meaning(report: &Report) -> Option<Meaning> {
     Some(Meaning::Unreachable(Unreachable { to, what, quoted }))
 }
 
+impl Sockets for UdpDriver {
+    fn send_all(
+        &mut self,
+        trains: &[Train],
+        outbox: &Outbox,
+        messages: &dyn Gather,
+    ) -> Result<(), (usize, usize, Full)> {
+        let mut done = 0;
+        while done < trains.len() {
+            let run = &trains[done..done + self.run_length(&trains[done..])];
+            done += match self.send_run(run, outbox, messages) {
+                Ok(sent) => sent,
+                Err((train, offset, full)) => return Err((done + train, offset, full)),
+            };
+        }
+        Ok(())
+    }
+
+    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters) {
+        (&mut self.kept, &mut self.counters)
+    }
+}
+
 impl Driver for UdpDriver {
     fn routes(&self) -> Option<RouteMtu> {
         Some(route_mtu)
@@ -275,10 +271,7 @@ impl Driver for UdpDriver {
     }
 
     fn resume(&mut self, link: LinkId) {
-        let Some(batch) = self.kept.take(link) else { return };
-        let outbox = batch.outbox();
-        let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
-        self.counters.trains_refused += self.kept.put_back(link, batch, stopped);
+        self.send_kept(link);
     }
 
     fn waiting(&self) -> &[Waiting] {

@@ -35,6 +35,7 @@ use std::time::Instant;
 
 use homa_proto::LinkId;
 
+use super::kept::Sockets;
 use super::udp::UdpDriver;
 use super::{
     Driver, DriverCounters, Full, Gather, Outbox, Received, RouteMtu, TRAIN_OVERHEAD, TooBig,

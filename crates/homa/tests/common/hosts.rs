@@ -22,6 +22,22 @@ impl Host {
         Self(made.join().unwrap())
     }
 
+    /// Two hosts and a cable from `near` of the first, which has the addresses 10.8.0.1 and
+    /// fd08::1, to `far` of the other, with 10.8.0.2 and fd08::2; `None` where there is none to
+    /// be had.
+    #[allow(dead_code)] // Not every test file needs it.
+    pub fn pair() -> Option<[Self; 2]> {
+        let pair = [Self::new(), Self::new()];
+        if !pair[0].connect("near", &pair[1], "far") {
+            return None;
+        }
+        for (host, (link, n)) in pair.iter().zip([("near", 1), ("far", 2)]) {
+            host.ip(&format!("addr add 10.8.0.{n}/24 dev {link}"));
+            host.ip(&format!("addr add fd08::{n}/64 dev {link} nodad"));
+        }
+        Some(pair)
+    }
+
     /// Does something at this host. Threads started there stay there.
     pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {

@@ -80,10 +80,12 @@ impl Port {
         area.len = memory.len() as u64;
         area.chunk_size = size.frame;
         set(fd.as_fd(), libc::XDP_UMEM_REG, &area)?;
-        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING] {
-            set(fd.as_fd(), ring, &frames)?;
-        }
-        for ring in [libc::XDP_RX_RING, libc::XDP_TX_RING] {
+        for ring in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ] {
             set(fd.as_fd(), ring, &frames)?;
         }
         // SAFETY: as above.
