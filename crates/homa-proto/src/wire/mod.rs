@@ -36,7 +36,7 @@ use crate::config::LEVELS;
 use crate::event::{DropReason, Quoted};
 use crate::packet::{Acks, Body, Packet, PeerId, RpcId};
 use core::fmt;
-use datagram::{Extensions, Heard, Lists, Told};
+use datagram::Extensions;
 
 /// A packet read from bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,21 +45,6 @@ pub struct Decoded<'a> {
     pub packet: Packet,
     /// The message's bytes of a DATA packet; empty for every other type.
     pub payload: &'a [u8],
-    heard: Heard<'a>,
-}
-
-impl Decoded<'_> {
-    /// What the datagram tells of the request that the packet begins (UDP only).
-    #[inline]
-    pub fn told(&self) -> Told {
-        self.heard.told()
-    }
-
-    /// It tells something.
-    #[inline]
-    pub fn tells(&self) -> bool {
-        self.heard != Heard::NOTHING
-    }
 }
 
 /// Why a packet was not written. Nothing was.
@@ -140,7 +125,7 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
 /// Ports are seen from here: the packet's source is [`Packet::remote_port`].
 #[inline]
 pub fn decode(bytes: &[u8], peer: PeerId, priority: u8) -> Result<Decoded<'_>, DropReason> {
-    read(bytes, peer, priority, &Extensions::default(), &mut Lists::default())
+    read(bytes, peer, priority, &Extensions::default())
 }
 
 /// Reads a packet, with what the extensions of its datagram add.
@@ -150,23 +135,27 @@ fn read<'a>(
     peer: PeerId,
     priority: u8,
     extensions: &Extensions,
-    lists: &mut Lists<'a>,
 ) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
-    let control = |body| build(head, (peer, priority), body, &[], Heard::NOTHING);
+    // Each type builds the whole answer in place: a body common to all would be copied.
+    let decoded = |body, payload| Decoded {
+        packet: Packet {
+            peer,
+            priority,
+            local_port: header::DESTINATION.get(head),
+            remote_port: header::SOURCE.get(head),
+            id: RpcId(header::RPC_ID.get(head)),
+            body,
+        },
+        payload,
+    };
+    let control = |body| decoded(body, &[]);
     match header::KIND.get(head) {
         // Reserved: inside the endpoint port 0 marks one-way messages, which no network forges.
         kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
             Err(DropReason::NoServer)
         }
-        kind::DATA => {
-            let (data, payload) = data::decode(bytes)?;
-            let tells = !lists.are_empty()
-                && data.span.offset == 0
-                && !RpcId(header::RPC_ID.get(head)).from_server();
-            let heard = if tells { lists.next() } else { Heard::NOTHING };
-            Ok(build(head, (peer, priority), Body::Data(data), payload, heard))
-        }
+        kind::DATA => data::decode(bytes).map(|(data, payload)| decoded(Body::Data(data), payload)),
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),
         kind::RPC_UNKNOWN => {
@@ -185,29 +174,6 @@ fn read<'a>(
             None => ack::decode(bytes).map(control),
         },
         _ => Err(DropReason::UnknownType),
-    }
-}
-
-/// Each type builds the whole answer in place: a body common to all would be copied.
-#[inline(always)]
-fn build<'a>(
-    head: &[u8; HEADER_LEN],
-    (peer, priority): (PeerId, u8),
-    body: Body,
-    payload: &'a [u8],
-    heard: Heard<'a>,
-) -> Decoded<'a> {
-    Decoded {
-        packet: Packet {
-            peer,
-            priority,
-            local_port: header::DESTINATION.get(head),
-            remote_port: header::SOURCE.get(head),
-            id: RpcId(header::RPC_ID.get(head)),
-            body,
-        },
-        payload,
-        heard,
     }
 }
 

@@ -151,13 +151,11 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         let lines = example.lines().filter(|line| line.starts_with("  ") && !hex.contains(line));
         let bytes = unhex(&hex.concat());
         let datagram = datagram::decode(&bytes).unwrap();
-        let read: Vec<String> = datagram
-            .packets(PEER, 5)
-            .map(|read| {
-                let read: Decoded<'_> = read.unwrap();
-                format!("{}{}", wire::pretty::received(&read.packet), read.told())
-            })
-            .collect();
+        let (mut all, mut read) = (datagram.packets(PEER, 5), Vec::new());
+        while let Some(next) = all.next() {
+            let next: Decoded<'_> = next.unwrap();
+            read.push(format!("{}{}", wire::pretty::received(&next.packet), all.told()));
+        }
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }

@@ -61,13 +61,14 @@ fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
             }
         }
         let length = writer.len();
-        let read = datagram::decode(&buffer[..length]).unwrap();
-        let read: Vec<_> = match accepted.is_empty() {
-            true => Vec::new(),
-            false => read.packets(PEER, 0).map(|decoded| decoded.unwrap()).collect(),
-        };
-        let read: Vec<_> =
-            read.iter().map(|d| (d.packet.id, d.payload.to_vec(), d.told())).collect();
+        let mut packets = datagram::decode(&buffer[..length]).unwrap().packets(PEER, 0);
+        let mut read = Vec::new();
+        while !accepted.is_empty()
+            && let Some(decoded) = packets.next()
+        {
+            let decoded = decoded.unwrap();
+            read.push((decoded.packet.id, decoded.payload.to_vec(), packets.told()));
+        }
         assert_eq!(read, accepted);
         Ok(())
     });

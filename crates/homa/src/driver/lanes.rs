@@ -19,12 +19,13 @@ use homa_proto::LinkId;
 /// After a socket was refused, for want of descriptors, say, until it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// The link of the socket that receives.
+const FIRST: LinkId = LinkId(0);
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    /// The link that the socket that receives belongs to.
-    first: Option<LinkId>,
-    /// Of others, or when it was refused.
+    /// Of each link but the first, or when it was refused.
     others: Vec<(LinkId, Result<OwnedFd, Instant>)>,
 }
 
@@ -36,7 +37,7 @@ impl Lanes {
         link: LinkId,
         open: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> RawFd {
-        if link == LinkId(0) || *self.first.get_or_insert(link) == link {
+        if link == FIRST {
             return main;
         }
         let found = self.others.iter().position(|(other, _)| *other == link);
@@ -57,7 +58,7 @@ impl Lanes {
     /// The socket that sent by a link, where `main` receives; `None` before the first time.
     pub fn sent_by(&self, main: RawFd, link: LinkId) -> Option<RawFd> {
         let shares = self.others.iter().any(|(other, own)| *other == link && own.is_err());
-        match link == LinkId(0) || self.first == Some(link) || shares {
+        match link == FIRST || shares {
             true => Some(main),
             false => self.known(link),
         }

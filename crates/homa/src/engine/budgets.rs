@@ -21,8 +21,9 @@ use crate::egress::{Egress, Interfaces, LinkRate};
 use crate::metrics::LinkMetrics;
 use crate::pacer::Pacer;
 
-/// The link of peers that no route is known to, and of all peers where there are no routes.
-const REST: LinkId = LinkId(0);
+/// The first link that was needed; also that of peers that no route is known to, and of all peers
+/// where there are no routes.
+const FIRST: LinkId = LinkId(0);
 /// How often the kernel is asked whether something changed.
 const CHECK: Duration = Duration::secs(1);
 /// Wire bytes of control packets that leave at once past links without room.
@@ -32,7 +33,7 @@ const CONTROL: u32 = 16 * FULL_FRAME;
 pub struct Budgets {
     kernel: Option<Kernel>,
     interfaces: Interfaces,
-    /// By number; the first is [`REST`].
+    /// By number.
     links: Vec<Budget>,
     /// Times that links held packets back whose numbers others have now.
     waits: u64,
@@ -61,7 +62,7 @@ pub struct Room {
 }
 
 struct Budget {
-    /// `None`: [`REST`].
+    /// `None`: no interface has been needed yet.
     egress: Option<Egress>,
     pacer: Pacer,
 }
@@ -96,7 +97,7 @@ impl Budgets {
             bound: None,
         };
         let alone = if routed { None } else { Some(LOOPBACK) };
-        budgets.tell(REST, protocol.or(alone), endpoint);
+        budgets.tell(FIRST, protocol.or(alone), endpoint);
         budgets.list();
         budgets
     }
@@ -133,7 +134,7 @@ impl Budgets {
     /// Links whose rates changed get new ones. A link of which nothing is known any more keeps its
     /// number for the messages that are on their way by it.
     fn renew(&mut self, endpoint: &mut Endpoint) {
-        for at in 1..self.links.len() {
+        for at in 0..self.links.len() {
             let Some(before) = self.links[at].egress.clone() else { continue };
             let unknown = || Egress { rate: LinkRate::Unknown, ..before.clone() };
             let egress = self.egress(before.index).unwrap_or_else(unknown);
@@ -155,7 +156,7 @@ impl Budgets {
         from: Option<IpAddr>,
         endpoint: &mut Endpoint,
     ) -> LinkId {
-        let Some(kernel) = &mut self.kernel else { return REST };
+        let Some(kernel) = &mut self.kernel else { return FIRST };
         let scope = match to {
             SocketAddr::V6(to) => to.scope_id(),
             SocketAddr::V4(_) => 0,
@@ -167,21 +168,21 @@ impl Budgets {
         }
         match route.and_then(|index| self.egress(index)) {
             Some(egress) => self.link_of(egress, endpoint),
-            None => REST,
+            None => FIRST,
         }
     }
 
-    /// The number of an interface, new if need be; that of the rest when there are too many.
+    /// The number of an interface, new if need be; the first when there are too many.
     fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
         let found = self.links.iter().position(|link| link.index() == Some(egress.index));
-        let gone = |link: &Budget| link.index().is_some_and(|at| !self.interfaces.contains(at));
-        let at = match found.or_else(|| self.links.iter().position(gone)) {
+        let free = |link: &Budget| link.index().is_none_or(|at| !self.interfaces.contains(at));
+        let at = match found.or_else(|| self.links.iter().position(free)) {
             Some(at) => at,
             None if self.links.len() < usize::from(LinkId::MAX) => {
                 self.links.push(Budget { egress: None, pacer: Pacer::new(None) });
                 self.links.len() - 1
             }
-            None => return REST,
+            None => return FIRST,
         };
         if self.links[at].index() != Some(egress.index) {
             let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));

@@ -115,7 +115,7 @@ pub enum Completion {
         /// Until when the client waits for the answer, as far as it said so.
         deadline: Option<Instant>,
         /// The distributed trace that it belongs to.
-        trace: Option<TraceContext>,
+        trace: Option<Box<TraceContext>>,
     },
     /// More of a long message can be read, with [`Engine::read`], while the rest is on its way.
     /// Only with [`homa_proto::Config::readable_events`].
@@ -366,12 +366,13 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn take(&mut self, request: Request) -> Completion {
         let Request { rpc, from, port, bytes, terms } = request;
         self.core.taken(bytes.len());
         let deadline = self.core.instant(terms.until);
-        let trace = terms.trace.map(|trace| *trace);
-        Completion::Request { id: RequestId(rpc), from, port, bytes, deadline, trace }
+        let id = RequestId(rpc);
+        Completion::Request { id, from, port, bytes, deadline, trace: terms.trace }
     }
 
     /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was

@@ -458,7 +458,7 @@ impl Core {
             engine,
             links: self.state.budgets.metrics(),
             latencies: self.state.latencies.histograms(),
-            peers: self.state.latencies.top(),
+            peers: self.state.peers.busiest(),
         }
     }
 }

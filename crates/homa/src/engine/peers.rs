@@ -25,6 +25,7 @@ use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 use super::accounts::{AccountId, Accounts};
 use super::budgets::Budgets;
 use crate::driver::{Framing, RouteMtu};
+use crate::metrics::{Direction, Ended, PeerLatency, busiest};
 
 /// IPv4 and IPv6 headers without options, bytes.
 const HEADER_V4: u16 = 20;
@@ -85,6 +86,8 @@ pub struct Peers {
     framing: Framing,
     routes: Option<RouteMtu>,
     evicted: u64,
+    /// By number and direction: the RPCs with each that ended.
+    ended: Vec<[Ended; 2]>,
 }
 
 #[derive(Debug)]
@@ -112,7 +115,19 @@ impl Peers {
             framing,
             routes,
             evicted: 0,
+            ended: Vec::new(),
         }
+    }
+
+    /// Of a peer's RPCs those that ended, of a direction.
+    pub fn ended(&mut self, id: PeerId, direction: Direction) -> &mut Ended {
+        &mut self.ended[id.0 as usize][direction as usize]
+    }
+
+    /// The peers with most RPCs, of each direction.
+    pub fn busiest(&self) -> Vec<PeerLatency> {
+        let open = self.peers.iter().zip(&self.ended).filter(|(peer, _)| peer.open);
+        busiest(open.map(|(peer, ended)| (peer.address, ended)))
     }
 
     /// The peer with a number that the protocol returned.
@@ -309,10 +324,12 @@ impl Peers {
         let index = match self.free.pop() {
             Some(index) => {
                 self.peers[index as usize] = peer;
+                self.ended[index as usize] = Default::default();
                 index
             }
             None => {
                 self.peers.push(peer);
+                self.ended.push(Default::default());
                 self.peers.len() as u32 - 1
             }
         };
@@ -375,6 +392,7 @@ impl Peers {
 mod tests {
     use super::*;
     use crate::driver::raw_ip::route_mtu;
+    use crate::metrics::Outcome;
 
     fn address(n: u32) -> SocketAddr {
         SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1000))
@@ -414,6 +432,19 @@ mod tests {
         };
         assert!((0..=MAX).all(|n| find(n).is_some()));
         assert!(peers.count().1 > 0, "somebody was forgotten");
+    }
+
+    #[test]
+    fn what_ended_with_a_peer_is_not_said_of_the_one_that_gets_its_number() {
+        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        let mut peers = Peers::new(1, 1500, Framing::Datagram, None);
+        let first = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
+        peers.ended(first, Direction::Client).add(5, Outcome::Ok);
+        assert_eq!(peers.busiest().len(), 1);
+        peers.make_room(Time::ZERO, &mut endpoint);
+        let second = peers.find(Time::ZERO, address(2), None, &mut endpoint);
+        assert_eq!((second, peers.busiest()), (Some(first), Vec::new()));
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl State {
         let level = self.config.priority_map.level(train.tos);
         // Whose packets these are is known when they are read: by who sent them, server or client.
         let mut peers = [None; 2];
-        for decoded in datagram.packets(PeerId(0), level) {
+        let mut packets = datagram.packets(PeerId(0), level);
+        while let Some(decoded) = packets.next() {
             let mut decoded = match decoded {
                 Ok(decoded) => decoded,
                 Err(reason) => {
@@ -194,8 +195,8 @@ impl State {
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => {
                     self.messages.place(place, decoded.payload);
-                    if decoded.tells() {
-                        self.messages.note(place.message, Terms::heard(now, &decoded.told()));
+                    if packets.tells() {
+                        self.messages.note(place.message, Terms::heard(now, &packets.told()));
                     }
                 }
                 Receipt::Consumed | Receipt::Dropped(_) => {}
@@ -338,9 +339,11 @@ impl State {
 
     /// An RPC ended, with a peer that is still known.
     pub fn ended(&mut self, rpc: RpcHandle, outcome: Outcome) {
-        let peers = &self.peers;
-        let address = |peer| peers.get(peer).map(|peer| peer.address);
-        self.latencies.end(self.endpoint.now(), rpc, outcome, address);
+        if let Some((peer, direction, nanos)) =
+            self.latencies.end(self.endpoint.now(), rpc, outcome)
+        {
+            self.peers.ended(peer, direction).add(nanos, outcome);
+        }
     }
 
     /// A request whose client waits no longer is given up unstarted.

@@ -173,14 +173,29 @@ pub struct PeerLatency {
     pub time: Duration,
 }
 
+/// RPCs with a peer that ended, of one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ended {
+    rpcs: u64,
+    failures: u64,
+    nanos: u64,
+}
+
+impl Ended {
+    /// One more.
+    pub(crate) fn add(&mut self, nanos: u64, outcome: Outcome) {
+        self.rpcs += 1;
+        self.failures += u64::from(outcome != Outcome::Ok);
+        self.nanos = self.nanos.saturating_add(nanos);
+    }
+}
+
 /// What an engine knows of RPCs in progress and of those that ended.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     histograms: [[Option<Box<Histogram>>; OUTCOMES.len()]; DIRECTIONS.len()],
     /// By the RPC's place.
     begun: Vec<Begun>,
-    /// By direction and number.
-    peers: [Vec<Option<Peer>>; DIRECTIONS.len()],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -195,14 +210,6 @@ struct Begun {
 const NOTHING: Begun =
     Begun { generation: u32::MAX, direction: Direction::Client, peer: PeerId(0), at: Time::ZERO };
 
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    address: SocketAddr,
-    rpcs: u64,
-    failures: u64,
-    nanos: u64,
-}
-
 impl Latencies {
     /// An RPC with a peer begins.
     pub(crate) fn begin(&mut self, now: Time, rpc: RpcHandle, peer: PeerId, whose: Direction) {
@@ -214,34 +221,22 @@ impl Latencies {
         self.begun[place] = Begun { generation, direction, peer, at };
     }
 
-    /// It ended; `address` tells that of its peer. One that ended before is left alone.
+    /// It ended; with whom, and after how many nanoseconds. One that ended before is left alone.
     pub(crate) fn end(
         &mut self,
         now: Time,
         rpc: RpcHandle,
         outcome: Outcome,
-        address: impl FnOnce(PeerId) -> Option<SocketAddr>,
-    ) {
-        let Some(begun) = self.begun.get_mut(rpc.index as usize) else { return };
-        let Begun { generation, direction, peer, at } = std::mem::replace(begun, NOTHING);
-        if generation != rpc.generation {
-            return;
+    ) -> Option<(PeerId, Direction, u64)> {
+        let begun = self.begun.get_mut(rpc.index as usize)?;
+        if begun.generation != rpc.generation {
+            return None;
         }
-        let nanos = now.since(at).0;
+        begun.generation = NOTHING.generation;
+        let (nanos, direction) = (now.since(begun.at).0, begun.direction);
         let histogram = &mut self.histograms[direction as usize][outcome as usize];
         histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).record(nanos);
-        let Some(address) = address(peer) else { return };
-        let (peers, place) = (&mut self.peers[direction as usize], peer.0 as usize);
-        if peers.len() <= place {
-            peers.resize(place + 1, None);
-        }
-        // Numbers of peers are used again.
-        let known = peers[place].filter(|known| known.address == address);
-        let mut peer = known.unwrap_or(Peer { address, rpcs: 0, failures: 0, nanos: 0 });
-        peer.rpcs += 1;
-        peer.failures += u64::from(outcome != Outcome::Ok);
-        peer.nanos = peer.nanos.saturating_add(nanos);
-        peers[place] = Some(peer);
+        Some((begun.peer, direction, nanos))
     }
 
     /// What it means that we give up an RPC: a call is cancelled, a request dropped.
@@ -262,26 +257,31 @@ impl Latencies {
         })
         .collect()
     }
+}
 
-    /// The peers with most RPCs, of each direction.
-    pub(crate) fn top(&self) -> Vec<PeerLatency> {
-        let mut top = Vec::new();
-        for direction in DIRECTIONS {
-            let mut peers: Vec<Peer> =
-                self.peers[direction as usize].iter().flatten().copied().collect();
-            let order = |peer: &Peer| (std::cmp::Reverse(peer.rpcs), peer.address);
-            if peers.len() > TOP {
-                peers.select_nth_unstable_by_key(TOP, order);
-                peers.truncate(TOP);
-            }
-            peers.sort_unstable_by_key(order);
-            top.extend(peers.into_iter().map(|Peer { address, rpcs, failures, nanos }| {
-                let (peer, time) = (address, Duration::from_nanos(nanos));
-                PeerLatency { direction, peer, rpcs, failures, time }
-            }));
+/// Of peers, with their RPCs by direction, those with most.
+pub(crate) fn busiest<'a>(
+    peers: impl Iterator<Item = (SocketAddr, &'a [Ended; DIRECTIONS.len()])> + Clone,
+) -> Vec<PeerLatency> {
+    let mut top = Vec::new();
+    for direction in DIRECTIONS {
+        let all = peers.clone().map(|(peer, ended)| (peer, ended[direction as usize]));
+        let mut all: Vec<_> = all.filter(|(_, ended)| ended.rpcs > 0).collect();
+        let order = |(peer, ended): &(SocketAddr, Ended)| (std::cmp::Reverse(ended.rpcs), *peer);
+        if all.len() > TOP {
+            all.select_nth_unstable_by_key(TOP, order);
+            all.truncate(TOP);
         }
-        top
+        all.sort_unstable_by_key(order);
+        top.extend(all.into_iter().map(|(peer, Ended { rpcs, failures, nanos })| PeerLatency {
+            direction,
+            peer,
+            rpcs,
+            failures,
+            time: Duration::from_nanos(nanos),
+        }));
     }
+    top
 }
 
 fn seconds(time: Duration) -> f64 {

@@ -12,8 +12,8 @@ use std::fmt::{Display, Write};
 use homa_proto::{Counters, Rate};
 
 use crate::driver::DriverCounters;
-pub(crate) use latency::Latencies;
 pub use latency::{Direction, Histogram, Latency, Outcome, PeerLatency};
+pub(crate) use latency::{Ended, Latencies, busiest};
 
 /// A structure of counters that knows their names and what they count.
 macro_rules! counters {

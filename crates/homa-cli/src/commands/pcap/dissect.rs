@@ -205,7 +205,7 @@ impl Dissector {
         let whole = whole(&mut self.scratch, payload);
         let decoded = wire::decode(whole, PeerId(0), priority);
         let known = known(
-            decoded.map(|decoded| (decoded.packet, decoded.told())),
+            decoded.map(|decoded| (decoded.packet, Told::NOTHING)),
             payload.bytes,
             whole.len(),
         );
@@ -328,7 +328,7 @@ impl Dissector {
             let length = end.saturating_sub(start);
             report(
                 number,
-                known(decoded.map(|decoded| (decoded.packet, decoded.told())), seen, length),
+                known(decoded.map(|decoded| (decoded.packet, packets.told())), seen, length),
             );
         }
         if empty {

@@ -34,7 +34,7 @@ use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::{DropReason, Quoted};
 use crate::packet::{Body, Packet, PeerId};
 pub(super) use extension::Extensions;
-pub(super) use told::{Heard, Lists};
+use told::{Heard, Lists};
 
 /// Bytes in the datagram header.
 pub const HEADER_LEN: usize = 16;
@@ -190,7 +190,8 @@ impl<'a> Datagram<'a> {
     /// does not hide those after it, unless it breaks the framing.
     #[inline]
     pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
-        Packets { datagram: *self, rest: Some(self.packets), peer, priority }
+        let heard = Heard::NOTHING;
+        Packets { datagram: *self, rest: Some(self.packets), peer, priority, heard }
     }
 }
 
@@ -202,6 +203,8 @@ pub struct Packets<'a> {
     rest: Option<&'a [u8]>,
     peer: PeerId,
     priority: u8,
+    /// What is told of the packet that was read last.
+    heard: Heard<'a>,
 }
 
 impl<'a> Packets<'a> {
@@ -209,6 +212,18 @@ impl<'a> Packets<'a> {
     /// packet begins.
     pub fn unread(&self) -> usize {
         self.rest.map_or(0, <[u8]>::len)
+    }
+
+    /// What the datagram tells of the request that the packet read last begins.
+    #[inline]
+    pub fn told(&self) -> Told {
+        self.heard.told()
+    }
+
+    /// It tells something.
+    #[inline]
+    pub fn tells(&self) -> bool {
+        self.heard != Heard::NOTHING
     }
 
     /// Takes the length and the bytes of the next packet of an aggregate.
@@ -236,12 +251,18 @@ impl<'a> Iterator for Packets<'a> {
         let bytes = if self.datagram.aggregate {
             match self.next_of_aggregate(rest)? {
                 Ok(packet) => packet,
-                Err(reason) => return Some(Err(reason)),
+                Err(reason) => {
+                    self.heard = Heard::NOTHING;
+                    return Some(Err(reason));
+                }
             }
         } else {
             rest
         };
-        let Datagram { extensions, lists, .. } = &mut self.datagram;
-        Some(super::read(bytes, self.peer, self.priority, extensions, lists))
+        let decoded = super::read(bytes, self.peer, self.priority, &self.datagram.extensions);
+        let lists = &mut self.datagram.lists;
+        let begins = || decoded.as_ref().is_ok_and(|decoded| decoded.packet.begins_request());
+        self.heard = if !lists.are_empty() && begins() { lists.next() } else { Heard::NOTHING };
+        Some(decoded)
     }
 }

@@ -136,7 +136,7 @@ fn head(out: &mut [u8], kind: u16, length: usize) {
 
 /// The lists of a datagram, as far as they were not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::wire) struct Lists<'a> {
+pub(super) struct Lists<'a> {
     deadlines: &'a [[u8; DEADLINE_LEN]],
     traces: &'a [[u8; TRACE_LEN]],
 }
@@ -144,7 +144,7 @@ pub(in crate::wire) struct Lists<'a> {
 impl<'a> Lists<'a> {
     /// Nothing is left of them.
     #[inline]
-    pub(in crate::wire) const fn are_empty(&self) -> bool {
+    pub(super) const fn are_empty(&self) -> bool {
         self.deadlines.is_empty() && self.traces.is_empty()
     }
 
@@ -169,7 +169,7 @@ impl<'a> Lists<'a> {
 
     /// What is told of the next request.
     #[inline]
-    pub(in crate::wire) fn next(&mut self) -> Heard<'a> {
+    pub(super) fn next(&mut self) -> Heard<'a> {
         let micros = take(&mut self.deadlines).map(|micros| u32::from_be_bytes(*micros));
         Heard { micros: micros.unwrap_or(NOT_SAID), trace: take(&mut self.traces) }
     }
@@ -177,18 +177,18 @@ impl<'a> Lists<'a> {
 
 /// What is told of a request, as it lies in the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::wire) struct Heard<'a> {
+pub(super) struct Heard<'a> {
     micros: u32,
     trace: Option<&'a [u8; TRACE_LEN]>,
 }
 
 impl Heard<'_> {
     /// Nothing.
-    pub(in crate::wire) const NOTHING: Self = Self { micros: NOT_SAID, trace: None };
+    pub(super) const NOTHING: Self = Self { micros: NOT_SAID, trace: None };
 
     /// What it means.
     #[inline]
-    pub(in crate::wire) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> Told {
         let left = Some(self.micros).filter(|&micros| micros != NOT_SAID);
         Told {
             left: left.map(|micros| Duration::micros(micros.into())),

@@ -295,7 +295,7 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
             collect(&mut b, expected.len());
             assert_eq!(b.received(0).from.port(), port, "{at} by link {link}");
         }
-        assert_eq!(a.lanes[0].senders().count(), 2);
+        assert_eq!(a.lanes[0].senders().count(), 3);
         assert_eq!(a.queued(LinkId(5)), Some(0));
         // From many ports: a group of sockets would share them out.
         let to = SocketAddr::new(ip.parse().unwrap(), port);

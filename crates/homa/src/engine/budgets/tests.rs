@@ -9,7 +9,7 @@ const SLOW: Rate = Rate::mbps(1);
 const FAST: Rate = Rate::gbps(10);
 
 /// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
-/// numbered alike.
+/// numbered alike; links are numbered from 0.
 fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
     let config = Config::default();
     let mut endpoint =
@@ -94,7 +94,7 @@ fn control_packets_wait_for_no_link() {
         endpoint.expire(now);
     }
     send(&mut endpoint, 1, 1_000_000);
-    budgets.sent(now, LinkId(1), 10_000, |_| None);
+    budgets.sent(now, LinkId(0), 10_000, |_| None);
     let before = sent[1];
     assert_eq!(
         budgets.wake(&endpoint, Links::NONE),
@@ -121,7 +121,7 @@ fn links_with_room_take_turns() {
         let room = budgets.room(Time(1), &endpoint, Links::NONE, |_| None).expect("all have room");
         links.push(room.link.0);
     }
-    assert_eq!(links, [1, 2, 3, 1, 2, 3]);
+    assert_eq!(links, [0, 1, 2, 0, 1, 2]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
     let (mut sent, mut below) = ([0; 3], 0);
     let mut now = Time(1_000);
     while now < Time(1_000_000) {
-        let queued = |below| move |link| Some(if link == LinkId(1) { below } else { 0 });
+        let queued = |below| move |link| Some(if link == LinkId(0) { below } else { 0 });
         while let Some(room) = budgets.room(now, &endpoint, Links::NONE, queued(below)) {
             let mut left = room.bytes;
             while left >= FULL_FRAME {
@@ -163,7 +163,7 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
                 sent[packet.peer.0 as usize] += 1;
                 left -= FULL_FRAME;
             }
-            if room.link == LinkId(1) {
+            if room.link == LinkId(0) {
                 below += room.bytes - left;
             }
             budgets.sent(now, room.link, room.bytes - left, queued(below));
@@ -178,12 +178,12 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
 fn only_control_packets_leave_for_a_link_that_something_is_held_for() {
     let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST), LinkRate::Known(FAST)]);
     send(&mut endpoint, 1, 2_800);
-    let held = Links::only(LinkId(1));
+    let held = Links::only(LinkId(0));
     assert!(budgets.room(Time(1), &endpoint, held, |_| None).is_none());
     assert_eq!(budgets.wake(&endpoint, held), None, "nothing to wake for but what is held");
     send(&mut endpoint, 2, 2_800);
     let room = budgets.room(Time(1), &endpoint, held, |_| None);
-    assert!(room.is_some_and(|room| room.link == LinkId(2)));
+    assert!(room.is_some_and(|room| room.link == LinkId(1)));
     // No answer to a call: a RESEND is due.
     request(&mut endpoint);
     while endpoint.transmit(Time(1)).is_some() {}
