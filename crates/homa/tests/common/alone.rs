@@ -13,8 +13,13 @@ fn in_a_network_of_its_own(test: &str) {
     }
     let link = "ip link set lo up && ip addr add fd00::66/64 dev lo nodad && exec \"$@\"";
     let alone = ["-Urn", "sh", "-c", link, "sh"];
-    let mut again = Command::new("unshare");
-    again.args(alone).arg(std::env::current_exe().unwrap()).env(ALONE, "1");
+    // One that waits for ever shows what it said until then.
+    let mut again = Command::new("timeout");
+    again
+        .args(["--signal=ABRT", "120", "unshare"])
+        .args(alone)
+        .arg(std::env::current_exe().unwrap())
+        .env(ALONE, "1");
     let output = again.args(["--exact", test, "--nocapture"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "in a namespace: {}\n{text}", output.status);

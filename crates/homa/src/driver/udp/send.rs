@@ -20,6 +20,9 @@ const HEADERS_MAX: usize = 1024;
 /// Pieces of one message that the kernel accepts (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
 
+/// Refusals in a row until a train is given up: the first may have been about earlier packets.
+const REFUSALS_MAX: u32 = 3;
+
 /// The arrays of a `sendmmsg` call, kept for their memory.
 #[derive(Default)]
 pub struct SendBatch {
@@ -117,7 +120,7 @@ impl SendBatch {
         counters: &mut DriverCounters,
         meaning: impl Fn(&Report) -> Option<Meaning>,
     ) -> Result<(), Stopped> {
-        let mut retried = false;
+        let mut refusals = 0;
         while let Some(entry) = self.entries.get(self.done) {
             let (train, first) = (&trains[entry.train], entry.first);
             let (at, offset) = (entry.train, entry.offset);
@@ -129,7 +132,7 @@ impl SendBatch {
                     // What stopped it may have been a report, which is in the queue and nowhere
                     // else now.
                     reports.drain(fd, &meaning);
-                    retried = false;
+                    refusals = 0;
                     continue;
                 }
                 Err(error) => error.raw_os_error().unwrap_or(0),
@@ -141,8 +144,12 @@ impl SendBatch {
                 }
                 libc::EAGAIN => return stopped(Why::Full(Full::Socket(fd))),
                 libc::ENOBUFS => return stopped(Why::Full(Full::Device)),
-                // Of an earlier packet, then; this one was not tried.
-                _ if reports.drain(fd, &meaning) && !retried => retried = true,
+                // Of an earlier packet, maybe; then this one was not tried. The report may have
+                // been read already: the kernel sets the socket's error after it queued that.
+                _ if refusals + 1 < REFUSALS_MAX => {
+                    reports.drain(fd, &meaning);
+                    refusals += 1;
+                }
                 // The device's MTU is less than that of the datagrams, which are not cut for it.
                 libc::EMSGSIZE if self.entries[self.done].segments => {
                     return stopped(Why::Uncut { for_good: false });
@@ -165,7 +172,7 @@ impl SendBatch {
                         meaning(&report).into_iter().for_each(|meaning| reports.push(meaning));
                     }
                     self.done += 1;
-                    retried = false;
+                    refusals = 0;
                 }
             }
         }

@@ -123,6 +123,26 @@ fn refused_segmentation_falls_back_to_single_datagrams() {
 }
 
 #[test]
+fn an_error_whose_report_is_gone_does_not_lose_the_packet_behind_it() {
+    let (_, mut b) = pair("127.0.0.1");
+    let (outbox, message, expected) = train(b.local()[0], 0, 2, 100);
+    // Without IP_RECVERR a report is the socket's error and nothing else.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    socket.connect(closed).unwrap();
+    socket.send(b"nobody is there").unwrap();
+    let mut batch = SendBatch::default();
+    let (mut reports, mut counters) = (Reports::default(), DriverCounters::default());
+    batch.fill(&outbox.trains, &outbox, &message, false, false);
+    let sent =
+        batch.flush_all(socket.as_raw_fd(), &outbox.trains, &mut reports, &mut counters, |_| {
+            panic!("there is no report")
+        });
+    assert!(sent.is_ok() && counters.trains_refused == 0, "{sent:?} {counters:?}");
+    assert_eq!(collect(&mut b, expected.len()).0, expected);
+}
+
+#[test]
 fn a_train_that_cannot_be_cut_costs_the_others_nothing() {
     let (mut a, mut b) = pair("127.0.0.1");
     let (mut outbox, message, expected) = train(b.local()[0], 0, 40, 150);
