@@ -46,6 +46,9 @@
 //!
 //! Long messages can be read while they arrive: [`Call::arrived`], [`inline::Engine::read`].
 //!
+//! What is sent is a [`Payload`], made from vectors, strings, [`bytes::Bytes`] and lists of these
+//! without a copy; what arrives is a [`Message`], which becomes a vector or `Bytes` likewise.
+//!
 //! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
 //!
 //! # What can be seen

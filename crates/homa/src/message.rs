@@ -3,7 +3,17 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a message that arrived. Reads as a slice; gives up its memory without copying.
+use bytes::Bytes;
+
+/// The bytes of a message that arrived. Reads as a slice; gives up its memory, as a vector or as
+/// [`Bytes`] to be shared and cut up, without copying.
+///
+/// ```
+/// # let message = homa::Message::from(b"4:ping and more".to_vec());
+/// let bytes = message.into_bytes();
+/// let (length, word) = (bytes.slice(..1), bytes.slice(2..6)); // the same memory
+/// # assert_eq!((&length[..], &word[..]), (&b"4"[..], &b"ping"[..]));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Message(Vec<u8>);
 
@@ -11,6 +21,11 @@ impl Message {
     /// The bytes, owned.
     pub fn into_vec(self) -> Vec<u8> {
         self.0
+    }
+
+    /// The bytes, to be shared.
+    pub fn into_bytes(self) -> Bytes {
+        self.0.into()
     }
 }
 
@@ -36,6 +51,12 @@ impl From<Vec<u8>> for Message {
 impl From<Message> for Vec<u8> {
     fn from(message: Message) -> Self {
         message.0
+    }
+}
+
+impl From<Message> for Bytes {
+    fn from(message: Message) -> Self {
+        message.into_bytes()
     }
 }
 

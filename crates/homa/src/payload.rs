@@ -1,12 +1,17 @@
 //! The bytes of a message to send.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::message::Message;
 
 /// The bytes of a message to send, made by `into()` from whatever holds them. Vectors, strings,
-/// received [`Message`]s and [`Bytes`] are taken over without a copy; slices and arrays are copied.
-/// To send the same bytes more than once, keep them in [`Bytes`].
+/// received [`Message`]s and [`Bytes`] are taken over without a copy; slices and arrays of bytes
+/// are copied. To send the same bytes more than once, keep them in [`Bytes`].
+///
+/// A list of [`Bytes`] is one message, which is sent from where its parts lie: only packets with
+/// many small parts, and messages shorter than a packet, are copied together.
 ///
 /// ```
 /// # use homa::{Client, Server};
@@ -15,26 +20,49 @@ use crate::message::Message;
 /// # std::thread::spawn(move || while let Some(request) = server.accept() {
 /// #     let _ = request.reply("done");
 /// # });
+/// use bytes::Bytes;
+///
 /// let client = Client::new()?;
-/// let picture = bytes::Bytes::from(vec![7; 1_000_000]);
-/// for _ in 0..3 {
-///     client.call(address, picture.clone())?;
+/// let picture = Bytes::from(vec![7; 1_000_000]);
+/// for name in ["one", "two", "three"] {
+///     client.call(address, [Bytes::from(name), picture.clone()])?;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Payload(Held);
 
+// Two enumerations, since then neither needs a tag.
 #[derive(Clone, Debug)]
 enum Held {
-    Alone(Vec<u8>),
+    Own(Own),
     Shared(Bytes),
+}
+
+#[derive(Clone, Debug)]
+enum Own {
+    Vector(Vec<u8>),
+    List(Arc<[Part]>),
+}
+
+const _: () = assert!(size_of::<Payload>() == size_of::<Bytes>(), "calls move it");
+
+/// A part of a list; never empty.
+#[derive(Debug)]
+struct Part {
+    /// Bytes of the message up to its end.
+    end: usize,
+    bytes: Bytes,
 }
 
 impl Payload {
     /// Number of bytes.
     pub fn len(&self) -> usize {
-        self.as_ref().len()
+        match &self.0 {
+            Held::Own(Own::Vector(bytes)) => bytes.len(),
+            Held::Shared(bytes) => bytes.len(),
+            Held::Own(Own::List(parts)) => parts.last().map_or(0, |part| part.end),
+        }
     }
 
     /// True without bytes: such a message is refused.
@@ -42,20 +70,60 @@ impl Payload {
         self.len() == 0
     }
 
+    /// The bytes in order, part by part; what was not made from a list has one part.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.slices(0, self.len())
+    }
+
+    /// `len` bytes from `start` on, if there are so many and they lie together.
+    #[inline]
+    pub(crate) fn get(&self, start: usize, len: usize) -> Option<&[u8]> {
+        match &self.0 {
+            Held::Own(Own::Vector(bytes)) => bytes.get(start..start + len),
+            Held::Shared(bytes) => bytes.get(start..start + len),
+            Held::Own(Own::List(_)) => self.get_of_list(start, len),
+        }
+    }
+
+    #[cold]
+    fn get_of_list(&self, start: usize, len: usize) -> Option<&[u8]> {
+        self.slices(start, len).next().filter(|slice| slice.len() == len)
+    }
+
+    /// As many of the `len` bytes from `start` on as there are, in the slices in which they lie.
+    pub(crate) fn slices(&self, start: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+        let end = start.saturating_add(len);
+        let (whole, list): (&[u8], &[Part]) = match &self.0 {
+            Held::Own(Own::Vector(bytes)) => (bytes, &[]),
+            Held::Shared(bytes) => (bytes, &[]),
+            Held::Own(Own::List(parts)) => (&[], parts),
+        };
+        let whole = whole.get(start..end.min(whole.len())).filter(|slice| !slice.is_empty());
+        let first = list.partition_point(|part| part.end <= start);
+        let parts = list[first..].iter().map_while(move |part| {
+            let begins = part.end - part.bytes.len();
+            let from = start.max(begins);
+            (from < end).then(|| &part.bytes[from - begins..end.min(part.end) - begins])
+        });
+        whole.into_iter().chain(parts)
+    }
+
     /// The vector, for its memory, unless the bytes are shared.
     pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
         match self.0 {
-            Held::Alone(bytes) => Some(bytes),
-            Held::Shared(_) => None,
+            Held::Own(Own::Vector(bytes)) => Some(bytes),
+            Held::Shared(_) | Held::Own(Own::List(_)) => None,
         }
     }
 }
 
-impl AsRef<[u8]> for Payload {
-    fn as_ref(&self) -> &[u8] {
-        match &self.0 {
-            Held::Alone(bytes) => bytes,
+/// Without a copy unless it was made from a list.
+impl From<Payload> for Bytes {
+    fn from(payload: Payload) -> Self {
+        match payload.0 {
+            Held::Own(Own::Vector(bytes)) => bytes.into(),
             Held::Shared(bytes) => bytes,
+            Held::Own(Own::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
         }
     }
 }
@@ -66,9 +134,46 @@ impl From<Bytes> for Payload {
     }
 }
 
+impl From<Vec<Bytes>> for Payload {
+    fn from(parts: Vec<Bytes>) -> Self {
+        parts.into_iter().collect()
+    }
+}
+
+impl From<&[Bytes]> for Payload {
+    fn from(parts: &[Bytes]) -> Self {
+        parts.iter().cloned().collect()
+    }
+}
+
+impl<const N: usize> From<[Bytes; N]> for Payload {
+    fn from(parts: [Bytes; N]) -> Self {
+        parts.into_iter().collect()
+    }
+}
+
+/// From parts of any kind that [`Bytes`] takes over: vectors, strings, received messages.
+impl<B: Into<Bytes>> FromIterator<B> for Payload {
+    fn from_iter<I: IntoIterator<Item = B>>(parts: I) -> Self {
+        let mut end = 0;
+        let parts = parts.into_iter().map(Into::into).filter(|bytes| !bytes.is_empty());
+        let mut parts: Vec<Part> = parts
+            .map(|bytes| {
+                end += bytes.len();
+                Part { end, bytes }
+            })
+            .collect();
+        match parts.len() {
+            0 => Bytes::new().into(),
+            1 => parts.remove(0).bytes.into(),
+            _ => Self(Held::Own(Own::List(parts.into()))),
+        }
+    }
+}
+
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Held::Alone(bytes))
+        Self(Held::Own(Own::Vector(bytes)))
     }
 }
 
@@ -111,5 +216,41 @@ impl<const N: usize> From<[u8; N]> for Payload {
 impl<const N: usize> From<&[u8; N]> for Payload {
     fn from(bytes: &[u8; N]) -> Self {
         bytes.as_slice().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_gives_any_span_in_the_slices_where_it_lies() {
+        let parts = [Bytes::from("abc"), Bytes::new(), Bytes::from("d"), Bytes::from("efgh")];
+        let list = Payload::from(parts.clone());
+        assert_eq!(list.len(), 8);
+        assert_eq!(list.parts().collect::<Vec<_>>(), [&b"abc"[..], b"d", b"efgh"]);
+        for (start, len) in (0..=9).flat_map(|start| (0..=9).map(move |len| (start, len))) {
+            let spanned = &b"abcdefgh"[start.min(8)..(start + len).min(8)];
+            let slices: Vec<_> = list.slices(start, len).collect();
+            assert_eq!(slices.concat(), spanned, "{start} {len}");
+            assert!(slices.iter().all(|slice| !slice.is_empty()), "{start} {len}");
+            let together = slices.len() == 1 && slices[0].len() == len;
+            assert_eq!(list.get(start, len), together.then_some(spanned), "{start} {len}");
+        }
+        assert_eq!(list.get(5, 2).unwrap().as_ptr(), parts[3][1..].as_ptr(), "not a copy");
+    }
+
+    #[test]
+    fn nothing_is_copied_but_lists_that_become_one_buffer() {
+        let vector = vec![7; 5000];
+        let at = vector.as_ptr();
+        let bytes = Bytes::from(Payload::from(Message::from(vector)));
+        assert_eq!(bytes.as_ptr(), at);
+        let one = Payload::from(vec![Bytes::new(), bytes]);
+        assert_eq!(one.parts().map(<[u8]>::as_ptr).collect::<Vec<_>>(), [at]);
+        assert_eq!(Bytes::from(one).as_ptr(), at);
+        let two: Payload = ["ab", "cd"].into_iter().collect();
+        assert_eq!(Bytes::from(two), "abcd");
+        assert!(Payload::from(Vec::<Bytes>::new()).is_empty());
     }
 }

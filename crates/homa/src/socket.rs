@@ -14,7 +14,7 @@
 //! b.listen();
 //! let call = a.send(b.local_addr(), b"ping".to_vec(), &SendOptions::default())?;
 //! if let Ok(Incoming::Request { id, bytes, .. }) = b.receive(Wanted::Any) {
-//!     b.reply(id, None, bytes.into_vec())?;
+//!     b.reply(id, None, bytes)?;
 //! }
 //! let Ok(Incoming::Response { id, result, .. }) = a.receive(Wanted::Any) else { panic!() };
 //! assert_eq!((id, &result?[..]), (call, &b"ping"[..]));
@@ -41,6 +41,7 @@ use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
 use crate::handle::Engine;
 use crate::message::Message;
 use crate::metrics::Metrics;
+use crate::payload::Payload;
 
 /// An RPC of a socket. As a number it is never 0, even for calls and odd for requests.
 // The protocol's generations have 31 bits, which leaves one for the kind.
@@ -225,7 +226,7 @@ impl Socket {
     pub fn send(
         &self,
         to: SocketAddr,
-        request: Vec<u8>,
+        request: impl Into<Payload>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
@@ -248,7 +249,7 @@ impl Socket {
         &self,
         id: Id,
         to: Option<SocketAddr>,
-        response: Vec<u8>,
+        response: impl Into<Payload>,
     ) -> Result<(), ReplyError> {
         if !id.request {
             return Err(ReplyError::Gone);
@@ -256,7 +257,7 @@ impl Socket {
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
-        mailbox.reply(id.rpc, to.map(canonical), response, core)?;
+        mailbox.reply(id.rpc, to.map(canonical), response.into(), core)?;
         access.submitted();
         Ok(())
     }

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{echo, engine, message};
 use homa::driver::memory::{Faults, Network};
 use homa::inline::{Completion, Engine, Wait};
@@ -72,6 +74,30 @@ fn every_size_survives_loss_and_duplication() {
         let (_, server) = echo_inline(&Network::new(seed, faults), &SIZES);
         let executed = server.metrics().protocol.requests_delivered;
         assert_eq!(executed, SIZES.len() as u64, "each request is executed once (seed {seed})");
+    }
+}
+
+#[test]
+fn lists_of_any_parts_arrive_as_one_message_in_both_directions() {
+    let whole = Bytes::from(message(150_000, 7));
+    for (ip, longest) in ["127.0.0.1", "::1"].into_iter().zip([3, 20_000]) {
+        let server = engine(ip, Config::default()).serve().unwrap();
+        let (to, size, accepting) = (server.local_addr(), whole.len(), server.clone());
+        let serving = thread::spawn(move || {
+            let mut request = accepting.accept().unwrap();
+            let bytes = request.take_bytes().into_bytes();
+            let (front, back) = (bytes.slice(..size / 3), bytes.slice(size / 3..));
+            request.reply([back, front]).unwrap();
+        });
+        // Lengths from 1 to the longest, so that parts end anywhere in packets.
+        let (mut parts, mut rest, mut len) = (Vec::new(), whole.clone(), 1);
+        while !rest.is_empty() {
+            parts.push(rest.split_to(len.min(rest.len())));
+            len = len * 7 % longest + 1;
+        }
+        let response = engine(ip, Config::default()).client().call(to, parts).unwrap();
+        assert!(response[..] == [&whole[size / 3..], &whole[..size / 3]].concat(), "{longest}");
+        serving.join().unwrap();
     }
 }
 

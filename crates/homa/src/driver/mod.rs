@@ -107,7 +107,7 @@ impl Train {
 
 /// Finds the bytes of outgoing messages.
 pub trait Gather {
-    /// The bytes of `span`, all of them.
+    /// The bytes of `span`, all of them: no [`Piece`] spans more than lie together.
     fn bytes(&self, span: Span) -> &[u8];
 }
 

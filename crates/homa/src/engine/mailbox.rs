@@ -23,6 +23,7 @@ use super::{Core, Ready, Terms};
 use crate::driver::Waker;
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
+use crate::payload::Payload;
 
 /// Why a call of a socket ended without a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -348,7 +349,7 @@ impl Mailbox {
         &mut self,
         rpc: RpcHandle,
         to: Option<SocketAddr>,
-        response: Vec<u8>,
+        response: Payload,
         core: &mut Core,
     ) -> Result<(), ReplyError> {
         let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
@@ -356,7 +357,7 @@ impl Mailbox {
             return Err(ReplyError::Gone);
         }
         if !open.cancelled {
-            match core.reply(rpc, response.into()) {
+            match core.reply(rpc, response) {
                 Ok(()) | Err((ReplyError::Gone, _)) => {}
                 Err((error, _)) => return Err(error),
             }

@@ -123,6 +123,7 @@ impl Incoming {
     }
 
     /// Copies bytes that are within reach; there is room for them.
+    #[inline]
     fn copy(&mut self, offset: usize, payload: &[u8]) {
         let bytes = &mut self.bytes;
         if offset > bytes.len() {
@@ -187,6 +188,7 @@ impl Messages {
     }
 
     /// Notes what was told of a request whose first bytes have been placed.
+    #[inline]
     pub fn note(&mut self, id: MessageId, terms: Terms) {
         if let Slot::Incoming(incoming) = self.slot(id) {
             incoming.terms = terms;
@@ -203,15 +205,43 @@ impl Messages {
         self.outgoing_bytes
     }
 
-    /// The bytes of a span of an outgoing message, when they are all there.
+    /// The bytes of a span of an outgoing message, when they are all there and lie together.
+    #[inline]
     pub fn get(&self, span: Span) -> Option<&[u8]> {
         match self.slots.get(span.message.0 as usize) {
             Some(Slot::Outgoing(outgoing)) => {
-                let start = span.offset as usize;
-                outgoing.bytes.as_ref().get(start..start + span.len as usize)
+                outgoing.bytes.get(span.offset as usize, span.len as usize)
             }
             _ => None,
         }
+    }
+
+    /// The bytes of a span of an outgoing message, as they lie.
+    pub fn slices(&self, span: Span) -> impl Iterator<Item = &[u8]> {
+        let slot = self.slots.get(span.message.0 as usize);
+        slot.into_iter()
+            .flat_map(move |slot| match slot {
+                Slot::Outgoing(outgoing) => {
+                    Some(outgoing.bytes.slices(span.offset as usize, span.len as usize))
+                }
+                _ => None,
+            })
+            .flatten()
+    }
+
+    /// Copies the bytes of a span to `place`, which has its length; false when they are not all
+    /// there.
+    #[cold]
+    pub fn copy(&self, span: Span, mut place: &mut [u8]) -> bool {
+        if place.len() != span.len as usize {
+            return false;
+        }
+        for slice in self.slices(span) {
+            let (here, rest) = place.split_at_mut(slice.len());
+            here.copy_from_slice(slice);
+            place = rest;
+        }
+        place.is_empty()
     }
 
     /// Copies received bytes, which had not arrived before, to where they belong.
@@ -260,6 +290,7 @@ impl Messages {
     }
 
     /// Hands over a message that arrived whole, and what was told of it.
+    #[inline]
     pub fn take(&mut self, id: MessageId) -> (Vec<u8>, Terms) {
         match std::mem::take(self.slot(id)) {
             Slot::Incoming(incoming) => {
@@ -274,6 +305,7 @@ impl Messages {
     }
 
     /// Forgets a message.
+    #[inline]
     pub fn release(&mut self, id: MessageId) {
         let Outgoing { bytes, to, .. } = match std::mem::take(self.slot(id)) {
             Slot::Outgoing(outgoing) => outgoing,

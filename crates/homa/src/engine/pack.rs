@@ -20,6 +20,9 @@ use crate::driver::{Framing, Outbox, Piece, TRAIN_MAX, Train};
 
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
+/// Slices of a message that one packet is gathered from; more are copied together, so that what the
+/// kernel is handed stays short.
+const SLICES_MAX: usize = 8;
 /// Bytes of a train of long packets. Where the link is the bottleneck the pacer asks for two
 /// packets at a time, which keeps SRPT fine-grained (Homa §3.2 orders packets); longer trains form
 /// only on links that swallow them as fast as we write.
@@ -43,6 +46,8 @@ pub struct Packer {
     used: usize,
     /// The batch, in order of the datagrams' first packets.
     datagrams: Vec<Datagram>,
+    /// Payloads that do not lie together, slice by slice, and whose datagrams they are.
+    slices: Vec<(usize, Span)>,
     /// The latest datagram of each peer; may be of an earlier batch.
     latest: Vec<u32>,
     /// Peers that RESENDs were packed for.
@@ -116,6 +121,7 @@ impl Packer {
             outbox: Outbox::default(),
             used: 0,
             datagrams: Vec::new(),
+            slices: Vec::new(),
             latest: Vec::new(),
             asked: Vec::new(),
             next_number: 1,
@@ -154,9 +160,11 @@ impl Packer {
     ///
     /// With `rise`, a short packet may ride at the higher level of a datagram that its peer gets
     /// anyway: for links so fast that packets cost us more than bytes cost them.
+    #[inline]
     pub fn pack(&mut self, now: Time, room: u32, rise: bool, from: &mut Sources<'_>) -> u32 {
         self.outbox.clear();
         self.datagrams.clear();
+        self.slices.clear();
         self.used = 0;
         let (mut wire, mut turns) = (0, 0);
         // A packet that was pulled must leave, and may need a full frame.
@@ -240,15 +248,49 @@ impl Packer {
         let Ok(len) = wire::encode(packet, self.reserve(ACK_LEN)) else { return 0 };
         self.used += len;
         let (content, payload) = match &packet.body {
-            Body::Data(data) if from.messages.get(data.span).is_none() => {
-                debug_assert!(false, "the protocol sends bytes of a message it released");
-                return 0;
-            }
-            Body::Data(data) => (Content::Long(data.span), data.span.len as usize),
+            Body::Data(data) => match self.payload(data.span, from.messages) {
+                Some(content) => (content, data.span.len as usize),
+                None => return 0,
+            },
             _ => (Content::Alone, 0),
         };
+        let wire = self.wire_bytes(len + payload, route.peer.address.is_ipv4());
+        let len = self.used - start;
         self.datagrams.push(Datagram { route, start, len, content });
-        self.wire_bytes(len + payload, route.peer.address.is_ipv4())
+        wire
+    }
+
+    /// Leaves the payload of a packet, whose headers were written last, in its message, or copies
+    /// it behind them; `None` when it is not all there.
+    #[inline]
+    fn payload(&mut self, span: Span, messages: &Messages) -> Option<Content> {
+        if messages.get(span).is_some() {
+            return Some(Content::Long(span));
+        }
+        self.payload_of_list(span, messages)
+    }
+
+    #[cold]
+    fn payload_of_list(&mut self, span: Span, messages: &Messages) -> Option<Content> {
+        let first = self.slices.len();
+        let mut offset = span.offset;
+        for slice in messages.slices(span) {
+            let len = slice.len() as u32;
+            self.slices.push((self.datagrams.len(), Span { offset, len, ..span }));
+            offset += len;
+        }
+        if offset != span.offset + span.len {
+            debug_assert!(false, "the protocol sends bytes of a message it released");
+            self.slices.truncate(first);
+            return None;
+        }
+        if self.slices.len() - first <= SLICES_MAX {
+            return Some(Content::Long(span));
+        }
+        self.slices.truncate(first);
+        messages.copy(span, self.reserve(span.len as usize));
+        self.used += span.len as usize;
+        Some(Content::Alone)
     }
 
     /// What a datagram costs on the link.
@@ -261,23 +303,22 @@ impl Packer {
 
     /// Begins a datagram with one DATA packet whose payload stays in its message; returns its wire
     /// bytes.
+    #[inline]
     fn pack_long(&mut self, now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
-        if from.messages.get(data.span).is_none() {
-            debug_assert!(false, "the protocol sends bytes of a message it released");
-            return 0;
-        }
         let (start, number) = (self.used, self.next_number);
         let told = match packet.begins_request() {
             true => from.messages.told(data.span.message, now),
             false => Told::NOTHING,
         };
         let room = self.reserve(REQUEST_OVERHEAD);
-        let Ok(len) = datagram::encode_request(packet, &told, number, room) else { return 0 };
+        let Ok(headers) = datagram::encode_request(packet, &told, number, room) else { return 0 };
+        self.used += headers;
+        let Some(content) = self.payload(data.span, from.messages) else { return 0 };
         self.next_number += 1;
-        self.used += len;
-        self.datagrams.push(Datagram { route, start, len, content: Content::Long(data.span) });
-        self.wire_bytes(len + data.span.len as usize, route.peer.address.is_ipv4())
+        let len = self.used - start;
+        self.datagrams.push(Datagram { route, start, len, content });
+        self.wire_bytes(headers + data.span.len as usize, route.peer.address.is_ipv4())
     }
 
     /// Adds a short packet to the datagram that waits for its peer, or begins another; returns the
@@ -333,7 +374,9 @@ impl Packer {
     fn form_trains(&mut self) {
         let Outbox { pieces, trains, .. } = &mut self.outbox;
         let mut last: Option<&Route> = None;
-        for Datagram { route, start, len: buffered, content } in &self.datagrams {
+        let mut sliced = 0;
+        for (index, datagram) in self.datagrams.iter().enumerate() {
+            let Datagram { route, start, len: buffered, content } = datagram;
             let buffer = *start..start + buffered;
             let (len, limit) = match content {
                 Content::Short(_) | Content::Alone => (*buffered, TRAIN_MAX),
@@ -354,7 +397,13 @@ impl Packer {
             }
             let first = pieces.len() - 1;
             if let Content::Long(span) = content {
-                pieces.push(Piece::Message(*span));
+                let of_this = self.slices[sliced..].iter().take_while(|(of, _)| *of == index);
+                pieces.extend(of_this.map(|(_, slice)| Piece::Message(*slice)));
+                let slices = pieces.len() - first - 1;
+                sliced += slices;
+                if slices == 0 {
+                    pieces.push(Piece::Message(*span));
+                }
             }
             match train {
                 Some(train) => {
@@ -380,15 +429,17 @@ impl Packer {
 /// Appends a short packet to a datagram; false when there is no room.
 fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages) -> bool {
     let Body::Data(data) = &packet.body else { return writer.push(packet).is_ok() };
-    let payload = messages.get(data.span).unwrap_or_default();
     let pushed = match packet.begins_request() {
         true => writer.push_request(packet, &messages.told(data.span.message, now)),
         false => writer.push(packet),
     };
-    match pushed {
-        Ok(place) if place.len() == payload.len() => place.copy_from_slice(payload),
-        Ok(_) => debug_assert!(false, "the protocol sends bytes of a released message"),
-        Err(_) => return false,
+    let Ok(place) = pushed else { return false };
+    match messages.get(data.span) {
+        Some(payload) if place.len() == payload.len() => place.copy_from_slice(payload),
+        _ => {
+            let copied = messages.copy(data.span, place);
+            debug_assert!(copied, "the protocol sends bytes of a released message");
+        }
     }
     true
 }
@@ -400,63 +451,4 @@ fn wire_bytes(len: usize, v4: bool) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::SocketAddr;
-
-    use homa_proto::{Config, Rate, Receipt, Request, RpcId, Submit};
-
-    /// Requests of 100 B to `a`, 100 B to `b` and 300 B to `a`, whose server wants the last at a
-    /// lower level (`b` has not said what it wants); returns the trains they become.
-    fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
-        let mut endpoint =
-            Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
-        let mut peers = Peers::new(10, 1500, Framing::Datagram, None);
-        let mut messages = Messages::new(0);
-        let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
-        let [a, b] = servers
-            .map(|to| peers.find(Time::ZERO, to, None, &mut endpoint).expect("the table has room"));
-        let cutoffs = [0, 0, 0, 0, 0, 1_000_000, 400, 150];
-        let body = Body::Cutoffs { cutoffs, version: 1, limits: None };
-        let (local_port, id) = (9, RpcId(3));
-        let packet = Packet { peer: a, priority: 7, local_port, remote_port: 1, id, body };
-        assert_eq!(endpoint.receive(Time::ZERO, &packet), Receipt::Consumed);
-        for (peer, length) in [(a, 300), (a, 100), (b, 100)] {
-            let request = Request {
-                peer,
-                local_port,
-                remote_port: 1,
-                length,
-                deadline: Time(1_000_000_000),
-                idempotent: false,
-                head: 0,
-                cookie: 0,
-            };
-            let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
-            messages.insert(
-                accepted.message.expect("a message"),
-                vec![1; length as usize].into(),
-                0,
-                Terms::NONE,
-            );
-        }
-        let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);
-        packer.set_ports(vec![local_port]);
-        let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
-        let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
-        let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
-        let trains = &packer.outbox().trains;
-        let sum: u32 = trains.iter().map(|train| wire_bytes(train.len + UDP, true)).sum();
-        assert_eq!(wire, sum, "the pacer hears of every byte");
-        trains.iter().map(|train| (train.to, train.tos >> 5, train.len)).collect()
-    }
-
-    #[test]
-    fn packets_join_their_peers_datagram_but_keep_their_level_on_slow_links() {
-        let (a, b) = (([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
-        let one = DATA_OVERHEAD + 100;
-        assert_eq!(trains(false), [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]);
-        let two = DATA_OVERHEAD + 56 + 400 + 2 * 2;
-        assert_eq!(trains(true), [(a, 7, two), (b, 6, one)]);
-    }
-}
+mod tests;
