@@ -1,5 +1,6 @@
 //! The compiled part of the Python package `homa`: plans, simulations and sweeps of [`homa_lab`]
-//! for Python, without anything of its own that decides a number.
+//! for Python, without anything of its own that decides a number, and calls and servers of [`homa`]
+//! for asyncio.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`watch`] | progress, and Ctrl-C while Python waits |
 //! | [`arrow`], [`table`] | results as tables that other libraries read without a copy |
 //! | [`simulation`], [`sweep`], [`figures`] | what is called from `package/homa/*.py` |
+//! | [`rpc`] | what is called from `package/homa/rpc` |
 //!
 //! Across the border go texts (JSON), numbers and tables; what is only convenience in Python is
 //! written in Python. The interpreter is released while anything is simulated.
@@ -16,6 +18,7 @@ mod arrow;
 mod errors;
 mod figures;
 mod given;
+mod rpc;
 mod simulation;
 mod sweep;
 mod table;
@@ -26,6 +29,8 @@ mod watch;
 mod native {
     #[pymodule_export]
     use super::figures::{report, repro, repro_list};
+    #[pymodule_export]
+    use super::rpc::{endpoint::Endpoint, incoming::Incoming};
     #[pymodule_export]
     use super::simulation::{Simulation, simulate};
     #[pymodule_export]

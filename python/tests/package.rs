@@ -12,18 +12,24 @@ fn installed() -> PathBuf {
     let site = Path::new(env!("CARGO_TARGET_TMPDIR")).join("site");
     let package = site.join("homa");
     let _ = std::fs::remove_dir_all(&package);
-    std::fs::create_dir_all(&package).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("package/homa");
-    for file in std::fs::read_dir(source).unwrap() {
-        let file = file.unwrap();
-        if file.file_type().unwrap().is_file() {
-            std::fs::copy(file.path(), package.join(file.file_name())).unwrap();
-        }
-    }
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("package/homa"), &package);
     // Cargo puts it beside this program.
     let library = std::env::current_exe().unwrap().with_file_name("lib_native.so");
     std::fs::copy(library, package.join("_native.abi3.so")).unwrap();
     site
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let there = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &there);
+        } else {
+            std::fs::copy(entry.path(), there).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -37,6 +43,9 @@ fn pytest_passes() {
     // Of a whole build of the workspace; tests that compare with it are skipped without.
     let own = std::env::current_exe().unwrap();
     let program = own.ancestors().nth(2).map(|target| target.join("homa"));
+    // As the tests of the C library leave them.
+    let examples = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let in_c = examples.join("echo_server").is_file() && examples.join("echo_client").is_file();
     let output = Command::new(python)
         .args(["-m", "pytest", "-rs"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -44,6 +53,7 @@ fn pytest_passes() {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
         .envs(program.filter(|path| path.is_file()).map(|path| ("HOMA_PROGRAM", path)))
+        .envs(in_c.then_some(("HOMA_C_PROGRAMS", examples)))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -11,6 +11,7 @@ import pytest
 
 import homa
 import homa._native
+import homa.rpc
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,9 +25,10 @@ def test_the_sources_are_linted_and_formatted(check):
 
 
 def test_everything_public_is_documented():
-    for name in homa.__all__:
-        if name != "__version__":
-            assert inspect.getdoc(getattr(homa, name)), name
+    for module in [homa, homa.rpc]:
+        for name in module.__all__:
+            if name != "__version__":
+                assert inspect.getdoc(getattr(module, name)), name
 
 
 def names(signature):

@@ -7,7 +7,7 @@
 
 Everything that decides a number is the program's own simulator: equal plans and seeds give equal
 packets (``trace_hash``) here and under ``homa sim``. Keys of plans, columns and JSON:
-``docs/simulator.md`` in the repository.
+``docs/simulator.md`` in the repository. Calls and servers for asyncio are in ``homa.rpc``.
 """
 
 from ._data import Data, Flows, Graph, Sizes

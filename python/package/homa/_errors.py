@@ -6,7 +6,7 @@ from typing import Any
 
 
 class HomaError(Exception):
-    """A result that is damaged, a folder that is somebody else's, a task that cannot be run."""
+    """What the package raises: here for a damaged result, or a task that cannot be run."""
 
 
 class PlanError(HomaError, ValueError):

@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("homa-testbed", &["homa", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
-    ("homa-python", &["homa-lab", "homa-sim"]),
+    ("homa-python", &["homa", "homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),
     ("homa-fuzz", &["homa-proto"]),

@@ -1,0 +1,80 @@
+"""Homa for asyncio: calls with deadlines, and servers of coroutines, beside whatever loop runs.
+
+>>> server = homa.rpc.Server("0.0.0.0:4000")
+>>> @server.handler
+... async def answer(request: homa.rpc.Request) -> bytes:
+...     return b"hello, " + request.payload
+>>> await server.serve_forever()
+
+>>> async with homa.rpc.Client() as client:
+...     answer = await client.call("10.0.0.7:4000", b"world", deadline=0.05)
+
+There are no connections. Payloads are anything with a contiguous buffer; answers are read-only
+``memoryview``s of the memory they arrived in. ``docs/python.md`` in the repository says what is
+promised, and ``homa.rpc.Error`` what can go wrong.
+"""
+
+from ._client import Client
+from ._errors import (
+    AddressFamily,
+    AddressInUse,
+    Busy,
+    CallError,
+    DeadlineExceeded,
+    Destination,
+    EmptyMessage,
+    EmptyReply,
+    Error,
+    Forked,
+    Gone,
+    HostUnreachable,
+    Indeterminate,
+    MessageTooLong,
+    OpenError,
+    PortUnreachable,
+    ProtocolUnreachable,
+    Refused,
+    ReplyError,
+    ReplyTooLong,
+    RequestTooLong,
+    ResponseTooLong,
+    SendMemoryFull,
+    ShuttingDown,
+    TooManyCalls,
+    TooManyPeers,
+    Unreachable,
+)
+from ._server import Request, Server
+
+__all__ = [
+    "AddressFamily",
+    "AddressInUse",
+    "Busy",
+    "CallError",
+    "Client",
+    "DeadlineExceeded",
+    "Destination",
+    "EmptyMessage",
+    "EmptyReply",
+    "Error",
+    "Forked",
+    "Gone",
+    "HostUnreachable",
+    "Indeterminate",
+    "MessageTooLong",
+    "OpenError",
+    "PortUnreachable",
+    "ProtocolUnreachable",
+    "Refused",
+    "ReplyError",
+    "ReplyTooLong",
+    "Request",
+    "RequestTooLong",
+    "ResponseTooLong",
+    "SendMemoryFull",
+    "Server",
+    "ShuttingDown",
+    "TooManyCalls",
+    "TooManyPeers",
+    "Unreachable",
+]

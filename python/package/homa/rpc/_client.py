@@ -1,0 +1,114 @@
+"""Calls: each is awaited, has a deadline, and is cancelled with the task that awaits it."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from ._endpoint import Address, Endpoint, named, numeric, written
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Buffer, Self
+
+    from ._server import Request
+
+
+class Client(Endpoint):
+    """Calls servers, any number at a time; all from one port, and without connections.
+
+    It belongs to the event loop that first uses it. Use it with ``async with``, or close it.
+
+    Args:
+        address: where calls leave from; by default any port, to IPv4 and IPv6.
+        deadline: seconds that calls have which do not say.
+        max_message: bytes of the longest payload and answer (16 MiB).
+        max_rpcs: calls in progress at a time.
+        max_peers: servers remembered at a time (65,536).
+        send_memory: bytes of outgoing messages held at a time (1 GiB).
+
+    Raises:
+        OpenError: the address cannot be had, or a limit is out of range.
+    """
+
+    def __init__(
+        self,
+        address: Address | None = None,
+        *,
+        deadline: float = 10.0,
+        max_message: int | None = None,
+        max_rpcs: int | None = None,
+        max_peers: int | None = None,
+        send_memory: int | None = None,
+    ) -> None:
+        """Open it."""
+        limits = {
+            "max_message": max_message,
+            "max_rpcs": max_rpcs,
+            "max_peers": max_peers,
+            "send_memory": send_memory,
+        }
+        super().__init__(address, False, limits)
+        self._deadline = deadline
+
+    async def call(
+        self,
+        to: Address,
+        payload: Buffer,
+        *,
+        deadline: float | None = None,
+        idempotent: bool = False,
+        trace: str | None = None,
+        on_behalf_of: Request | None = None,
+    ) -> memoryview:
+        """Call a server; the answer, which nobody else has or changes.
+
+        Cancelling the task (``asyncio.timeout``, ``asyncio.wait_for``) cancels the call, also at
+        the server.
+
+        Args:
+            to: the server; a name is looked up each time, and its first address called.
+            payload: anything with a contiguous buffer, which is read before anything is awaited.
+            deadline: seconds until the call ends with ``DeadlineExceeded``; the server hears of it.
+            idempotent: it may be executed twice: then it is made again where the server lost it or
+                is not there, until the deadline.
+            trace: the W3C ``traceparent`` that the server's ``request.trace`` is to be.
+            on_behalf_of: a request whose deadline the call does not outlast, and whose trace it
+                belongs to.
+
+        Raises:
+            CallError: one for each reason, with what to do next.
+        """
+        at = written(to)
+        name = named(at)
+        if name is not None:
+            loop = self._here()
+            payload = bytes(memoryview(payload))
+            at = numeric(await loop.getaddrinfo(*name, type=socket.SOCK_DGRAM))
+        seconds = self._deadline if deadline is None else deadline
+        behalf = None if on_behalf_of is None else on_behalf_of._incoming
+        call = self._native.call
+        return await self._ended(call, at, payload, seconds, idempotent, trace, behalf)
+
+    async def ready(self, length: int | None = None) -> None:
+        """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""
+        await self._ended(self._native.room, 0xFFFF_FFFF if length is None else length)
+
+    async def close(self) -> None:
+        """End; calls in progress are cancelled, with ``ShuttingDown`` for those who wait."""
+        self._shut()
+
+    async def __aenter__(self) -> Self:
+        """Use it until the end of the block."""
+        self._here()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        await self.close()

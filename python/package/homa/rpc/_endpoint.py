@@ -1,0 +1,144 @@
+"""What clients and servers share: the engine, watched by the event loop that it is used from.
+
+Futures are kept here and never in the compiled part, so that Python's collector sees whoever waits
+for whom; when all is forgotten, the engine's descriptors and thread go with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from .._native import Endpoint as Native
+from .._native import Incoming
+from ._errors import ShuttingDown
+
+#: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, or a pair.
+Address: TypeAlias = "str | tuple[str, int]"
+
+T = TypeVar("T")
+
+
+class Endpoint:
+    """An engine and its loop: the first that anything is awaited in."""
+
+    def __init__(self, address: Address | None, serves: bool, limits: dict[str, int | None]):
+        """Open the engine; limits that are None are its defaults."""
+        at = None if address is None else resolved(written(address))
+        given = [(name, value) for name, value in limits.items() if value is not None]
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        # More requests may wait than there was room for.
+        self._full = False
+        self._native = Native(at, serves, given)
+        self._at = self._native.address
+
+    @property
+    def address(self) -> str:
+        """Where it is reached, with the port that was chosen."""
+        return self._at
+
+    def _here(self) -> asyncio.AbstractEventLoop:
+        """The running loop, which watches the engine from now on."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            descriptor = self._native.fileno()
+            if self._loop is not None:
+                raise RuntimeError(
+                    "it was used in another event loop: open a client or server in each loop"
+                )
+            loop.add_reader(descriptor, self._turn)
+            self._loop = loop
+        return loop
+
+    async def _ended(self, start: Callable[..., int | T], *arguments: Any) -> T:
+        """The outcome of what is started; cancelled with the task that awaits it."""
+        loop = self._here()
+        started = start(*arguments)
+        if not isinstance(started, int):
+            return started
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting[started] = future
+        try:
+            return await future
+        except BaseException:
+            # Without effect on what ended by itself.
+            self._waiting.pop(started, None)
+            self._native.forget(started)
+            raise
+
+    def _room(self) -> int:
+        """How many requests may begin."""
+        return 0
+
+    def _begin(self, request: Incoming) -> None:
+        """A request is here."""
+
+    def _turn(self) -> None:
+        """Take in what has ended; the loop calls it."""
+        room = self._room()
+        ended, requests = self._native.turn(room)
+        self._full = len(requests) == room
+        for number, outcome in ended:
+            future = self._waiting.pop(number, None)
+            if future is None or future.done():
+                continue
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        for request in requests:
+            self._begin(request)
+
+    def _shut(self) -> None:
+        """End everything at once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._native.fileno())
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ShuttingDown("it was closed: open another"))
+        self._waiting.clear()
+        self._native.close()
+
+    def __del__(self) -> None:
+        """Tell of one that was not closed, as asyncio does."""
+        if not getattr(self, "_closed", True) and self._loop is not None:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    def __repr__(self) -> str:
+        """Its kind and address."""
+        state = ", closed" if self._closed else ""
+        return f"<homa.rpc.{type(self).__name__} {self._at}{state}>"
+
+
+def written(address: Address) -> str:
+    """The address as one text."""
+    if isinstance(address, str):
+        return address
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def named(address: str) -> tuple[str, str] | None:
+    """The host's name and the port, where the address has a name."""
+    host, _, port = address.rpartition(":")
+    plain = host.startswith("[") or host.replace(".", "").isdigit()
+    return None if plain or not host else (host, port)
+
+
+def numeric(found: list[Any]) -> str:
+    """The first address that a name has."""
+    return written(found[0][4])
+
+
+def resolved(address: str) -> str:
+    """The address, with the host's name looked up."""
+    name = named(address)
+    return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM)) if name else address

@@ -1,0 +1,147 @@
+"""What can go wrong with calls and servers, by who has to act; each message says what to do next.
+
+The compiled part raises them by name: one for each typed error of the crate ``homa``, below groups
+that are caught together.
+"""
+
+from __future__ import annotations
+
+from .._errors import HomaError
+
+
+class Error(HomaError):
+    """Anything that ``homa.rpc`` raises of its own."""
+
+
+class OpenError(Error, OSError):
+    """A client or server could not be opened; ``errno`` is the system's reason, if it has one."""
+
+
+class AddressInUse(OpenError):
+    """Another socket has the address: choose another port (0: any), or end who has it."""
+
+
+class CallError(Error):
+    """A call that brought no answer."""
+
+
+class Refused(CallError):
+    """Nothing was sent, or the server would not take it: the call was not executed."""
+
+
+class EmptyMessage(Refused, ValueError):
+    """The payload has no bytes: send one byte instead."""
+
+
+class MessageTooLong(Refused, ValueError):
+    """The payload is too long for us or, as far as known, for the server: split it.
+
+    Attributes:
+        length: bytes in the payload.
+        max: the smaller of both sides' limits, bytes.
+    """
+
+    length: int
+    max: int
+
+
+class RequestTooLong(Refused, ValueError):
+    """The server said that it accepts at most ``max`` bytes: split the payload."""
+
+    max: int
+
+
+class AddressFamily(Refused, ValueError):
+    """IPv6 cannot be reached from an IPv4 address or the other way: open the client at another."""
+
+
+class Destination(Refused, ValueError):
+    """No single server can be there: port 0, or an address of many."""
+
+
+class Busy(Refused):
+    """Too much at a time: wait for room with ``await client.ready()``, then call again."""
+
+
+class TooManyCalls(Busy):
+    """As many calls as ``max_rpcs`` says, ``max``, are in progress."""
+
+    max: int
+
+
+class SendMemoryFull(Busy):
+    """Outgoing messages hold all that ``send_memory`` allows; ``held`` bytes."""
+
+    held: int
+
+
+class TooManyPeers(Busy):
+    """As many peers as ``max_peers`` says, ``max``, are in use."""
+
+    max: int
+
+
+class DeadlineExceeded(CallError, TimeoutError):
+    """No answer in time; it may have been executed: retry with more time if it may run twice."""
+
+
+class Indeterminate(CallError):
+    """The server is gone, or lost or gave up the call, which it may have executed.
+
+    Also what the client sees of a handler that raised. Check what was done, or call with
+    ``idempotent=True`` to have it made again.
+    """
+
+
+class Unreachable(CallError, ConnectionError):
+    """Nothing was heard from the server: check its address and that it runs."""
+
+
+class HostUnreachable(Unreachable):
+    """The network says that there is no way to the host; the call was not executed."""
+
+
+class ProtocolUnreachable(Unreachable):
+    """The host does not speak Homa over IP; the call was not executed."""
+
+
+class PortUnreachable(Unreachable):
+    """Nothing listens at the port, or what did is draining; the call was not executed."""
+
+
+class ResponseTooLong(CallError):
+    """The answer has ``length`` bytes: raise ``max_message``, or ask for less."""
+
+    length: int
+
+
+class ReplyError(Error):
+    """An answer that could not be sent."""
+
+
+class EmptyReply(ReplyError, ValueError):
+    """The answer has no bytes: send one byte instead."""
+
+
+class ReplyTooLong(ReplyError, ValueError):
+    """The answer is too long for us or, as far as known, for the client: split it.
+
+    Attributes:
+        length: bytes in the answer.
+        max: the smaller of both sides' limits, bytes.
+    """
+
+    length: int
+    max: int
+
+
+class Gone(ReplyError):
+    """The client no longer waits for this answer, or has it: drop the work."""
+
+
+class ShuttingDown(CallError):
+    """The client or server is closed, perhaps with the call in progress: open another."""
+
+
+class Forked(CallError, ReplyError):
+    """The engine is that of the parent process: open clients and servers after the fork."""

@@ -1,0 +1,238 @@
+"""Servers: a task for each request, cancelled when nobody waits for its answer any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .._native import Incoming
+from ._endpoint import Address, Endpoint
+from ._errors import Gone
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Buffer, Self
+
+#: Takes a request; what it returns is the answer.
+Handler: TypeAlias = "Callable[[Request], Awaitable[Buffer | None]]"
+
+#: Seconds between looks whether all is finished, while a server drains.
+STEP = 0.002
+
+#: Seconds for which a client is not told that nobody answers when its time is over.
+LATE = 0.05
+
+
+class Request:
+    """A request to be answered.
+
+    Attributes:
+        payload: its bytes, as a read-only ``memoryview``.
+        peer: the client's address, such as ``"10.0.0.9:51234"``.
+        trace: the W3C ``traceparent`` that the client named, if any.
+    """
+
+    __slots__ = ("_incoming", "_server", "payload", "peer", "trace")
+
+    def __init__(self, server: Server, incoming: Incoming) -> None:
+        """Made by the server."""
+        self._server = server
+        self._incoming = incoming
+        self.payload: memoryview = incoming.payload
+        self.peer: str = incoming.peer
+        self.trace: str | None = incoming.trace
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds for which the client waits, down to 0; None where it did not say, or is over."""
+        return self._incoming.remaining
+
+    async def reply(self, payload: Buffer) -> None:
+        """Answer before the handler ends, which then returns None.
+
+        Waits where outgoing messages hold all the memory they may, not for the client to have it.
+
+        Raises:
+            ReplyError: it cannot be sent. ``Gone``: nobody waits for it, or it was answered.
+        """
+        await self._server._ended(self._server._native.reply, self._incoming, payload)
+
+
+class Server(Endpoint):
+    """Answers requests at an address by a coroutine.
+
+    ``await server.serve_forever()``, or ``async with server:``. What the handler returns is the
+    answer. When it raises, the loop's exception handler hears of it, the client's call ends at once
+    with ``Indeterminate``, and the server goes on. When the client gave up or its time is over, the
+    handler's task is cancelled.
+
+    Args:
+        address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.
+        handler: the coroutine function; or set it with ``@server.handler``.
+        concurrency: requests that are handled at a time; others wait in the engine.
+        drain: seconds that those in progress have when the server ends; then they are cancelled.
+        max_message: bytes of the longest request and answer (16 MiB).
+        max_peers: clients remembered at a time (65,536).
+        send_memory: bytes of answers held until they are acknowledged (1 GiB).
+
+    Raises:
+        OpenError: the address cannot be had, or a limit is out of range.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        handler: Handler | None = None,
+        *,
+        concurrency: int = 1000,
+        drain: float = 5.0,
+        max_message: int | None = None,
+        max_peers: int | None = None,
+        send_memory: int | None = None,
+    ) -> None:
+        """Listen; requests wait until it is served."""
+        if concurrency < 1:
+            raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
+        limits = {"max_message": max_message, "max_peers": max_peers, "send_memory": send_memory}
+        super().__init__(address, True, limits)
+        self._handler = handler
+        self._concurrency = concurrency
+        self._drain = drain
+        self._tasks: dict[asyncio.Task[None], Incoming] = {}
+        self._watches: dict[asyncio.Task[None], int] = {}
+        self._late: set[Incoming] = set()
+        self._over: asyncio.Future[None] | None = None
+
+    def handler(self, function: Handler) -> Handler:
+        """Answer by this function; a decorator."""
+        self._handler = function
+        return function
+
+    async def start(self) -> None:
+        """Begin to answer, in tasks of the running loop."""
+        if self._handler is None:
+            raise RuntimeError("nothing answers: give Server a handler, or use @server.handler")
+        loop = self._here()
+        if self._over is None:
+            self._over = loop.create_future()
+            loop.call_soon(self._turn)
+
+    async def serve_forever(self) -> None:
+        """Answer until the server is closed, or the task cancelled, which closes it gracefully."""
+        await self.start()
+        assert self._over is not None
+        try:
+            await asyncio.shield(self._over)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Refuse new requests, let those in progress finish, then end; no task is left."""
+        if self._closed or self._over is None:
+            self._shut()
+            return
+        loop = self._here()
+        until = loop.time() + self._drain
+        try:
+            while self._native.drain() > 0 and loop.time() < until:
+                await asyncio.sleep(STEP)
+        except asyncio.CancelledError:
+            self._stop()
+            raise
+        await asyncio.gather(*self._stop(), return_exceptions=True)
+        # What is called when they are done has been scheduled.
+        await asyncio.sleep(0)
+
+    def _stop(self) -> list[asyncio.Task[None]]:
+        """End at once; the tasks that are cancelled."""
+        own = asyncio.current_task()
+        left = [task for task in self._tasks if task is not own]
+        for task in left:
+            task.cancel()
+        self._shut()
+        assert self._over is not None
+        if not self._over.done():
+            self._over.set_result(None)
+        return left
+
+    async def __aenter__(self) -> Self:
+        """Begin to answer."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it gracefully."""
+        await self.close()
+
+    def _room(self) -> int:
+        return self._concurrency - len(self._tasks) if self._over is not None else 0
+
+    def _begin(self, incoming: Incoming) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(self._answer(Request(self, incoming)))
+        self._tasks[task] = incoming
+        task.add_done_callback(self._finished)
+        # After the task's first step: what ends in it needs nobody to watch for the client.
+        self._loop.call_soon(self._watch, incoming, task)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        assert self._loop is not None
+        incoming, watch = self._tasks.pop(task), self._watches.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            failed = f"a handler of {self!r} failed on a request of {incoming.peer}"
+            self._loop.call_exception_handler(
+                {"message": failed, "exception": task.exception(), "task": task}
+            )
+        if watch is not None and self._waiting.pop(watch, None) is None and not self._closed:
+            # Nobody waits: the client's own clock ends the call, perhaps a moment after ours.
+            self._late.add(incoming)
+            self._loop.call_later(LATE, self._let_go, incoming)
+        else:
+            self._native.refuse(incoming)
+        if self._full and not self._closed:
+            self._turn()
+
+    def _let_go(self, incoming: Incoming) -> None:
+        self._late.discard(incoming)
+        self._native.refuse(incoming)
+
+    def _shut(self) -> None:
+        super()._shut()
+        while self._late:
+            self._native.refuse(self._late.pop())
+
+    def _watch(self, incoming: Incoming, task: asyncio.Task[None]) -> None:
+        if task.done() or self._closed or not incoming.waits:
+            return
+        number = self._native.watch(incoming)
+        self._watches[task] = number or 0
+        if number is None:
+            task.cancel()
+            return
+        assert self._loop is not None
+        self._waiting[number] = future = self._loop.create_future()
+
+        def gave_up(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                task.cancel()
+
+        future.add_done_callback(gave_up)
+
+    async def _answer(self, request: Request) -> None:
+        assert self._handler is not None
+        try:
+            answer = await self._handler(request)
+            if answer is not None:
+                await request.reply(answer)
+            elif request._incoming.waits:
+                raise TypeError("the handler returned None and had not replied: return the answer")
+        except Gone:
+            pass

@@ -1,0 +1,321 @@
+//! An engine with its client and, where it has an address to serve, its server, for one event loop
+//! of Python.
+//!
+//! All methods but [`Endpoint::close`] return at once. Locks are held while futures are polled, and
+//! never while anything of Python is called.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use homa::{CallError, CallOptions, Client, Config, Engine, ReplyError, Request, Server};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::incoming::Incoming;
+use super::ring::{Ring, Ringer};
+use super::tasks::{ENDPOINT, Future, Outcome, Tasks};
+use super::{buffer, errors};
+
+/// The next request, while it is waited for.
+type Accepting = Pin<Box<dyn std::future::Future<Output = Option<Request>> + Send>>;
+
+/// Clients and servers of `homa.rpc` are made of one.
+#[pyclass(frozen, module = "homa.rpc")]
+pub struct Endpoint {
+    local: SocketAddr,
+    process: u32,
+    open: Mutex<Option<Open>>,
+}
+
+/// Until it is closed.
+struct Open {
+    ring: Arc<Ring>,
+    tasks: Tasks,
+    acceptor: Option<Acceptor>,
+    client: Client,
+}
+
+/// Takes requests in as far as the handlers want them.
+struct Acceptor {
+    server: Server,
+    next: Option<Accepting>,
+    waker: Waker,
+    /// There may be a request.
+    rung: bool,
+}
+
+impl Acceptor {
+    fn new(server: Server, ring: Arc<Ring>) -> Self {
+        let waker = Waker::from(Arc::new(Ringer { ring, number: ENDPOINT }));
+        Self { server, next: None, waker, rung: true }
+    }
+
+    /// At most so many requests.
+    fn accept(&mut self, room: usize) -> Vec<Request> {
+        let mut requests = Vec::new();
+        while self.rung && requests.len() < room {
+            let server = &self.server;
+            let next = self.next.get_or_insert_with(|| {
+                let server = server.clone();
+                Box::pin(async move { server.accept_async().await })
+            });
+            match next.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+                Poll::Ready(Some(request)) => requests.push(request),
+                // None will come any more.
+                Poll::Ready(None) => self.rung = false,
+                Poll::Pending => {
+                    self.rung = false;
+                    break;
+                }
+            }
+            self.next = None;
+        }
+        requests
+    }
+}
+
+/// What Python is told of a future: its outcome, or its number.
+type Started<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// What goes by a number has ended with a result or an exception.
+type Ended = (u64, Py<PyAny>);
+
+impl Endpoint {
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins what `make` says, or raises what it is refused for.
+    fn start<'py>(&self, py: Python<'py>, make: impl FnOnce(&Open) -> Future) -> Started<'py> {
+        let started = self.open().as_mut().map(|open| {
+            let future = make(open);
+            open.tasks.start(future)
+        });
+        match started {
+            Some(Ok(number)) => Ok(number.into_pyobject(py)?.into_any()),
+            Some(Err(outcome)) => Ok(outcome.result(py)?.into_bound(py)),
+            None => Err(errors::call(py, &CallError::ShuttingDown)),
+        }
+    }
+}
+
+#[pymethods]
+impl Endpoint {
+    /// Opens an engine at `address`, or at any for a client alone.
+    #[new]
+    #[pyo3(signature = (address, serves, limits))]
+    fn new(
+        py: Python<'_>,
+        address: Option<&str>,
+        serves: bool,
+        limits: Vec<(String, u64)>,
+    ) -> PyResult<Self> {
+        let config = config(&limits)?;
+        let bind = |at| Engine::bind(at, config.clone());
+        let engine = match address {
+            Some(address) => bind(parsed(address)?),
+            None => bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
+                .or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))),
+        };
+        let engine = engine.map_err(|error| errors::open(py, &error))?;
+        let ring = Ring::new().map_err(errors::refused)?;
+        let server = serves.then(|| engine.serve()).transpose();
+        let server = server.map_err(|error| errors::open(py, &error))?;
+        let open = Open {
+            tasks: Tasks::new(ring.clone()),
+            acceptor: server.map(|server| Acceptor::new(server, ring.clone())),
+            client: engine.client(),
+            ring,
+        };
+        let (local, process) = (engine.local_addr(), std::process::id());
+        Ok(Self { local, process, open: Mutex::new(Some(open)) })
+    }
+
+    /// Where the engine is reached.
+    #[getter]
+    fn address(&self) -> String {
+        self.local.to_string()
+    }
+
+    /// What the event loop watches: readable when `turn` has something to do.
+    fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
+        if self.process != std::process::id() {
+            return Err(errors::call(py, &CallError::Forked));
+        }
+        let handle = self.open().as_ref().map(|open| open.ring.handle());
+        handle.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))
+    }
+
+    /// Starts a call, perhaps on behalf of a request. It reads the payload before it returns.
+    #[pyo3(signature = (to, payload, deadline, idempotent, trace, behalf))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        to: &str,
+        payload: &Bound<'py, PyAny>,
+        deadline: f64,
+        idempotent: bool,
+        trace: Option<&str>,
+        behalf: Option<&Bound<'py, Incoming>>,
+    ) -> Started<'py> {
+        let to = parsed(to)?;
+        let mut options = CallOptions::deadline(seconds(deadline)?);
+        options.idempotent = idempotent;
+        let trace = trace.map(str::parse).transpose();
+        options.trace = trace
+            .map_err(|error: homa::TraceParseError| PyValueError::new_err(error.to_string()))?;
+        let behalf = behalf.and_then(|incoming| incoming.get().request());
+        let bytes = buffer::copied(payload)?;
+        self.start(py, move |open| {
+            let call = match behalf {
+                Some(request) => {
+                    open.client.on_behalf_of(&request).call_async_with(to, bytes, &options)
+                }
+                None => open.client.call_async_with(to, bytes, &options),
+            };
+            Box::pin(async move { Outcome::Called(call.await) })
+        })
+    }
+
+    /// Waits for room for a call with a request of so many bytes.
+    fn room<'py>(&self, py: Python<'py>, length: usize) -> Started<'py> {
+        self.start(py, |open| {
+            let client = open.client.clone();
+            Box::pin(async move { Outcome::Room(client.ready_for(length).await) })
+        })
+    }
+
+    /// Answers a request; waits where there is no room for the answer.
+    fn reply<'py>(
+        &self,
+        py: Python<'py>,
+        request: &Bound<'py, Incoming>,
+        payload: &Bound<'py, PyAny>,
+    ) -> Started<'py> {
+        let bytes = buffer::copied(payload)?;
+        let held = request.get().take();
+        self.forget(held.watch.unwrap_or(ENDPOINT));
+        let Some(request) = held.request.and_then(Arc::into_inner) else {
+            return Err(errors::reply(py, &ReplyError::Gone));
+        };
+        self.start(py, move |_| {
+            let replying = request.reply_async(bytes);
+            Box::pin(
+                async move { Outcome::Replied(replying.await.map_err(|refused| refused.error)) },
+            )
+        })
+    }
+
+    /// Looks whether somebody still waits for the answer to a request: ends when nobody does.
+    fn watch<'py>(&self, py: Python<'py>, request: &Bound<'py, Incoming>) -> Started<'py> {
+        let incoming = request.get();
+        let Some(request) = incoming.request() else { return Ok(py.None().into_bound(py)) };
+        let started = self.start(py, move |_| {
+            Box::pin(async move {
+                request.cancelled().await;
+                Outcome::Abandoned
+            })
+        })?;
+        if let Ok(number) = started.extract() {
+            incoming.watched(number);
+        }
+        Ok(started)
+    }
+
+    /// Gives up a request that was not answered: its client hears of it.
+    fn refuse(&self, request: &Bound<'_, Incoming>) {
+        let held = request.get().take();
+        self.forget(held.watch.unwrap_or(ENDPOINT));
+    }
+
+    /// Ends what goes by a number, without an outcome: a call is cancelled.
+    fn forget(&self, number: u64) {
+        if let Some(open) = self.open().as_mut() {
+            open.tasks.forget(number);
+        }
+    }
+
+    /// What has ended since the last turn, as numbers with a result or an exception, and at most
+    /// `room` requests.
+    fn turn(&self, py: Python<'_>, room: usize) -> PyResult<(Vec<Ended>, Vec<Incoming>)> {
+        let (mut ended, mut requests) = (Vec::new(), Vec::new());
+        if let Some(Open { ring, tasks, acceptor, .. }) = self.open().as_mut() {
+            for number in ring.take() {
+                match acceptor {
+                    Some(acceptor) if number == ENDPOINT => acceptor.rung = true,
+                    _ => ended.extend(tasks.go_on(number).map(|outcome| (number, outcome))),
+                }
+            }
+            if let Some(acceptor) = acceptor {
+                requests = acceptor.accept(room);
+            }
+        }
+        let told = |(number, outcome): (_, Outcome)| {
+            let exception = |error: PyErr| error.into_value(py).into_any();
+            (number, outcome.result(py).unwrap_or_else(exception))
+        };
+        let requests = requests.into_iter().map(|request| Incoming::new(py, request));
+        Ok((ended.into_iter().map(told).collect(), requests.collect::<PyResult<_>>()?))
+    }
+
+    /// Refuses new requests, and says how many are unfinished.
+    fn drain(&self) -> usize {
+        let server = {
+            let open = self.open();
+            open.as_ref().and_then(|open| Some(open.acceptor.as_ref()?.server.clone()))
+        };
+        let Some(server) = server else { return 0 };
+        server.drain(Duration::ZERO).map_or_else(|unfinished| unfinished.requests, |()| 0)
+    }
+
+    /// Ends everything: calls are cancelled, requests refused, descriptors closed.
+    fn close(&self, py: Python<'_>) {
+        let open = self.open().take();
+        py.detach(move || {
+            if let Some(Open { tasks, acceptor, client, .. }) = open {
+                drop((tasks, acceptor));
+                // Servers hear what was received, so that they need not keep it.
+                let _ = client.engine().drain(Duration::ZERO);
+            }
+        });
+    }
+}
+
+fn parsed(address: &str) -> PyResult<SocketAddr> {
+    address.parse().map_err(|_| {
+        let advice = "is no address: write it as 10.0.0.7:4000 or [fd00::7]:4000";
+        PyValueError::new_err(format!("{address:?} {advice}"))
+    })
+}
+
+fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let advice = "is no time to wait: give seconds, such as 0.05";
+        PyValueError::new_err(format!("{seconds} {advice}"))
+    })
+}
+
+/// The engine's defaults with other limits.
+fn config(limits: &[(String, u64)]) -> PyResult<Config> {
+    let mut config = Config::default();
+    for (name, value) in limits {
+        let small = || {
+            let most = u32::MAX;
+            let refuse = |_| PyValueError::new_err(format!("{name} is at most {most}"));
+            u32::try_from(*value).map_err(refuse)
+        };
+        match name.as_str() {
+            "max_message" => config.protocol.max_message = small()?,
+            "max_rpcs" => config.protocol.max_rpcs = small()?,
+            "max_peers" => config.max_peers = small()?,
+            "send_memory" => config.send_memory = *value,
+            _ => return Err(PyValueError::new_err(format!("{name:?} is no limit"))),
+        }
+    }
+    Ok(config)
+}

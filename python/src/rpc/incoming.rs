@@ -1,0 +1,70 @@
+//! A request at a server, as Python sees it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homa::Request;
+use pyo3::prelude::*;
+
+use super::buffer;
+
+/// A request that was accepted, until it is answered or refused.
+#[pyclass(frozen, module = "homa.rpc")]
+pub struct Incoming {
+    #[pyo3(get)]
+    payload: Py<PyAny>,
+    #[pyo3(get)]
+    peer: String,
+    #[pyo3(get)]
+    trace: Option<String>,
+    held: Mutex<Held>,
+}
+
+/// What is needed for the answer.
+#[derive(Default)]
+pub struct Held {
+    /// `None` once answered or refused.
+    pub request: Option<Arc<Request>>,
+    /// The task that looks whether somebody still waits; it has the request, too.
+    pub watch: Option<u64>,
+}
+
+impl Incoming {
+    /// Of a request that was just accepted.
+    pub fn new(py: Python<'_>, mut request: Request) -> PyResult<Self> {
+        let payload = buffer::lent(py, request.take_bytes())?.into_any().unbind();
+        let (peer, trace) = (request.from().to_string(), request.trace_context());
+        let held = Held { request: Some(Arc::new(request)), watch: None };
+        let trace = trace.map(|trace| trace.to_string());
+        Ok(Self { payload, peer, trace, held: Mutex::new(held) })
+    }
+
+    /// The request, while it waits for its answer.
+    pub fn request(&self) -> Option<Arc<Request>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).request.clone()
+    }
+
+    /// A task has the request, too.
+    pub fn watched(&self, watch: u64) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).watch = Some(watch);
+    }
+
+    /// Everything that is needed for the answer, which can be given once.
+    pub fn take(&self) -> Held {
+        std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[pymethods]
+impl Incoming {
+    /// Seconds for which the client still waits; `None` where it did not say, or after the answer.
+    #[getter]
+    fn remaining(&self) -> Option<f64> {
+        Some(self.request()?.remaining()?.as_secs_f64())
+    }
+
+    /// Whether it was neither answered nor refused.
+    #[getter]
+    fn waits(&self) -> bool {
+        self.request().is_some()
+    }
+}

@@ -1,0 +1,90 @@
+//! The futures of an endpoint: each has a number, which rings when it can go on.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use homa::{CallError, Message, ReplyError};
+use pyo3::prelude::*;
+
+use super::ring::{Ring, Ringer};
+use super::{buffer, errors};
+
+/// What waits for the endpoint as a whole, such as the next request.
+pub const ENDPOINT: u64 = 0;
+
+/// How a future ended.
+pub enum Outcome {
+    /// A call.
+    Called(Result<Message, CallError>),
+    /// Room for a call, or none ever.
+    Room(Result<(), CallError>),
+    /// A reply was taken over, or refused.
+    Replied(Result<(), ReplyError>),
+    /// Nobody waits for the answer to a request any more.
+    Abandoned,
+}
+
+impl Outcome {
+    /// What Python is told: a message, or nothing.
+    pub fn result(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Called(Ok(message)) => Ok(buffer::lent(py, message)?.into_any().unbind()),
+            Self::Room(Ok(())) | Self::Replied(Ok(())) | Self::Abandoned => Ok(py.None()),
+            Self::Called(Err(error)) | Self::Room(Err(error)) => Err(errors::call(py, &error)),
+            Self::Replied(Err(error)) => Err(errors::reply(py, &error)),
+        }
+    }
+}
+
+/// What the endpoint waits for.
+pub type Future = Pin<Box<dyn std::future::Future<Output = Outcome> + Send>>;
+
+struct Task {
+    future: Future,
+    waker: Waker,
+}
+
+/// The futures in progress.
+pub struct Tasks {
+    ring: Arc<Ring>,
+    last: u64,
+    running: HashMap<u64, Task>,
+}
+
+impl Tasks {
+    /// None yet; they ring at `ring`.
+    pub fn new(ring: Arc<Ring>) -> Self {
+        Self { ring, last: ENDPOINT, running: HashMap::new() }
+    }
+
+    /// Begins: its outcome, or the number of what goes on.
+    pub fn start(&mut self, mut future: Future) -> Result<u64, Outcome> {
+        self.last += 1;
+        let waker = Waker::from(Arc::new(Ringer { ring: self.ring.clone(), number: self.last }));
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => Err(outcome),
+            Poll::Pending => {
+                self.running.insert(self.last, Task { future, waker });
+                Ok(self.last)
+            }
+        }
+    }
+
+    /// One rang: its outcome, if it has ended. Those that were forgotten ring in vain.
+    pub fn go_on(&mut self, number: u64) -> Option<Outcome> {
+        let task = self.running.get_mut(&number)?;
+        let Poll::Ready(outcome) = task.future.as_mut().poll(&mut Context::from_waker(&task.waker))
+        else {
+            return None;
+        };
+        self.running.remove(&number);
+        Some(outcome)
+    }
+
+    /// Ends one without an outcome: a call is cancelled.
+    pub fn forget(&mut self, number: u64) {
+        self.running.remove(&number);
+    }
+}
