@@ -161,13 +161,11 @@ fn rules(profile: Option<&str>, driver: Driver) -> Result<Config, Error> {
     match profile.unwrap_or(if driver == Driver::RawIp { "linux" } else { "default" }) {
         "default" => Ok(users),
         "linux" if driver == Driver::RawIp => Ok(Config::linux()),
-        "linux" => Ok(Config { priority_map: users.priority_map, ..Config::linux() }),
+        "linux" => Ok(Config::linux().priority_map(users.priority_map)),
         "sigcomm18" => {
-            let protocol = proto::Config {
-                max_message: users.protocol.max_message,
-                ..proto::Config::sigcomm18(users.protocol.link_rate)
-            };
-            Ok(Config { protocol, ..users })
+            let protocol = proto::Config::sigcomm18(users.protocol.link_rate)
+                .max_message(users.protocol.max_message);
+            Ok(users.protocol(protocol))
         }
         other => Err(unknown("profile", other, "default, linux or sigcomm18")),
     }

@@ -84,7 +84,7 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
         Incoming::Request { id, from, bytes, .. } => {
             Arrived { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
         }
-        Incoming::Response { id, from, cookie, result } => {
+        Incoming::Response { id, from, cookie, result, .. } => {
             let result = result.map_err(Error::from);
             Arrived { id: id.number(), cookie, from, result, offset: 0 }
         }

@@ -44,6 +44,7 @@ mod receiver;
 mod rpc;
 mod rtt;
 mod sender;
+mod setters;
 mod srpt;
 mod standstill;
 mod table;

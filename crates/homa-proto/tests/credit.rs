@@ -47,7 +47,7 @@ struct Receiver {
 
 impl Receiver {
     fn new(config: Config) -> Self {
-        let config = Config { rtt_bytes: RTT_BYTES, measure_rtt_bytes: false, ..config };
+        let config = config.rtt_bytes(RTT_BYTES).measure_rtt_bytes(false);
         let mut endpoint = Endpoint::new(config.validate().unwrap());
         for peer in 0..PEERS {
             let info = PeerInfo { host: peer, max_payload: PAYLOAD };
@@ -197,9 +197,11 @@ fn credit_is_conserved_whatever_is_lost_or_late_in_every_window() {
         let overcommitment = Overcommitment::Fixed(k);
         let fifo_permille = *u.choose(&[0, 50])?;
         let config = match u.int_in_range(0..=2u8)? {
-            0 => Config { overcommitment, ..Config::sigcomm18(rate) },
-            1 => Config { overcommitment, fifo_permille, ..Config::for_users(rate) },
-            _ => Config { overcommitment, fifo_permille, ..Config::linux() },
+            0 => Config::sigcomm18(rate).overcommitment(overcommitment),
+            1 => {
+                Config::for_users(rate).overcommitment(overcommitment).fifo_permille(fifo_permille)
+            }
+            _ => Config::linux().overcommitment(overcommitment).fifo_permille(fifo_permille),
         };
         exchange(u, config)
     })

@@ -12,7 +12,7 @@ const PAYLOAD: u32 = 1_400;
 
 /// An endpoint whose peers of even numbers are on A, the others on B.
 fn endpoint(peers: u32, fifo_permille: u16) -> Endpoint {
-    let config = Config { fifo_permille, ..Config::for_users(None) };
+    let config = Config::for_users(None).fifo_permille(fifo_permille);
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     for n in 0..peers {
         endpoint.open_peer(PeerId(n), PeerInfo { host: n, max_payload: PAYLOAD });

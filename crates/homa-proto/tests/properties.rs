@@ -140,19 +140,18 @@ fn varied(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::R
     let unlimited = granting != Granting::PerSender && u.arbitrary()?;
     let overcommitment =
         if unlimited { Overcommitment::Unlimited } else { Overcommitment::Fixed(2) };
-    Ok(Config {
-        granting,
-        overcommitment,
-        window: *u.choose(&[GrantWindow::RttBytes, GrantWindow::WireBytes(10_000)])?,
-        tail_boost: *u.choose(&[0, 10_000])?,
-        scheduled_extra: *u.choose(&[0, 14])?,
-        network_levels: u.int_in_range(1..=8)?,
-        granted_level: *u.choose(&[GrantedLevel::OwnBytes, GrantedLevel::AllUnsent])?,
-        unscheduled_level: *u
-            .choose(&[UnscheduledLevel::BytesLeft, UnscheduledLevel::MessageLength])?,
-        memory_budget: *u.choose(&[40_000, 1 << 28])?,
-        ..Config::for_users(Rate::gbps(1))
-    })
+    Ok(Config::for_users(Rate::gbps(1))
+        .granting(granting)
+        .overcommitment(overcommitment)
+        .window(*u.choose(&[GrantWindow::RttBytes, GrantWindow::WireBytes(10_000)])?)
+        .tail_boost(*u.choose(&[0, 10_000])?)
+        .scheduled_extra(*u.choose(&[0, 14])?)
+        .network_levels(u.int_in_range(1..=8)?)
+        .granted_level(*u.choose(&[GrantedLevel::OwnBytes, GrantedLevel::AllUnsent])?)
+        .unscheduled_level(
+            *u.choose(&[UnscheduledLevel::BytesLeft, UnscheduledLevel::MessageLength])?,
+        )
+        .memory_budget(*u.choose(&[40_000, 1 << 28])?))
 }
 
 #[test]

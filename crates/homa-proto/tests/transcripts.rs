@@ -338,8 +338,8 @@ fn a_client_that_receives_nothing_long_learns_how_much_may_go_unscheduled() {
 
 #[test]
 fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
-    let incast = IncastConfig { threshold: 0, max_unscheduled: 300, budget: 64_000, burst: 1 };
-    let client = Config { incast: Some(incast), ..Config::for_users(LINK) };
+    let incast = IncastConfig::default().threshold(0).max_unscheduled(300).burst(1);
+    let client = Config::for_users(LINK).incast(incast);
     for (server, unscheduled) in
         [(Config::for_users(LINK), "incoming 300"), (Config::linux(), "incoming 5000")]
     {
@@ -375,12 +375,10 @@ fn a_response_that_nobody_wants_any_more_does_not_wait_for_grants() {
 
 #[test]
 fn packets_longer_than_rtt_bytes_are_granted() {
-    let config = Config {
-        rtt_bytes: 500,
-        measure_rtt_bytes: false,
-        overcommitment: Overcommitment::Fixed(1),
-        ..Config::for_users(LINK)
-    };
+    let config = Config::for_users(LINK)
+        .rtt_bytes(500)
+        .measure_rtt_bytes(false)
+        .overcommitment(Overcommitment::Fixed(1));
     let mut pair = Pair::new(config.clone(), config);
     pair.call(100_000, 1);
     pair.run_for(Duration::millis(100));

@@ -233,7 +233,7 @@ fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
     pair.run_for(Duration::millis(100));
     assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
     // Where nothing is remembered, nobody can say so.
-    let config = || Config { completion: Completion::AtLeastOnce, ..users() };
+    let config = || users().completion(Completion::AtLeastOnce);
     let (mut pair, _) = self::pair(config);
     pair.lose = Box::new(|_, _, _| false);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);

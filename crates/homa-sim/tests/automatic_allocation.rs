@@ -17,8 +17,7 @@ const RTT_BYTES: u32 = 10_000;
 fn allocations(workload: &str, messages: u64) -> Vec<[u32; 8]> {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
     // Of long messages only the first packet comes: no limit on such messages may choose.
-    let config =
-        Config { max_rpcs: 1 << 24, memory_budget: 1 << 60, ..Config::sigcomm18(Rate::gbps(10)) };
+    let config = Config::sigcomm18(Rate::gbps(10)).max_rpcs(1 << 24).memory_budget(1 << 60);
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     let peer = PeerId(0);
     endpoint.open_peer(peer, PeerInfo { host: 0, max_payload: PAYLOAD });

@@ -9,8 +9,17 @@ use crate::PriorityMap;
 use crate::driver::Framing;
 use crate::error::OpenError;
 
-/// Parameters of an engine. Start from [`Config::default`] and change fields.
+/// Parameters of an engine. Start from [`Config::default`] and change fields, which have methods of
+/// their names for that.
+///
+/// ```
+/// let config = homa::Config::default();
+/// let protocol = config.protocol.clone().readable_events(true);
+/// let config = config.protocol(protocol).mtu(9000).send_memory(64 << 20);
+/// let config = config.link_rate(homa::proto::Rate::gbps(10));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
     /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
@@ -50,6 +59,18 @@ pub struct Config {
     /// from the same address and port one after the other must not share a seed.
     pub seed: Option<u64>,
 }
+
+homa_proto::setters!(Config {
+    protocol: homa_proto::Config,
+    priority_map: PriorityMap,
+    link_rate: impl Into<Option<Rate>>,
+    mtu: u16,
+    receive_buffer: usize,
+    send_memory: u64,
+    spin: Duration,
+    max_peers: u32,
+    seed: impl Into<Option<u64>>,
+});
 
 /// What the protocol is told of loopback, which has no rate: windows as large as any.
 pub(crate) const LOOPBACK: Rate = Rate::gbps(100);
@@ -105,7 +126,7 @@ impl Config {
     }
 
     /// Completes and checks the protocol's part.
-    pub(crate) fn protocol(
+    pub(crate) fn complete(
         &self,
         receive_buffer: u32,
         framing: Framing,

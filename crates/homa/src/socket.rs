@@ -145,6 +145,7 @@ impl Wanted {
 #[derive(Debug)]
 pub enum Incoming {
     /// A call ended.
+    #[non_exhaustive]
     Response {
         /// The call.
         id: Id,
@@ -157,6 +158,7 @@ pub enum Incoming {
     },
     /// A request, to be answered with [`Socket::reply`] or given up with [`Socket::abort`]. Until
     /// then it keeps memory here.
+    #[non_exhaustive]
     Request {
         /// The request.
         id: Id,

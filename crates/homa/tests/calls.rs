@@ -84,7 +84,7 @@ fn many_threads_share_a_client_and_many_accept() {
 
 #[test]
 fn a_thread_may_look_for_arrivals_for_ever() {
-    let config = || Config { spin: Duration::MAX, ..Config::default() };
+    let config = || Config::default().spin(Duration::MAX);
     let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
     let to = server.local_addr();
     let echo = echo(server.serve().unwrap());
@@ -201,7 +201,7 @@ fn a_request_dropped_unanswered_ends_the_call_and_the_client_need_not_ask() {
 
 #[test]
 fn a_refused_reply_comes_back_and_can_be_repeated() {
-    let config = Config { send_memory: 1000, ..Config::default() };
+    let config = Config::default().send_memory(1000);
     let server = engine("127.0.0.1", config);
     let serving = server.serve().unwrap();
     // A client that takes a turn when it is told to acknowledges nothing in between.
@@ -297,7 +297,7 @@ fn back_pressure_is_a_typed_result() {
     assert_eq!(client.call(to, "one more"), Err(CallError::TooManyCalls { max: 10 }));
     drop(calls);
 
-    let config = Config { send_memory: 1000, ..Config::default() };
+    let config = Config::default().send_memory(1000);
     let client = engine("127.0.0.1", config).client();
     let first = client.call_async(to, vec![0; 600]);
     let second = client.call(to, vec![0; 600]);

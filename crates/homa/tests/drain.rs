@@ -34,7 +34,7 @@ fn before_long(job: impl FnOnce() + Send + 'static) {
 
 /// Acceptors of all kinds, callers that come and go, and a drain somewhere in between.
 fn end_under_way(seed: u64) {
-    let config = || Config { spin: Duration::from_micros(seed % 3 * 20), ..Config::default() };
+    let config = || Config::default().spin(Duration::from_micros(seed % 3 * 20));
     let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
     let to = server.local_addr();
     let serving = Arc::new(server.serve().expect("nobody else serves there"));

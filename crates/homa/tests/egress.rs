@@ -126,7 +126,7 @@ fn the_users_word_counts_more_than_any_route() {
     }
     let server = engine("127.0.0.1", Config::default());
     echo(server.serve().unwrap());
-    let config = Config { link_rate: Some(Rate::gbps(1)), ..Config::default() };
+    let config = Config::default().link_rate(Rate::gbps(1));
     let mut client = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
     client.call(server.local_addr(), message(300_000, 2), 1, &CallOptions::default()).unwrap();
     assert_eq!(links(&client), [("*".to_owned(), "configured")]);

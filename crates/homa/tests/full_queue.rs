@@ -63,7 +63,7 @@ fn shrink(socket: BorrowedFd<'_>) {
 
 /// Nobody asks for anything again because it took long: what was lost stays lost.
 fn config(link: Rate) -> Config {
-    let mut config = Config { link_rate: Some(link), ..Config::default() };
+    let mut config = Config::default().link_rate(link);
     config.protocol.loss.resend_after = homa::proto::Duration::secs(60);
     config
 }

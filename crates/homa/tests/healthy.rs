@@ -11,12 +11,12 @@ use homa::proto::{self, DropReason, Rate};
 use homa::{Config, Engine};
 
 /// Per million.
-const FAULTS: Faults = Faults { lost: 10_000, duplicated: 10_000 };
+const FAULTS: Faults = Faults::NONE.lost(10_000).duplicated(10_000);
 const SIZES: [usize; 4] = [100, 5_000, 60_000, 400_000];
 
 fn profiles() -> [(&'static str, Config); 3] {
     let paper = proto::Config::sigcomm18(Rate::gbps(10));
-    let paper = Config { protocol: paper, ..Config::default() };
+    let paper = Config::default().protocol(paper);
     [("default", Config::default()), ("linux", Config::linux()), ("sigcomm18", paper)].map(
         |(name, mut config)| {
             // However slow this machine is.

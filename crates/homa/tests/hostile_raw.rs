@@ -406,7 +406,7 @@ fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
         return;
     }
     for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
-        let config = Config { receive_buffer: 4096, ..Config::linux() };
+        let config = Config::linux().receive_buffer(4096);
         let server = Engine::raw_ip(SocketAddr::new(host, SERVER_PORT), config).unwrap();
         let (mouth, ears) = (bound(stranger, 146.into()), bound(stranger, icmp(host)));
         let flood = || {

@@ -17,7 +17,7 @@ fn sleeps() -> u64 {
 
 #[test]
 fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
-    let mut config = Config { link_rate: Some(Rate::gbps(1)), ..Config::default() };
+    let mut config = Config::default().link_rate(Rate::gbps(1));
     config.protocol.unscheduled = UnscheduledLimit::Fixed(LENGTH);
     config.protocol.loss.resend_after = Duration::secs(10);
     // The server's host keeps what arrives, and nobody looks at it.

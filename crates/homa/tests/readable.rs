@@ -39,7 +39,7 @@ impl Reader {
 
 #[test]
 fn both_messages_of_an_rpc_are_read_before_they_are_whole() {
-    let network = Network::new(1, Faults { lost: 10_000, duplicated: 10_000 });
+    let network = Network::new(1, Faults::NONE.lost(10_000).duplicated(10_000));
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
         Engine::with_driver(Box::new(driver), config()).unwrap()
@@ -66,7 +66,7 @@ fn both_messages_of_an_rpc_are_read_before_they_are_whole() {
             _ => {}
         }
         match client.next() {
-            Some(Completion::Readable { message, cookie }) => {
+            Some(Completion::Readable { message, cookie, .. }) => {
                 assert_eq!((message.response_of(), cookie), (Some(id), 7));
                 response.look(&client, message, &whole);
             }

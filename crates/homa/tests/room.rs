@@ -77,7 +77,7 @@ async fn calls_wait_for_room_and_none_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn room_for_a_request_is_that_of_its_bytes() {
     let server = engine("127.0.0.1", Config::default()).serve().unwrap();
-    let config = Config { send_memory: 100_000, ..Config::default() };
+    let config = Config::default().send_memory(100_000);
     let client = engine("127.0.0.1", config).client();
     let call = client.call_async(server.local_addr(), message(60_000, 1));
     let request = server.accept_async().await.unwrap();
@@ -92,7 +92,7 @@ async fn room_for_a_request_is_that_of_its_bytes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_wait_for_room_and_all_arrive() {
     const LENGTH: usize = 70_000;
-    let config = Config { send_memory: 200_000, ..Config::default() };
+    let config = Config::default().send_memory(200_000);
     let server = engine("127.0.0.1", config).serve().unwrap();
     let at = server.local_addr();
     let client = Client::new().unwrap();
@@ -121,7 +121,7 @@ async fn replies_wait_for_room_and_all_arrive() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_that_nobody_waits_for_does_not_wait() {
-    let config = Config { send_memory: 100_000, ..Config::default() };
+    let config = Config::default().send_memory(100_000);
     let server = engine("127.0.0.1", config).serve().unwrap();
     let at = server.local_addr();
     let (client, other) = (Client::new().unwrap(), Client::new().unwrap());

@@ -69,7 +69,7 @@ fn every_size_is_echoed_in_memory() {
 
 #[test]
 fn every_size_survives_loss_and_duplication() {
-    let faults = Faults { lost: 10_000, duplicated: 10_000 };
+    let faults = Faults::NONE.lost(10_000).duplicated(10_000);
     for seed in 1..4 {
         let (_, server) = echo_inline(&Network::new(seed, faults), &SIZES);
         let executed = server.metrics().protocol.requests_delivered;

@@ -30,7 +30,7 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 /// any, set to `timeout`.
 fn profiles(timeout: Duration) -> [(&'static str, Config); 3] {
     let timeout = proto::Duration::nanos(timeout.as_nanos() as u64);
-    let paper = Config { protocol: proto::Config::sigcomm18(Rate::gbps(10)), ..Config::default() };
+    let paper = Config::default().protocol(proto::Config::sigcomm18(Rate::gbps(10)));
     [("default", Config::default()), ("linux", Config::linux()), ("sigcomm18", paper)].map(
         |(name, mut config)| {
             config.protocol.loss.timeout = config.protocol.loss.timeout.map(|_| timeout);

@@ -214,7 +214,7 @@ fn an_interface_whose_driver_knows_no_xdp_serves_all_the_same() {
 fn packets_larger_than_a_frame_take_the_sockets_way() {
     let Some(net) = Net::new() else { return };
     net.set_mtu(9000);
-    let config = Config { mtu: 9000, ..Config::default() };
+    let config = Config::default().mtu(9000);
     let (from, to) = ips(true);
     let ways = [Way::Xdp, Way::Xdp];
     let [_, server] = converse(&net, ways, (from, to, to), &[100, 1_000_000], &config);

@@ -56,7 +56,7 @@ pub enum Sleep {
 impl Sleep {
     fn config(self) -> Config {
         match self {
-            Self::AtOnce => Config { spin: Duration::ZERO, ..Config::default() },
+            Self::AtOnce => Config::default().spin(Duration::ZERO),
             Self::Default => Config::default(),
         }
     }

@@ -263,8 +263,7 @@ fn allocation(workload: &str) -> [u32; 8] {
     const DRAWS: u64 = 1 << 20;
     let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
     // Of long messages only the first packet comes: no limit on such messages may choose.
-    let config =
-        Config { max_rpcs: 1 << 24, memory_budget: 1 << 60, ..Config::sigcomm18(Rate::gbps(10)) };
+    let config = Config::sigcomm18(Rate::gbps(10)).max_rpcs(1 << 24).memory_budget(1 << 60);
     let (Some(sizes), Ok(config)) = (sizes, config.validate()) else { return [0; 8] };
     // A grant per packet: long messages are many of them, and few messages then say enough.
     let messages = if sizes.mean_bytes() < 10_000.0 { DRAWS } else { DRAWS / 64 };

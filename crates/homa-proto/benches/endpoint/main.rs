@@ -40,11 +40,11 @@ const LONG: Sizes = Sizes {
 
 fn simulator(levels: &[u32]) -> Config {
     let priorities = PriorityAllocation::precomputed(8, levels).expect("at most eight levels");
-    Config { priorities, ..Config::sigcomm18_sim(LINK) }
+    Config::sigcomm18_sim(LINK).priorities(priorities)
 }
 
 fn configs() -> [(&'static str, Config); 3] {
-    let large = Config { max_message: 1 << 30, ..Config::for_users(LINK) };
+    let large = Config::for_users(LINK).max_message(1 << 30);
     [("sigcomm18-sim", simulator(&[])), ("sigcomm18", Config::sigcomm18(LINK)), ("default", large)]
 }
 

@@ -26,7 +26,7 @@ impl Mesh {
     pub fn new(config: &Config, hosts: u32) -> Self {
         let mut ends: Vec<Endpoint> = (0..hosts)
             .map(|seed| {
-                let config = Config { seed: u64::from(seed), ..config.clone() };
+                let config = config.clone().seed(u64::from(seed));
                 Endpoint::new(config.validate().expect("a valid configuration"))
             })
             .collect();

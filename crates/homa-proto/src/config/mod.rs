@@ -43,7 +43,8 @@ impl Profile {
     }
 }
 
-/// The protocol's parameters. Start from a profile's constructor and change fields.
+/// The protocol's parameters. Start from a profile's constructor and change fields, which have
+/// methods of their names for that: `Config::linux().max_rpcs(100)`.
 ///
 /// What the simulator's studies vary, and how the profiles differ in it:
 ///
@@ -64,6 +65,7 @@ impl Profile {
 /// `network_levels` below `levels` merges adjacent levels and leaves the degree of overcommitment
 /// alone (HomaP4, P2, P1 of Homa Figure 8).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Config {
     /// Where the other fields came from; also decides what may appear on the wire.
     pub profile: Profile,
@@ -142,6 +144,39 @@ pub struct Config {
     /// Seeds the first RPC id and the hash tables. A runtime passes true randomness.
     pub seed: u64,
 }
+
+crate::setters!(Config {
+    profile: Profile,
+    max_message: u32,
+    max_rpcs: u32,
+    memory_budget: u64,
+    link_rate: impl Into<Option<Rate>>,
+    rtt_bytes: u32,
+    measure_rtt_bytes: bool,
+    rtt_bytes_max: u32,
+    receive_buffer: u32,
+    unscheduled: UnscheduledLimit,
+    scheduled_extra: u32,
+    window: GrantWindow,
+    granting: Granting,
+    overcommitment: Overcommitment,
+    one_message_per_sender: bool,
+    fifo_permille: u16,
+    fifo_increment: u32,
+    levels: u8,
+    network_levels: u8,
+    priorities: PriorityAllocation,
+    unscheduled_level: UnscheduledLevel,
+    tail_boost: u32,
+    granted_level: GrantedLevel,
+    loss: LossConfig,
+    completion: Completion,
+    incast: impl Into<Option<IncastConfig>>,
+    prove_addresses: bool,
+    unguessable_ids: bool,
+    readable_events: bool,
+    seed: u64,
+});
 
 /// A configuration that was checked.
 #[derive(Clone, Debug, PartialEq)]

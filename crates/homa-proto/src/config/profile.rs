@@ -171,12 +171,7 @@ impl Config {
                 give_up: Duration::secs(2),
                 suppress_duplicates: true,
             },
-            incast: Some(IncastConfig {
-                threshold: 32,
-                max_unscheduled: 400,
-                budget: 64_000,
-                burst: 100_000,
-            }),
+            incast: Some(IncastConfig::default()),
             prove_addresses: false,
             unguessable_ids: false,
             readable_events: false,

@@ -118,6 +118,7 @@ pub enum GrantedLevel {
 
 /// Timers of loss detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LossConfig {
     /// Silence after which a RESEND is sent, and then again. [`Duration::MAX`]: never, and no
     /// other timer runs either.
@@ -134,6 +135,15 @@ pub struct LossConfig {
     /// What a server answers to a RESEND of an RPC it does not know.
     pub unknown: UnknownRpcReply,
 }
+
+crate::setters!(LossConfig {
+    resend_after: Duration,
+    scale_with_bytes: bool,
+    one_resend_per_peer: bool,
+    timeout: impl Into<Option<Duration>>,
+    server_silence: Duration,
+    unknown: UnknownRpcReply,
+});
 
 /// The answer to a RESEND for an unknown RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +176,7 @@ pub enum Completion {
 
 /// Incast control (Homa §3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IncastConfig {
     /// RPCs outstanding above which new requests carry the flag.
     pub threshold: u32,
@@ -178,6 +189,15 @@ pub struct IncastConfig {
     /// their number: what the buffer of a switch port can be expected to hold.
     pub burst: u32,
 }
+
+impl Default for IncastConfig {
+    /// As users get it.
+    fn default() -> Self {
+        Self { threshold: 32, max_unscheduled: 400, budget: 64_000, burst: 100_000 }
+    }
+}
+
+crate::setters!(IncastConfig { threshold: u32, max_unscheduled: u16, budget: u32, burst: u32 });
 
 impl Config {
     /// What must hold: field, requirement, whether it does.

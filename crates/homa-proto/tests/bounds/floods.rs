@@ -107,7 +107,7 @@ fn answers_that_the_link_cannot_take_do_not_pile_up() {
 
 #[test]
 fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
-    let mut server = endpoint(Config { memory_budget: 10_000, ..Config::linux() });
+    let mut server = endpoint(Config::linux().memory_budget(10_000));
     let full = server.receive(START, &announcement(RpcId(2), 50_000));
     assert_eq!((full, server.rpcs()), (Receipt::Dropped(DropReason::NoMemory), (0, 1)));
     let grown = data(RpcId(2), 0, 2_000_000);
@@ -119,7 +119,7 @@ fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
 #[test]
 fn a_one_way_message_without_memory_leaves_nothing() {
     for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
-        let mut host = endpoint(Config { memory_budget: 2_500, ..config });
+        let mut host = endpoint(config.memory_budget(2_500));
         let one_way = Packet { local_port: 0, ..announcement(RpcId(2), 50_000) };
         assert_eq!(host.receive(START, &one_way), Receipt::Dropped(DropReason::NoMemory));
         assert_eq!(host.rpcs(), (0, 0));
@@ -131,7 +131,7 @@ fn a_one_way_message_without_memory_leaves_nothing() {
 fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
-        let mut server = endpoint(Config { memory_budget: 2_500, ..config });
+        let mut server = endpoint(config.memory_budget(2_500));
         assert!(matches!(server.receive(START, &data(RpcId(2), 0, 3_000)), Receipt::Place(_)));
         assert!(matches!(server.receive(START, &data(RpcId(2), 1_000, 3_000)), Receipt::Place(_)));
         let refused = server.receive(START, &data(RpcId(4), 0, 2_000));
@@ -277,7 +277,7 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
 
 #[test]
 fn our_own_calls_to_a_peer_take_no_place_of_its_calls_to_us() {
-    let mut both = endpoint(Config { max_rpcs: 2, ..users() });
+    let mut both = endpoint(users().max_rpcs(2));
     for cookie in 0..2 {
         both.submit(START, call(100, cookie)).expect("two calls");
     }
@@ -289,7 +289,7 @@ fn our_own_calls_to_a_peer_take_no_place_of_its_calls_to_us() {
 
 #[test]
 fn one_peer_takes_neither_every_place_nor_all_memory() {
-    let mut server = endpoint(Config { max_rpcs: 10_000, ..users() });
+    let mut server = endpoint(users().max_rpcs(10_000));
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 1..=10_000 {
         let _ = server.receive(START, &data(RpcId(2 * n), 0, 1_500));

@@ -58,7 +58,7 @@ fn data(id: RpcId, offset: u32, length: u32) -> Packet {
 
 #[test]
 fn bytes_beyond_their_grant_cannot_exceed_the_memory_budget() {
-    let mut server = endpoint(Config { memory_budget: 50_000, ..users() });
+    let mut server = endpoint(users().memory_budget(50_000));
     let length = 200_000;
     let mut held = 0;
     // A late packet first: a gap must not count as nothing either.
@@ -85,7 +85,7 @@ fn bytes_beyond_their_grant_cannot_exceed_the_memory_budget() {
 
 #[test]
 fn a_full_memory_delays_messages_and_stops_none() {
-    let mut server = endpoint(Config { memory_budget: 50_000, ..users() });
+    let mut server = endpoint(users().memory_budget(50_000));
     for host in 1..4 {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_000 });
     }
@@ -139,7 +139,7 @@ fn a_late_copy_of_rpc_unknown_does_not_fail_a_call_that_is_being_answered() {
 
 #[test]
 fn all_requests_of_a_dead_client_are_forgotten_together() {
-    let mut server = endpoint(Config { levels: 1, ..users() });
+    let mut server = endpoint(users().levels(1));
     for n in 1..=8 {
         let first = data(RpcId(2 * n), 0, 100_000);
         assert!(matches!(server.receive(START, &first), Receipt::Place(_)));
@@ -156,7 +156,7 @@ fn all_requests_of_a_dead_client_are_forgotten_together() {
 #[test]
 fn a_dead_sender_does_not_hold_the_grants_of_others() {
     // One level: one message is granted at a time, the one with the fewest bytes left.
-    let mut server = endpoint(Config { levels: 1, ..users() });
+    let mut server = endpoint(users().levels(1));
     server.open_peer(PeerId(1), PeerInfo { host: 1, max_payload: 1_000 });
     let dead = data(RpcId(2), 0, 30_000);
     let alive = Packet { peer: PeerId(1), ..data(RpcId(2), 0, 40_000) };
@@ -219,7 +219,7 @@ fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
 /// What an honest client and server see of `host` while a hostile peer speaks between any two of
 /// their packets: everything sent to them, and what the application heard of their RPCs.
 fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
-    let mut host = endpoint(Config { max_rpcs: 200, memory_budget: 70_000_000, ..config.clone() });
+    let mut host = endpoint(config.clone().max_rpcs(200).memory_budget(70_000_000));
     host.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_400 });
     let request = Request {
         peer: HONEST,

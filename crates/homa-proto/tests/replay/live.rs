@@ -24,7 +24,7 @@ struct Network {
 impl Network {
     fn new() -> Self {
         let host = |seed| {
-            let config = Config { seed, ..Config::linux() };
+            let config = Config::linux().seed(seed);
             let mut stage = Stage::new(PAYLOAD, 2, config);
             stage.endpoint.listen(PORTS.1);
             stage

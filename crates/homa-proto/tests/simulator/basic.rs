@@ -4,7 +4,7 @@ use super::{LINK, Sending, UNSCHEDULED, data, endpoint, submit};
 use homa_proto::{Config, UnscheduledLimit};
 
 fn basic() -> Config {
-    Config { unscheduled: UnscheduledLimit::Fixed(9_328), ..Config::basic(LINK) }
+    Config::basic(LINK).unscheduled(UnscheduledLimit::Fixed(9_328))
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn the_last_ten_thousand_wire_bytes_travel_at_unscheduled_levels() {
         (left(1), 6),
     ];
     assert_eq!(tail(simulator(), FIRST_BYTES + left(8)), expected);
-    let off = Config { tail_boost: 0, ..simulator() };
+    let off = simulator().tail_boost(0);
     assert!(tail(off, FIRST_BYTES + left(8)).iter().all(|grant| grant.1 == 0));
 }
 
@@ -68,7 +68,7 @@ fn a_split_may_have_any_number_of_unscheduled_levels() {
 #[test]
 fn fewer_levels_in_the_network_merge_neighbours_and_keep_the_degree() {
     for (network_levels, expected) in [(8, [4, 4, 5, 5, 5, 6, 7]), (4, [2, 2, 2, 2, 2, 3, 3])] {
-        let config = Config { network_levels, ..simulator() };
+        let config = simulator().network_levels(network_levels);
         let mut sender = endpoint(config.clone(), 1);
         submit(&mut sender, 0, 9_000);
         assert_eq!(data(&mut sender, 0).iter().map(|p| p.2).collect::<Vec<_>>(), expected);
@@ -83,7 +83,7 @@ fn fewer_levels_in_the_network_merge_neighbours_and_keep_the_degree() {
 
 #[test]
 fn the_degree_of_overcommitment_may_differ_from_the_number_of_levels() {
-    let config = Config { overcommitment: Overcommitment::Fixed(2), ..simulator() };
+    let config = simulator().overcommitment(Overcommitment::Fixed(2));
     let mut receiver = endpoint(config, 5);
     let active = (0..5).filter(|&peer| {
         let mut message = Sending::new(peer, 2, 200_000 + 1_000 * peer);

@@ -9,7 +9,7 @@ use homa_proto::{Config, Endpoint, PriorityAllocation, Time};
 fn one_at_a_time() -> Config {
     let priorities =
         PriorityAllocation::precomputed(8, &[11, 125, 273, 468, 764, 1_275]).expect("eight levels");
-    Config { priorities, ..simulator() }
+    simulator().priorities(priorities)
 }
 
 /// Grants between two times, with the time of each.
@@ -137,7 +137,7 @@ fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
     // Room for a packet of one message, for what is granted to another, and for the unscheduled
     // bytes of a third.
     let memory_budget = u64::from(UNSCHEDULED + 2 * FIRST_BYTES + SCHEDULED);
-    let mut receiver = endpoint(Config { memory_budget, ..simulator() }, 3);
+    let mut receiver = endpoint(simulator().memory_budget(memory_budget), 3);
     let mut first = Sending::new(0, 2, FIRST_BYTES);
     let mut second = Sending::new(1, 2, 40_000);
     let mut third = Sending::new(2, 2, 50_000);

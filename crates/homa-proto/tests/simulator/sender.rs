@@ -39,7 +39,7 @@ fn unscheduled_bytes_rise_in_level_as_fewer_are_left() {
 
 #[test]
 fn by_message_length_all_unscheduled_bytes_have_one_level() {
-    let config = Config { unscheduled_level: UnscheduledLevel::MessageLength, ..simulator() };
+    let config = simulator().unscheduled_level(UnscheduledLevel::MessageLength);
     let mut sender = endpoint(config, 1);
     submit(&mut sender, 0, 6_000);
     assert!(data(&mut sender, 0).iter().all(|p| p.2 == 5));
@@ -61,7 +61,7 @@ fn scheduled_packets_hold_fourteen_bytes_more() {
 fn each_grant_gives_its_level_to_the_bytes_it_allowed() {
     let ends: Vec<u32> = (1..=6).map(|n| FIRST_BYTES + n * SCHEDULED).collect();
     let levels = |granted_level| {
-        let config = Config { granted_level, ..simulator() };
+        let config = simulator().granted_level(granted_level);
         let mut sender = endpoint(config.clone(), 1);
         submit(&mut sender, 0, 100_000);
         let _ = data(&mut sender, 0);
@@ -77,7 +77,7 @@ fn each_grant_gives_its_level_to_the_bytes_it_allowed() {
 #[test]
 fn the_unscheduled_limit_is_a_choice_down_to_one_byte() {
     for limit in [1, 500, 1_442, 9_328, 18_656] {
-        let config = Config { unscheduled: UnscheduledLimit::Fixed(limit), ..simulator() };
+        let config = simulator().unscheduled(UnscheduledLimit::Fixed(limit));
         let mut sender = endpoint(config, 1);
         submit(&mut sender, 0, 100_000);
         let sent = data(&mut sender, 0);

@@ -154,14 +154,12 @@ impl Application for Sender {
 /// Hosts that run Homa by the paper's text on Ethernet with this MTU.
 pub fn homa(rate: Rate, rtt_bytes: u32, mtu: u32) -> MakeTransport<Homa> {
     Box::new(move |host, _| {
-        let config = Config {
-            seed: u64::from(host.0) + 1,
-            rtt_bytes,
-            rtt_bytes_max: rtt_bytes.max(60_000),
-            max_message: 1 << 30,
-            memory_budget: 1 << 40,
-            ..Config::sigcomm18(rate)
-        };
+        let config = Config::sigcomm18(rate)
+            .seed(u64::from(host.0) + 1)
+            .rtt_bytes(rtt_bytes)
+            .rtt_bytes_max(rtt_bytes.max(60_000))
+            .max_message(1 << 30)
+            .memory_budget(1 << 40);
         let endpoint = Endpoint::new(config.validate().unwrap());
         Homa::new(endpoint, Framing::Authors).with_mtu(mtu)
     })

@@ -69,7 +69,7 @@ fn build<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
         // Far apart for every host and life, so that RPC ids of two lives never meet.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        transport(Config { seed, ..config.clone() }, &rack)
+        transport(config.clone().seed(seed), &rack)
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());

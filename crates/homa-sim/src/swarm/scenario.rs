@@ -185,7 +185,7 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
 fn protocol(rng: &mut Rng, rate: Rate) -> Config {
     let mut config = match rng.between(0, 9) {
         0 | 1 => Config::sigcomm18(rate),
-        2 | 3 => Config { link_rate: Some(rate), ..Config::linux() },
+        2 | 3 => Config::linux().link_rate(rate),
         _ => Config::for_users(rate),
     };
     config.readable_events = rng.chance(0.5);
@@ -209,8 +209,8 @@ fn protocol(rng: &mut Rng, rate: Rate) -> Config {
     }
     if config.incast.is_some() && rng.chance(0.5) {
         let threshold = rng.between(1, 10) as u32;
-        config.incast =
-            Some(IncastConfig { threshold, max_unscheduled: 400, budget: 4_000, burst: 20_000 });
+        let incast = IncastConfig::default().threshold(threshold);
+        config.incast = Some(incast.budget(4_000).burst(20_000));
     }
     config
 }

@@ -101,7 +101,7 @@ fn standstills(config: Config) -> Scenario {
 #[test]
 fn a_client_that_stands_still_loses_no_call_whatever_its_profile() {
     let rate = Rate::gbps(1);
-    let linux = Config { link_rate: Some(rate), ..Config::linux() };
+    let linux = Config::linux().link_rate(rate);
     for config in [Config::sigcomm18(rate), linux, Config::for_users(rate)] {
         let profile = config.profile;
         let outcome = run(&standstills(config), ());

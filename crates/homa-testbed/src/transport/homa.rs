@@ -49,7 +49,8 @@ impl HomaTransport {
         // The kernel's answer leaves out the frame that the rack's uplink is serialising, as it
         // would for any shaped link: so the pacer is told the rate.
         let link_rate = Some(host.rack.link);
-        let config = Config { protocol, priority_map, link_rate, ..Config::default() };
+        let config =
+            Config::default().protocol(protocol).priority_map(priority_map).link_rate(link_rate);
         let at = SocketAddr::from((host.address(), PORT));
         let mut engine = Engine::bind(at, config).map_err(io::Error::other)?;
         engine.listen();

@@ -58,11 +58,9 @@ fn tries(
     (ready, done): (&Barrier, &AtomicBool),
 ) -> Result<Vec<Below>, TestbedError> {
     let failed = |source| TestbedError::Transport { host: host.index, what: "Homa", source };
-    let config = Config {
-        protocol: homa_proto::Config::for_users(host.rack.link),
-        link_rate: told.then_some(host.rack.link),
-        ..Config::default()
-    };
+    let config = Config::default()
+        .protocol(homa_proto::Config::for_users(host.rack.link))
+        .link_rate(told.then_some(host.rack.link));
     let at = (host.address(), HOMA_PORT).into();
     let bound = Engine::bind(at, config).map(|mut engine| {
         engine.listen();

@@ -25,11 +25,29 @@ const BATCH: usize = 64;
 
 /// Faults of a [`Network`], each per million datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Faults {
     /// Datagrams lost.
     pub lost: u32,
     /// Datagrams delivered twice.
     pub duplicated: u32,
+}
+
+impl Faults {
+    /// None.
+    pub const NONE: Self = Self { lost: 0, duplicated: 0 };
+
+    /// So many of a million datagrams lost.
+    pub const fn lost(mut self, lost: u32) -> Self {
+        self.lost = lost;
+        self
+    }
+
+    /// So many of a million datagrams delivered twice.
+    pub const fn duplicated(mut self, duplicated: u32) -> Self {
+        self.duplicated = duplicated;
+        self
+    }
 }
 
 /// Where datagrams meet. Clones are handles of the same network.

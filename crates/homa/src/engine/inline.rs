@@ -94,6 +94,7 @@ pub enum Wait {
 #[derive(Debug)]
 pub enum Completion {
     /// A call ended.
+    #[non_exhaustive]
     Response {
         /// The call.
         id: CallId,
@@ -103,6 +104,7 @@ pub enum Completion {
         result: Result<Message, CallError>,
     },
     /// A request arrived: answer with [`Engine::reply`] or [`Engine::refuse`].
+    #[non_exhaustive]
     Request {
         /// The request.
         id: RequestId,
@@ -119,6 +121,7 @@ pub enum Completion {
     },
     /// More of a long message can be read, with [`Engine::read`], while the rest is on its way.
     /// Only with [`homa_proto::Config::readable_events`].
+    #[non_exhaustive]
     Readable {
         /// The message.
         message: Partial,
@@ -126,6 +129,7 @@ pub enum Completion {
         cookie: u64,
     },
     /// A client gave up a request before it was answered.
+    #[non_exhaustive]
     Cancelled {
         /// The request.
         id: RequestId,

@@ -98,7 +98,7 @@ impl Core {
     /// Joins a protocol machine to `driver`.
     pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let framing = driver.framing();
-        let mut endpoint = Endpoint::new(config.protocol(driver.receive_buffer(), framing)?);
+        let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), framing)?);
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map, framing);

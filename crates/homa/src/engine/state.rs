@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
         let config = Config::default();
-        let endpoint = Endpoint::new(config.protocol(1 << 20, Framing::Datagram).unwrap());
+        let endpoint = Endpoint::new(config.complete(1 << 20, Framing::Datagram).unwrap());
         let mut state = State::new(endpoint, config, Framing::Datagram, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];

@@ -149,6 +149,7 @@ fn end_of(bucket: usize) -> u64 {
 
 /// How long RPCs of one direction took that ended in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Latency {
     /// Whose.
     pub direction: Direction,
@@ -160,6 +161,7 @@ pub struct Latency {
 
 /// The RPCs with one peer that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeerLatency {
     /// Whose they were: ours, of the peer as server, or those of the peer as client.
     pub direction: Direction,

@@ -22,6 +22,7 @@ macro_rules! counters {
         pub struct $Name:ident { $($(#[doc = $doc:literal])* pub $field:ident: u64,)* }
     ) => {
         $(#[$meta])*
+        #[non_exhaustive]
         pub struct $Name { $($(#[doc = $doc])* pub $field: u64,)* }
 
         impl $Name {
@@ -76,6 +77,7 @@ counters! {
 
 /// What is known about a link that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkMetrics {
     /// The interface; `*` where the user said that all peers share a link.
     pub interface: String,
@@ -89,6 +91,7 @@ pub struct LinkMetrics {
 
 /// A snapshot of everything counted since the engine was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// The protocol's counters.
     pub protocol: Counters,

@@ -311,7 +311,7 @@ fn requests_of_a_client_that_vanished_are_given_up_also_by_a_server_at_every_add
             }
         };
         assert!(
-            matches!(cancelled, Completion::Cancelled { id } if id == requests[1]),
+            matches!(cancelled, Completion::Cancelled { id, .. } if id == requests[1]),
             "{cancelled:?} at {at}"
         );
     }

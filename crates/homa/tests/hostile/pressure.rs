@@ -121,7 +121,7 @@ fn words_about_nothing_from_many_hosts_make_nobody_known() {
 #[test]
 fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
     const LONG: usize = 4 << 20;
-    let server = engine("127.0.0.1", Config { send_memory: 64 << 20, ..Config::default() });
+    let server = engine("127.0.0.1", Config::default().send_memory(64 << 20));
     let serving: Server = server.serve().unwrap();
     let refused = Arc::new(AtomicU64::new(0));
     let counted = refused.clone();

@@ -133,7 +133,8 @@ fn print(
 /// An engine per host, each a client and a server.
 fn engines(args: &Args) -> Result<(Vec<Engine>, Vec<SocketAddr>), Failure> {
     let per_million = |p: f64| (p * 1e6) as u32;
-    let faults = Faults { lost: per_million(args.loss), duplicated: per_million(args.duplicate) };
+    let faults = Faults::default().lost(per_million(args.loss));
+    let faults = faults.duplicated(per_million(args.duplicate));
     let network = memory::Network::new(args.seed, faults);
     let mut config = homa::Config::default();
     if args.incast_control == Switch::Off {

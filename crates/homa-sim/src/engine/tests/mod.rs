@@ -41,7 +41,7 @@ impl Application for Flows {
 fn homa(framing: Framing) -> MakeTransport<Homa> {
     Box::new(move |host, life| {
         let seed = u64::from(host.0) << 32 | u64::from(life) | 1;
-        let config = Config { seed, ..Config::sigcomm18(Rate::gbps(10)) };
+        let config = Config::sigcomm18(Rate::gbps(10)).seed(seed);
         Homa::new(Endpoint::new(config.validate().unwrap()), framing)
     })
 }

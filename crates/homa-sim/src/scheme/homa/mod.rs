@@ -40,33 +40,33 @@ pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
         _ => rule(&config, LEVELS - split(&config, environment)).cutoffs(environment.sizes),
     };
     let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
-    let config = Config { priorities: priorities.unwrap_or(config.priorities), ..config };
-    (config, Framing::Authors)
+    let priorities = priorities.unwrap_or(config.priorities);
+    (config.priorities(priorities), Framing::Authors)
 }
 
 /// The paper's text.
 pub fn paper(environment: &Environment<'_>) -> (Config, Framing) {
     let config = Config::sigcomm18(environment.link);
-    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
 }
 
 /// As users get it.
 pub fn default(environment: &Environment<'_>) -> (Config, Framing) {
     let config = Config::for_users(environment.link);
-    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Ip146)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Ip146)
 }
 
 /// The paper's text on a network with `N` levels: adjacent ones merged, the degree of
 /// overcommitment kept (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
 pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Framing) {
     let (config, framing) = paper(environment);
-    (Config { network_levels: N, ..config }, framing)
+    (config.network_levels(N), framing)
 }
 
 /// The transport that Homa Figure 8 calls Basic.
 pub fn basic(environment: &Environment<'_>) -> (Config, Framing) {
     let config = Config::basic(environment.link);
-    (large(Config { rtt_bytes: environment.rtt_bytes, ..config }, environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
 }
 
 const LEVELS: u8 = 8;
@@ -114,14 +114,13 @@ fn rule(config: &Config, unscheduled_levels: u8) -> CutoffRule {
 
 /// Limits that protect a real host, lifted, and a cap on RTTbytes that leaves room to measure them.
 fn large(config: Config, environment: &Environment<'_>) -> Config {
-    Config {
-        max_message: (1 << 31) - 1,
-        max_rpcs: 1 << 24,
-        memory_budget: 1 << 60,
-        receive_buffer: u32::MAX,
-        rtt_bytes_max: config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2)),
-        ..config
-    }
+    let rtt_bytes_max = config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2));
+    config
+        .max_message((1 << 31) - 1)
+        .max_rpcs(1 << 24)
+        .memory_budget(1 << 60)
+        .receive_buffer(u32::MAX)
+        .rtt_bytes_max(rtt_bytes_max)
 }
 
 impl HomaConfig {
@@ -187,7 +186,7 @@ impl HomaConfig {
     /// The transport of a host in its `life`-th life.
     pub fn host(&self, host: HostId, life: u32, seed: u64) -> Homa {
         let seed = seed ^ u64::from(host.0) << 20 ^ u64::from(life) << 50;
-        let config = Config { seed, ..(*self.config).clone() };
+        let config = (*self.config).clone().seed(seed);
         // Only the seed changed, which has no rule.
         let config = config.validate().unwrap_or_else(|_| self.config.clone());
         let mut endpoint = Endpoint::new(config);

@@ -13,7 +13,7 @@ const FAST: Rate = Rate::gbps(10);
 fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
     let config = Config::default();
     let mut endpoint =
-        Endpoint::new(config.protocol(1 << 20, crate::driver::Framing::Datagram).unwrap());
+        Endpoint::new(config.complete(1 << 20, crate::driver::Framing::Datagram).unwrap());
     let mut budgets = Budgets::new(&config, false, &mut endpoint);
     for (index, &rate) in (1..).zip(rates) {
         let mut message = LinkMessage::default();
