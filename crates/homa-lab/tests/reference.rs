@@ -135,6 +135,7 @@ fn switch() -> SwitchOptions {
         priorities: Some(1),
         pause: Some(1),
         unpause: Some(1),
+        response: Some(Span(1)),
     }
 }
 
@@ -370,9 +371,12 @@ fn with_offloads() -> Stored {
     Stored { version: String::new(), program: String::new(), cell, outcome }
 }
 
-/// The same of workflows over switches that pause.
+/// The same of workflows over switches that pause, too late to be safe.
 fn with_workflows() -> Outcome {
     let mut scenario = Scenario { scheme: "detail".to_owned(), ..Scenario::default() };
+    let (pause, unpause) = (Some(100_000), Some(1_000));
+    let switch = SwitchOptions { pause, unpause, ..SwitchOptions::default() };
+    scenario.options.switch = Some(switch);
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     let class = WorkflowClass { concurrent: None, ..workflows().classes["NAME"].clone() };
     let classes = [("page".to_owned(), class)].into();

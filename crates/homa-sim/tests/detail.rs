@@ -111,7 +111,7 @@ fn inputs_pause_early_enough_for_what_is_told_over_slow_links() {
     assert!(refused.contains("one direction"), "{refused}");
     assert_eq!(outcome(&told_late(1, (400_000, None))).drops.overflow, 0);
     // Early enough only for links that are as fast in both directions.
-    let mut early = told_late(1, (30_000, Some(24_000)));
+    let mut early = told_late(1, (34_000, Some(24_000)));
     assert!(outcome(&early).drops.overflow > 0);
     early.fabric.impaired.clear();
     assert_eq!(outcome(&early).drops.overflow, 0);
@@ -202,4 +202,28 @@ fn hosts_that_mark_their_own_packets_keep_short_queues() {
     let ((plain, pauses), (marked, fewer)) = (took(None), took(Some(65_536)));
     // The same bytes in about the same time, and less of it paused.
     assert!(marked < 1.3 * plain && fewer < pauses, "{plain} s, {marked} s; {pauses}, {fewer}");
+}
+
+#[test]
+fn a_pause_threshold_that_is_not_safe_is_warned_of_and_runs() {
+    let warned = |pause, unpause, fabric: &dyn Fn(&mut Fabric)| {
+        let mut scenario = fat_tree("detail", false);
+        let (pause, unpause) = (Some(pause), Some(unpause));
+        let switch = SwitchOptions { pause, unpause, ..SwitchOptions::default() };
+        scenario.options.switch = Some(switch);
+        scenario.stop.messages = Some(100);
+        fabric(&mut scenario.fabric);
+        outcome(&scenario).warnings
+    };
+    let plain = |_: &mut Fabric| ();
+    assert_eq!(warned(8_192, 4_557, &plain), [""; 0]);
+    let [warning] = &warned(60_000, 4_557, &plain)[..] else { panic!("one warning") };
+    assert!(warning.contains("`options.switch.pause` is 60000"), "{warning}");
+    // An eighth of 131,072 bytes less what comes during the reaction, 3.2 KB without any cable.
+    let (_, safe) = warning.split_once("lost above ").unwrap();
+    let safe: u32 = safe.split(',').next().unwrap().parse().unwrap();
+    assert!((13_000..13_300).contains(&safe), "{warning}");
+    assert_eq!(warned(safe, 4_557, &plain), [""; 0], "it is safe itself");
+    let tight = |fabric: &mut Fabric| fabric.buffer = Buffer::PerPort { bytes: 20_000 };
+    assert!(warned(2_000, 1_000, &tight)[0].contains("above any threshold"));
 }

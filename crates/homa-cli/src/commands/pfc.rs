@@ -2,8 +2,8 @@
 //! §4.3.1).
 
 use homa_proto::Rate;
-use homa_sim::SimDuration;
-use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause};
+use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause, standard_response_bits};
+use homa_sim::{LinkRate, SimDuration};
 use serde::Serialize;
 
 use crate::failure::{Hint, Outcome, Verdict};
@@ -57,7 +57,8 @@ struct Thresholds {
     transceivers: Option<std::time::Duration>,
     /// Bit times until a control frame that is there takes effect [default: what IEEE 802.3 Annex
     /// 31B allows: 512 up to 100 Mbit/s, 1024 at 1 Gbit/s, 37888 at 10 (10GBASE-T; others 30720),
-    /// 60416 at 40, 201728 at 100; above that it has to be given].
+    /// 40960 at 25, 60416 at 40, 75264 at 50, 201728 at 100, 231936 at 200, 463360 at 400; above
+    /// that it has to be given].
     #[arg(long, value_name = "BITS",
           value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     response_bits: Option<u32>,
@@ -75,17 +76,6 @@ fn metres(text: &str) -> Result<f64, String> {
         Ok(length) if (0.0..=1e5).contains(&(length * factor)) => Ok(length * factor),
         _ => Err("write the length with its unit, such as 100m or 2km, at most 100km".into()),
     }
-}
-
-/// Bit times that a sender may take to heed a pause: pause quanta of 512 bits, by rate (IEEE 802.3
-/// Annex 31B.3.7); between two listed rates those of the faster one, at 10 Gbit/s those of twisted
-/// pairs, which are slowest. `None`: faster than the list.
-fn standard_response(link: u64) -> Option<u32> {
-    const LISTED: [(u64, u32); 5] =
-        [(100, 1), (1_000, 2), (10_000, 74), (40_000, 118), (100_000, 394)];
-    let listed = LISTED.iter().find(|(mbps, _)| link <= mbps * 1_000_000);
-    let (_, quanta) = listed?;
-    Some(512 * quanta)
 }
 
 #[derive(Debug, Serialize)]
@@ -118,8 +108,8 @@ struct Pieces {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let What::Thresholds(args) = &args.what;
-    let unknown = || anyhow::anyhow!("no time to heed a pause is listed above 100 Gbit/s");
-    let response_bits = args.response_bits.or_else(|| standard_response(args.link));
+    let unknown = || anyhow::anyhow!("no time to heed a pause is listed above 400 Gbit/s");
+    let response_bits = args.response_bits.or_else(|| standard_response_bits(Rate(args.link)));
     let response_bits = response_bits.ok_or_else(unknown);
     let found = derive(args, response_bits.hint("give the card's own with --response-bits")?);
     match args.format {
@@ -136,7 +126,8 @@ fn derive(args: &Thresholds, response_bits: u32) -> Found {
     let transceivers = args.transceivers.map_or(0.0, |time| time.as_secs_f64() * 1e12);
     let one_way = SimDuration((args.cable * 4_900.0 + transceivers).round() as u64);
     let symmetric = PfcLink::symmetric(Rate(args.link), args.frame, one_way);
-    let link = PfcLink { response_bits, ..symmetric };
+    let response = LinkRate::new(Rate(args.link)).serialisation(response_bits / 8);
+    let link = PfcLink { response, ..symmetric };
     let buffer = args.buffer / u64::from(args.ports);
     let reaction = link.reaction();
     let micros = |time: SimDuration| time.0 as f64 / 1e6;
@@ -241,13 +232,5 @@ mod tests {
         assert!(found.reaction.bytes > 1_225_000 && found.safe_pause_bytes.is_none());
         assert_eq!(metres("2km"), Ok(2_000.0));
         assert!(metres("100").is_err() && metres("-1m").is_err());
-    }
-
-    #[test]
-    fn a_rate_has_the_slowest_reaction_that_the_standard_allows_it() {
-        let quanta = |gbps: f64| standard_response((gbps * 1e9) as u64).map(|bits| bits / 512);
-        let listed = [0.1, 1.0, 2.5, 10.0, 25.0, 40.0, 100.0].map(quanta);
-        assert_eq!(listed, [1, 2, 74, 74, 118, 118, 394].map(Some));
-        assert_eq!(quanta(200.0), None);
     }
 }

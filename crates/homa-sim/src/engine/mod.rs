@@ -27,7 +27,7 @@ mod world;
 
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
-pub(crate) use cioq::pauses_in_time;
+pub(crate) use cioq::earliest_pause;
 pub use cioq::{MOST_LINKS, PauseReport, Stuck};
 pub use event_queue::EventQueue;
 pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};

@@ -203,6 +203,7 @@ pub(super) fn assemble(
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
+        warnings: network.warnings(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
         cpu_seconds: window.cpu_seconds,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use homa_proto::{FULL_FRAME, Rate};
 use homa_workload::framing::MIN_FRAME;
 
-use crate::engine::{LinkChange, MOST_LINKS, pauses_in_time};
+use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
@@ -36,6 +36,8 @@ pub(crate) struct Network {
     pub lossy: Vec<Lossy>,
     /// Hosts that stand still.
     pub pauses: Vec<Pause>,
+    /// Where the scenario's own threshold of pauses is not safe.
+    late_pause: Option<LatePause>,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
 }
@@ -85,7 +87,10 @@ impl Network {
         let link = link.unwrap_or(fabric.host_link.rate());
         let rtt_bytes = rtt_bytes(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
-        let cioq = cioq(scenario, scheme, (&wiring, &changes))?;
+        let (cioq, late_pause) = match cioq(scenario, scheme, (&wiring, &changes))? {
+            Some((config, late)) => (Some(config), late),
+            None => (None, None),
+        };
         Ok(Self {
             config: config(scenario, (scheme, memory, cioq), alb(fabric)?),
             wiring,
@@ -95,8 +100,28 @@ impl Network {
             changes,
             lossy,
             pauses,
+            late_pause,
             names,
         })
+    }
+
+    /// What somebody who reads the results should know: thresholds of pauses that the scenario
+    /// gives although frames may be lost with them.
+    pub fn warnings(&self) -> Vec<String> {
+        let late = self.late_pause.iter().map(|late| {
+            let LatePause { link, pause, safe } = *late;
+            let at = self.port_name(link);
+            let safe = match safe {
+                Some(safe) => format!("{safe}, the greatest threshold that is safe there"),
+                None => "any threshold there: the memory does not hold what comes until a pause \
+                         takes effect"
+                    .to_owned(),
+            };
+            format!(
+                "`options.switch.pause` is {pause}, and behind {at} frames may be lost above {safe}"
+            )
+        });
+        late.collect()
     }
 
     /// A port by the names of its two ends, as plans write them: `tor0->aggr1`.
@@ -130,13 +155,22 @@ impl Network {
     }
 }
 
-/// Switches that queue at their inputs, if the scheme has such; the thresholds of all links must be
-/// safe.
+/// A pause threshold that a scenario gives, and at which not everything is safe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LatePause {
+    /// The link with the lowest safe threshold.
+    link: PortId,
+    pause: u32,
+    safe: Option<u32>,
+}
+
+/// Switches that queue at their inputs, if the scheme has such. Derived thresholds of all links
+/// must be safe; those that the scenario gives may lose frames.
 fn cioq(
     scenario: &Scenario,
     scheme: &Scheme,
     (wiring, changes): (&Wiring, &[Change]),
-) -> Result<Option<CioqConfig>, ScenarioError> {
+) -> Result<Option<(CioqConfig, Option<LatePause>)>, ScenarioError> {
     let Queue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
     let fabric = &scenario.fabric;
     let mut config = detail::sized(config, fabric.buffer)?;
@@ -144,21 +178,27 @@ fn cioq(
         let must = "have at most 1048576 links where switches queue at their inputs";
         return Err(ScenarioError::field("fabric.shape", must));
     }
-    if let Some(pfc) = &mut config.pfc {
-        pfc.cable = Some(fabric.propagation.duration());
-        let rates = changes.iter().filter_map(|change| match change.what {
-            LinkChange::Rate(rate) => Some((change.port.0, change.at, rate)),
-            LinkChange::Fail | LinkChange::Recover => None,
-        });
-        if !pauses_in_time(wiring, config, rates) {
+    let Some(pfc) = &mut config.pfc else { return Ok(Some((config, None))) };
+    pfc.cable = Some(fabric.propagation.duration());
+    let given = pfc.thresholds.map(|thresholds| thresholds.pause);
+    let rates = changes.iter().filter_map(|change| match change.what {
+        LinkChange::Rate(rate) => Some((change.port.0, change.at, rate)),
+        LinkChange::Fail | LinkChange::Recover => None,
+    });
+    let late = match (earliest_pause(wiring, config, rates), given) {
+        (Some((_, None)), None) => {
             let must = "hold what may come until a pause takes effect, for every level: choose \
                         more memory (`fabric.buffer`), fewer `options.switch.priorities`, shorter \
-                        links, or say yourself when to `pause`; where a link is impaired in one \
-                        direction only, pauses over it are slow";
+                        links, a shorter `response` to pauses, or say yourself when to `pause`; \
+                        where a link is impaired in one direction only, pauses over it are slow";
             return Err(ScenarioError::field("options.switch", must));
         }
-    }
-    Ok(Some(config))
+        (Some((link, safe)), Some(pause)) if safe.is_none_or(|safe| safe < pause) => {
+            Some(LatePause { link, pause, safe })
+        }
+        _ => None,
+    };
+    Ok(Some((config, late)))
 }
 
 /// How adaptive forwarding chooses.

@@ -3,7 +3,7 @@
 
 use homa_proto::Rate;
 
-use crate::switch::pfc::{PfcLink, PfcThresholds, detail_thresholds};
+use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, detail_thresholds, safe_pause};
 use crate::time::{SimDuration, SimTime};
 
 /// Switches with a queue per input port, a crossbar, and a queue per output port.
@@ -35,13 +35,15 @@ pub struct PfcConfig {
     pub frame: u32,
     /// How long a control frame travels; absent: as long as data on the link it takes.
     pub cable: Option<SimDuration>,
+    /// From a control frame's being there to its effect.
+    pub response: ResponseTime,
 }
 
 /// A link in one direction: its rate and delay, and the rates that it has from some times on, in
 /// their order.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
-    /// Rate to begin with.
+    /// Rate to begin with, which the sender is built for.
     pub rate: Rate,
     /// First bit to first bit.
     pub delay: SimDuration,
@@ -65,25 +67,38 @@ impl PfcConfig {
         back: Way<'_>,
         bytes: u32,
     ) -> Option<PfcThresholds> {
-        let changes = way.changes.iter().chain(back.changes).map(|(at, _)| *at);
-        let times = std::iter::once(SimTime::ZERO).chain(changes);
-        let at = |time| {
-            let back = (back.rate_at(time), back.delay);
-            self.thresholds(&self.link((way.rate_at(time), way.delay), back), bytes)
-        };
-        let all: Option<Vec<PfcThresholds>> = times.map(at).collect();
+        let all: Option<Vec<PfcThresholds>> =
+            self.links(way, back).map(|link| self.thresholds(&link, bytes)).collect();
         all?.into_iter().min_by_key(|thresholds| thresholds.pause)
     }
 
+    /// The greatest threshold that is safe at all rates that the link and the one `back` have;
+    /// `None`: none is.
+    pub fn safe_over(&self, way: Way<'_>, back: Way<'_>, bytes: u32) -> Option<u32> {
+        let safe = |link| safe_pause(&link, u64::from(bytes), self.priorities);
+        self.links(way, back).map(safe).min().flatten()
+    }
+
+    /// The link as it is at first, and as it is after each change of its rate or that of the one
+    /// `back`.
+    fn links<'a>(&'a self, way: Way<'a>, back: Way<'a>) -> impl Iterator<Item = PfcLink> + 'a {
+        let changes = way.changes.iter().chain(back.changes).map(|(at, _)| *at);
+        let response = self.response.of(way.rate);
+        std::iter::once(SimTime::ZERO).chain(changes).map(move |time| {
+            let back = (back.rate_at(time), back.delay);
+            self.link((way.rate_at(time), way.delay), back, response)
+        })
+    }
+
     /// A link that brings data after `data_delay` at `rate`, and the one back.
-    pub fn link(
+    fn link(
         &self,
         (rate, data_delay): (Rate, SimDuration),
         back: (Rate, SimDuration),
+        response: SimDuration,
     ) -> PfcLink {
         let control_delay = self.cable.unwrap_or(back.1);
-        let symmetric = PfcLink::symmetric(rate, self.frame, data_delay);
-        PfcLink { back: back.0, control_delay, ..symmetric }
+        PfcLink { rate, back: back.0, frame: self.frame, control_delay, data_delay, response }
     }
 
     /// Its thresholds behind a queue of `bytes`; `None`: none is safe.

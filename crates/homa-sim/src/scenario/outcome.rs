@@ -22,6 +22,9 @@ pub struct Outcome {
     pub messages: u64,
     /// The seed.
     pub seed: u64,
+    /// What the scenario asks for although it may not be what was meant, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Sixteen hexadecimal digits: equal when the same packets moved at the same times.
     pub trace_hash: String,
     /// Packets, data or control, that crossed one link each.

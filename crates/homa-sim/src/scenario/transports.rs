@@ -142,4 +142,8 @@ pub struct SwitchOptions {
     /// Drain bytes below which the sender may go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unpause: Option<u32>,
+    /// From a control frame's being at a sender to its effect there; absent: 512 bit times up to 1
+    /// Gbit/s (DeTail §4.3.1), above that what IEEE 802.3 allows at the rate of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Span>,
 }

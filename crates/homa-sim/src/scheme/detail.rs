@@ -6,7 +6,7 @@ use homa_proto::Duration;
 use crate::fabric::{CioqConfig, PfcConfig};
 use crate::scenario::{Buffer, ScenarioError, SchemeOptions, SwitchKind, SwitchOptions};
 use crate::switch::LEVELS;
-use crate::switch::pfc::PfcThresholds;
+use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::SimDuration;
 use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
@@ -27,14 +27,26 @@ pub const SWITCH: CioqConfig = CioqConfig {
 
 /// The same with priority flow control of eight levels.
 pub const LOSSLESS_SWITCH: CioqConfig = CioqConfig {
-    pfc: Some(PfcConfig { thresholds: None, priorities: LEVELS as u8, frame: 1_538, cable: None }),
+    pfc: Some(PfcConfig {
+        thresholds: None,
+        priorities: LEVELS as u8,
+        frame: 1_538,
+        cable: None,
+        response: ResponseTime::ByRate,
+    }),
     ..SWITCH
 };
 
 /// The same with one level: what stands in for the credits of Infiniband's links, which also stop a
-/// sender before a port must drop.
+/// sender before a port must drop, and need no time to be heeded.
 pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
-    pfc: Some(PfcConfig { thresholds: None, priorities: 1, frame: 1_538, cable: None }),
+    pfc: Some(PfcConfig {
+        thresholds: None,
+        priorities: 1,
+        frame: 1_538,
+        cable: None,
+        response: ResponseTime::Quantum,
+    }),
     ..SWITCH
 };
 
@@ -85,8 +97,16 @@ pub fn switch(
     options: &SchemeOptions,
 ) -> Result<CioqConfig, ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
-    let SwitchOptions { kind: _, speedup, lookup, virtual_outputs, priorities, pause, unpause } =
-        options.switch.unwrap_or_default();
+    let SwitchOptions {
+        kind: _,
+        speedup,
+        lookup,
+        virtual_outputs,
+        priorities,
+        pause,
+        unpause,
+        response,
+    } = options.switch.unwrap_or_default();
     config.speedup = speedup.unwrap_or(config.speedup);
     if !(1..=64).contains(&config.speedup) {
         return wrong("options.switch.speedup", "be 1 to 64");
@@ -102,14 +122,17 @@ pub fn switch(
         None => config.mark_above,
     };
     let Some(pfc) = &mut config.pfc else {
-        return match (priorities, pause, unpause) {
-            (None, None, None) => Ok(config),
+        return match (priorities, pause, unpause, response) {
+            (None, None, None, None) => Ok(config),
             _ => wrong("options.switch", "not speak of pauses: this scheme's switches send none"),
         };
     };
     pfc.priorities = priorities.unwrap_or(pfc.priorities);
     if !(1..=LEVELS as u8).contains(&pfc.priorities) {
         return wrong("options.switch.priorities", "be 1 to 8");
+    }
+    if let Some(response) = response {
+        pfc.response = ResponseTime::After(response.duration());
     }
     pfc.thresholds = match (pause, unpause) {
         (None, None) => None,

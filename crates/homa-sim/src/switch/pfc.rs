@@ -5,7 +5,9 @@
 //! on the wire back, is sent, travels, and takes effect; the frame that its receiver has just begun
 //! is completed, and everything on the cable arrives. [`PfcLink::reaction`] has the pieces; for
 //! Gigabit Ethernet they sum to 36.456 us, 4,557 bytes (DeTail §4.3.1, after Cisco's white paper on
-//! PFC). Every priority may send that much, each in its turn, the lowest first: a threshold is safe
+//! PFC). All but one are bytes at the link's rate and time on the cable. The remaining one, until a
+//! control frame that is there takes effect, is the sender's processing time, for which IEEE 802.3
+//! allows more bit times the faster the link ([`ResponseTime`]). Every priority may send that much, each in its turn, the lowest first: a threshold is safe
 //! when all of them together fit ([`safe_pause`]). A frame counts in a queue from its first
 //! bit on, as the cells of a switch's memory do.
 
@@ -15,9 +17,58 @@ use crate::time::{LinkRate, SimDuration};
 
 /// Bytes of a control frame on the wire: the shortest Ethernet frame.
 pub const CONTROL_BYTES: u16 = 64;
-/// Bits that pass until a control frame that is there takes effect: one quantum (IEEE 802.3 Annex
-/// 31B).
-pub const RESPONSE_BITS: u32 = 512;
+/// Bits of a pause quantum, in which IEEE 802.3 counts times.
+const QUANTUM: u32 = 512;
+/// Pause quanta that a sender may take to heed a control frame, by the rate of its link in Mbit/s
+/// (IEEE 802.3 Annex 31B.3.7); at 10 Gbit/s those of twisted pairs, which are slowest.
+const STANDARD_QUANTA: [(u64, u32); 9] = [
+    (100, 1),
+    (1_000, 2),
+    (10_000, 74),
+    (25_000, 80),
+    (40_000, 118),
+    (50_000, 147),
+    (100_000, 394),
+    (200_000, 453),
+    (400_000, 905),
+];
+
+/// Bit times that IEEE 802.3 allows a sender until a control frame that is there takes effect;
+/// between two listed rates those of the faster one. `None`: faster than 400 Gbit/s.
+pub fn standard_response_bits(rate: Rate) -> Option<u32> {
+    let listed = STANDARD_QUANTA.iter().find(|(mbps, _)| rate.0 <= mbps * 1_000_000);
+    listed.map(|(_, quanta)| quanta * QUANTUM)
+}
+
+/// How long a sender takes until a control frame that is there takes effect. It is a time of the
+/// sender, which does not change with the rate at which a degraded link still sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResponseTime {
+    /// As DeTail has it up to 1 Gbit/s, a quantum (§4.3.1); on faster links what the standard
+    /// allows at that rate ([`standard_response_bits`]), above 400 Gbit/s the bits of that rate.
+    #[default]
+    ByRate,
+    /// A quantum, however fast the link.
+    Quantum,
+    /// This long.
+    After(SimDuration),
+}
+
+impl ResponseTime {
+    /// That of a sender whose link was built for `rate`.
+    pub fn of(self, rate: Rate) -> SimDuration {
+        let bits = match self {
+            Self::After(time) => return time,
+            Self::Quantum => QUANTUM,
+            Self::ByRate if rate <= Rate::gbps(1) => QUANTUM,
+            Self::ByRate => {
+                let [.., (_, fastest)] = STANDARD_QUANTA;
+                standard_response_bits(rate).unwrap_or(fastest * QUANTUM)
+            }
+        };
+        LinkRate::new(rate).serialisation(bits / 8)
+    }
+}
 
 /// A cable between a sender and the ingress queue that pauses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +83,8 @@ pub struct PfcLink {
     pub control_delay: SimDuration,
     /// The same of data.
     pub data_delay: SimDuration,
-    /// Bit times from a control frame's being there to its effect.
-    pub response_bits: u32,
+    /// From a control frame's being there to its effect.
+    pub response: SimDuration,
 }
 
 /// What passes between the decision to pause and the last bit of data that still comes.
@@ -62,11 +113,11 @@ impl Reaction {
 }
 
 impl PfcLink {
-    /// A cable that is alike in both directions.
+    /// A cable that is alike in both directions, with a sender that responds by its rate.
     pub fn symmetric(rate: Rate, frame: u32, delay: SimDuration) -> Self {
         let (control_delay, data_delay) = (delay, delay);
-        let response_bits = RESPONSE_BITS;
-        Self { rate, back: rate, frame, control_delay, data_delay, response_bits }
+        let response = ResponseTime::ByRate.of(rate);
+        Self { rate, back: rate, frame, control_delay, data_delay, response }
     }
 
     /// The pieces of the reaction time.
@@ -76,15 +127,10 @@ impl PfcLink {
             wire_busy: back.serialisation(self.frame),
             control: back.serialisation(u32::from(CONTROL_BYTES)),
             control_delay: self.control_delay,
-            response: self.response(),
+            response: self.response,
             last_frame: there.serialisation(self.frame),
             data_delay: self.data_delay,
         }
-    }
-
-    /// From a control frame's being there to its effect.
-    pub fn response(&self) -> SimDuration {
-        LinkRate::new(self.rate).serialisation(self.response_bits / 8)
     }
 
     /// Bytes that may come during the reaction time.
@@ -143,6 +189,25 @@ mod tests {
         assert_eq!(safe_pause(&link, 131_072, 8), Some(11_827));
         let chosen = PfcThresholds { pause: 8_192, unpause: 4_557 };
         assert_eq!(detail_thresholds(&link, 131_072, 8), Some(chosen));
+    }
+
+    #[test]
+    fn the_sender_responds_as_the_standard_allows_at_each_rate() {
+        let response = |gbps| ResponseTime::ByRate.of(Rate::gbps(gbps));
+        // Quanta of 512 bits: 1 (DeTail), 74, 80, 394, 905.
+        assert_eq!(response(1), SimDuration::nanos(512));
+        assert_eq!(response(10), SimDuration(3_788_800));
+        assert_eq!(response(25), SimDuration(1_638_400));
+        assert_eq!(response(100), SimDuration(2_017_280));
+        assert_eq!(response(400), SimDuration(1_158_400));
+        assert_eq!(response(800), SimDuration(579_200), "the bits of the fastest that is listed");
+        assert_eq!(standard_response_bits(Rate::gbps(1)), Some(1_024));
+        assert_eq!(standard_response_bits(Rate::gbps(30)), Some(60_416), "that of 40 Gbit/s");
+        assert_eq!(standard_response_bits(Rate::gbps(401)), None);
+        let bytes = |gbps| PfcLink::symmetric(Rate::gbps(gbps), 1_538, SimDuration::ZERO);
+        let bytes = [10, 25, 100].map(|gbps| bytes(gbps).reaction_bytes());
+        // Two frames of 1,538 bytes and a control frame of 64, and what comes meanwhile.
+        assert_eq!(bytes, [3_140 + 4_736, 3_140 + 5_120, 3_140 + 25_216]);
     }
 
     #[test]

@@ -160,6 +160,7 @@ const STUCK_SHOWN: usize = 10;
 
 /// What priority flow control did: at its worst, who waits for whom.
 fn pauses(outcome: &Simulated) {
+    outcome.warnings.iter().for_each(|warning| line(format!("WARNING: {warning}")));
     let expired = outcome.timeouts;
     if expired.expired > 0 {
         line(format!(

@@ -36,9 +36,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE, Way};
 use crate::switch::drain_bytes::DrainBytes;
-use crate::switch::pfc::PfcThresholds;
+use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::{LinkRate, SimDuration, SimTime};
-use crate::topology::{PortSpec, Wiring};
+use crate::topology::{PortId, PortSpec, Wiring};
 use crate::transport::Label;
 use homa_proto::Rate;
 
@@ -185,6 +185,8 @@ pub(super) struct Cioq<K> {
     mark_above: Option<u32>,
     /// How long control frames travel; `None`: as long as data.
     cable: Option<SimDuration>,
+    /// How soon control frames that are there take effect.
+    response: ResponseTime,
     /// By link.
     inputs: Vec<Input>,
     /// By port.
@@ -229,6 +231,7 @@ impl<K> Cioq<K> {
             virtual_outputs,
             mark_above: None,
             cable: None,
+            response: ResponseTime::default(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             back: Vec::new(),
@@ -246,7 +249,9 @@ impl<K> Cioq<K> {
         debug_assert!(ports.len() <= MOST_LINKS);
         let hosts = wiring.hosts();
         let mut cioq = Self::empty(config.bytes, config.lookup, config.virtual_outputs);
-        cioq.cable = config.pfc.and_then(|pfc| pfc.cable);
+        if let Some(pfc) = config.pfc {
+            (cioq.cable, cioq.response) = (pfc.cable, pfc.response);
+        }
         cioq.mark_above = config.mark_above;
         cioq.back = backs(ports);
         cioq.cards.resize_with(hosts as usize, VecDeque::new);
@@ -336,35 +341,49 @@ fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
     rates.sort_by_key(|(at, _)| *at);
 }
 
-/// When an input pauses the sender of its link; `None`: never, or nothing would be early enough.
-fn thresholds(
+/// A link and the one back, with all their rates.
+fn ways<'a>(
     ports: &[PortSpec],
-    (backs, rates): (&[u32], &Rates),
-    config: CioqConfig,
+    (backs, rates): (&[u32], &'a Rates),
     link: u32,
-) -> Option<PfcThresholds> {
+) -> Option<(Way<'a>, Way<'a>)> {
     let way = |link: u32| {
         let spec = ports.get(link as usize)?;
         let changes = rates.get(&link).map_or(&[][..], Vec::as_slice);
         Some(Way { rate: spec.rate, delay: spec.delay, changes })
     };
     let own = way(link)?;
-    let back = way(backs[link as usize]).unwrap_or(own);
+    Some((own, way(backs[link as usize]).unwrap_or(own)))
+}
+
+/// When an input pauses the sender of its link; `None`: never, or nothing would be early enough.
+fn thresholds(
+    ports: &[PortSpec],
+    links: (&[u32], &Rates),
+    config: CioqConfig,
+    link: u32,
+) -> Option<PfcThresholds> {
+    let (own, back) = ways(ports, links, link)?;
     config.pfc?.thresholds_over(own, back, config.bytes)
 }
 
-/// True when all inputs of switches can pause their senders early enough, whatever rates their
-/// links, and those back, are to have from some times on.
-pub fn pauses_in_time(
+/// The input at which pauses have to come earliest, and the greatest pause threshold that is safe
+/// there whatever rates its link, and the one back, are to have from some times on: `None`, if none
+/// is. `None` alone: nobody pauses anybody.
+pub fn earliest_pause(
     wiring: &Wiring,
     config: CioqConfig,
     changes: impl IntoIterator<Item = (u32, SimTime, Rate)>,
-) -> bool {
-    let (ports, mut rates) = (wiring.ports(), Rates::new());
+) -> Option<(PortId, Option<u32>)> {
+    let (ports, mut rates, pfc) = (wiring.ports(), Rates::new(), config.pfc?);
     changes.into_iter().for_each(|change| note_rate(&mut rates, change));
     let backs = backs(ports);
-    let mut to_switches = (0..).zip(ports).filter(|(_, spec)| spec.to.0 >= wiring.hosts());
-    to_switches.all(|(link, _)| thresholds(ports, (&backs, &rates), config, link).is_some())
+    let to_switches = (0..).zip(ports).filter(|(_, spec)| spec.to.0 >= wiring.hosts());
+    let safe = to_switches.filter_map(|(link, _)| {
+        let (own, back) = ways(ports, (&backs, &rates), link)?;
+        Some((PortId(link), pfc.safe_over(own, back, config.bytes)))
+    });
+    safe.min_by_key(|(_, safe)| *safe)
 }
 
 /// By link, the one in the other direction; of several between two nodes each has its own.

@@ -5,7 +5,7 @@ use crate::engine::agenda::Event;
 use crate::engine::net::Net;
 use crate::engine::world::{PacketOf, World};
 use crate::fabric::NONE;
-use crate::switch::pfc::{CONTROL_BYTES, PfcLink, PfcThresholds};
+use crate::switch::pfc::{CONTROL_BYTES, PfcThresholds};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
 
@@ -61,9 +61,7 @@ impl<W: World> Net<W> {
         let port = &mut self.ports[output as usize];
         let free_at = port.occupy(self.now, CONTROL_BYTES);
         let cable = self.cioq.cable.unwrap_or(port.delay);
-        let specs = self.wiring.ports();
-        let rate = specs[link as usize].rate;
-        let response = PfcLink::symmetric(rate, 0, cable).response();
+        let response = self.cioq.response.of(self.wiring.ports()[link as usize].rate);
         self.schedule(free_at, Event::Sent(output));
         self.schedule(free_at + cable + response, Event::Paused(link << 8 | levels));
         true

@@ -10,8 +10,8 @@ use crate::engine::*;
 use crate::fabric::queue::Combined;
 use crate::fabric::{CioqConfig, FabricConfig, PfcConfig};
 use crate::scheme::detail::{LOSSLESS_SWITCH, SWITCH};
-use crate::switch::pfc::{PfcLink, PfcThresholds, safe_pause};
-use crate::time::{SimDuration, SimTime};
+use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
+use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
 use crate::transport::{Arrival, Label, Transport};
 
@@ -109,8 +109,7 @@ fn gush(wiring: Wiring, cioq: CioqConfig, make: impl Fn(u32) -> Gusher + 'static
     Simulation::with_queues(wiring, config, (make, queues), ((), (), NoFaults))
 }
 
-fn one_switch(hosts: u32, cable: SimDuration) -> Wiring {
-    let rate = Rate::gbps(1);
+fn one_switch(hosts: u32, rate: Rate, cable: SimDuration) -> Wiring {
     SingleSwitch { hosts, physics: Physics::uniform(rate, rate, cable) }.wire()
 }
 
@@ -123,7 +122,7 @@ fn drops(simulation: &Gush) -> u64 {
 fn a_hop_takes_the_published_time() {
     let lookup = SimDuration::nanos(4_224);
     let cioq = CioqConfig { lookup, ..SWITCH };
-    let mut simulation = gush(one_switch(2, CABLE), cioq, |host| {
+    let mut simulation = gush(one_switch(2, Rate::gbps(1), CABLE), cioq, |host| {
         Gusher::new(if host == 0 { vec![1] } else { Vec::new() }, 1, 1)
     });
     simulation.run_to_drain();
@@ -133,46 +132,62 @@ fn a_hop_takes_the_published_time() {
     assert_eq!(arrived, SimTime::ZERO + SimDuration::nanos(25_000 + 12_240 + 5_476));
 }
 
+/// Rates at which senders take differently long to heed pauses.
+const RATES: [Rate; 4] = [Rate::gbps(1), Rate::gbps(10), Rate::gbps(25), Rate::gbps(100)];
+
 /// Inputs of `buffer` bytes that pause above `pause`, behind cables of that length.
 #[derive(Clone, Copy, Debug)]
 struct Link {
+    rate: Rate,
     cable: SimDuration,
     buffer: u32,
     pause: u32,
     /// The forwarding engine's time.
     lookup: SimDuration,
+    /// The link to the receiver is so many times slower.
+    slower: u64,
 }
 
 impl Link {
     /// The greatest threshold that is safe.
-    fn safe(cable: SimDuration, buffer: u32) -> Self {
-        let link = PfcLink::symmetric(Rate::gbps(1), FRAME, cable);
+    fn safe((rate, cable): (Rate, SimDuration), buffer: u32) -> Self {
+        let link = PfcLink::symmetric(rate, FRAME, cable);
         let pause = safe_pause(&link, u64::from(buffer), 8).unwrap();
-        Self { cable, buffer, pause, lookup: SimDuration::ZERO }
+        Self { rate, cable, buffer, pause, lookup: SimDuration::ZERO, slower: 1 }
     }
 
     /// Frames lost when everybody sends to everybody at all levels, the lowest first.
     fn lost(self, hosts: u32) -> u64 {
-        let Self { cable, buffer, pause, lookup } = self;
+        let Self { rate, cable, buffer, pause, lookup, slower } = self;
         let thresholds = PfcThresholds { pause, unpause: pause.min(4_557) };
         let pfc = PfcConfig { thresholds: Some(thresholds), ..LOSSLESS_SWITCH.pfc.unwrap() };
         let cioq = CioqConfig { bytes: buffer, pfc: Some(pfc), lookup, ..LOSSLESS_SWITCH };
-        let mut simulation = gush(one_switch(hosts, cable), cioq, move |host| {
+        let mut simulation = gush(one_switch(hosts, rate, cable), cioq, move |host| {
             // Host 0 hears everybody, and keeps the wire busy on which host 1 is paused.
             Gusher::new(vec![u32::from(host == 0)], u32::MAX, 8)
         });
-        simulation.run_until(SimTime::ZERO + SimDuration::millis(100), u64::MAX);
-        assert!(simulation.pause_report().unwrap().pauses > 30);
+        let slow = LinkChange::Rate(Rate(rate.0 / slower));
+        simulation.change_link(PortId(hosts), SimTime::ZERO, slow);
+        // 100 ms at 1 Gbit/s: as many frames at any rate.
+        let time = SimDuration(SimDuration::millis(100).0 / (rate.0 / 1_000_000_000));
+        simulation.run_until(SimTime::ZERO + time, u64::MAX);
+        assert!(simulation.pause_report().unwrap().pauses > 10, "{self:?}");
         drops(&simulation)
     }
 }
 
 #[test]
 fn nothing_is_lost_at_a_safe_threshold() {
-    for cable in [SimDuration::nanos(100), CABLE, SimDuration::micros(20)] {
-        for hosts in [3, 5, 9] {
-            let link = Link::safe(cable, 131_072);
-            assert_eq!(link.lost(hosts), 0, "{link:?}, {hosts} hosts");
+    for rate in RATES {
+        for cable in [SimDuration::nanos(100), SimDuration::nanos(1_000), CABLE] {
+            for hosts in [3, 5, 9] {
+                let reaction = PfcLink::symmetric(rate, FRAME, cable).reaction_bytes() as u32;
+                let safe = Link::safe((rate, cable), 8 * (reaction + 11_827));
+                for slower in [1, 50] {
+                    let link = Link { slower, ..safe };
+                    assert_eq!(link.lost(hosts), 0, "{link:?}, {hosts} hosts");
+                }
+            }
         }
     }
 }
@@ -180,9 +195,10 @@ fn nothing_is_lost_at_a_safe_threshold() {
 #[test]
 fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
     let hosts = 3;
-    let mut simulation = gush(one_switch(hosts, CABLE), LOSSLESS_SWITCH, move |host| {
-        Gusher::new(if host == 0 { Vec::new() } else { vec![0] }, u32::MAX, 8)
-    });
+    let mut simulation =
+        gush(one_switch(hosts, Rate::gbps(1), CABLE), LOSSLESS_SWITCH, move |host| {
+            Gusher::new(if host == 0 { Vec::new() } else { vec![0] }, u32::MAX, 8)
+        });
     let millis = |n| SimTime::ZERO + SimDuration::millis(n);
     // From the switch to host 1, whose own link works on.
     let back = PortId(hosts + 1);
@@ -199,21 +215,29 @@ fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
 }
 
 #[test]
-fn one_frame_per_level_above_the_safe_threshold_frames_are_lost() {
-    // The reaction takes three frames and a half here, and the threshold is five: by the bound a
-    // level may reach eight and a half, of which whole frames fill eight. A frame above, it reaches
-    // nine where the control frame waits for half a frame or more. The look-up moves the frames on
-    // the way back against those that come, and so sets that wait.
-    let cable = SimDuration::nanos((12_240 * 3 / 2 - 2 * 512) / 2);
-    let safe = Link::safe(cable, 8 * (17 * FRAME / 2));
-    assert_eq!(safe.pause, 5 * FRAME);
-    let lost = |pause| {
-        let lookups = (0..24).map(|step| SimDuration::nanos(step * 510));
-        lookups.map(|lookup| Link { pause, lookup, ..safe }.lost(9)).collect::<Vec<_>>()
-    };
-    assert_eq!(lost(safe.pause), [0; 24]);
-    let above = lost(safe.pause + FRAME);
-    assert!(above.iter().any(|&frames| frames > 0), "the bound is not the least: {above:?}");
+fn one_frame_per_level_above_the_safe_threshold_frames_are_lost_at_any_rate() {
+    // The cable is such that the reaction takes whole frames and a half, and the threshold is five:
+    // by the bound a level may reach a half more than what whole frames fill. A frame above, it
+    // reaches the next where the control frame waits for half a frame or more. The look-up moves
+    // the frames on the way back against those that come, and so sets that wait. Hardly anything
+    // leaves an input during the reactions of its eight levels, since the receiver is slow.
+    for rate in RATES {
+        let frame = LinkRate::new(rate).serialisation(FRAME).0;
+        let least = PfcLink::symmetric(rate, FRAME, SimDuration::nanos(100)).reaction().total().0;
+        let halves = 2 * least.div_ceil(frame) + 1;
+        let cable = SimDuration::nanos(100) + SimDuration((halves * frame / 2 - least) / 2);
+        let reaction = halves as u32 * FRAME / 2;
+        let safe = Link::safe((rate, cable), 8 * (5 * FRAME + reaction));
+        let safe = Link { slower: 50, ..safe };
+        assert_eq!(safe.pause, 5 * FRAME, "{safe:?}");
+        let lost = |pause| {
+            let lookups = (0..24).map(|step| SimDuration(step * frame / 24));
+            lookups.map(|lookup| Link { pause, lookup, ..safe }.lost(9)).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(safe.pause), [0; 24], "{safe:?}");
+        let above = lost(safe.pause + FRAME);
+        assert!(above.iter().any(|&frames| frames > 0), "{safe:?}: the bound is not the least");
+    }
 }
 
 /// A network of one switch, thresholds by the documented rule, and hosts that send whatever is not
@@ -257,7 +281,8 @@ impl AnyLink {
         let pause = safe_pause(&link, u64::from(self.buffer), self.priorities).unwrap();
         let thresholds = Some(PfcThresholds { pause, unpause: (pause / 2).max(1) });
         let (priorities, frame) = (self.priorities, self.frame);
-        let pfc = PfcConfig { thresholds, priorities, frame, cable: None };
+        let response = ResponseTime::ByRate;
+        let pfc = PfcConfig { thresholds, priorities, frame, cable: None, response };
         let cioq = CioqConfig {
             bytes: self.buffer,
             speedup: self.speedup,
