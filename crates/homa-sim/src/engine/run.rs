@@ -1,5 +1,7 @@
 //! The loop: one handler per kind of event.
 
+use crate::fabric::NONE;
+use crate::fabric::queue::PortQueue;
 use crate::time::SimTime;
 use crate::topology::{HostId, NodeId};
 use crate::transport::Transport;
@@ -10,7 +12,6 @@ use super::net::{Incident, Wake};
 use super::probe::{LossCause, Probe};
 use super::world::World;
 use super::{Halt, Simulation};
-use crate::fabric::NONE;
 
 impl<W: World> Simulation<W> {
     /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`,
@@ -196,6 +197,7 @@ impl<W: World> Simulation<W> {
                 let transport = &mut net.transports[id.0 as usize];
                 *transport = (self.make)(id, host.life);
                 transport.expire(net.now.protocol());
+                net.tell_paused(id);
                 net.probe.restarted(net.now, id);
                 self.application.restarted(net, id);
                 self.settle(id.0);
@@ -234,9 +236,10 @@ impl<W: World> Simulation<W> {
         }
         let net = &mut self.net;
         let busy_until = net.ports[id as usize].free_at;
+        let held = W::Queue::IS_COMBINED && net.holds_unpaused(id);
         let (host, transport) = (&mut net.hosts[id as usize], &net.transports[id as usize]);
         let rearmed = host.rearm(net.now, transport.deadline());
-        if busy_until > net.now && !host.wire_awaited && transport.has_packet() {
+        if busy_until > net.now && !host.wire_awaited && (held || transport.has_packet()) {
             host.wire_awaited = true;
             net.schedule(busy_until, Event::WireFree(id));
         }

@@ -189,9 +189,8 @@ pub(super) fn assemble(
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let backlog = std::mem::take(&mut sim.generator_mut().backlog);
     let flows = std::mem::take(&mut sim.generator_mut().kept);
-    let generator = sim.generator();
+    let (generator, counters) = (sim.generator(), sim.counters());
     let tally = generator.tally;
-    let counters = sim.counters();
     let ideal = window.experiment.divisor(ideals);
     let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
     let limits = demand.limits(scenario, network, hosts.framing());

@@ -9,11 +9,13 @@
 //!
 //! A packet of a flow that the [`pacer`] knows waits for tokens; any other overtakes it. Where
 //! both have a packet for the wire they take turns. A host without pacer and offloads may mark
-//! what finds much in front of it in its [`egress`] queue. Invariant: whatever waits here for a
+//! what finds much in front of it in its [`egress`] queue. Under priority flow control a [`card`]
+//! between all of this and the wire holds what may not leave. Invariant: whatever waits here for a
 //! time is counted by `deadline` until then, and what may be sent by `has_packet`. Left out: the
 //! queue behind the pacer, which is the wire itself; receipts of frames that wait for an
 //! interrupt, so that measures that follow single packets into their messages see nothing there.
 
+pub mod card;
 pub mod coalescing;
 pub mod cpu;
 pub mod egress;

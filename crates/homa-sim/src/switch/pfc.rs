@@ -7,9 +7,10 @@
 //! Gigabit Ethernet they sum to 36.456 us, 4,557 bytes (DeTail §4.3.1, after Cisco's white paper on
 //! PFC). All but one are bytes at the link's rate and time on the cable. The remaining one, until a
 //! control frame that is there takes effect, is the sender's processing time, for which IEEE 802.3
-//! allows more bit times the faster the link ([`ResponseTime`]). Every priority may send that much, each in its turn, the lowest first: a threshold is safe
-//! when all of them together fit ([`safe_pause`]). A frame counts in a queue from its first
-//! bit on, as the cells of a switch's memory do.
+//! allows more bit times the faster the link ([`ResponseTime`]). Every priority may send that much,
+//! each in its turn, the lowest first: a threshold is safe when all of them together fit
+//! ([`safe_pause`]). A frame counts in a queue from its first bit on, as the cells of a switch's
+//! memory do.
 
 use homa_proto::Rate;
 

@@ -206,8 +206,9 @@ pub trait Transport {
         0
     }
     /// Priority flow control reached this host: packets of these levels, as bits, may not leave
-    /// until another call says so. What `transmit` gives of such a level waits in the network card,
-    /// and everything behind it.
+    /// until another call says so. A transport that heeds it chooses what it sends when that may
+    /// leave; what `transmit` gives of such a level all the same waits in the network card
+    /// ([`crate::nic::card`]), and nothing behind it.
     fn pause(&mut self, _now: Time, _levels: u8) {}
     /// False only when `transmit` would yield nothing until another input comes: spares a wake-up.
     fn has_packet(&self) -> bool {

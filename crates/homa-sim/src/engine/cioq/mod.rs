@@ -32,14 +32,14 @@ mod ingress;
 mod pause;
 mod report;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE, Way};
+use crate::nic::card::Card;
 use crate::switch::drain_bytes::DrainBytes;
 use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{PortId, PortSpec, Wiring};
-use crate::transport::Label;
 use homa_proto::Rate;
 
 pub use report::{PauseReport, Stuck};
@@ -202,7 +202,7 @@ pub(super) struct Cioq<K> {
     /// By slot: when the frame is as a whole at the end of its link.
     whole: Vec<SimTime>,
     /// By host: packets whose level was paused when the transport gave them.
-    cards: Vec<VecDeque<(K, Label)>>,
+    cards: Vec<Card<K>>,
     counts: Counts,
     /// Memory of the search behind blocked frames.
     passed: Vec<u32>,
@@ -254,7 +254,7 @@ impl<K> Cioq<K> {
         }
         cioq.mark_above = config.mark_above;
         cioq.back = backs(ports);
-        cioq.cards.resize_with(hosts as usize, VecDeque::new);
+        cioq.cards.resize_with(hosts as usize, Card::default);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
         let mut fastest = vec![1; wiring.switches() as usize];
         for (link, spec) in (0..).zip(ports) {

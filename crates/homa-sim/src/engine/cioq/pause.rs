@@ -5,12 +5,10 @@ use crate::engine::agenda::Event;
 use crate::engine::net::Net;
 use crate::engine::world::{PacketOf, World};
 use crate::fabric::NONE;
+use crate::nic::card::Card;
 use crate::switch::pfc::{CONTROL_BYTES, PfcThresholds};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
-
-/// Packets of paused levels that a host's network card keeps.
-const CARD: usize = 8;
 
 impl<W: World> Net<W> {
     /// What waits at an input has changed: does its sender have to know?
@@ -104,33 +102,48 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The next packet of a host that its network card may send. The card keeps a few packets of
-    /// levels that are paused; a transport that goes on giving such has everything behind them
-    /// wait. Those that know pauses ([`Transport::pause`]) give others.
+    /// The next packet of a host that may leave: of levels that are not paused. What a transport
+    /// gives of others waits in the card (`nic/card.rs`), and what waits there leaves in its turn
+    /// among what the transport has.
     #[inline]
     pub fn pull_unpaused(&mut self, id: u32) -> Option<(PacketOf<W>, Label)> {
-        let paused = self.cioq.outputs[id as usize].paused;
-        let is_paused = |label: &Label| paused >> (label.priority & 7) & 1 != 0;
+        let open = !self.cioq.outputs[id as usize].paused;
         let card = &mut self.cioq.cards[id as usize];
-        if let Some(at) = card.iter().position(|(_, label)| !is_paused(label)) {
-            return card.remove(at);
-        }
-        while card.len() < CARD {
-            let transport = &mut self.transports[id as usize];
-            let packet = transport.transmit(self.now.protocol())?;
+        let transport = &mut self.transports[id as usize];
+        loop {
+            let Some(packet) = transport.transmit(self.now.protocol()) else {
+                return card.take(open);
+            };
             let label = transport.label(&packet);
-            if !is_paused(&label) {
+            let may_leave = open >> (label.priority & 7) & 1 != 0;
+            if may_leave && card.levels() & open == 0 {
                 return Some((packet, label));
             }
-            card.push_back((packet, label));
+            card.hold(packet, label, W::Host::content(&packet));
+            if may_leave {
+                return card.take(open);
+            }
         }
-        None
     }
 
-    /// A host that begins a new life finds its network card empty.
+    /// True when a host's network card holds packets that may leave.
+    #[inline]
+    pub fn holds_unpaused(&self, id: u32) -> bool {
+        let open = !self.cioq.outputs[id as usize].paused;
+        self.cioq.cards[id as usize].levels() & open != 0
+    }
+
+    /// A host that begins a new life hears which levels its card may not send.
+    pub fn tell_paused(&mut self, id: HostId) {
+        if let Some(port) = self.cioq.outputs.get(id.0 as usize) {
+            self.transports[id.0 as usize].pause(self.now.protocol(), port.paused);
+        }
+    }
+
+    /// A host that ends a life leaves its network card empty.
     pub fn clear_card(&mut self, id: HostId) {
         if let Some(card) = self.cioq.cards.get_mut(id.0 as usize) {
-            card.clear();
+            *card = Card::default();
         }
     }
 }

@@ -13,6 +13,7 @@
 use crate::engine::net::Net;
 use crate::engine::world::World;
 use crate::fabric::NONE;
+use crate::nic::card::Card;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::PortId;
 
@@ -156,8 +157,7 @@ impl<W: World> Net<W> {
     }
 
     fn levels_of_card(&self, port: u32) -> u8 {
-        let card = self.cioq.cards.get(port as usize).into_iter().flatten();
-        card.fold(0, |levels, (_, label)| levels | 1 << (label.priority & 7))
+        self.cioq.cards.get(port as usize).map_or(0, Card::levels)
     }
 
     /// The ports for which the frames at the end of a link are bound, of the lowest of these levels

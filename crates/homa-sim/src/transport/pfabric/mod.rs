@@ -33,6 +33,11 @@ use super::{Arrival, Content, Label, Transport};
 
 use sender::Sending;
 
+/// The level of acknowledgements.
+const CONTROL: u8 = 7;
+/// That of data and probes, among which ranks decide.
+const DATA: u8 = 0;
+
 /// The constants of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PFabricConfig {
@@ -99,6 +104,8 @@ pub struct PFabric {
     refused: u64,
     /// Messages so far: the older of equals goes first.
     started: u32,
+    /// Levels that may not leave (priority flow control), as bits.
+    paused: u8,
 }
 
 impl PFabric {
@@ -112,6 +119,7 @@ impl PFabric {
             control: VecDeque::new(),
             refused: 0,
             started: 0,
+            paused: 0,
         }
     }
 
@@ -149,6 +157,21 @@ impl PFabric {
             Some(_) => self.refuse(DropReason::Duplicate),
             None => Receipt::Consumed,
         }
+    }
+
+    /// The level is not paused.
+    fn may_leave(&self, level: u8) -> bool {
+        self.paused >> level & 1 == 0
+    }
+
+    /// The first acknowledgement or probe of a level that may leave.
+    fn next_control(&mut self) -> Option<PFabricPacket> {
+        if self.paused == 0 {
+            return self.control.pop_front();
+        }
+        let may_leave = |packet| self.may_leave(self.label(packet).priority);
+        let at = self.control.iter().position(may_leave)?;
+        self.control.remove(at)
     }
 
     fn refuse(&mut self, reason: DropReason) -> Receipt {
@@ -199,20 +222,22 @@ impl Transport for PFabric {
     }
 
     fn transmit(&mut self, now: Time) -> Option<PFabricPacket> {
-        if let Some(control) = self.control.pop_front() {
+        if let Some(control) = self.next_control() {
             return Some(control);
         }
-        if let Some((head, what)) = self.exchange.courtesy() {
+        if self.may_leave(CONTROL)
+            && let Some((head, what)) = self.exchange.courtesy()
+        {
             return Some(PFabricPacket { head, body: PFabricBody::Courtesy(what) });
         }
-        self.next_data(now)
+        if self.may_leave(DATA) { self.next_data(now) } else { None }
     }
 
     fn label(&self, packet: &PFabricPacket) -> Label {
         let (wire_bytes, priority, rank) = match packet.body {
-            PFabricBody::Data { piece, left, .. } => (self.config.wire.data(piece.len), 0, left),
-            PFabricBody::Probe { left, .. } => (self.config.wire.control, 0, left),
-            _ => (self.config.wire.control, 7, 0),
+            PFabricBody::Data { piece, left, .. } => (self.config.wire.data(piece.len), DATA, left),
+            PFabricBody::Probe { left, .. } => (self.config.wire.control, DATA, left),
+            _ => (self.config.wire.control, CONTROL, 0),
         };
         Label {
             priority,
@@ -233,6 +258,10 @@ impl Transport for PFabric {
 
     fn refused(&self) -> u64 {
         self.refused
+    }
+
+    fn pause(&mut self, _: Time, levels: u8) {
+        self.paused = levels;
     }
 
     fn expire(&mut self, now: Time) {

@@ -5,7 +5,7 @@ use homa_proto::Time;
 use crate::transport::exchange::Ref;
 use crate::transport::parts::{Due, PacketSet};
 
-use super::{PFabric, PFabricBody, PFabricConfig, PFabricPacket};
+use super::{DATA, PFabric, PFabricBody, PFabricConfig, PFabricPacket};
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
@@ -176,7 +176,10 @@ impl PFabric {
             sending.probing = true;
             self.timers.set(&mut sending.due, message, now + self.config.timeout);
             let body = PFabricBody::Probe { length, left: sending.left };
-            self.control.push_back(PFabricPacket { head, body });
+            // While it could not leave, one more at every timeout would be of no use.
+            if self.may_leave(DATA) {
+                self.control.push_back(PFabricPacket { head, body });
+            }
         }
         self.refresh(message);
     }

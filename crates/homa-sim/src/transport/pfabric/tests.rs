@@ -147,3 +147,40 @@ fn a_flow_that_waits_for_its_hosts_link_does_not_time_out() {
     // Only the one that was sent is repeated.
     assert_eq!(sends(&mut sender, 10 * TIMEOUT)[..2], [(1, 0), (0, 0)]);
 }
+
+#[test]
+fn while_data_is_paused_acknowledgements_leave_and_no_probes_pile_up() {
+    let mut host = sender(&[20]);
+    host.pause(Time::ZERO, 1 << DATA);
+    let head = Head {
+        id: homa_proto::RpcId(2),
+        to: HostId(0),
+        serial: 0,
+        from_port: 0,
+        to_port: 0,
+        epoch: 0,
+    };
+    let piece = CONFIG.wire.piece(0, 3_000);
+    let body = PFabricBody::Data { piece, left: 3_000, resent: false };
+    let arrival = crate::transport::tests::arrival(1);
+    let _ = host.receive(Time::ZERO, &PFabricPacket { head, body }, arrival);
+    let sent = host.transmit(Time::ZERO).map(|packet| packet.body);
+    assert!(matches!(sent, Some(PFabricBody::Ack { .. })), "{sent:?}");
+    assert_eq!(host.transmit(Time::ZERO), None, "data is paused");
+
+    // A flow that probes says so once it may, and not as often as it would have meanwhile.
+    host.pause(Time::ZERO, 0);
+    assert_eq!(sends(&mut host, 0).len(), 4);
+    for n in 1..=5 {
+        host.expire(Time(n * TIMEOUT));
+        assert_eq!(sends(&mut host, n * TIMEOUT).len(), 1);
+    }
+    host.pause(Time::ZERO, 1 << DATA);
+    for n in 6..=20 {
+        host.expire(Time(n * TIMEOUT));
+    }
+    assert_eq!(sends(&mut host, 20 * TIMEOUT), []);
+    host.pause(Time::ZERO, 0);
+    host.expire(Time(21 * TIMEOUT));
+    assert_eq!(sends(&mut host, 21 * TIMEOUT), [(0, PROBE)]);
+}
