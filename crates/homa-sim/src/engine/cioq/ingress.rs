@@ -40,6 +40,7 @@ impl<W: World> Net<W> {
         self.probe.enqueued(self.now, &there, &backlog);
         frames[slot as usize].gap = output;
         self.cioq.inputs[link as usize].queue.push(frames, slot);
+        self.cioq.note_waiting(link);
         let port = &mut self.cioq.outputs[output as usize];
         port.asking += 1;
         port.bound += there.wire_bytes;
@@ -113,11 +114,9 @@ impl<W: World> Net<W> {
             return;
         }
         let switch = self.wiring.ports()[output as usize].from.0 - self.wiring.hosts();
-        let inputs = self.cioq.inputs_of[switch as usize].len() as u32;
         let mut best: Option<(u8, u32, u32, (u32, u32))> = None;
         let turn = state.turn;
-        for step in 1..=inputs {
-            let place = (turn + step) % inputs;
+        for place in self.cioq.places_from(switch, turn) {
             let link = self.cioq.inputs_of[switch as usize][place as usize];
             let input = &self.cioq.inputs[link as usize];
             if input.crossing != NONE {
@@ -150,6 +149,7 @@ impl<W: World> Net<W> {
         input.queue.take(frames, found);
         let slot = found.1;
         input.crossing = slot;
+        cioq.note_waiting(link);
         let frame = frames[slot as usize];
         let output = &mut cioq.outputs[frame.gap as usize];
         output.coming = u32::from(frame.bytes);
@@ -164,6 +164,7 @@ impl<W: World> Net<W> {
     pub fn on_crossed(&mut self, link: u32) {
         let input = &mut self.cioq.inputs[link as usize];
         let slot = std::mem::replace(&mut input.crossing, NONE);
+        self.cioq.note_waiting(link);
         let frame = self.flights.frame(slot);
         let output = frame.gap;
         let state = &mut self.cioq.outputs[output as usize];

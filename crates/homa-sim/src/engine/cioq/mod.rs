@@ -167,6 +167,20 @@ impl Output {
     }
 }
 
+/// The numbers of the bits that are set, the lowest first.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let lowest = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (lowest < u64::BITS).then_some(lowest)
+    }
+}
+
 /// What was counted of pauses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -197,6 +211,10 @@ pub(super) struct Cioq<K> {
     rates: Rates,
     /// By switch: the links that end at it.
     inputs_of: Vec<Vec<u32>>,
+    /// By link: its switch, and its place among the links that end there.
+    places: Vec<(u32, u32)>,
+    /// By switch, of its first 64 inputs those with frames of which none crosses, as bits.
+    waiting: Vec<u64>,
     /// By switch: the crossbar's rate.
     crossbars: Vec<LinkRate>,
     /// By slot: when the frame is as a whole at the end of its link.
@@ -237,6 +255,8 @@ impl<K> Cioq<K> {
             back: Vec::new(),
             rates: Rates::new(),
             inputs_of: Vec::new(),
+            places: Vec::new(),
+            waiting: Vec::new(),
             crossbars: Vec::new(),
             whole: Vec::new(),
             cards: Vec::new(),
@@ -256,11 +276,16 @@ impl<K> Cioq<K> {
         cioq.back = backs(ports);
         cioq.cards.resize_with(hosts as usize, Card::default);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
+        cioq.waiting = vec![0; wiring.switches() as usize];
         let mut fastest = vec![1; wiring.switches() as usize];
         for (link, spec) in (0..).zip(ports) {
+            let mut place = (NONE, NONE);
             if let Some(switch) = spec.to.0.checked_sub(hosts) {
-                cioq.inputs_of[switch as usize].push(link);
+                let inputs = &mut cioq.inputs_of[switch as usize];
+                place = (switch, inputs.len() as u32);
+                inputs.push(link);
             }
+            cioq.places.push(place);
             if let Some(switch) = spec.from.0.checked_sub(hosts) {
                 let known = &mut fastest[switch as usize];
                 *known = spec.rate.0.max(*known);
@@ -314,6 +339,32 @@ impl<K> Cioq<K> {
     #[inline]
     pub fn drain(&self, port: u32, level: u8) -> u32 {
         self.outputs[port as usize].drain.at(level)
+    }
+
+    /// Notes whether an input has frames of which none crosses.
+    #[inline]
+    fn note_waiting(&mut self, link: u32) {
+        let input = &self.inputs[link as usize];
+        let waits = input.crossing == NONE && input.queue.occupied != 0;
+        let (switch, place) = self.places[link as usize];
+        if let Some(bit) = 1_u64.checked_shl(place) {
+            let waiting = &mut self.waiting[switch as usize];
+            *waiting = *waiting & !bit | if waits { bit } else { 0 };
+        }
+    }
+
+    /// The places of a switch's inputs that may have a frame to send across, from the one behind
+    /// `turn` on in a circle.
+    #[inline]
+    fn places_from(&self, switch: u32, turn: u32) -> impl Iterator<Item = u32> + use<K> {
+        let inputs = self.inputs_of[switch as usize].len() as u32;
+        let first = turn + 1;
+        let known = if inputs <= u64::BITS { self.waiting[switch as usize] } else { 0 };
+        let behind = u64::MAX.checked_shl(first).unwrap_or(0);
+        let circle = [known & behind, known & !behind].into_iter().flat_map(Bits);
+        // Larger switches look at every input.
+        let all = if inputs <= u64::BITS { 0 } else { inputs };
+        circle.chain((0..all).map(move |step| (first + step) % inputs))
     }
 
     /// A frame is at the end of its link, as a whole, at `at`.
