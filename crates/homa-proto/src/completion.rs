@@ -4,7 +4,7 @@
 //! completed RPCs, one in each DATA packet to the server's host or five to an ACK; a server that
 //! waits too long asks with NEED_ACK, and gives up where the profile says so.
 
-use crate::config::{Completion, Profile};
+use crate::config::Completion;
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::loss::on_beat;
@@ -18,9 +18,6 @@ use alloc::collections::VecDeque;
 
 /// Most doublings of the interval between NEED_ACKs.
 const MAX_BACKOFF: u16 = 6;
-/// NEED_ACKs at the kernel module's beat, 1 ms, before the interval doubles: its clients give up
-/// after 100 ms, and nobody may have us send for ever by one packet.
-const KERNEL_BEATS: u16 = 100;
 
 /// NEED_ACKs to one peer in a millisecond. The answer to each brings the acks that wait; to ask for
 /// thousands of RPCs would be what keeps a busy peer from answering.
@@ -30,10 +27,6 @@ const MAX_NEED_ACKS: u16 = 16;
 /// their turn next, and seldom enough for the number of them.
 const REFUSED: Duration = Duration::millis(3);
 
-/// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
-/// fast as the next burst is made. The kernel module keeps one ACK packet's worth.
-const MAX_PENDING: usize = 256;
-
 /// How long more acks than that wait, well before a server asks for them.
 const ACK_DELAY: Duration = Duration::millis(5);
 
@@ -42,7 +35,7 @@ const ACK_DELAY: Duration = Duration::millis(5);
 pub(crate) struct PendingAcks(VecDeque<AckEntry>);
 
 impl PendingAcks {
-    /// One to ride on a DATA packet: the oldest, or the newest as the kernel module's.
+    /// One to ride on a DATA packet: the oldest, or the newest.
     pub(crate) fn pop(&mut self, newest: bool) -> Option<AckEntry> {
         if newest { self.0.pop_back() } else { self.0.pop_front() }
     }
@@ -70,7 +63,7 @@ impl Endpoint {
             return;
         }
         let entry = AckEntry { id: ended.id, server_port: ended.ports.1 };
-        let kept = if self.config.profile == Profile::Linux { Acks::CAPACITY } else { MAX_PENDING };
+        let kept = self.config.policy().completion.acks;
         let Some(peer) = self.peer_mut(ended.peer) else { return };
         let acks = &mut peer.more.acks;
         if acks.0.len() < kept {
@@ -152,12 +145,12 @@ impl Endpoint {
             Some(who) => {
                 let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
                 self.request_missing(now, who);
-                if self.config.profile == Profile::Default {
+                if self.config.policy().completion.repeats_grant {
                     self.repeat_grant(who);
                 }
-                // The kernel's next RESEND comes when it would have come.
-                let kernel = self.config.profile == Profile::Linux;
-                if let (true, Some(beat), Some(rpc)) = (kernel, beat, self.rpcs.get_mut(who)) {
+                // The next RESEND of a counter of ticks comes when it would have come.
+                let ticks = self.config.policy().loss.on_beat;
+                if let (true, Some(beat), Some(rpc)) = (ticks, beat, self.rpcs.get_mut(who)) {
                     rpc.asked = beat;
                 }
             }
@@ -242,8 +235,8 @@ impl Endpoint {
             self.end_server_rpc(who);
             return None;
         }
-        let kernel = self.config.profile == Profile::Linux;
-        let steady = if kernel { KERNEL_BEATS } else { 0 };
+        let policy = self.config.policy();
+        let steady = policy.completion.steady;
         let interval = |rounds: u16| match rounds {
             0 => need_ack_after,
             _ => Duration(need_ack_interval.0 << rounds.saturating_sub(steady).min(MAX_BACKOFF)),
@@ -252,7 +245,7 @@ impl Endpoint {
         if now < due {
             return Some(due);
         }
-        let next = if kernel { on_beat(due, now) } else { now };
+        let next = if policy.loss.on_beat { on_beat(due, now) } else { now };
         if !self.ask_for_ack(who) {
             return Some(now + need_ack_interval.max(REFUSED));
         }

@@ -7,7 +7,7 @@
 //! bytes to send).
 
 use crate::admission::Known;
-use crate::config::{Completion, Profile, UnknownRpcReply};
+use crate::config::{Alive, Completion, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
 use crate::link::Links;
@@ -18,11 +18,6 @@ use crate::table::Ref;
 use crate::timer::TICK;
 use crate::units::{Duration, Time};
 
-/// RESENDs for the gaps of one message at a time.
-const MAX_RESENDS: usize = 16;
-/// The same for the kernel module's rule, which asks for every gap: as many as its longest message
-/// has when every other packet is lost.
-const MAX_RESENDS_KERNEL: usize = 360;
 /// RESENDs without DATA after which a message makes room for others.
 const PARK_ROUNDS: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
@@ -39,20 +34,20 @@ const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
 const IDLE_CHECK: Duration = Duration::millis(200);
 
-/// When something counts as done that was due and is done now: the kernel's counters of ticks do
-/// not drift by what each wake-up is late.
+/// When something counts as done that was due and is done now: counters of ticks do not drift by
+/// what each wake-up is late.
 pub(crate) fn on_beat(due: Time, now: Time) -> Time {
     if now.since(due) <= TICK { due } else { now }
 }
 
 impl Endpoint {
-    /// Silence that calls for a RESEND. The user profile is as patient with a response as responses
-    /// of that peer lately took, and with the rest of a message as such gaps lately were (low
-    /// levels wait for high ones): a server, or a network, that is slow with everything lost
+    /// Silence that calls for a RESEND. Where patience is learned, it is for a response as long as
+    /// responses of that peer lately took, and for the rest of a message as such gaps lately were
+    /// (low levels wait for high ones): a server, or a network, that is slow with everything lost
     /// nothing, and asking again for all of it would be the load that keeps it slow.
     fn patience(&self, rpc: &Rpc) -> Duration {
         let loss = &self.config.loss;
-        let base = if self.config.profile == Profile::Default {
+        let base = if self.config.policy().loss.learns_patience {
             let usual = match rpc.state {
                 State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.more.response_time.usual()),
                 _ => self.peer(rpc.peer).map(|p| p.more.data_gap.usual()),
@@ -120,9 +115,12 @@ impl Endpoint {
         if self.fail_too_long(who) {
             return None;
         }
-        let kernel = self.config.profile == Profile::Linux;
+        let owed_when_sent = self.config.policy().loss.owed_when_sent;
         let rpc = self.rpcs.get_mut(who)?;
-        let ours = if kernel { rpc.out.may_send_more() } else { rpc.out.has_bytes_to_send() };
+        let ours = match owed_when_sent {
+            true => rpc.out.may_send_more(),
+            false => rpc.out.has_bytes_to_send(),
+        };
         if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(who)) {
             rpc.heard = now;
         }
@@ -162,7 +160,7 @@ impl Endpoint {
         // have crashed and be back. Whoever does not know the RPC confirms it.
         let wait = Duration(IDLE_CHECK.0 << rpc.rounds.min(MAX_BACKOFF));
         let silent = now.since(rpc.heard.max(rpc.asked)) >= wait;
-        if silent && self.config.profile == Profile::Default && self.ask_for_ack(who) {
+        if silent && self.config.policy().completion.asks_while_sending && self.ask_for_ack(who) {
             let rpc = self.rpcs.get_mut(who)?;
             rpc.asked = now;
             rpc.rounds = rpc.rounds.saturating_add(1);
@@ -184,8 +182,8 @@ impl Endpoint {
         // While our link is full, what is missing may be waiting behind what arrives; asking for it
         // again would make the queue longer.
         let waited = now.since(rpc.heard.max(rpc.asked));
-        let profile = self.config.profile;
-        if profile == Profile::Default
+        let policy = &self.config.policy().loss;
+        if policy.spares_full_link
             && self.link_of(rpc.peer).downlink.is_full(now)
             && waited < MAX_PATIENCE
         {
@@ -199,9 +197,8 @@ impl Endpoint {
             return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));
         }
         self.request_missing(now, who);
-        let kernel = profile == Profile::Linux;
         let rpc = self.rpcs.get_mut(who)?;
-        if kernel && rpc.asked == now {
+        if policy.on_beat && rpc.asked == now {
             rpc.asked = on_beat(due, now);
         }
         let rpc = self.rpcs.get(who)?;
@@ -244,14 +241,10 @@ impl Endpoint {
     pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
         self.make_room(who);
         let priority = self.levels.top();
-        let ranges = match self.config.profile {
-            Profile::Sigcomm18 | Profile::Sigcomm18Sim => 1,
-            Profile::Default => MAX_RESENDS,
-            Profile::Linux => MAX_RESENDS_KERNEL,
-        };
+        let policy = &self.config.policy().loss;
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
         // One round at a time waits for the link.
-        let ranges = if rpc.asking { 0 } else { ranges };
+        let ranges = if rpc.asking { 0 } else { policy.ranges };
         let mut asked = rpc.asking;
         let mut ask = |rpc: &mut Rpc, offset, length| {
             asked = true;
@@ -279,7 +272,7 @@ impl Endpoint {
         rpc.asked = now;
         rpc.rounds = rpc.rounds.saturating_add(1);
         let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
-        let park = rpc.rounds >= PARK_ROUNDS && self.config.profile != Profile::Linux;
+        let park = rpc.rounds >= PARK_ROUNDS && policy.parks;
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
         }
@@ -311,10 +304,10 @@ impl Endpoint {
     /// its grant.
     fn nothing_owed(&mut self, now: Time, who: Ref) {
         let Some(rpc) = self.rpcs.get(who) else { return };
-        let kernel = self.config.profile == Profile::Linux;
+        let any_packet = self.config.policy().loss.alive == Alive::AnyPacket;
         let alive = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.heard);
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        if rpc.state == State::ServerIncoming && !kernel {
+        if rpc.state == State::ServerIncoming && !any_packet {
             rpc.heard = rpc.heard.max(alive);
             rpc.asked = now;
         } else {
@@ -348,12 +341,10 @@ impl Endpoint {
             return;
         };
         let sizes = PacketSizes::again(&self.config, peer);
+        let policy = &self.config.policy().loss;
         let out = &mut rpc.out;
         let (start, end) = match range {
-            // Whoever has its first packet can say what else is missing; the rest may be there.
-            (_, ResendLength::All) if self.config.profile == Profile::Default => {
-                (0, out.first_sent(sizes))
-            }
+            (_, ResendLength::All) if policy.first_packet_only => (0, out.first_sent(sizes)),
             (offset, ResendLength::All) => (offset, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };
@@ -368,7 +359,7 @@ impl Endpoint {
         let link = Links::only(out.link);
         self.sender.wake(who, out);
         // What goes again may wait for shorter messages, and silence would look like death.
-        let waits = self.config.profile != Profile::Linux
+        let waits = policy.busy_while_waiting
             && self.sender.shortest(&self.rpcs, link).is_some_and(|first| first != who);
         if !again || waits {
             self.busy(who);
@@ -396,13 +387,13 @@ impl Endpoint {
         }
         let silence = now.since(rpc.heard.max(rpc.asked));
         let late = rpc.is_owed() && silence >= self.config.loss.resend_after;
-        if self.config.profile == Profile::Default && late && self.may_ask() {
+        if self.config.policy().loss.busy_is_asked && late && self.may_ask() {
             self.request_missing(now, who);
         }
         self.busy(who);
     }
 
-    /// RPC_UNKNOWN at a client of the kernel's profile: everything sent so far goes again, at the
+    /// RPC_UNKNOWN at a client that sends again: everything sent so far goes again, at the
     /// level of unscheduled bytes (Linux §2.5).
     pub(crate) fn send_again(&mut self, who: Ref) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
@@ -470,8 +461,8 @@ impl Endpoint {
     /// How far back we can say that this peer's RPC was never executed; `nobody` listens for it.
     /// Where somebody does by now, one that was refused has to go on under another id.
     fn memory_reaches(&self, now: Time, packet: &Packet, nobody: bool) -> Option<Duration> {
-        let users = self.config.profile == Profile::Default;
-        if !users || !self.suppresses_duplicates() || packet.id.from_server() {
+        let tells = self.config.policy().completion.tells_memory;
+        if !tells || !self.suppresses_duplicates() || packet.id.from_server() {
             return None;
         }
         let executed = &self.peer(packet.peer)?.more.executed;

@@ -7,7 +7,7 @@
 //! its share is seen from what it sends, so that nothing lost or forgotten on the way leaves it
 //! with a wrong one.
 
-use crate::config::{FULL_FRAME, Profile};
+use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
 use crate::packet::{Data, Packet};
 use crate::sender::MAX_UNSCHEDULED;
@@ -63,7 +63,7 @@ impl Endpoint {
     /// its share, and more than a packet; or less than half.
     pub(crate) fn correct_sender(&mut self, now: Time, packet: &Packet, data: &Data) {
         let whole = data.span.len == data.message_length;
-        if self.config.profile != Profile::Default || whole || data.retransmit {
+        if !self.config.policy().wire.corrects_senders || whole || data.retransmit {
             return;
         }
         let Some(peer) = self.peer(packet.peer) else { return };

@@ -3,7 +3,7 @@
 //! elsewhere.
 
 use crate::admission::Known;
-use crate::config::{Completion, FULL_FRAME, Profile};
+use crate::config::{Alive, Completion, FULL_FRAME};
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
 use crate::link::LinkId;
@@ -36,8 +36,8 @@ impl Endpoint {
             .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link));
         let more = self.incoming.expected > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
-        let kernel = self.config.profile == Profile::Linux;
-        if !kernel && self.is_proven(packet.peer) {
+        let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
+        if !cutoffs_after && self.is_proven(packet.peer) {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
         let place = if data.span.len == data.message_length && packet.is_one_way() {
@@ -46,7 +46,7 @@ impl Endpoint {
             let who = self.rpc_of_data(now, packet, data, found)?;
             self.accept(now, who, data, end)?
         };
-        if kernel {
+        if cutoffs_after {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
         self.counters.data_received += 1;
@@ -79,7 +79,7 @@ impl Endpoint {
             && self.has_its_share(packet.peer)
             && self.knows(packet) != Known::Unproven;
         if !begun && (greedy || !self.has_memory(first)) {
-            if self.config.profile != Profile::Default {
+            if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
             }
             return Err(DropReason::NoMemory);
@@ -182,8 +182,7 @@ impl Endpoint {
         }
         let mut before = (inc.outstanding(), inc.bytes.received());
         let heard = rpc.heard;
-        if self.config.profile == Profile::Linux {
-            // To the module any packet is a sign of life (Linux §2.5).
+        if self.config.policy().loss.alive == Alive::AnyPacket {
             rpc.heard = now;
         }
         inc.bytes.insert(data.span.offset, end)?;

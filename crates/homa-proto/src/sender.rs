@@ -11,7 +11,7 @@
 
 mod queues;
 
-use crate::config::{Config, GrantedLevel, Profile, UnscheduledLevel, UnscheduledLimit};
+use crate::config::{Config, GrantedLevel, UnscheduledLevel, UnscheduledLimit};
 use crate::endpoint::Endpoint;
 use crate::granted_levels::GrantedLevels;
 use crate::link::{LinkId, Links};
@@ -285,9 +285,9 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
     let limit = limit.min(peer.unscheduled_cap);
-    match config.profile {
-        Profile::Default => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
-        _ => limit.max(1),
+    match config.profile.policy().grants.whole_packets {
+        true => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
+        false => limit.max(1),
     }
 }
 
@@ -315,9 +315,9 @@ impl Endpoint {
         let Taken { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));
         let retransmit = again.is_some();
         self.sender.settle(who, &mut rpc.out);
-        let kernel = self.config.profile == Profile::Linux;
+        let policy = self.config.policy();
         let begins_to_wait = !retransmit && !rpc.out.may_send_more();
-        if kernel && rpc.state == State::ClientOutgoing && begins_to_wait {
+        if policy.loss.owed_when_sent && rpc.state == State::ClientOutgoing && begins_to_wait {
             rpc.heard = now;
         }
         let out = &rpc.out;
@@ -345,7 +345,7 @@ impl Endpoint {
         {
             peer.more.rtt.begin(now, out);
         }
-        let ack: Option<AckEntry> = peer.pop_ack(kernel);
+        let ack: Option<AckEntry> = peer.pop_ack(policy.completion.newest_first);
         let one_way = rpc.state == State::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };
         let packet = Packet {
@@ -359,7 +359,7 @@ impl Endpoint {
                 message_length: out.length,
                 incoming: match again {
                     None => out.unscheduled,
-                    Some(asked) if kernel => asked,
+                    Some(asked) if policy.wire.again_as_asked => asked,
                     Some(_) => out.unscheduled.max(end),
                 },
                 ack,

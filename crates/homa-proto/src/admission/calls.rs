@@ -1,7 +1,6 @@
 //! The client's side: what it says when a server asks who it is.
 
 use super::AGAIN;
-use crate::config::Profile;
 use crate::endpoint::Endpoint;
 use crate::packet::{Body, Packet, PeerId, Proof, RpcId};
 use crate::rpc::Rpc;
@@ -22,7 +21,7 @@ impl Endpoint {
         }
         let (epoch, next) = self.ids.upcoming();
         let fresh = self.admission.random.next() | 1;
-        let names_itself = self.config.profile == Profile::Default;
+        let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
         // What it executed under another boot id it has forgotten.
         let known = &peer.more.exchange;

@@ -20,7 +20,6 @@
 mod calls;
 mod clients;
 
-use crate::config::Profile;
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
 use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
@@ -262,9 +261,9 @@ impl Endpoint {
         exchange.challenged = Some(now);
         let id = RpcId(exchange.challenge);
         self.counters.challenges_sent += 1;
-        let body = match self.config.profile {
-            Profile::Default => Body::Challenge { boot, remembered },
-            _ => Body::NeedAck,
+        let body = match self.config.policy().wire.challenges {
+            true => Body::Challenge { boot, remembered },
+            false => Body::NeedAck,
         };
         self.queue_control_to(to, ports, id, body);
     }

@@ -1,11 +1,14 @@
 //! Every parameter of the protocol, in four named profiles (the table in `ARCHITECTURE.md`).
 //!
 //! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind an endpoint
-//! takes. A profile is a set of values: but for what may appear on the wire and how loss is
-//! handled, each rule looks at its own option, so that they combine freely.
+//! takes. A profile is a set of values: those that a study varies are fields, and combine freely;
+//! what it fixes beyond them is in `policy`.
 
+mod policy;
 mod profile;
 mod rule;
+
+pub(crate) use policy::{Alive, Fifo, GrantPolicy, Policy, Remaining, UnknownCall};
 
 pub use rule::{
     Completion, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig, Overcommitment,
@@ -36,13 +39,6 @@ pub enum Profile {
     Default,
 }
 
-impl Profile {
-    /// No packet types and no clean-ups beyond those of the paper.
-    pub(crate) const fn is_paper(self) -> bool {
-        matches!(self, Self::Sigcomm18 | Self::Sigcomm18Sim)
-    }
-}
-
 /// The protocol's parameters. Start from a profile's constructor and change fields, which have
 /// methods of their names for that: `Config::linux().max_rpcs(100)`.
 ///
@@ -67,7 +63,8 @@ impl Profile {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the other fields came from; also decides what may appear on the wire.
+    /// Where the other fields came from. What it fixes beyond them stays so: the packets that may
+    /// appear, what counts as a sign of life, who confirms what.
     pub profile: Profile,
     /// Largest message accepted or sent, bytes. Default 16 MiB; kernel module 1,000,000.
     pub max_message: u32,
@@ -180,7 +177,19 @@ crate::setters!(Config {
 
 /// A configuration that was checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValidConfig(Config);
+pub struct ValidConfig {
+    config: Config,
+    /// Of the profile.
+    policy: &'static Policy,
+}
+
+impl ValidConfig {
+    /// What the profile fixes beyond the fields.
+    #[inline(always)]
+    pub(crate) const fn policy(&self) -> &'static Policy {
+        self.policy
+    }
+}
 
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +212,7 @@ impl core::error::Error for ConfigError {}
 impl core::ops::Deref for ValidConfig {
     type Target = Config;
     fn deref(&self) -> &Config {
-        &self.0
+        &self.config
     }
 }
 
@@ -212,7 +221,7 @@ impl Config {
     pub fn validate(self) -> Result<ValidConfig, ConfigError> {
         match self.rules().into_iter().find(|(_, _, holds)| !holds) {
             Some((field, must, _)) => Err(ConfigError { field, must }),
-            None => Ok(ValidConfig(self)),
+            None => Ok(ValidConfig { policy: self.profile.policy(), config: self }),
         }
     }
 }

@@ -36,7 +36,7 @@ impl Endpoint {
         }
     }
 
-    /// The FIFO share of the user profile: now and then the oldest message is granted out of turn.
+    /// The FIFO share by bytes: now and then the oldest message is granted out of turn.
     pub(super) fn fifo_grant(&mut self) {
         let increment = self.config.fifo_increment;
         let due = u64::from(increment) * 1000;

@@ -15,7 +15,9 @@ mod per_sender;
 mod waiting;
 mod window;
 
-use crate::config::{Config, GrantWindow, Granting, Overcommitment, Profile};
+use crate::config::{
+    Alive, Config, Fifo, GrantPolicy, GrantWindow, Granting, Overcommitment, Remaining,
+};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;
 use crate::frame::{wire_bytes, wire_bytes_of_all};
@@ -35,11 +37,6 @@ pub use credit::Credit;
 
 /// Finished messages kept for reuse.
 const MAX_SPARE: usize = 64;
-/// Most bytes of a packet of ours, over any link.
-const MAX_PAYLOAD: u32 = 65_536;
-/// The kernel module sends the packet whole in which its grant ends, and cuts it up later: so many
-/// bytes where it is tuned for 100 Gbit/s (Linux trap 9).
-const KERNEL_PACKET: u32 = 100_000;
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
 
@@ -104,7 +101,7 @@ impl IncomingTotals {
     pub(crate) fn new(config: &Config) -> Self {
         // Unscheduled bytes, before the packet that announces them or when that one was sent again
         // and announced only itself; and the rest of the packet in which the grant ends.
-        let packet = if config.profile == Profile::Linux { KERNEL_PACKET } else { MAX_PAYLOAD };
+        let packet = config.profile.policy().grants.packet;
         let ahead = most_unscheduled(config).saturating_add(packet);
         Self { budget: config.memory_budget, ahead, ..Self::default() }
     }
@@ -132,19 +129,16 @@ impl Endpoint {
     }
 
     /// SRPT's measure: bytes to grant (Homa §3.4), or to receive (Linux §2.4).
-    fn remaining(profile: Profile, inc: &Incoming) -> u32 {
-        match profile {
-            Profile::Linux => inc.bytes.length() - inc.bytes.received(),
-            Profile::Sigcomm18 | Profile::Sigcomm18Sim | Profile::Default => {
-                inc.bytes.length().saturating_sub(inc.granted)
-            }
+    fn remaining(grants: &GrantPolicy, inc: &Incoming) -> u32 {
+        match grants.remaining {
+            Remaining::Unreceived => inc.bytes.length() - inc.bytes.received(),
+            Remaining::Ungranted => inc.bytes.length().saturating_sub(inc.granted),
         }
     }
 
-    fn key(profile: Profile, who: Ref, inc: &Incoming) -> Key {
-        let remaining = Self::remaining(profile, inc);
-        // Among equals the kernel module prefers the older.
-        let length = if profile == Profile::Linux { 0 } else { inc.bytes.length() };
+    fn key(grants: &GrantPolicy, who: Ref, inc: &Incoming) -> Key {
+        let remaining = Self::remaining(grants, inc);
+        let length = if grants.older_first { 0 } else { inc.bytes.length() };
         Key { remaining, length, age: inc.age, who }
     }
 
@@ -249,8 +243,9 @@ impl Endpoint {
         }
         let new = (rpc.peer, data.span.len);
         self.incoming.accounts.make_good(&mut self.peers, &mut self.scheduler, new);
-        if inc.scheduled && self.config.profile == Profile::Linux {
-            let new = Self::key(Profile::Linux, who, inc);
+        let grants = &self.config.policy().grants;
+        if inc.scheduled && grants.remaining == Remaining::Unreceived {
+            let new = Self::key(grants, who, inc);
             let old = Key { remaining: inc.bytes.length() - received, ..new };
             let host = Self::host_of(&self.peers, rpc.peer);
             self.scheduler.update(old, new.remaining, host);
@@ -265,7 +260,7 @@ impl Endpoint {
             self.incoming.uncount(&inc, outstanding);
         }
         if inc.scheduled {
-            let key = Self::key(self.config.profile, who, &inc);
+            let key = Self::key(&self.config.policy().grants, who, &inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, peer));
         }
         release(&mut self.incoming, &mut self.peers, peer, inc.reserved);
@@ -286,7 +281,7 @@ impl Endpoint {
             return self.grant_senders(host);
         }
         self.grant_active(arrived);
-        if self.config.profile == Profile::Linux {
+        if self.config.policy().grants.fifo == Fifo::Time {
             self.fifo_grant_by_time();
         }
     }
@@ -328,7 +323,7 @@ impl Endpoint {
             None if self.incoming.beyond_budget == Some(who) => active.saturating_sub(1),
             None => return,
         };
-        let kernel = self.config.profile == Profile::Linux;
+        let grants = &self.config.policy().grants;
         let payload = Self::payload_of(&self.peers, rpc.peer) + self.config.scheduled_extra;
         let window = self.trusted_window(rpc.peer, payload);
         let (ahead, least) = match self.config.granting {
@@ -345,8 +340,8 @@ impl Endpoint {
         }
         let level = self.scheduled_level(rank, left, payload);
         let left = self.window_left(rank, window.max(payload));
-        // Less than a packet is not worth a GRANT while more is to come; the kernel gives it.
-        let worth = if kernel { 1 } else { wanted.min(payload) };
+        // Less than a packet is not worth a GRANT while more is to come.
+        let worth = if grants.partial { 1 } else { wanted.min(payload) };
         let extra = if left < u64::from(worth) { 0 } else { left };
         let extra = extra.min(u64::from(wanted));
         if extra < u64::from(wanted) {
@@ -355,7 +350,7 @@ impl Endpoint {
         if self.extend_grant(who, extra as u32, level) > 0 {
             self.queue_grant(who);
         }
-        if !kernel {
+        if grants.fifo == Fifo::Bytes {
             self.fifo_grant();
         }
     }
@@ -384,7 +379,7 @@ impl Endpoint {
     /// thereby frees memory soonest.
     fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) -> u32 {
         let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
-        let profile = self.config.profile;
+        let policy = self.config.policy();
         let first = self.scheduler.rank(who) == Some(0);
         let Some(rpc) = self.rpcs.get_mut(who) else { return 0 };
         let Some(inc) = &mut rpc.inc else { return 0 };
@@ -409,9 +404,9 @@ impl Endpoint {
         if extra == 0 {
             return 0;
         }
-        let old = Self::key(profile, who, inc);
+        let old = Self::key(&policy.grants, who, inc);
         let before = inc.outstanding();
-        if before == 0 && profile == Profile::Linux {
+        if before == 0 && policy.loss.alive == Alive::AnyPacket {
             // Silence counts from when something is owed.
             rpc.heard = self.now;
         }
@@ -427,7 +422,7 @@ impl Endpoint {
         inc.priority = priority;
         self.incoming.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
         let full = inc.granted == inc.bytes.length();
-        let remaining = Self::remaining(profile, inc);
+        let remaining = Self::remaining(&policy.grants, inc);
         inc.scheduled = !full;
         if full {
             self.incoming.finishing += u64::from(inc.outstanding());

@@ -29,7 +29,7 @@ impl Endpoint {
             self.incoming.granted += u64::from(inc.outstanding());
         }
         let peer = rpc.peer;
-        let key = Self::key(self.config.profile, who, inc);
+        let key = Self::key(&self.config.policy().grants, who, inc);
         self.enlist(key, peer);
     }
 
@@ -54,7 +54,7 @@ impl Endpoint {
         inc.reserved -= unused;
         release(&mut self.incoming, &mut self.peers, rpc.peer, unused);
         if core::mem::take(&mut inc.scheduled) {
-            let key = Self::key(self.config.profile, who, inc);
+            let key = Self::key(&self.config.policy().grants, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
         }
         // It stays the one beyond the budget, if it was: else each silent sender could add a
@@ -96,7 +96,7 @@ impl Endpoint {
         self.incoming.expected += u64::from(inc.outstanding());
         inc.scheduled = inc.granted < inc.bytes.length();
         self.incoming.recount(inc);
-        let needs = inc.scheduled.then(|| Self::key(self.config.profile, who, inc));
+        let needs = inc.scheduled.then(|| Self::key(&self.config.policy().grants, who, inc));
         let peer = rpc.peer;
         if let Some(key) = needs {
             self.enlist(key, peer);

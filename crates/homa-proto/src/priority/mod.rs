@@ -41,9 +41,9 @@ impl Levels {
                 (unscheduled::initial(config.levels), Some(Estimator::new()))
             }
         };
-        // Version 0 means "never told": the paper's profile has no CUTOFFS until it measured
-        // something.
-        let version = u16::from(!config.profile.is_paper() || estimator.is_none());
+        // Version 0 means "never told": then there are no CUTOFFS until something was measured.
+        let told = config.profile.policy().wire.cutoffs;
+        let version = u16::from(told || estimator.is_none());
         let merged = config.network_levels.min(config.levels);
         let in_network = core::array::from_fn(|level| level as u8 * merged / config.levels);
         let mut levels = Self {
@@ -52,7 +52,7 @@ impl Levels {
             cutoffs,
             scheduled: 1,
             version,
-            is_shared: config.profile.is_paper() && estimator.is_none(),
+            is_shared: !told && estimator.is_none(),
             estimator,
         };
         levels.count_scheduled();

@@ -2,7 +2,7 @@
 //! cancelling it, and the answer to RPC_UNKNOWN.
 
 use super::{Rpc, State, incoming_message, outgoing_message};
-use crate::config::{LEVELS, Profile};
+use crate::config::{LEVELS, UnknownCall};
 use crate::endpoint::Endpoint;
 use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
 use crate::incast;
@@ -133,12 +133,12 @@ impl Endpoint {
         remembered: Option<Duration>,
         no_server: bool,
     ) {
-        match self.config.profile {
-            Profile::Default => self.on_unknown_call(now, who, remembered, no_server),
+        match self.config.policy().loss.unknown {
+            UnknownCall::Judges => self.on_unknown_call(now, who, remembered, no_server),
             // While nothing of the response arrived, everything is sent again.
             _ if self.rpcs.get(who).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
-            Profile::Linux => self.send_again(who),
-            Profile::Sigcomm18 | Profile::Sigcomm18Sim => self.start_over(who),
+            UnknownCall::SendsAgain => self.send_again(who),
+            UnknownCall::StartsOver => self.start_over(who),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::by_id::ServerKey;
 use super::{Ended, Rpc, State, outgoing_message};
 use crate::admission::Known;
-use crate::config::{Completion, Profile};
+use crate::config::Completion;
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, SubmitError, Submitted};
 use crate::executed;
@@ -29,7 +29,7 @@ impl Endpoint {
         }
         if data.message_length > self.config.max_message {
             // They carry our limits, where the wire has room for these.
-            if self.config.profile == Profile::Default {
+            if self.config.policy().wire.limits {
                 self.send_cutoffs(now, packet);
             }
             return Err(DropReason::TooLong);
@@ -53,8 +53,7 @@ impl Endpoint {
         let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
         let rpc = Rpc {
-            // Older kernels leave anything in these bytes.
-            response_limit: data.incast.filter(|_| self.config.profile != Profile::Linux),
+            response_limit: data.incast.filter(|_| self.config.policy().wire.response_limits),
             unproven,
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
@@ -114,7 +113,7 @@ impl Endpoint {
     /// no answer will come. As far as the application saw the request, it counts as executed. Only
     /// where the client would not just send it again; a lost word is asked for by RESEND.
     pub(crate) fn tell_given_up(&mut self, ended: &Ended) {
-        if self.config.profile != Profile::Default {
+        if !self.config.policy().completion.tells_given_up {
             return;
         }
         self.remember_executed(self.now, ended.peer, ended.id);
@@ -162,7 +161,7 @@ impl Endpoint {
             return;
         }
         let (cutoffs, version) = self.levels.cutoffs();
-        let limits = (self.config.profile == Profile::Default).then(|| Limits {
+        let limits = self.config.policy().wire.limits.then(|| Limits {
             max_message: self.config.max_message,
             max_unscheduled: self.unscheduled_cap(),
         });

@@ -13,7 +13,6 @@
 //! answer to the call's RESEND says so (UDP only; `client.rs`).
 
 use super::{Rpc, State};
-use crate::config::Profile;
 use crate::endpoint::Endpoint;
 use crate::event::{Quoted, RpcError, Unreachable};
 use crate::packet::PeerId;
@@ -91,7 +90,7 @@ impl Endpoint {
         what: Unreachable,
         refused: Option<Refused>,
     ) -> Option<RpcError> {
-        if self.config.profile != Profile::Default {
+        if !self.config.policy().loss.judges_reports {
             return Some(what.error());
         }
         if rpc.idempotent {

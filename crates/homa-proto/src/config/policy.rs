@@ -1,0 +1,308 @@
+//! What a profile fixes beyond the fields of [`Config`](super::Config): what appears on the wire,
+//! what counts as a sign of life, and who confirms what. Here and nowhere else: every other rule
+//! asks for a value of these, not for the profile.
+//!
+//! [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the paper's text and the authors' simulator
+//! share [`PAPER`].
+
+use super::Profile;
+use crate::packet::Acks;
+
+/// Bytes of any packet of ours, over any link, at most.
+const MAX_PAYLOAD: u32 = 65_536;
+/// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
+/// fast as the next burst is made.
+const MAX_PENDING: usize = 256;
+
+/// The values of a profile.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Policy {
+    pub grants: GrantPolicy,
+    pub loss: LossPolicy,
+    pub completion: CompletionPolicy,
+    pub wire: WirePolicy,
+}
+
+/// How messages are ranked and granted (Homa §3.3 to §3.5).
+#[derive(Debug, PartialEq)]
+pub(crate) struct GrantPolicy {
+    /// SRPT's measure of a message.
+    pub remaining: Remaining,
+    /// Of messages with equal bytes remaining the older is first; otherwise the shorter is.
+    pub older_first: bool,
+    /// Bytes of the packet in which a grant ends, at most: what may arrive beyond it.
+    pub packet: u32,
+    /// A GRANT may be for less than a packet while more is to come.
+    pub partial: bool,
+    /// When the oldest message is granted out of turn.
+    pub fifo: Fifo,
+    /// Unscheduled bytes end with a packet, unless the message does before.
+    pub whole_packets: bool,
+    /// A message that there is no memory for waits for it; otherwise its sender sends it again.
+    pub waits_for_memory: bool,
+}
+
+/// SRPT's measure of a message: bytes …
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Remaining {
+    /// … to grant (Homa §3.4).
+    Ungranted,
+    /// … to receive (Linux §2.4).
+    Unreceived,
+}
+
+/// When the oldest message is granted out of turn: for its share of …
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fifo {
+    /// … the bytes that are granted.
+    Bytes,
+    /// … the time in which the link could have carried them (Linux §2.4).
+    Time,
+}
+
+/// When silence means loss, and what is asked for then (Homa §3.7).
+#[derive(Debug, PartialEq)]
+pub(crate) struct LossPolicy {
+    /// Patience grows with how long responses and gaps of the peer took lately.
+    pub learns_patience: bool,
+    /// Nothing is asked for again while our link is full: it may be waiting behind what arrives.
+    pub spares_full_link: bool,
+    /// RESENDs for the gaps of one message at a time.
+    pub ranges: usize,
+    /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
+    /// drift (Linux §2.5).
+    pub on_beat: bool,
+    /// A message whose RESENDs bring nothing makes room for others.
+    pub parks: bool,
+    /// What shows a receiver that its peer lives.
+    pub alive: Alive,
+    /// A client's silence begins when it has sent all that it may; otherwise when its packets left.
+    pub owed_when_sent: bool,
+    /// A RESEND for a whole message is answered with the first packet: whoever has that can say
+    /// what else is missing, and the rest may be there.
+    pub first_packet_only: bool,
+    /// BUSY where what is sent again has to wait for shorter messages; otherwise only where there
+    /// is nothing to send again (Linux §2.5).
+    pub busy_while_waiting: bool,
+    /// BUSY from a sender that owes us something for long is answered by asking again.
+    pub busy_is_asked: bool,
+    /// A client to whom RPC_UNKNOWN is said …
+    pub unknown: UnknownCall,
+    /// What the network reports as unreachable ends the calls that it proves were not executed;
+    /// otherwise every call of the peer.
+    pub judges_reports: bool,
+}
+
+/// What shows a receiver that its peer lives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Alive {
+    /// New bytes; and for a request of which nothing is owed, anything of its client's.
+    Progress,
+    /// Any packet of the RPC; and nothing is expected while nothing is owed (Linux §2.5).
+    AnyPacket,
+}
+
+/// What a client does that RPC_UNKNOWN is said to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum UnknownCall {
+    /// It begins again: at least once (Homa §3.7).
+    StartsOver,
+    /// It sends what it sent once more (Linux §2.5).
+    SendsAgain,
+    /// It goes on only where that executes nothing twice.
+    Judges,
+}
+
+/// Who confirms what, and who remembers it (Homa §3.8).
+#[derive(Debug, PartialEq)]
+pub(crate) struct CompletionPolicy {
+    /// Acks that wait for DATA to ride on, at most, per peer.
+    pub acks: usize,
+    /// The newest ack rides first; otherwise the oldest.
+    pub newest_first: bool,
+    /// NEED_ACKs before the interval between them doubles.
+    pub steady: u16,
+    /// NEED_ACK at a client that waits for its response makes it repeat the grant.
+    pub repeats_grant: bool,
+    /// A server asks whether anybody still wants a response that nobody grants.
+    pub asks_while_sending: bool,
+    /// A request that the server's application gave up counts as executed, and its client is told.
+    pub tells_given_up: bool,
+    /// RPC_UNKNOWN says how far back the server remembers what it executed.
+    pub tells_memory: bool,
+}
+
+/// What may appear on the wire beyond the packets of Homa §3.
+#[derive(Debug, PartialEq)]
+pub(crate) struct WirePolicy {
+    /// CUTOFFS before anything was measured; otherwise every host is told the same beforehand.
+    pub cutoffs: bool,
+    /// CUTOFFS carry the largest message and the unscheduled bytes that are taken, to senders of
+    /// longer messages as well.
+    pub limits: bool,
+    /// Senders of more unscheduled bytes than their share are told at once.
+    pub corrects_senders: bool,
+    /// CUTOFFS go to a sender whose version is old only once its packet was accepted.
+    pub cutoffs_after_data: bool,
+    /// DATA that was asked for says it is unscheduled as far as was asked; otherwise as far as the
+    /// message's unscheduled bytes reach, and its own (Linux §2.5).
+    pub again_as_asked: bool,
+    /// Requests say how long their response may be unscheduled (Homa §3.6).
+    pub response_limits: bool,
+    /// Addresses are proven by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
+    pub challenges: bool,
+}
+
+/// The paper's text, and the simulator behind its §5.2.
+static PAPER: Policy = Policy {
+    grants: GrantPolicy {
+        remaining: Remaining::Ungranted,
+        older_first: false,
+        packet: MAX_PAYLOAD,
+        partial: false,
+        fifo: Fifo::Bytes,
+        whole_packets: false,
+        waits_for_memory: true,
+    },
+    loss: LossPolicy {
+        learns_patience: false,
+        spares_full_link: false,
+        ranges: 1,
+        on_beat: false,
+        parks: true,
+        alive: Alive::Progress,
+        owed_when_sent: false,
+        first_packet_only: false,
+        busy_while_waiting: true,
+        busy_is_asked: false,
+        unknown: UnknownCall::StartsOver,
+        judges_reports: false,
+    },
+    completion: CompletionPolicy {
+        acks: MAX_PENDING,
+        newest_first: false,
+        steady: 0,
+        repeats_grant: false,
+        asks_while_sending: false,
+        tells_given_up: false,
+        tells_memory: false,
+    },
+    wire: WirePolicy {
+        cutoffs: false,
+        limits: false,
+        corrects_senders: false,
+        cutoffs_after_data: false,
+        again_as_asked: false,
+        response_limits: true,
+        challenges: false,
+    },
+};
+
+/// The Linux kernel module.
+static KERNEL: Policy = Policy {
+    grants: GrantPolicy {
+        remaining: Remaining::Unreceived,
+        older_first: true,
+        // It sends the packet whole in which its grant ends, and cuts it up later: so many bytes
+        // where it is tuned for 100 Gbit/s (Linux trap 9).
+        packet: 100_000,
+        partial: true,
+        fifo: Fifo::Time,
+        whole_packets: false,
+        waits_for_memory: true,
+    },
+    loss: LossPolicy {
+        learns_patience: false,
+        spares_full_link: false,
+        // It asks for every gap: as many as its longest message has when every other packet is
+        // lost.
+        ranges: 360,
+        on_beat: true,
+        parks: false,
+        alive: Alive::AnyPacket,
+        owed_when_sent: true,
+        first_packet_only: false,
+        busy_while_waiting: false,
+        busy_is_asked: false,
+        unknown: UnknownCall::SendsAgain,
+        judges_reports: false,
+    },
+    completion: CompletionPolicy {
+        // One ACK packet's worth.
+        acks: Acks::CAPACITY,
+        newest_first: true,
+        // At its beat, 1 ms: its clients give up after 100 ms, and nobody may have us send for ever
+        // by one packet.
+        steady: 100,
+        repeats_grant: false,
+        asks_while_sending: false,
+        tells_given_up: false,
+        tells_memory: false,
+    },
+    wire: WirePolicy {
+        cutoffs: true,
+        limits: false,
+        corrects_senders: false,
+        cutoffs_after_data: true,
+        again_as_asked: true,
+        // Older kernels leave anything in these bytes.
+        response_limits: false,
+        challenges: false,
+    },
+};
+
+/// For users.
+static USERS: Policy = Policy {
+    grants: GrantPolicy {
+        remaining: Remaining::Ungranted,
+        older_first: false,
+        packet: MAX_PAYLOAD,
+        partial: false,
+        fifo: Fifo::Bytes,
+        whole_packets: true,
+        waits_for_memory: false,
+    },
+    loss: LossPolicy {
+        learns_patience: true,
+        spares_full_link: true,
+        ranges: 16,
+        on_beat: false,
+        parks: true,
+        alive: Alive::Progress,
+        owed_when_sent: false,
+        first_packet_only: true,
+        busy_while_waiting: true,
+        busy_is_asked: true,
+        unknown: UnknownCall::Judges,
+        judges_reports: true,
+    },
+    completion: CompletionPolicy {
+        acks: MAX_PENDING,
+        newest_first: false,
+        steady: 0,
+        repeats_grant: true,
+        asks_while_sending: true,
+        tells_given_up: true,
+        tells_memory: true,
+    },
+    wire: WirePolicy {
+        cutoffs: true,
+        limits: true,
+        corrects_senders: true,
+        cutoffs_after_data: false,
+        again_as_asked: false,
+        response_limits: true,
+        challenges: true,
+    },
+};
+
+impl Profile {
+    /// What it fixes.
+    pub(crate) const fn policy(self) -> &'static Policy {
+        match self {
+            Self::Sigcomm18 | Self::Sigcomm18Sim => &PAPER,
+            Self::Linux => &KERNEL,
+            Self::Default => &USERS,
+        }
+    }
+}
