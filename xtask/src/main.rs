@@ -1,11 +1,12 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
-//! of style and structure, which are a test as well; `header` and `install-capi` make and install
-//! what C programs need.
+//! of style and structure, which are a test as well; `fuzz` runs a fuzz target; `header` and
+//! `install-capi` make and install what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod install;
 mod python;
 mod test;
@@ -14,11 +15,14 @@ mod tidy;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test | tidy | header | install-capi --prefix DIR
+const USAGE: &str =
+    "usage: cargo xtask test | tidy | header | fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed`; makes a
                 virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   header        write crates/homa-capi/include/homa.h anew
+  fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
+                (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
   install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages
                 (with --debug unoptimised, for tests)";
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(repository()),
         ["tidy"] => report(tidy::check(repository())),
         ["header"] => header(repository()),
+        ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
         ["install-capi", "--debug", "--prefix", to] => {
             install::run(repository(), Path::new(to), true)
