@@ -123,9 +123,14 @@ fn a_server_that_asks_a_process_that_died_is_answered_by_another() {
     kernel.ask(from, id);
     let (answers, acknowledged, length) = kernel.expect(ACK);
     assert_eq!((answers, acknowledged, length), (from, id, 80));
-    let asked = others.each_ref().map(|engine| engine.metrics().driver.other_ports);
-    assert!(asked == [10, 11] || asked == [11, 10], "one of them answered: {asked:?}");
     assert_ne!(from.port(), third.local_addr().port());
+    // The other one may hear of it later.
+    let (begun, mut asked) = (Instant::now(), [0; 2]);
+    while asked.iter().sum::<u64>() < 21 && begun.elapsed() < GIVE_UP {
+        asked = others.each_ref().map(|engine| engine.metrics().driver.other_ports);
+        thread::yield_now();
+    }
+    assert!(asked == [10, 11] || asked == [11, 10], "one of them answered: {asked:?}");
     for packet in (0..10).map_while(|_| kernel.next()) {
         assert_ne!(packet.0, ACK, "once: {packet:?}");
     }
