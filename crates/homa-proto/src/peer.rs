@@ -78,7 +78,7 @@ pub(crate) struct More {
     limited_until: Time,
     /// When CUTOFFS were last sent to the peer.
     pub(crate) cutoffs_sent: Option<Time>,
-    /// How long the peer's responses take to begin.
+    /// How long the peer's responses take to begin once their requests have left.
     pub(crate) response_time: SmoothedTime,
     pub(crate) executed: Executed,
     pub(crate) exchange: Exchange,

@@ -186,9 +186,11 @@ impl Endpoint {
             rpc.heard = now;
         }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are one to users: repeating old ones keeps nothing.
+        // Only new bytes are one to users: repeating old ones keeps nothing. What had to be asked
+        // for says nothing about how long gaps are (Karn and Partridge 1987).
         if !fresh
             && !data.retransmit
+            && rpc.rounds == 0
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
             peer.more.data_gap.sample(now.since(heard));
@@ -226,17 +228,18 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        let (peer, started, waits) = (rpc.peer, rpc.started, rpc.unproven);
+        let (peer, sent, waits) = (rpc.peer, rpc.sent, rpc.unproven);
         if !rpc.state.is_client() {
             rpc.again = data.retransmit || data.span.offset > 0;
         }
         if rpc.state == State::ClientOutgoing {
             rpc.state = State::ClientIncoming;
             self.incoming.unheard -= u64::from(core::mem::take(&mut rpc.unheard));
-            // What was lost says nothing about how slow the server is.
-            let lost = rpc.again || data.retransmit;
+            // What was lost says nothing about how slow the server is, nor does the time that the
+            // request took to leave.
+            let lost = rpc.again || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
-                peer.more.response_time.sample(now.since(started));
+                peer.more.response_time.sample(now.since(sent));
             }
         }
         self.measure_message(peer, length, data.incoming);

@@ -22,6 +22,7 @@ mod clients;
 
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
+use crate::executed::Epoch;
 use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
 use crate::rpc::id::split;
 use crate::table::{Keyed, Ref, SplitMix};
@@ -358,8 +359,12 @@ impl Endpoint {
             Some(proof) => {
                 let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
                 let client = client.and_then(|who| self.admission.clients.get(who));
-                let executed = client.is_none_or(|client| client.epoch.contains(counter));
-                (!executed && counter < proof.next, true)
+                // One that the client made after it answered may have overtaken the answer.
+                let named = |epoch: &Epoch| match counter < proof.next {
+                    true => !epoch.contains(counter),
+                    false => epoch.knows(counter) == Some(false),
+                };
+                (client.is_some_and(|client| named(&client.epoch)), true)
             }
         };
         if admitted {

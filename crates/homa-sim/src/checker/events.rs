@@ -282,6 +282,7 @@ impl Checker {
             RpcError::DeadlineExceeded => {
                 let excused = SimTime::from_protocol(call.deadline) < self.promises.healthy_from
                     || call.server_forgot
+                    || self.promises.moved(&call, at.0)
                     || self.hosts[call.server.0 as usize].down;
                 excused && at.0.protocol() >= call.deadline
             }
@@ -291,7 +292,8 @@ impl Checker {
                 self.promises.unreachable_after.is_some_and(enough)
             }
             RpcError::Indeterminate => {
-                self.promises.indeterminate && !call.idempotent && call.server_forgot
+                let lost = call.server_forgot || self.promises.moved(&call, at.0);
+                self.promises.indeterminate && !call.idempotent && lost
             }
             RpcError::RequestTooLong { max } => call.request_bytes > max,
             RpcError::ResponseTooLong { length } => length > max_message,

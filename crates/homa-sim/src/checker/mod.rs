@@ -44,6 +44,8 @@ pub struct Promises {
     /// Hosts that stood still, each time from when until when: apart from the first
     /// [`STANDSTILL_NOTICED`] of it, that is nobody's silence.
     pub pauses: Vec<(HostId, SimTime, SimTime)>,
+    /// When clients got another address: of a call in progress then, they may hear no more.
+    pub moves: Vec<(HostId, SimTime)>,
     /// A call may end in "indeterminate" when its server lost or forgot its state.
     pub indeterminate: bool,
     /// A call whose deadline is later has no excuse to miss it: the network healed, and there was
@@ -90,6 +92,12 @@ impl std::fmt::Display for Violation {
 pub const STANDSTILL_NOTICED: SimDuration = SimDuration::millis(15);
 
 impl Promises {
+    /// The client's address became another while the call was in progress.
+    fn moved(&self, call: &Call, until: SimTime) -> bool {
+        let during = call.submitted..=until;
+        self.moves.iter().any(|(host, at)| *host == call.client && during.contains(at))
+    }
+
     /// The silence that a host may have noticed from one time to another.
     fn silence(&self, host: HostId, from: SimTime, to: SimTime) -> SimDuration {
         let pauses = self.pauses.iter().filter(|(paused, ..)| *paused == host);

@@ -43,6 +43,7 @@ fn promises() -> Promises {
         may_repeat: false,
         unreachable_after: None,
         pauses: Vec::new(),
+        moves: Vec::new(),
         indeterminate: false,
         healthy_from: SimTime::MAX,
         deadline_slack: SimDuration::micros(1),

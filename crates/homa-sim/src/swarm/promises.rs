@@ -3,10 +3,11 @@
 //! A call has no excuse to miss a deadline that is later than [`Promises::healthy_from`]: the last
 //! fault is over, and everything that was asked for had time to be done twice, one thing after the
 //! other. Three circumstances leave nothing to promise before something ends that no fault ends:
-//! * A host that died leaves messages and RPCs at its peers, which forget them after seconds. While
-//!   these fill a small memory, or all of a small `max_rpcs`, requests of others are turned away.
-//!   In the paper's profile, which has no acks, so does the response of a request that was executed
-//!   again when its client had the first: it keeps its place until the server gives it up.
+//! * A host that died, or a client whose address became another, leaves messages and RPCs at its
+//!   peers, which forget them after seconds. While these fill a small memory, or all of a small
+//!   `max_rpcs`, requests of others are turned away. In the paper's profile, which has no acks, so
+//!   does the response of a request that was executed again when its client had the first: it keeps
+//!   its place until the server gives it up.
 //! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
 //!   request is sent and run again about every RESEND interval until the call's deadline, and what
 //!   is sent again goes before other data (§3.7). Where that takes half of the time, or takes the
@@ -37,6 +38,7 @@ pub(super) struct Faults<'a> {
     pub links: &'a RandomFaults,
     pub impaired: &'a [Impaired],
     pub hosts: &'a [HostFault],
+    pub moves: &'a [(HostId, SimTime)],
 }
 
 impl Faults<'_> {
@@ -47,7 +49,8 @@ impl Faults<'_> {
             HostFault::Crash(_, at, downtime) => at + downtime.unwrap_or(SimDuration::ZERO),
         });
         let links = self.impaired.iter().map(|impaired| impaired.until);
-        hosts.chain(links).chain([self.links.heals_at])
+        let moves = self.moves.iter().map(|(_, at)| *at);
+        hosts.chain(links).chain(moves).chain([self.links.heals_at])
     }
 
     /// When hosts stand still; times that overlap are one.
@@ -88,7 +91,7 @@ fn healthy_from(
     let few_places = (config.max_rpcs as usize) < calls.len();
     let unwanted = few_places && config.completion == Completion::AtLeastOnce;
     let small = few_places || config.memory_budget < AMPLE_MEMORY;
-    if unwanted || small && faults.someone_dies() {
+    if unwanted || small && (faults.someone_dies() || !faults.moves.is_empty()) {
         return SimTime::MAX;
     }
     let twice = |bytes: u32| 2 * network.rate.serialisation(bytes).0;
@@ -140,6 +143,7 @@ pub(super) fn promises(
         },
         unreachable_after: config.loss.timeout,
         pauses: faults.pauses(),
+        moves: faults.moves.to_vec(),
         indeterminate: config.profile == Profile::Default,
         deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
         max_message: config.max_message,

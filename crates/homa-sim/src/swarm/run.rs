@@ -9,7 +9,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec};
 use crate::traffic::planned::last_call;
 use crate::traffic::{Planned, SERVER_PORT};
-use crate::transport::Homa;
+use crate::transport::{Homa, Moves};
 
 use super::scenario::{HostFault, Rack, Scenario};
 
@@ -65,11 +65,19 @@ pub fn run<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Outcome {
 fn build<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, rack) = (scenario.config.clone(), scenario.network);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
+    let moves = (!scenario.moves.is_empty()).then(|| Moves {
+        hosts,
+        at: scenario.moves.iter().map(|(host, at)| (*host, at.protocol())).collect(),
+    });
     let make = Box::new(move |host: HostId, life: u32| {
         // Far apart for every host and life, so that RPC ids of two lives never meet.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        transport(config.clone().seed(seed), &rack)
+        let transport = transport(config.clone().seed(seed), &rack);
+        match &moves {
+            Some(moves) => transport.with_moves(moves.clone()),
+            None => transport,
+        }
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());

@@ -72,6 +72,8 @@ pub struct Scenario {
     pub impaired: Vec<Impaired>,
     /// Faults of hosts.
     pub host_faults: Vec<HostFault>,
+    /// Clients that get another address.
+    pub moves: Vec<(HostId, SimTime)>,
     /// The calls, by cookie.
     pub calls: Vec<PlannedCall>,
     /// What the checker demands.
@@ -125,6 +127,8 @@ impl Scenario {
         let options = &mut Rng::stream(seed, "options");
         let network = with_datagrams(options, network(rng, rate));
         let config = with_options(options, protocol(rng, rate));
+        let proofs = &mut Rng::stream(seed, "proofs");
+        let config = with_proofs(proofs, config, network.framing);
         // Time for some tens of full messages at this rate.
         let span_ns = (rate.time_for(300_000).0).clamp(200_000, 20_000_000);
         let calls = calls(rng, hosts, span_ns, &config);
@@ -133,9 +137,11 @@ impl Scenario {
         let links = links(rng, seed, span_ns);
         let life = packet_life(&network, slowest, &links);
         let host_faults = host_faults(rng, hosts, span_ns, life);
-        let faults = Faults { links: &links, impaired: &impaired, hosts: &host_faults };
+        let moves = moves(&mut Rng::stream(seed, "moves"), hosts, span_ns, &config);
+        let faults =
+            Faults { links: &links, impaired: &impaired, hosts: &host_faults, moves: &moves };
         let promises = promises(&config, (&network, slowest), &faults, &calls);
-        Self { seed, hosts, network, config, links, impaired, host_faults, calls, promises }
+        Self { seed, hosts, network, config, links, impaired, host_faults, moves, calls, promises }
     }
 }
 
@@ -180,6 +186,22 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
         config.one_message_per_sender = basic.one_message_per_sender;
     }
     config
+}
+
+/// Proofs of address, where senders can be forged and packets can say so.
+fn with_proofs(rng: &mut Rng, config: Config, framing: Framing) -> Config {
+    let proves = config.profile == Profile::Default && framing == Framing::Udp && rng.chance(0.5);
+    config.prove_addresses(proves).unguessable_ids(proves)
+}
+
+/// Clients get another address, in a third of the scenarios where that makes no call run twice.
+fn moves(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<(HostId, SimTime)> {
+    let count = if config.prove_addresses && rng.chance(0.3) { rng.between(1, 3) } else { 0 };
+    let mut one = || {
+        let host = HostId(rng.between(0, u64::from(hosts) - 1) as u32);
+        (host, WARM_UP + SimDuration::nanos(rng.between(0, 2 * span_ns)))
+    };
+    (0..count).map(|_| one()).collect()
 }
 
 fn protocol(rng: &mut Rng, rate: Rate) -> Config {

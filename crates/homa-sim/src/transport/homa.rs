@@ -1,7 +1,8 @@
 //! Homa's own protocol code as a host transport.
 //!
 //! The adapter numbers peers densely in the order they appear, so that a host's state grows with
-//! the peers it talks to and not with the network, and prices packets by their framing.
+//! the peers it talks to and not with the network, and prices packets by their framing. Where
+//! clients change their address ([`Moves`]), a host is a peer of its own at each.
 
 use homa_proto::{
     Body, Endpoint, Event, MessageId, Packet, PeerId, PeerInfo, Receipt, Request, Submit,
@@ -29,21 +30,56 @@ pub struct Homa {
     max_payload: u32,
     /// By host: its number at the endpoint. Empty while there are few.
     peers: Vec<u32>,
-    /// By number at the endpoint: the host.
+    /// By number at the endpoint: the host, or its later address.
     hosts: Vec<HostId>,
+    moves: Option<Moves>,
+}
+
+/// When clients get another address, as behind a network address translator that forgot them, of
+/// which they know nothing: what servers send to the one before is lost. Servers keep theirs.
+#[derive(Clone, Debug)]
+pub struct Moves {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Who, and when.
+    pub at: Vec<(HostId, Time)>,
+}
+
+impl Moves {
+    /// The number that stands for the address of a client: the host's at first.
+    fn address(&self, host: HostId, now: Time) -> u32 {
+        let moved = self.at.iter().filter(|(who, at)| *who == host && *at <= now);
+        host.0 + self.hosts * moved.count() as u32
+    }
+
+    /// The host with an address.
+    fn host(&self, address: HostId) -> HostId {
+        HostId(address.0 % self.hosts)
+    }
+
+    /// What is sent to this address gets there.
+    fn reaches(&self, packet: &Packet, address: HostId, now: Time) -> bool {
+        !packet.id.from_server() || self.address(self.host(address), now) == address.0
+    }
 }
 
 impl Homa {
     /// A host's transport. Peers are opened when they first appear.
     pub fn new(endpoint: Endpoint, framing: Framing) -> Self {
         let max_payload = framing.max_payload();
-        Self { endpoint, framing, max_payload, peers: Vec::new(), hosts: Vec::new() }
+        let (peers, hosts) = (Vec::new(), Vec::new());
+        Self { endpoint, framing, max_payload, peers, hosts, moves: None }
     }
 
     /// The same with IP packets of up to `mtu` bytes.
     pub fn with_mtu(self, mtu: u32) -> Self {
         let max_payload = self.framing.payload_at(mtu);
         Self { max_payload, ..self }
+    }
+
+    /// The same among clients that move.
+    pub fn with_moves(self, moves: Moves) -> Self {
+        Self { moves: Some(moves), ..self }
     }
 
     /// The endpoint.
@@ -76,12 +112,28 @@ impl Homa {
             }
         }
         let max_payload = self.max_payload;
+        let host = self.host(peer).0;
         self.endpoint.open_peer(peer, PeerInfo { host, max_payload });
         peer
     }
 
+    #[inline]
     fn host(&self, peer: PeerId) -> PeerId {
-        PeerId(self.hosts[peer.0 as usize].0)
+        let address = self.hosts[peer.0 as usize];
+        PeerId(self.moves.as_ref().map_or(address, |moves| moves.host(address)).0)
+    }
+
+    /// The address that a packet comes from.
+    #[inline]
+    fn sender(&self, now: Time, packet: &Packet, from: HostId) -> u32 {
+        let moves = self.moves.as_ref().filter(|_| !packet.id.from_server());
+        moves.map_or(from.0, |moves| moves.address(from, now))
+    }
+
+    #[inline(never)]
+    fn is_lost(&self, now: Time, packet: &Packet) -> bool {
+        let address = self.hosts[packet.peer.0 as usize];
+        self.moves.as_ref().is_some_and(|moves| !moves.reaches(packet, address, now))
     }
 }
 
@@ -112,7 +164,7 @@ impl Transport for Homa {
 
     #[inline]
     fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
-        let peer = self.peer(arrival.from.0);
+        let peer = self.peer(self.sender(now, packet, arrival.from));
         let mut received = as_received(arrival.from, packet);
         received.peer = peer;
         self.endpoint.receive(now, &received)
@@ -121,6 +173,9 @@ impl Transport for Homa {
     #[inline]
     fn transmit(&mut self, now: Time) -> Option<Packet> {
         let mut packet = self.endpoint.transmit(now)?;
+        while self.moves.is_some() && self.is_lost(now, &packet) {
+            packet = self.endpoint.transmit(now)?;
+        }
         packet.peer = self.host(packet.peer);
         Some(packet)
     }

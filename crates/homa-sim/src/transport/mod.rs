@@ -18,7 +18,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 
-pub use homa::{Homa, as_received};
+pub use homa::{Homa, Moves, as_received};
 pub use stop_and_wait::StopAndWait;
 
 use core::fmt::Debug;
