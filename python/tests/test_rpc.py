@@ -287,6 +287,25 @@ def test_a_smaller_server_refuses_what_is_too_long_for_it(run):
     run(main())
 
 
+def test_an_idempotent_call_is_made_again_where_a_handler_gave_up(run):
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: None)
+        tried = 0
+
+        async def second_time(request):
+            nonlocal tried
+            tried += 1
+            if tried == 1:
+                raise LookupError("not yet")
+            return b"now"
+
+        async with rpc.Server("127.0.0.1:0", second_time) as server, rpc.Client() as client:
+            answer = await client.call(server.address, b"x", deadline=LONGEST, idempotent=True)
+        assert (answer, tried) == (b"now", 2)
+
+    run(main())
+
+
 def test_room_can_be_waited_for(run):
     async def main():
         slow = Slow()
