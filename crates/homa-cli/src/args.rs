@@ -36,7 +36,7 @@ pub enum Command {
     Sweep(sweep::Args),
     /// Simulate published figures again and compare them with the published numbers.
     Repro(repro::Args),
-    /// Give bandwidth away for latency (HULL): how much, for how much, and on a real port.
+    /// Trade bandwidth for latency (HULL): how much headroom gains what, and on a real port.
     Hull(hull::Args),
     /// Draw a folder of results as one self-contained HTML page.
     Report(report::Args),
@@ -44,7 +44,7 @@ pub enum Command {
     Pcap(pcap::Args),
     /// Derive thresholds of priority flow control (PFC) at which lossless ports lose nothing.
     Pfc(pfc::Args),
-    /// Tell what a long tail of round-trip times costs: late answers of many, retrievals in a row.
+    /// Show what a long tail of round-trip times costs fan-outs and sequences of retrievals.
     Tail(tail::Args),
     /// List what can be simulated.
     Schemes(schemes::Args),
@@ -52,7 +52,7 @@ pub enum Command {
     Workloads(workloads::Args),
     /// Find PIAS's demotion thresholds for message sizes.
     PiasThresholds(pias_thresholds::Args),
-    /// Report what this machine and its loopback path can do, what follows, and the remedy.
+    /// Report what this machine and its loopback path can do, what limits Homa, and how to fix it.
     Doctor(doctor::Args),
     /// Run random small scenarios with faults under an independent checker of the protocol's
     /// promises.

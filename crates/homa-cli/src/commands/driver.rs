@@ -13,10 +13,10 @@ use crate::failure::{Failure, Hint};
 pub enum Driver {
     /// Inside UDP datagrams: needs no privilege.
     Udp,
-    /// The same datagrams past the system's network stack (AF_XDP), to any peer over UDP: needs
-    /// CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW. The host's packet filters do not see them.
+    /// The same datagrams, bypassing the kernel's network stack (AF_XDP); peers may use plain UDP.
+    /// Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW. The host's packet filters do not see them.
     Xdp,
-    /// `xdp` where that can be used, else `udp`, which it says.
+    /// `xdp` if it can be used here, otherwise `udp`, with the reason.
     Auto,
     /// Directly over IP, protocol 146, with the rules and timers of the Linux kernel module, to
     /// speak with hosts that run it: needs CAP_NET_RAW.

@@ -25,21 +25,20 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
-    /// Answer every request with its own bytes; otherwise with a line that says how many there
-    /// were.
+    /// Answer every request with its own bytes. Without it the answer is a line with their number.
     #[arg(long)]
     echo: bool,
     /// Answer as the `cp_node server` of the Linux kernel module does, for its clients and for
     /// `homa bench --cp-node`. Its servers listen at ports from 4000 up.
     #[arg(long, conflicts_with = "echo")]
     cp_node: bool,
-    /// With --cp-node: listen at so many consecutive ports.
+    /// With --cp-node: number of consecutive ports to listen at.
     #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     ports: u8,
-    /// Answer HTTP GET /metrics at this TCP address (port 0: any, which is then printed) with what
-    /// was counted, as OpenMetrics text, to whoever asks: choose loopback or a network of your own.
-    /// Without an address: print it at the end.
+    /// Serve metrics as OpenMetrics text over HTTP (GET /metrics) at this TCP address; port 0 picks
+    /// a free one, which is then printed. There is no access control: choose loopback or a private
+    /// network. Without an address, metrics are printed at the end.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = values::address)]
     metrics: Option<Option<SocketAddr>>,
 }

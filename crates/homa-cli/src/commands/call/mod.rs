@@ -35,15 +35,15 @@ pub struct Args {
     /// 100..10kB, a workload such as w4, or a file of sizes (`homa workloads`).
     #[arg(long, value_name = "SIZES", value_parser = values::sizes)]
     size: Option<Sizes>,
-    /// Calls to make. [default: 1, or as many as there is time for]
+    /// Calls to make. [default: 1; with --duration, no limit]
     #[arg(long, value_name = "N", group = "length")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Make calls for this long.
     #[arg(long, value_name = "TIME", value_parser = values::duration, group = "length")]
     duration: Option<Duration>,
-    /// Calls per second, as a Poisson process; latency counts from when a call was due. Absent:
-    /// each call begins when another one ends.
+    /// Calls per second, as a Poisson process; latency counts from when a call was due.
+    /// Without it, a call begins when another one ends.
     #[arg(long, value_name = "N", requires = "length", value_parser = values::rate_of_calls)]
     rate: Option<f64>,
     /// Most calls in progress. [default: 1, with --rate 1000]

@@ -179,7 +179,7 @@ fn raw_ip() -> Check {
 /// Homa past the system's network stack, tried on one end of a veth pair in a network of its own,
 /// where the process has `missing` of the capabilities that it takes only outside of it.
 pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
-    let uses = "`--driver xdp` carries Homa past the system's network stack";
+    let uses = "`--driver xdp` bypasses the kernel's network stack";
     let error = match (missing, end) {
         ([], None) => {
             let found = "the capabilities are there; not tried, for want of a network to try it in";
