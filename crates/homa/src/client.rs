@@ -1,8 +1,11 @@
 //! Calling servers: blocking and as futures.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Instant;
@@ -12,7 +15,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::config::{CallOptions, Config, random};
-use crate::engine::shared::Access;
+use crate::engine::shared::{Access, State};
 use crate::engine::switchboard::{CallKey, Progress, Waiting};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
@@ -236,6 +239,9 @@ impl Call {
     /// call itself, which yields all of it. Only with
     /// [`readable_events`](homa_proto::Config::readable_events) is anything seen before that.
     ///
+    /// Nothing is copied to be read: the part lies where it arrived. What arrives until it is
+    /// dropped is copied once more, so keep it no longer than needed.
+    ///
     /// ```no_run
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
     /// # -> Result<(), homa::CallError> {
@@ -262,18 +268,43 @@ pub struct Arrived<'a> {
     seen: usize,
 }
 
-impl Future for Arrived<'_> {
-    type Output = Option<Vec<u8>>;
+/// Bytes of a response that is still arriving: see [`Call::arrived`]. Reads as a slice.
+#[derive(Debug)]
+pub struct Part<'a> {
+    whole: Arc<Vec<u8>>,
+    seen: usize,
+    /// While it is there, the call is not awaited.
+    call: PhantomData<&'a mut Call>,
+}
+
+impl Deref for Part<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.whole[self.seen..]
+    }
+}
+
+impl<'a> Future for Arrived<'a> {
+    type Output = Option<Part<'a>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let CallState::Running(key) = self.call.state else { return Poll::Ready(None) };
         let Some(mut access) = self.call.engine.here() else { return Poll::Ready(None) };
+        let State { board, core, .. } = &mut *access;
+        if let Some((partial, lent)) = board.take_lent(key)
+            && let Some(lent) = core.give_back(&partial, lent)
+        {
+            // The response came meanwhile, without these bytes, or the call failed.
+            board.lend(key, partial, lent.into());
+        }
         let waiting = Waiting::Task(context.waker().clone());
-        match access.board.progress(key, self.seen, waiting) {
+        match board.progress(key, self.seen, waiting) {
             Progress::Ended => Poll::Ready(None),
             Progress::Partial(partial) => {
-                let bytes = access.core.read(&partial).and_then(|bytes| bytes.get(self.seen..));
-                Poll::Ready(bytes.map(<[u8]>::to_vec))
+                let Some(lent) = core.lend(&partial) else { return Poll::Ready(None) };
+                let whole = Arc::new(lent);
+                board.lend(key, partial, whole.clone());
+                Poll::Ready(Some(Part { whole, seen: self.seen, call: PhantomData }))
             }
             Progress::Nothing => {
                 access.need_leader();

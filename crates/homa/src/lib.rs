@@ -95,7 +95,7 @@ pub mod socket;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use client::{Arrived, Call, Client};
+pub use client::{Arrived, Call, Client, Part};
 pub use config::{CallOptions, Config};
 pub use engine::inline;
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};

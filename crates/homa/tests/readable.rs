@@ -3,13 +3,14 @@
 mod common;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use common::{engine, message};
+use common::message;
 use homa::driver::memory::{Faults, Network};
 use homa::inline::{Completion, Engine, Partial, Wait};
-use homa::{CallError, CallOptions, Config};
+use homa::{CallError, CallOptions, Client, Config};
 
 const SIZE: usize = 300_000;
 
@@ -130,27 +131,15 @@ fn a_request_refused_while_it_arrives_ends_the_call_and_is_not_seen_again() {
     assert_eq!(server.in_progress(), (0, 0));
 }
 
-#[test]
-fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
-    let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+/// Polls a task that calls a server, which answers with what it gets, in turns with that server: it
+/// takes one only after the task has looked, so the task cannot come too late.
+fn with_echo<F: Future<Output = ()>>(faults: Faults, task: impl FnOnce(Client, SocketAddr) -> F) {
+    let network = Network::new(1, faults);
+    let driver = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
+    let mut server = Engine::with_driver(driver("10.0.0.2:0"), Config::default()).unwrap();
     server.listen();
-    let to = server.local_addr();
-    let client = engine("127.0.0.1", config()).client();
-    let whole = message(4 << 20, 3);
-    let mut reading = pin!(async {
-        let mut call = client.call_async(to, whole.clone());
-        let mut seen = Vec::new();
-        let mut pieces = 0;
-        while let Some(piece) = call.arrived(seen.len()).await {
-            assert!(!piece.is_empty());
-            seen.extend_from_slice(&piece);
-            pieces += 1;
-        }
-        assert!(pieces > 1, "{pieces} pieces");
-        assert!(whole.starts_with(&seen));
-        assert!(call.await.unwrap()[..] == whole);
-    });
-    // The server takes a turn only after the task has looked, so the task cannot come too late.
+    let client = homa::Engine::with_driver(driver("10.0.0.1:0"), config()).unwrap().client();
+    let mut reading = pin!(task(client, server.local_addr()));
     let mut context = Context::from_waker(Waker::noop());
     while reading.as_mut().poll(&mut context).is_pending() {
         server.poll(Wait::No).unwrap();
@@ -158,4 +147,50 @@ fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
             server.reply(id, bytes).unwrap();
         }
     }
+}
+
+#[test]
+fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
+    with_echo(Faults::NONE.lost(10_000).duplicated(10_000), async |client, to| {
+        let whole = message(4 << 20, 3);
+        let mut call = client.call_async(to, whole.clone());
+        let mut seen = Vec::new();
+        let mut pieces = 0;
+        while let Some(piece) = call.arrived(seen.len()).await {
+            assert!(!piece.is_empty());
+            if pieces % 2 == 0 {
+                // More arrives while the piece is read.
+                client.call_async(to, "ping").await.unwrap();
+            }
+            seen.extend_from_slice(&piece);
+            pieces += 1;
+        }
+        assert!(pieces > 1, "{pieces} pieces");
+        assert!(whole.starts_with(&seen));
+        assert!(call.await.unwrap()[..] == whole);
+    });
+}
+
+#[test]
+fn what_a_task_reads_when_the_response_becomes_whole_is_its_beginning_and_not_moved() {
+    with_echo(Faults::NONE, async |client, to| {
+        let whole = message(4 << 20, 4);
+        let mut call = client.call_async(to, whole.clone());
+        let mut seen = 0;
+        let mut place = None;
+        while let Some(piece) = call.arrived(seen).await {
+            assert!(piece[..] == whole[seen..seen + piece.len()]);
+            seen += piece.len();
+            // By now there is memory for all of it.
+            if seen > 200_000 {
+                while client.engine().metrics().engine.calls_in_progress > 0 {
+                    client.call_async(to, "ping").await.unwrap();
+                }
+                place = Some(piece.as_ptr_range().end);
+            }
+        }
+        let response = call.await.unwrap();
+        assert!(response[..] == whole);
+        assert_eq!(place, Some(response[..seen].as_ptr_range().end));
+    });
 }

@@ -343,7 +343,7 @@ impl Engine {
                 return Some(self.take(request));
             };
             return Some(match ready {
-                Ready::Response { rpc, cookie, result } => {
+                Ready::Response { rpc, cookie, result, .. } => {
                     self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
                     Completion::Response { id: CallId(rpc), cookie, result }
                 }

@@ -12,6 +12,7 @@
 //! before.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use homa_proto::wire::datagram::{Told, TraceContext};
 use homa_proto::{MessageId, Place, RpcHandle, Span, Time};
@@ -75,8 +76,12 @@ impl Terms {
 
 #[derive(Debug)]
 struct Incoming {
-    /// Its first bytes, zeroes where there are gaps.
+    /// Its first bytes after `lent`, zeroes where there are gaps.
     bytes: Vec<u8>,
+    /// So many bytes, all of which can be read, are with a reader.
+    lent: usize,
+    /// Bytes of the whole message.
+    total: usize,
     /// By offset, what is too far ahead of `bytes`.
     ahead: BTreeMap<usize, Vec<u8>>,
     /// Bytes that arrived.
@@ -91,9 +96,9 @@ struct Incoming {
 
 impl Incoming {
     /// A message that arrives in some memory.
-    fn into(bytes: Vec<u8>) -> Self {
+    fn into(bytes: Vec<u8>, total: usize) -> Self {
         let (ahead, readable, terms) = (BTreeMap::new(), None, Terms::NONE);
-        Self { bytes, ahead, arrived: 0, reserved: 0, readable, terms }
+        Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, terms }
     }
 
     /// So far its memory may reach now.
@@ -122,7 +127,22 @@ impl Incoming {
         0
     }
 
-    /// Copies bytes that are within reach; there is room for them.
+    /// Copies bytes that are within reach. Returns what of the `addresses` it
+    /// took.
+    #[inline]
+    fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
+        let Some(offset) = offset.checked_sub(self.lent) else {
+            debug_assert!(false, "what was lent had arrived");
+            return 0;
+        };
+        // All of it was reserved for what was lent.
+        let addresses = if self.lent == 0 { addresses } else { 0 };
+        let taken = self.make_room(offset + payload.len(), self.total - self.lent, addresses);
+        self.copy(offset, payload);
+        taken as u64
+    }
+
+    /// Copies bytes to where there is room for them.
     #[inline]
     fn copy(&mut self, offset: usize, payload: &[u8]) {
         let bytes = &mut self.bytes;
@@ -248,25 +268,22 @@ impl Messages {
     pub fn place(&mut self, place: Place, payload: &[u8]) {
         if !matches!(self.slot(place.message), Slot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
-            *self.slot(place.message) = Slot::Incoming(Incoming::into(bytes));
+            *self.slot(place.message) = Slot::Incoming(Incoming::into(bytes, place.total as usize));
         }
         let Some(Slot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize) else {
             return;
         };
-        let (offset, total) = (place.offset as usize, place.total as usize);
+        let offset = place.offset as usize;
         let payload = &payload[..payload.len().min(place.len as usize)];
         let end = offset + payload.len();
         incoming.arrived += payload.len();
         if end > incoming.reach() {
             incoming.ahead.insert(offset, payload.to_vec());
         } else {
-            self.addresses -= incoming.make_room(end, total, self.addresses) as u64;
-            incoming.copy(offset, payload);
+            self.addresses -= incoming.write(offset, payload, self.addresses);
         }
         while let Some((offset, piece)) = incoming.next_in_reach() {
-            let end = offset + piece.len();
-            self.addresses -= incoming.make_room(end, total, self.addresses) as u64;
-            incoming.copy(offset, &piece);
+            self.addresses -= incoming.write(offset, &piece, self.addresses);
         }
     }
 
@@ -280,26 +297,58 @@ impl Messages {
     /// What can be read of an incoming message; `None` once it was handed over or given up.
     pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
         match self.slots.get(id.0 as usize) {
-            Some(Slot::Incoming(Incoming { bytes, readable: Some((of, readable)), .. }))
-                if *of == rpc =>
-            {
-                bytes.get(..*readable as usize)
-            }
+            Some(Slot::Incoming(Incoming {
+                bytes,
+                lent: 0,
+                readable: Some((of, readable)),
+                ..
+            })) if *of == rpc => bytes.get(..*readable as usize),
             _ => None,
         }
     }
 
-    /// Hands over a message that arrived whole, and what was told of it.
+    /// Lends what can be read of an incoming message, which goes on arriving meanwhile; `None` once
+    /// it was handed over or given up, or lent.
+    pub fn lend(&mut self, id: MessageId, rpc: RpcHandle) -> Option<Vec<u8>> {
+        let Slot::Incoming(incoming) = self.slot(id) else { return None };
+        let (_, readable) = incoming.readable.filter(|(of, _)| *of == rpc)?;
+        let readable = readable as usize;
+        if incoming.lent > 0 || readable > incoming.bytes.len() {
+            return None;
+        }
+        let rest = incoming.bytes.split_off(readable);
+        incoming.lent = readable;
+        Some(mem::replace(&mut incoming.bytes, rest))
+    }
+
+    /// Takes back what was lent; returns it when the message was handed over or given up meanwhile.
+    pub fn give_back(&mut self, id: MessageId, rpc: RpcHandle, lent: Vec<u8>) -> Option<Vec<u8>> {
+        match self.slots.get_mut(id.0 as usize) {
+            Some(Slot::Incoming(incoming))
+                if incoming.lent == lent.len()
+                    && incoming.readable.is_some_and(|(of, _)| of == rpc) =>
+            {
+                let (offset, rest) = (lent.len(), mem::replace(&mut incoming.bytes, lent));
+                incoming.lent = 0;
+                self.addresses -= incoming.write(offset, &rest, self.addresses);
+                None
+            }
+            _ => Some(lent),
+        }
+    }
+
+    /// Hands over a message that arrived whole, but for so many first bytes that are lent, and what
+    /// was told of it.
     #[inline]
-    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, Terms) {
-        match std::mem::take(self.slot(id)) {
+    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, usize, Terms) {
+        match mem::take(self.slot(id)) {
             Slot::Incoming(incoming) => {
                 self.addresses += incoming.reserved as u64;
-                (incoming.bytes, incoming.terms)
+                (incoming.bytes, incoming.lent, incoming.terms)
             }
             other => {
                 *self.slot(id) = other;
-                (Vec::new(), Terms::NONE)
+                (Vec::new(), 0, Terms::NONE)
             }
         }
     }
@@ -307,7 +356,7 @@ impl Messages {
     /// Forgets a message.
     #[inline]
     pub fn release(&mut self, id: MessageId) {
-        let Outgoing { bytes, to, .. } = match std::mem::take(self.slot(id)) {
+        let Outgoing { bytes, to, .. } = match mem::take(self.slot(id)) {
             Slot::Outgoing(outgoing) => outgoing,
             Slot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
             Slot::Free => return,
@@ -385,7 +434,7 @@ mod tests {
                 }
                 at += len;
             }
-            let (bytes, _) = messages.take(MessageId(3));
+            let (bytes, ..) = messages.take(MessageId(3));
             let count = |value| bytes.iter().filter(|&&byte| byte == value).count();
             assert_eq!((count(1), count(2), bytes.len()), (1400, 30, TOTAL as usize), "{first}");
             assert_eq!(count(0), 0);
@@ -437,7 +486,7 @@ mod tests {
         messages.release(MessageId(0));
         messages.place(place(100, 100, 200), &[2; 100]);
         messages.place(place(0, 100, 200), &[1; 100]);
-        let (bytes, _) = messages.take(MessageId(3));
+        let (bytes, ..) = messages.take(MessageId(3));
         assert_eq!(bytes.as_ptr(), memory);
         assert_eq!(bytes, [[1; 100], [2; 100]].concat());
     }

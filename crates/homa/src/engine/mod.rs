@@ -406,6 +406,16 @@ impl Core {
         self.state.messages.prefix(partial.message, partial.rpc)
     }
 
+    /// Lends what can be read of a message that arrives.
+    pub fn lend(&mut self, partial: &Partial) -> Option<Vec<u8>> {
+        self.state.messages.lend(partial.message, partial.rpc)
+    }
+
+    /// Takes back what was lent, unless the message is gone.
+    pub fn give_back(&mut self, partial: &Partial, lent: Vec<u8>) -> Option<Vec<u8>> {
+        self.state.messages.give_back(partial.message, partial.rpc, lent)
+    }
+
     /// The application took a message of so many bytes.
     pub fn taken(&mut self, bytes: usize) {
         self.state.waiting -= bytes as u64;

@@ -32,6 +32,8 @@ pub enum Ready {
         cookie: u64,
         /// Its response.
         result: Result<Message, CallError>,
+        /// So many first bytes of the response are lent, and missing in it.
+        lent: usize,
     },
     /// A request arrived.
     Request {
@@ -282,7 +284,7 @@ impl State {
                     let timed_out = error == RpcError::DeadlineExceeded;
                     self.ended(rpc, if timed_out { Outcome::Deadline } else { Outcome::Failed });
                     let result = Err(CallError::from(error));
-                    self.ready.push_back(Ready::Response { rpc, cookie, result });
+                    self.ready.push_back(Ready::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
                     self.ended(rpc, Outcome::Cancelled);
@@ -307,7 +309,7 @@ impl State {
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
-        let (bytes, terms) = self.messages.take(delivered.message);
+        let (bytes, lent, terms) = self.messages.take(delivered.message);
         let bytes = Message::from(bytes);
         let (rpc, length) = (delivered.rpc, bytes.len() as u64);
         match delivered.kind {
@@ -330,7 +332,8 @@ impl State {
                 let cookie = delivered.cookie;
                 self.ended(rpc, Outcome::Ok);
                 self.waiting += length;
-                self.ready.push_back(Ready::Response { rpc, cookie, result: Ok(bytes) });
+                let result = Ok(bytes);
+                self.ready.push_back(Ready::Response { rpc, cookie, result, lent });
             }
             // No wire encoding exists for these.
             MessageKind::OneWay => {}

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{Thread, ThreadId};
 use std::time::Instant;
@@ -65,6 +66,10 @@ struct Call {
     partial: Option<Partial>,
     /// `waiting` wants to hear of it.
     progress: bool,
+    /// What of the response a reader has, or had.
+    lent: Option<(Partial, Arc<Vec<u8>>)>,
+    /// So many bytes of it are missing in `result`.
+    missing: usize,
 }
 
 /// What a look at a response that arrives finds.
@@ -170,7 +175,7 @@ impl Switchboard {
         let rpc = call.rpc.take();
         let ended = call.result.take().is_some();
         let task = matches!(call.waiting.take(), Some(Waiting::Task(_)));
-        call.partial = None;
+        (call.partial, call.lent, call.missing) = (None, None, 0);
         self.tasks -= usize::from(task);
         self.free.push(key.0 as u32);
         rpc.filter(|_| !ended)
@@ -183,7 +188,14 @@ impl Switchboard {
         waiting: impl FnOnce() -> Waiting,
     ) -> Option<Result<Message, CallError>> {
         let call = self.call(key.0)?;
-        if let Some(result) = call.result.take() {
+        if let Some(mut result) = call.result.take() {
+            if let (Ok(rest), Some((_, lent))) = (&mut result, call.lent.take())
+                && call.missing > 0
+            {
+                let mut whole = Arc::unwrap_or_clone(lent);
+                whole.extend_from_slice(rest);
+                *rest = whole.into();
+            }
             self.give_up(key);
             return Some(result);
         }
@@ -213,6 +225,19 @@ impl Switchboard {
         let before = call.waiting.take();
         self.wait(key, waiting, before.as_ref());
         Progress::Nothing
+    }
+
+    /// What was lent of a response, which its reader has given back: no call lends twice at a time.
+    pub fn take_lent(&mut self, key: CallKey) -> Option<(Partial, Vec<u8>)> {
+        let (partial, lent) = self.call(key.0)?.lent.take()?;
+        Some((partial, Arc::unwrap_or_clone(lent)))
+    }
+
+    /// Notes what is lent of a response.
+    pub fn lend(&mut self, key: CallKey, partial: Partial, lent: Arc<Vec<u8>>) {
+        if let Some(call) = self.call(key.0) {
+            call.lent = Some((partial, lent));
+        }
     }
 
     /// Opens a server's queue; false when the port has one.
@@ -361,12 +386,12 @@ impl Switchboard {
         }
         while let Some(ready) = core.next() {
             match ready {
-                Ready::Response { cookie, result, .. } => {
+                Ready::Response { cookie, result, lent, .. } => {
                     // Not when the caller takes it: calls may be awaited in any order, and the next
                     // to be awaited must not wait for memory that the others hold.
                     core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
                     let Some(call) = self.call(cookie) else { continue };
-                    call.result = Some(result);
+                    (call.result, call.missing) = (Some(result), lent);
                     if let Some(waiting) = call.waiting.take() {
                         self.tasks -= usize::from(is_task(&waiting));
                         self.to_wake.push(waiting);
