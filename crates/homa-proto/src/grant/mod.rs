@@ -342,7 +342,10 @@ impl Endpoint {
         let left = self.window_left(rank, window.max(payload));
         // Less than a packet is not worth a GRANT while more is to come.
         let worth = if grants.partial { 1 } else { wanted.min(payload) };
-        let extra = if left < u64::from(worth) { 0 } else { left };
+        // What came beyond the grant (its sender had others from our former life, or at its former
+        // address) is here: a grant that ended before it would bring nothing.
+        let here = u64::from(inc.bytes.received().saturating_sub(inc.granted));
+        let extra = if left < u64::from(worth) { 0 } else { left.saturating_add(here) };
         let extra = extra.min(u64::from(wanted));
         if extra < u64::from(wanted) {
             self.incoming.starved = true;
