@@ -11,6 +11,9 @@ use crate::sender::unscheduled_limit;
 use crate::table::Ref;
 use crate::units::{Duration, Time};
 
+/// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
+const ROUNDS_OF_COPIES: u16 = 2;
+
 impl Endpoint {
     /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
     pub(crate) fn check_length(&self, peer: PeerId, length: u32) -> Result<u32, SubmitError> {
@@ -154,11 +157,14 @@ impl Endpoint {
         no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        let never_executed = remembered.is_some_and(|age| age > now.since(rpc.started));
-        if never_executed && rpc.state != State::ClientOutgoing {
+        let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
+        let begun = rpc.state != State::ClientOutgoing;
+        if covered && begun && rpc.rounds < ROUNDS_OF_COPIES {
             // Said before the request arrived, and overtaken by the response: a late copy.
             return;
         }
+        // A server that had begun to answer, and knows nothing of it, knew us by another address.
+        let never_executed = covered && !begun;
         if rpc.idempotent && (no_server || rpc.asked <= rpc.heard && !never_executed) {
             // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
             // the network: our timer will ask, and do it then.

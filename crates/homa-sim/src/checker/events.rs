@@ -282,7 +282,6 @@ impl Checker {
             RpcError::DeadlineExceeded => {
                 let excused = SimTime::from_protocol(call.deadline) < self.promises.healthy_from
                     || call.server_forgot
-                    || self.promises.moved(&call, at.0)
                     || self.hosts[call.server.0 as usize].down;
                 excused && at.0.protocol() >= call.deadline
             }

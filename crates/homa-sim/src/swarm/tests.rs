@@ -49,12 +49,13 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
 /// there was no memory, sent again and again before what would have freed some; the one message
 /// that may go beyond the memory budget not granted, since others came first; requests that
 /// overtook the proof of their client's address; a request whose client moved in its midst, which
-/// was granted what had come already.
+/// was granted what had come already; responses whose client moved, and did not believe the server
+/// that it knew nothing of them.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
     for seed in [
         3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009,
-        50_084_602, 50_110_841, 50_298_298, 2_536, 4_236, 7_509, 150_343,
+        50_084_602, 50_110_841, 50_298_298, 2_536, 4_236, 7_509, 150_343, 895, 1_236,
     ] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
     }
