@@ -68,7 +68,9 @@ fn each_kind_hears_its_own_transport_and_the_others_traffic() {
         // TCP's queues are longer: at its own hosts, and at the uplinks.
         let p99 = |kind: &scenario::outcome::KindOutcome| kind.slowdown.p99.unwrap();
         assert!(p99(&tcp) > 1.5 * p99(&same), "{} {}", p99(&tcp), p99(&same));
-        assert!(p99(&homa) > p99(&alike), "{} {}", p99(&homa), p99(&alike));
+        // (Of so few echoes the p99 is one or another loss.)
+        let mean = |kind: &scenario::outcome::KindOutcome| kind.slowdown.mean.unwrap();
+        assert!(mean(&homa) > mean(&alike), "{} {}", mean(&homa), mean(&alike));
     }
 }
 

@@ -147,7 +147,7 @@ fn the_list_of_peers_is_bounded_and_has_those_with_most_rpcs() {
     let server = engine("127.0.0.1", Config::default()).serve().unwrap();
     let (at, of) = (server.local_addr(), server.engine().clone());
     let echo = common::echo(server);
-    let mut busiest = Vec::new();
+    let (mut busiest, mut clients) = (Vec::new(), Vec::new());
     for n in 0..40 {
         let client = engine("127.0.0.1", Config::default());
         let calls = if n % 4 == 0 { 10 } else { 1 };
@@ -155,6 +155,8 @@ fn the_list_of_peers_is_bounded_and_has_those_with_most_rpcs() {
         if calls == 10 {
             busiest.push(client.local_addr());
         }
+        // None gets the port of one before.
+        clients.push(client);
     }
     let peers = of.metrics().peers;
     assert_eq!(peers.len(), 16);
