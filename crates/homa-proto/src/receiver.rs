@@ -186,11 +186,9 @@ impl Endpoint {
             rpc.heard = now;
         }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are one to users: repeating old ones keeps nothing. What had to be asked
-        // for says nothing about how long gaps are (Karn and Partridge 1987).
+        // Only new bytes are one to users: repeating old ones keeps nothing.
         if !fresh
             && !data.retransmit
-            && rpc.rounds == 0
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
             peer.more.data_gap.sample(now.since(heard));

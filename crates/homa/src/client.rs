@@ -239,8 +239,8 @@ impl Call {
     /// call itself, which yields all of it. Only with
     /// [`readable_events`](homa_proto::Config::readable_events) is anything seen before that.
     ///
-    /// Nothing is copied to be read: the part lies where it arrived. What arrives until it is
-    /// dropped is copied once more, so keep it no longer than needed.
+    /// Reading does not copy: the part lies where it arrived. What arrives between this and the
+    /// next look is copied once more when the response is whole, so look again soon.
     ///
     /// ```no_run
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)

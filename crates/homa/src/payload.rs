@@ -11,7 +11,7 @@ use crate::message::Message;
 /// are copied. To send the same bytes more than once, keep them in [`Bytes`].
 ///
 /// A list of [`Bytes`] is one message, which is sent from where its parts lie: only packets with
-/// many small parts, and messages shorter than a packet, are copied together.
+/// many small parts, and those of at most 600 bytes, are copied together.
 ///
 /// ```
 /// # use homa::{Client, Server};

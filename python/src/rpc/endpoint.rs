@@ -198,16 +198,23 @@ impl Endpoint {
         payload: &Bound<'py, PyAny>,
     ) -> Started<'py> {
         let bytes = buffer::copied(payload)?;
-        let held = request.get().take();
+        let incoming = request;
+        let held = incoming.get().take();
         self.forget(held.watch.unwrap_or(ENDPOINT));
         let Some(request) = held.request.and_then(Arc::into_inner) else {
             return Err(errors::reply(py, &ReplyError::Gone));
         };
+        let incoming = incoming.clone().unbind();
         self.start(py, move |_| {
             let replying = request.reply_async(bytes);
-            Box::pin(
-                async move { Outcome::Replied(replying.await.map_err(|refused| refused.error)) },
-            )
+            Box::pin(async move {
+                Outcome::Replied(replying.await.map_err(|refused| {
+                    if refused.error != ReplyError::Gone {
+                        incoming.get().give_back(refused.request);
+                    }
+                    refused.error
+                }))
+            })
         })
     }
 

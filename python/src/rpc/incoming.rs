@@ -48,6 +48,12 @@ impl Incoming {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).watch = Some(watch);
     }
 
+    /// The answer was refused: another may be given.
+    pub fn give_back(&self, request: Request) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.request = Some(Arc::new(request));
+    }
+
     /// Everything that is needed for the answer, which can be given once.
     pub fn take(&self) -> Held {
         std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))

@@ -2,7 +2,7 @@
 //! what counts as a sign of life, and who confirms what. Here and nowhere else: every other rule
 //! asks for a value of these, not for the profile.
 //!
-//! [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the paper's text and the authors' simulator
+//! Tests that are named are the simulator's. [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the paper's text and the authors' simulator
 //! share [`PAPER`].
 
 use super::Profile;
@@ -45,9 +45,9 @@ pub(crate) struct GrantPolicy {
 /// SRPT's measure of a message: bytes …
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Remaining {
-    /// … to grant (Homa §3.4).
+    /// … to grant (Homa §3.4); what came beyond a grant needs none.
     Ungranted,
-    /// … to receive (Linux §2.4).
+    /// … to receive (Linux §2.4); grants go on from the last, whatever came.
     Unreceived,
 }
 
@@ -64,11 +64,11 @@ pub(crate) enum Fifo {
 #[derive(Debug, PartialEq)]
 pub(crate) struct LossPolicy {
     /// Patience grows with how long responses and gaps of the peer took lately. Without it, long
-    /// responses that wait behind shorter messages end too early (`tests/starvation.rs`).
+    /// responses that wait behind shorter messages end too early (`starvation`).
     pub learns_patience: bool,
     /// Nothing is asked for again while our link is full: it may be waiting behind what arrives.
     /// Without it, a message of 60 kB needs more than 80 us beside busy senders, instead of 59
-    /// (`tests/overcommitment.rs`).
+    /// (`overcommitment`).
     pub spares_full_link: bool,
     /// RESENDs for the gaps of one message at a time.
     pub ranges: usize,
@@ -126,7 +126,7 @@ pub(crate) struct CompletionPolicy {
     /// NEED_ACKs before the interval between them doubles.
     pub steady: u16,
     /// NEED_ACK at a client that waits for its response makes it repeat the grant. Without this, or
-    /// the next, responses that wait for grants for half a minute are lost (`tests/starvation.rs`).
+    /// the next, responses that wait for grants for half a minute are lost (`starvation`).
     pub repeats_grant: bool,
     /// A server asks whether anybody still wants a response that nobody grants.
     pub asks_while_sending: bool,

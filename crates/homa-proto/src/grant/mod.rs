@@ -344,7 +344,6 @@ impl Endpoint {
         let worth = if grants.partial { 1 } else { wanted.min(payload) };
         // What came beyond the grant (its sender had others from our former life, or at its former
         // address) is here: a grant that ended before it would bring nothing.
-        // (The module counts no further than its window.)
         let ahead = inc.bytes.received().saturating_sub(inc.granted);
         let here = if grants.remaining == Remaining::Ungranted { ahead.into() } else { 0 };
         let extra = if left < u64::from(worth) { 0 } else { left.saturating_add(here) };

@@ -157,6 +157,10 @@ impl Endpoint {
         no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        // The server gave it up for the deadline's sake, and our timer is late.
+        if now >= rpc.deadline {
+            return self.fail(who, RpcError::DeadlineExceeded);
+        }
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
         let begun = rpc.state != State::ClientOutgoing;
         if covered && begun && rpc.rounds < ROUNDS_OF_COPIES {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING
 
 from ._endpoint import Address, Endpoint, named, numeric, written
+from ._errors import Unreachable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -85,7 +87,10 @@ class Client(Endpoint):
         if name is not None:
             loop = self._here()
             payload = bytes(memoryview(payload))
-            at = numeric(await loop.getaddrinfo(*name, type=socket.SOCK_DGRAM))
+            try:
+                at = numeric(await loop.getaddrinfo(*name, type=socket.SOCK_DGRAM))
+            except socket.gaierror as error:
+                raise Unreachable(f"no address for `{name[0]}`: {error.strerror}") from error
         seconds = self._deadline if deadline is None else deadline
         behalf = None if on_behalf_of is None else on_behalf_of._incoming
         call = self._native.call
@@ -94,6 +99,8 @@ class Client(Endpoint):
     async def ready(self, length: int | None = None) -> None:
         """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""
         await self._ended(self._native.room, 0xFFFF_FFFF if length is None else length)
+        # Also where there was room at once: whoever tries again and again lets others go on.
+        await asyncio.sleep(0)
 
     async def close(self) -> None:
         """End; calls in progress are cancelled, with ``ShuttingDown`` for those who wait."""
