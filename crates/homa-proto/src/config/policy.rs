@@ -2,8 +2,8 @@
 //! what counts as a sign of life, and who confirms what. Here and nowhere else: every other rule
 //! asks for a value of these, not for the profile.
 //!
-//! Tests that are named are the simulator's. [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the paper's text and the authors' simulator
-//! share [`PAPER`].
+//! Tests that are named are the simulator's. [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the
+//! paper's text and the authors' simulator share [`PAPER`].
 
 use super::Profile;
 use crate::packet::Acks;
