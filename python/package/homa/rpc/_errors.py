@@ -18,7 +18,7 @@ class OpenError(Error, OSError):
 
 
 class AddressInUse(OpenError):
-    """Another socket has the address: choose another port (0: any), or stop the process that uses it."""
+    """Another socket has the address: choose another port (0: any), or stop who uses it."""
 
 
 class CallError(Error):
@@ -76,7 +76,7 @@ class SendMemoryFull(Busy):
 
 
 class TooManyPeers(Busy):
-    """As many peers as ``max_peers`` says, ``max``, are in use: call again when a call has ended."""
+    """As many peers as ``max_peers`` says, ``max``, are in use: try again after a call ended."""
 
     max: int
 
