@@ -114,9 +114,9 @@ static void *get(size_t size) {
 
 static void read_examples(void) {
     static char line[2 * LINE_MAX_BYTES + 2];
-    while (example_count < EXAMPLES_MAX && fgets(line, sizeof line, stdin)) {
+    while (fgets(line, sizeof line, stdin)) {
         size_t size = strspn(line, "0123456789abcdef") / 2;
-        if (!size) continue;
+        if (!size || example_count == EXAMPLES_MAX) continue;
         uint8_t *bytes = get(size);
         for (size_t i = 0; i < size; i++) {
             char two[3] = {line[2 * i], line[2 * i + 1], 0};

@@ -442,6 +442,7 @@ def test_the_child_of_a_fork_is_told_so(run):
                 try:
                     asyncio.run(client.call(server.address, b"x"))
                 except rpc.Forked:
+                    asyncio.run(client.close())
                     told = 0
                 finally:
                     os._exit(told)

@@ -10,7 +10,7 @@ macro_rules! setters {
         impl $of {
             $(
                 #[doc = concat!(
-                    "The same with another [`", stringify!($field), "`](Self#structfield.",
+                    "Sets [`", stringify!($field), "`](Self#structfield.",
                     stringify!($field), ")."
                 )]
                 #[must_use]

@@ -92,7 +92,7 @@ impl std::fmt::Display for Violation {
 pub const STANDSTILL_NOTICED: SimDuration = SimDuration::millis(15);
 
 impl Promises {
-    /// The client's address became another while the call was in progress.
+    /// The client's address changed while the call was in progress.
     fn moved(&self, call: &Call, until: SimTime) -> bool {
         let during = call.submitted..=until;
         self.moves.iter().any(|(host, at)| *host == call.client && during.contains(at))

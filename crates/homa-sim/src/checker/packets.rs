@@ -69,9 +69,10 @@ impl Checker {
                 self.violation(at.0, Some(at.1), "only DATA has bytes to place", detail);
             }
             (Receipt::Dropped(reason), _) => {
-                // Who moved is somebody else at first, whose request waits for proof: a grant for
-                // its response comes too early.
-                let moved = *reason == DropReason::WrongState && !self.promises.moves.is_empty();
+                // A client that moved is somebody else at first, whose request waits for proof: its
+                // grant for the response comes too early.
+                let moved = *reason == DropReason::WrongState
+                    && self.promises.moves.iter().any(|(host, _)| host.0 == packet.peer.0);
                 let possible = possible_here(*reason) || moved;
                 self.require(possible, at, "correct packets are not refused", || {
                     format!("{reason:?} for {packet:?}")

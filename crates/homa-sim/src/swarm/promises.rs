@@ -3,7 +3,7 @@
 //! A call has no excuse to miss a deadline that is later than [`Promises::healthy_from`]: the last
 //! fault is over, and everything that was asked for had time to be done twice, one thing after the
 //! other. Three circumstances leave nothing to promise before something ends that no fault ends:
-//! * A host that died, or a client whose address became another, leaves messages and RPCs at its
+//! * A host that died, or a client whose address changed, leaves messages and RPCs at its
 //!   peers, which forget them after seconds. While these fill a small memory, or all of a small
 //!   `max_rpcs`, requests of others are turned away. In the paper's profile, which has no acks, so
 //!   does the response of a request that was executed again when its client had the first: it keeps

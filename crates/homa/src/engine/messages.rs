@@ -114,6 +114,7 @@ impl Incoming {
         }
         let len = self.bytes.len();
         if self.arrived >= CERTAIN
+            && self.reserved == 0
             && total as u64 <= addresses
             && self.bytes.try_reserve_exact(total - len).is_ok()
         {
@@ -127,8 +128,7 @@ impl Incoming {
         0
     }
 
-    /// Copies bytes that are within reach. Returns what of the `addresses` it
-    /// took.
+    /// Copies bytes that are within reach. Returns what of the `addresses` it took.
     #[inline]
     fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
         let Some(offset) = offset.checked_sub(self.lent) else {

@@ -7,12 +7,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from ._endpoint import Address, Endpoint, named, numeric, written
-from ._errors import Unreachable
+from ._errors import DeadlineExceeded, Unreachable
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
     from ._server import Request
 
@@ -82,40 +80,27 @@ class Client(Endpoint):
         Raises:
             CallError: one for each reason, with what to do next.
         """
-        at = written(to)
+        at, seconds = written(to), self._deadline if deadline is None else deadline
         name = named(at)
         if name is not None:
-            loop = self._here()
             payload = bytes(memoryview(payload))
-            try:
-                at = numeric(await loop.getaddrinfo(*name, type=socket.SOCK_DGRAM))
-            except socket.gaierror as error:
-                raise Unreachable(f"no address for `{name[0]}`: {error.strerror}") from error
-        seconds = self._deadline if deadline is None else deadline
+            at, seconds = await self._looked_up(name, seconds)
         behalf = None if on_behalf_of is None else on_behalf_of._incoming
         call = self._native.call
         return await self._ended(call, at, payload, seconds, idempotent, trace, behalf)
 
+    async def _looked_up(self, name: tuple[str, str], seconds: float) -> tuple[str, float]:
+        """The address of a name, and what is left of a call's time."""
+        loop = self._here()
+        until = loop.time() + seconds
+        found = loop.getaddrinfo(*name, type=socket.SOCK_DGRAM)
+        try:
+            return numeric(await asyncio.wait_for(found, seconds)), until - loop.time()
+        except asyncio.TimeoutError:
+            raise DeadlineExceeded(f"`{name[0]}` was not looked up in time") from None
+        except socket.gaierror as error:
+            raise Unreachable(f"no address for `{name[0]}`: {error.strerror}") from error
+
     async def ready(self, length: int | None = None) -> None:
         """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""
         await self._ended(self._native.room, 0xFFFF_FFFF if length is None else length)
-        # Also where there was room at once: whoever tries again and again lets others go on.
-        await asyncio.sleep(0)
-
-    async def close(self) -> None:
-        """End; calls in progress are cancelled, with ``ShuttingDown`` for those who wait."""
-        self._shut()
-
-    async def __aenter__(self) -> Self:
-        """Use it until the end of the block."""
-        self._here()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        await self.close()

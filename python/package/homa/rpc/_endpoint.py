@@ -10,11 +10,16 @@ import asyncio
 import socket
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .._native import Endpoint as Native
 from .._native import Incoming
-from ._errors import ShuttingDown
+from ._errors import Forked, ShuttingDown
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 #: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, or a pair.
 Address: TypeAlias = "str | tuple[str, int]"
@@ -54,6 +59,24 @@ class Endpoint:
             loop.add_reader(descriptor, self._turn)
             self._loop = loop
         return loop
+
+    async def close(self) -> None:
+        """End; calls in progress are cancelled, with ``ShuttingDown`` for those who wait."""
+        self._shut()
+
+    async def __aenter__(self) -> Self:
+        """Use it until the end of the block."""
+        self._here()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        await self.close()
 
     async def _ended(self, start: Callable[..., int | T], *arguments: Any) -> T:
         """The outcome of what is started; cancelled with the task that awaits it."""
@@ -100,7 +123,12 @@ class Endpoint:
             return
         self._closed = True
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._native.fileno())
+            try:
+                descriptor = self._native.fileno()
+            except Forked:
+                # The parent's loop goes on watching.
+                return
+            self._loop.remove_reader(descriptor)
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ShuttingDown("it was closed: open another"))

@@ -75,7 +75,7 @@ class SendMemoryFull(Busy):
     held: int
 
 
-class TooManyPeers(Busy):
+class TooManyPeers(Refused):
     """As many peers as ``max_peers`` says, ``max``, are in use: try again after a call ended."""
 
     max: int

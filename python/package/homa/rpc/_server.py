@@ -11,8 +11,6 @@ from ._endpoint import Address, Endpoint
 from ._errors import Gone
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Buffer, Self
 
 #: Takes a request; what it returns is the answer.
@@ -20,9 +18,6 @@ Handler: TypeAlias = "Callable[[Request], Awaitable[Buffer | None]]"
 
 #: Seconds between looks whether all is finished, while a server drains.
 STEP = 0.002
-
-#: Seconds for which a client is not told that nobody answers when its time is over.
-LATE = 0.05
 
 
 class Request:
@@ -102,7 +97,6 @@ class Server(Endpoint):
         self._drain = drain
         self._tasks: dict[asyncio.Task[None], Incoming] = {}
         self._watches: dict[asyncio.Task[None], int] = {}
-        self._late: set[Incoming] = set()
         self._over: asyncio.Future[None] | None = None
 
     def handler(self, function: Handler) -> Handler:
@@ -163,15 +157,6 @@ class Server(Endpoint):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it gracefully."""
-        await self.close()
-
     def _room(self) -> int:
         return self._concurrency - len(self._tasks) if self._over is not None else 0
 
@@ -191,23 +176,11 @@ class Server(Endpoint):
             self._loop.call_exception_handler(
                 {"message": failed, "exception": task.exception(), "task": task}
             )
-        if watch is not None and self._waiting.pop(watch, None) is None and not self._closed:
-            # Nobody waits: the client's own clock ends the call, perhaps a moment after ours.
-            self._late.add(incoming)
-            self._loop.call_later(LATE, self._let_go, incoming)
-        else:
-            self._native.refuse(incoming)
+        if watch is not None:
+            self._waiting.pop(watch, None)
+        self._native.refuse(incoming)
         if self._full and not self._closed:
             self._turn()
-
-    def _let_go(self, incoming: Incoming) -> None:
-        self._late.discard(incoming)
-        self._native.refuse(incoming)
-
-    def _shut(self) -> None:
-        super()._shut()
-        while self._late:
-            self._native.refuse(self._late.pop())
 
     def _watch(self, incoming: Incoming, task: asyncio.Task[None]) -> None:
         if task.done() or self._closed or not incoming.waits:
