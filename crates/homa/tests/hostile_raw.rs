@@ -12,7 +12,6 @@ mod alone;
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use alone::is_alone;
 use common::message;
@@ -33,8 +32,6 @@ const MAX_RPCS: u32 = 200;
 const LENGTH: usize = 60_000;
 const CALLS: u64 = 40;
 const LEVEL: u8 = 7;
-/// Reports of a flood.
-const REPORTS: u32 = 100_000;
 
 /// How the only call ends.
 fn end_of_call(client: &mut Engine) -> CallError {
@@ -87,9 +84,13 @@ impl Stranger {
     }
 
     fn say(&self, ports: (u16, u16), id: RpcId, body: Body, payload: usize) {
+        let (local_port, remote_port) = ports;
+        let packet = Packet { peer: PeerId(0), priority: 0, local_port, remote_port, id, body };
+        let mut bytes = vec![0; 2000];
+        let length = wire::encode(&packet, &mut bytes).unwrap() + payload;
         // The network may refuse, as it likes.
         let to = SocketAddr::from((HOST, 0)).into();
-        let _ = self.mouth.send_to(&encoded(ports, id, body, payload), &to);
+        let _ = self.mouth.send_to(&bytes[..length], &to);
     }
 
     /// Everything that could be said about an RPC of others, to both sides.
@@ -136,16 +137,6 @@ impl Stranger {
             self.say((9, SERVER_PORT), id, data(offset, 1_000_000, 1400), 1400);
         }
     }
-}
-
-/// A packet from a port to another, with `payload` bytes behind its header.
-fn encoded(ports: (u16, u16), id: RpcId, body: Body, payload: usize) -> Vec<u8> {
-    let (local_port, remote_port) = ports;
-    let packet = Packet { peer: PeerId(0), priority: 0, local_port, remote_port, id, body };
-    let mut bytes = vec![0; 2000];
-    let length = wire::encode(&packet, &mut bytes).unwrap() + payload;
-    bytes.truncate(length);
-    bytes
 }
 
 fn data(offset: u32, message_length: u32, len: u32) -> Body {
@@ -303,57 +294,6 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             assert_eq!(end_of_call(&mut client), expected, "{host}");
             // What was sent again meanwhile is of a call that is over.
             while heard(&mut packet) {}
-        }
-    }
-}
-
-/// The kernel shows a report, and after it an error in place of the next call, maybe while the
-/// report is being read.
-#[test]
-fn a_flood_of_reports_about_others_packets_is_believed_of_no_call() {
-    if !is_alone("a_flood_of_reports_about_others_packets_is_believed_of_no_call") {
-        return;
-    }
-    for [host, stranger] in HOSTS.map(|pair| pair.map(|ip| ip.parse::<IpAddr>().unwrap())) {
-        let mouth = bound(stranger, icmp(host));
-        let open = |port| Engine::raw_ip(SocketAddr::new(host, port), Config::linux()).unwrap();
-        let (mut server, mut client) = (open(SERVER_PORT), open(0));
-        server.listen();
-        let missing_host = if host.is_ipv4() { [3, 1] } else { [1, 0] };
-        let ports = (client.local_addr().port(), SERVER_PORT);
-        let lost = encoded(ports, RpcId(1 << 40), data(0, 1, 1), 1);
-        let report = report(missing_host, host, host, 146, &lost[..28]);
-        let (to, over) = (SocketAddr::new(host, 0).into(), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // The network may refuse, as it likes.
-                (0..REPORTS).for_each(|_| drop(mouth.send_to(&report, &to)));
-                over.store(true, Relaxed);
-            });
-            while !over.load(Relaxed) {
-                let at = SocketAddr::new(host, SERVER_PORT);
-                client.call(at, vec![1], 0, &CallOptions::default()).unwrap();
-                // Where it takes the processor, nothing may be heard for long.
-                let answer = response(&mut client, &mut server);
-                assert!(
-                    matches!(answer, Ok(_) | Err(CallError::Unreachable)),
-                    "{host}: {answer:?}"
-                );
-            }
-        });
-    }
-}
-
-/// What the server answers to the only call, or how this ends.
-fn response(client: &mut Engine, server: &mut Engine) -> Result<Vec<u8>, CallError> {
-    loop {
-        client.poll(Wait::No).unwrap();
-        server.poll(Wait::No).unwrap();
-        if let Some(Completion::Request { id, .. }) = server.next() {
-            server.reply(id, vec![2]).unwrap();
-        }
-        if let Some(Completion::Response { result, .. }) = client.next() {
-            return result.map(|bytes| bytes.into_vec());
         }
     }
 }
