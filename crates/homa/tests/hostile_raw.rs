@@ -12,6 +12,7 @@ mod alone;
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use alone::is_alone;
 use common::message;
@@ -33,14 +34,36 @@ const LENGTH: usize = 60_000;
 const CALLS: u64 = 40;
 const LEVEL: u8 = 7;
 
-/// How the only call ends.
-fn end_of_call(client: &mut Engine) -> CallError {
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// Polls until `found` finds what it looks for.
+fn until<T>(client: &mut Engine, mut found: impl FnMut(&mut Engine) -> Option<T>) -> T {
+    let end = Instant::now() + GIVE_UP;
     loop {
         client.poll(Wait::No).unwrap();
-        if let Some(Completion::Response { result, .. }) = client.next() {
-            return result.unwrap_err();
+        if let Some(found) = found(client) {
+            return found;
         }
+        assert!(Instant::now() < end, "nothing came: {:?}", client.metrics());
     }
+}
+
+/// How the only call ends.
+fn end_of_call(client: &mut Engine) -> CallError {
+    until(client, |client| match client.next()? {
+        Completion::Response { result, .. } => Some(result.unwrap_err()),
+        _ => None,
+    })
+}
+
+/// A packet that `hear` yields before the only call ends.
+fn hear<T>(client: &mut Engine, mut hear: impl FnMut() -> Option<T>) -> T {
+    until(client, |client| {
+        let ended = client.next().is_some();
+        assert!(!ended, "it ended before it began: {:?}", client.metrics());
+        hear()
+    })
 }
 
 fn engine(port: u16) -> Engine {
@@ -277,13 +300,12 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             let skip = if host.is_ipv4() { 20 } else { 0 };
             let heard = |packet: &mut [u8]| std::io::Read::read(&mut &ears, packet).is_ok();
             // The earlier call's cancellation is no request, and its request is not this one's.
-            while !heard(&mut packet)
-                || packet[skip + 11] != wire::kind::DATA
-                || packet[skip + 20..][..8] == past
-            {
-                client.poll(Wait::No).unwrap();
-                assert!(client.next().is_none(), "{host}: it ended before it began");
-            }
+            hear(&mut client, || {
+                let is_new = heard(&mut packet)
+                    && packet[skip + 11] == wire::kind::DATA
+                    && packet[skip + 20..][..8] != past;
+                is_new.then_some(())
+            });
             past.copy_from_slice(&packet[skip + 20..][..8]);
             for &(code, length, change) in reports {
                 let mut quoted = packet[skip..][..28].to_vec();
@@ -313,11 +335,8 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
         let from = client.local_addr();
         // More than may leave unasked: whatever is believed ends the call.
         client.call(to, vec![1; 1_000_000], 0, &CallOptions::default()).unwrap();
-        let (mut datagram, mut len) = ([0; 2000], 0);
-        while len == 0 {
-            client.poll(Wait::No).unwrap();
-            len = ears.recv(&mut datagram).unwrap_or(0);
-        }
+        let mut datagram = [0; 2000];
+        let len = hear(&mut client, || ears.recv(&mut datagram).ok());
         let honest = &datagram[..len];
         let id = wire::datagram::quoted(honest).unwrap().id.0.to_be_bytes();
         let at = honest.windows(8).position(|bytes| bytes == id).unwrap();

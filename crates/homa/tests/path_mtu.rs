@@ -78,7 +78,7 @@ impl Net {
             (&router, "right", 9, 9),
         ] {
             host.ip(&format!("addr add 10.{net}.0.{n}/24 dev {link}"));
-            host.ip(&format!("addr add fd0{net}::{n}/64 dev {link} nodad"));
+            host.add_v6(&format!("fd0{net}::{n}"), link);
         }
         for (host, net) in [(&client, 8), (&server, 9)] {
             host.ip(&format!("route add default via 10.{net}.0.9"));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -33,7 +34,7 @@ impl Host {
         }
         for (host, (link, n)) in pair.iter().zip([("near", 1), ("far", 2)]) {
             host.ip(&format!("addr add 10.8.0.{n}/24 dev {link}"));
-            host.ip(&format!("addr add fd08::{n}/64 dev {link} nodad"));
+            host.add_v6(&format!("fd08::{n}"), link);
         }
         Some(pair)
     }
@@ -53,6 +54,22 @@ impl Host {
     #[allow(dead_code)] // Not every test file needs it.
     pub fn ip(&self, arguments: &str) {
         self.run(|| ip(arguments));
+    }
+
+    /// Gives an interface there an address of IPv6, of a network of 64 bits. Returns when the kernel
+    /// takes packets for it, which is a little later than `ip`'s return.
+    #[allow(dead_code)] // Not every test file needs it.
+    pub fn add_v6(&self, address: &str, link: &str) {
+        self.ip(&format!("addr add {address}/64 dev {link} nodad"));
+        let is_there = || {
+            let route = Command::new("ip").args(["-6", "route", "get", address]).output();
+            route.is_ok_and(|route| route.stdout.starts_with(b"local"))
+        };
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.run(is_there) {
+            assert!(Instant::now() < end, "{address} did not come up");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Runs `tc` there; false where this kernel has not what it asks for.
