@@ -56,7 +56,7 @@ impl Host {
         self.run(|| ip(arguments));
     }
 
-    /// Gives an interface there an address of IPv6, of a network of 64 bits. Returns when the kernel
+    /// Gives an interface there an IPv6 address in a network of 64 bits. Returns when the kernel
     /// takes packets for it, which is a little later than `ip`'s return.
     #[allow(dead_code)] // Not every test file needs it.
     pub fn add_v6(&self, address: &str, link: &str) {
