@@ -34,7 +34,7 @@ const SIZES: [usize; 8] = [100, 1_400, 1_401, 5_000, 20_000, 60_000, 100_000, 10
 const RESULT: &str = "test result: ok.";
 
 fn main() {
-    let pair = match isolate().and_then(|inside| VethPair::new(&inside)) {
+    let pair = match isolate().and_then(|inside| VethPair::new(&inside, 1500)) {
         Ok(pair) => pair,
         Err(error) => {
             skip::test("namespaces (see `homa doctor`)");

@@ -37,7 +37,7 @@ const RESULT: &str = "test result: ok.";
 type Test = fn(&Namespace, &Namespace);
 
 fn main() {
-    let pair = match isolate().and_then(|inside| VethPair::new(&inside)) {
+    let pair = match isolate().and_then(|inside| VethPair::new(&inside, 1500)) {
         Ok(pair) => pair,
         Err(error) => {
             skip::test("namespaces (see `homa doctor`)");

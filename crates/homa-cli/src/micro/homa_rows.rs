@@ -34,11 +34,11 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    fn engine(self, address: std::net::IpAddr) -> io::Result<Engine> {
-        let at = (address, 0).into();
+    fn engine(self, address: std::net::IpAddr, mtu: u16) -> io::Result<Engine> {
+        let (at, config) = ((address, 0).into(), Config::default().mtu(mtu));
         match self {
-            Self::Udp => Engine::bind(at, Config::default()),
-            Self::Xdp => Engine::xdp(at, Config::default()),
+            Self::Udp => Engine::bind(at, config),
+            Self::Xdp => Engine::xdp(at, config),
         }
         .map_err(io::Error::other)
     }
@@ -54,10 +54,11 @@ pub enum Sleep {
 }
 
 impl Sleep {
-    fn config(self) -> Config {
+    fn config(self, mtu: u16) -> Config {
+        let config = Config::default().mtu(mtu);
         match self {
-            Self::AtOnce => Config::default().spin(Duration::ZERO),
-            Self::Default => Config::default(),
+            Self::AtOnce => config.spin(Duration::ZERO),
+            Self::Default => config,
         }
     }
 }
@@ -79,10 +80,10 @@ fn answer_ready(engine: &mut Engine, answer: impl Fn(homa::Message) -> Vec<u8>) 
 /// Serves one engine until the client is done.
 fn serve(
     side: &ServerSide,
-    carrier: Carrier,
+    (carrier, mtu): (Carrier, u16),
     answer: impl Fn(homa::Message) -> Vec<u8>,
 ) -> io::Result<()> {
-    let mut engine = carrier.engine(SERVER)?;
+    let mut engine = carrier.engine(SERVER, mtu)?;
     engine.listen();
     side.listening(engine.local_addr());
     while !side.stopped() {
@@ -99,10 +100,11 @@ pub fn echo_inline(
     bytes: usize,
     time: Duration,
 ) -> io::Result<Tail> {
+    let mtu = pair.mtu;
     pair.run(
-        move |side| serve(side, carrier, homa::Message::into_vec),
+        move |side| serve(side, (carrier, mtu), homa::Message::into_vec),
         move |address| {
-            let mut engine = carrier.engine(CLIENT)?;
+            let mut engine = carrier.engine(CLIENT, mtu)?;
             let (request, options) = (vec![7; bytes], CallOptions::default());
             time_exchanges(time, || {
                 engine.call(address, request.clone(), 0, &options).map_err(io::Error::other)?;
@@ -119,8 +121,9 @@ pub fn echo_inline(
 
 /// Echo with callers that block on an engine they could share with other threads.
 pub fn echo_blocking(pair: &Pair, sleep: Sleep, bytes: usize, time: Duration) -> io::Result<Tail> {
+    let mtu = pair.mtu;
     let server = move |side: &ServerSide| {
-        let engine = homa::Engine::bind((SERVER, 0).into(), sleep.config());
+        let engine = homa::Engine::bind((SERVER, 0).into(), sleep.config(mtu));
         let server = engine.and_then(|engine| engine.serve()).map_err(io::Error::other)?;
         side.listening(server.local_addr());
         while let Some(mut request) = server.accept() {
@@ -136,7 +139,7 @@ pub fn echo_blocking(pair: &Pair, sleep: Sleep, bytes: usize, time: Duration) ->
         Ok(())
     };
     pair.run(server, move |address| {
-        let engine = homa::Engine::bind((CLIENT, 0).into(), sleep.config());
+        let engine = homa::Engine::bind((CLIENT, 0).into(), sleep.config(mtu));
         let client = engine.map_err(io::Error::other)?.client();
         let request = vec![7; bytes];
         let measured = time_exchanges(time, || {
@@ -149,15 +152,16 @@ pub fn echo_blocking(pair: &Pair, sleep: Sleep, bytes: usize, time: Duration) ->
 
 /// RPCs per second of `load`.
 pub fn rate(pair: &Pair, carrier: Carrier, load: &RateLoad, time: Duration) -> io::Result<f64> {
-    let peers = load.peers;
+    let (peers, mtu) = (load.peers, pair.mtu);
     let load = load.clone();
     let server = move |side: &ServerSide| match (peers, carrier) {
-        (1, _) => serve(side, carrier, homa::Message::into_vec),
-        (_, Carrier::Udp) => serve_many(side, peers),
-        (_, Carrier::Xdp) => serve_ports(side, peers),
+        (1, _) => serve(side, (carrier, mtu), homa::Message::into_vec),
+        (_, Carrier::Udp) => serve_many(side, peers, mtu),
+        (_, Carrier::Xdp) => serve_ports(side, peers, mtu),
     };
     pair.run_many(server, peers, move |servers| {
-        Caller::new(carrier, &servers, load)?.completed_per_second(Window::starting_now(time))
+        Caller::new((carrier, mtu), &servers, load)?
+            .completed_per_second(Window::starting_now(time))
     })
 }
 
@@ -172,10 +176,14 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(carrier: Carrier, servers: &[SocketAddr], load: RateLoad) -> io::Result<Self> {
+    fn new(
+        (carrier, mtu): (Carrier, u16),
+        servers: &[SocketAddr],
+        load: RateLoad,
+    ) -> io::Result<Self> {
         let largest = load.sizes.iter().copied().max().unwrap_or(1) as usize;
         Ok(Self {
-            engine: carrier.engine(CLIENT)?,
+            engine: carrier.engine(CLIENT, mtu)?,
             servers: servers.to_vec(),
             load,
             payload: vec![7; largest].into(),
@@ -233,11 +241,11 @@ const TIMERS: Duration = Duration::from_millis(1);
 
 /// Serves `count` engines with one thread, which asks the kernel who has something to receive, as
 /// the rival does.
-fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
+fn serve_many(side: &ServerSide, count: usize, mtu: u16) -> io::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut engines = Vec::with_capacity(count);
     for index in 0..count {
-        let mut engine = Carrier::Udp.engine(SERVER)?;
+        let mut engine = Carrier::Udp.engine(SERVER, mtu)?;
         engine.listen();
         epoll.add(&engine, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
         side.listening(engine.local_addr());
@@ -260,8 +268,8 @@ fn serve_many(side: &ServerSide, count: usize) -> io::Result<()> {
 }
 
 /// Serves `count` ports of one engine.
-fn serve_ports(side: &ServerSide, count: usize) -> io::Result<()> {
-    let mut engine = Carrier::Xdp.engine(SERVER)?;
+fn serve_ports(side: &ServerSide, count: usize, mtu: u16) -> io::Result<()> {
+    let mut engine = Carrier::Xdp.engine(SERVER, mtu)?;
     engine.listen();
     side.listening(engine.local_addr());
     for _ in 1..count {
@@ -291,9 +299,10 @@ pub fn throughput(
     time: Duration,
 ) -> io::Result<f64> {
     let load = RateLoad { peers: 1, outstanding, sizes: Arc::new([bytes as u32]) };
-    let server = move |side: &ServerSide| serve(side, carrier, |_| vec![0; 16]);
+    let mtu = pair.mtu;
+    let server = move |side: &ServerSide| serve(side, (carrier, mtu), |_| vec![0; 16]);
     pair.run(server, move |address| {
-        let mut client = Caller::new(carrier, &[address], load)?;
+        let mut client = Caller::new((carrier, mtu), &[address], load)?;
         let rpcs = client.completed_per_second(Window::starting_now(time))?;
         Ok(rpcs * bytes as f64 / 1e6)
     })
@@ -301,6 +310,7 @@ pub fn throughput(
 
 /// Why there can be no rows over AF_XDP; `None` where there can.
 pub fn without_xdp(pair: &Pair) -> Option<String> {
-    let tried = |_: &ServerSide| Carrier::Xdp.engine(SERVER).map(drop);
+    let mtu = pair.mtu;
+    let tried = move |_: &ServerSide| Carrier::Xdp.engine(SERVER, mtu).map(drop);
     pair.run_many(tried, 0, |_| Ok(())).err().map(|error| error.to_string())
 }

@@ -36,8 +36,14 @@ fn sizes_of_w1(seed: u64) -> Result<Arc<[u32]>, Failure> {
 }
 
 /// Measures every row whose name contains one of the texts in `only` (without any: all) for `time`
-/// in all and prints the report.
-pub fn run(time: Duration, only: &[String], seed: u64, format: Format) -> Result<(), Failure> {
+/// in all, with IP packets of up to `mtu` bytes, and prints the report.
+pub fn run(
+    time: Duration,
+    only: &[String],
+    mtu: u16,
+    seed: u64,
+    format: Format,
+) -> Result<(), Failure> {
     let mut plan = Plan::new(sizes_of_w1(seed)?);
     if !only.is_empty() {
         let names = plan.names();
@@ -47,7 +53,7 @@ pub fn run(time: Duration, only: &[String], seed: u64, format: Format) -> Result
         }
         plan.keep_only(only);
     }
-    let pair = Pair::build().hint("`homa doctor` names the setting that decides")?;
+    let pair = Pair::build(mtu).hint("`homa doctor` names the setting that decides")?;
     if let Some(why) = homa_rows::without_xdp(&pair)
         && plan.leave_out_xdp()
     {

@@ -24,6 +24,8 @@ pub const CLIENT: IpAddr = IpAddr::V4(VethPair::ADDRESSES[1]);
 pub struct Pair {
     network: Arc<VethPair>,
     cores: [Option<usize>; 2],
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
 }
 
 /// A side, by its place in [`VethPair::ends`].
@@ -55,9 +57,10 @@ impl ServerSide {
 impl Pair {
     /// Builds the pair. The process moves into a network of its own, so this must run before any
     /// thread is started; no privilege is needed.
-    pub fn build() -> Result<Self, TestbedError> {
+    pub fn build(mtu: u16) -> Result<Self, TestbedError> {
         let inside = homa_testbed::isolate()?;
-        Ok(Self { network: Arc::new(VethPair::new(&inside)?), cores: cores::two() })
+        let network = Arc::new(VethPair::new(&inside, mtu.into())?);
+        Ok(Self { network, cores: cores::two(), mtu })
     }
 
     /// Runs `server` and `client`, each on its side and its core, and returns what the client

@@ -78,7 +78,7 @@ fn run(
 
 #[test]
 fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
-    let pair = isolate().and_then(|inside: Isolation| VethPair::new(&inside));
+    let pair = isolate().and_then(|inside: Isolation| VethPair::new(&inside, 1500));
     let pair = match pair {
         Ok(pair) => pair,
         Err(error) => return println!("skipped: {error}"),

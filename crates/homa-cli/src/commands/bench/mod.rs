@@ -78,6 +78,10 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     only: Vec<String>,
+    /// With --micro: largest IP packet, for all rows: 9000 are jumbo frames.
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", requires = "micro")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    mtu: u16,
     /// Load a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     #[arg(conflicts_with = "incast", conflicts_with_all = RACK_ONLY)]
@@ -278,7 +282,7 @@ impl Args {
 pub fn run(args: &Args) -> Outcome {
     if args.micro {
         let time = args.duration.unwrap_or(MICRO_DURATION);
-        micro::run(time, &args.only, args.seed, args.format)?;
+        micro::run(time, &args.only, args.mtu, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
     let Some(server) = args.peer else { return rack::run(args) };

@@ -164,7 +164,7 @@ pub fn namespaces() -> Vec<Check> {
     };
     let consequence = "`bench` can build hosts with real kernel TCP inside this machine";
     let mut checks = vec![Check::new(name, Status::Ok, found, consequence)];
-    match VethPair::new(&inside) {
+    match VethPair::new(&inside, 1500) {
         Ok(pair) => {
             let consequence = "`bench --micro` can run";
             checks.push(Check::new("veth", Status::Ok, "made a pair", consequence));
