@@ -17,6 +17,12 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
+            /// Adds what another endpoint counted.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+                self.drops.iter_mut().zip(&other.drops).for_each(|(ours, more)| *ours += more);
+            }
+
             /// What each of them counts, in the same order.
             pub fn help() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter()

@@ -88,7 +88,8 @@ impl Client {
 
     /// Resolves when there is room for one more call with a request of any length, or at once with
     /// the error that every call will have. Another task may take the room first: then the call is
-    /// refused as ever, and this may be awaited again.
+    /// refused as ever, and this may be awaited again. On a sharded engine ([`Engine::sharded`]) it
+    /// waits for room in every shard, since it does not know where the call will go.
     ///
     /// ```
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
@@ -130,7 +131,8 @@ impl Client {
         let request = request.into();
         let span = call_span(to, request.len());
         let _entered = span.enter();
-        let started = self.start(to, request, options, &span);
+        let engine = self.engine.towards(to);
+        let started = self.start(&engine, to, request, options, &span);
         let (key, mut access) = match started {
             Ok(started) => started,
             Err(error) => return report(Err(error)),
@@ -164,23 +166,26 @@ impl Client {
     ) -> Call {
         let request = request.into();
         let span = call_span(to, request.len());
-        let state = match self.start(to, request, options, &span) {
+        let engine = self.engine.towards(to);
+        let state = match self.start(&engine, to, request, options, &span) {
             Ok((key, _)) => CallState::Running(key),
             Err(error) => CallState::Refused(error),
         };
-        Call { engine: self.engine.clone(), state, span }
+        Call { engine: engine.into_owned(), state, span }
     }
 
-    /// Registers and submits a call, and sends what may leave.
-    fn start(
+    /// Registers and submits a call at the engine that hears of its server, and sends what may
+    /// leave.
+    fn start<'a>(
         &self,
+        engine: &'a Engine,
         to: SocketAddr,
         request: Payload,
         options: &CallOptions,
         span: &Span,
-    ) -> Result<(CallKey, Access<'_>), CallError> {
+    ) -> Result<(CallKey, Access<'a>), CallError> {
         let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
-        let mut access = self.engine.here().ok_or(CallError::Forked)?;
+        let mut access = engine.here().ok_or(CallError::Forked)?;
         if access.draining {
             return Err(CallError::ShuttingDown);
         }

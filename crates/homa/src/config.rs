@@ -58,6 +58,8 @@ pub struct Config {
     /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers
     /// from the same address and port one after the other must not share a seed.
     pub seed: Option<u64>,
+    /// So many engines share the links below: each sends at this part of their rates.
+    pub(crate) sharing: u16,
 }
 
 homa_proto::setters!(Config {
@@ -111,6 +113,7 @@ impl Default for Config {
             spin: Duration::from_micros(50),
             max_peers: 65_536,
             seed: None,
+            sharing: 1,
         }
     }
 }
@@ -123,6 +126,33 @@ impl Config {
     pub fn linux() -> Self {
         let protocol = homa_proto::Config::linux();
         Self { protocol, priority_map: PriorityMap::Linux, ..Self::default() }
+    }
+
+    /// Most engines that the limits can be divided between: each may call and be called, know a
+    /// peer, and send a message as long as any.
+    pub(crate) fn most_shards(&self) -> u64 {
+        let longest = u64::from(self.protocol.max_message).min(self.send_memory).max(1);
+        let most =
+            [self.protocol.max_rpcs.into(), self.max_peers.into(), self.send_memory / longest];
+        most.into_iter().min().unwrap_or(0).max(1)
+    }
+
+    /// The part of one of `shards` engines.
+    pub(crate) fn part(&self, number: usize, shards: u16) -> Self {
+        let mut part = self.clone();
+        let protocol = &mut part.protocol;
+        protocol.memory_budget /= u64::from(shards);
+        protocol.max_rpcs /= u32::from(shards);
+        if let GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } =
+            &mut protocol.window
+        {
+            *max_incoming /= u32::from(shards);
+        }
+        part.send_memory /= u64::from(shards);
+        part.max_peers /= u32::from(shards);
+        part.seed = self.seed.map(|seed| seed.wrapping_add(number as u64));
+        part.sharing = shards;
+        part
     }
 
     /// Completes and checks the protocol's part.

@@ -17,16 +17,38 @@ pub enum OpenError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Another socket has the local address, perhaps another engine's. Engines cannot share a port
-    /// yet; one engine serves it with any number of threads.
+    /// Another socket has the local address, perhaps another engine's. Engines share a port only as
+    /// shards that were opened together ([`Engine::sharded`](crate::Engine::sharded)); one engine
+    /// serves it with any number of threads.
     #[error(
-        "{at} is in use, and engines cannot share a port yet: accept from more threads by clones \
-         of the one engine's `Server`, end the program that has it, or choose another port (0: any)"
+        "{at} is in use: open several engines for one port together, with `Engine::sharded`, or \
+         accept from more threads by clones of one engine's `Server`; else end the program that \
+         has it, or choose another port (0: any)"
     )]
     InUse {
         /// The address asked for.
         at: SocketAddr,
     },
+    /// An address is shared by at least one engine, and by no more than the limits can be divided
+    /// between.
+    #[error(
+        "{shards} engines cannot share an address with these limits: choose 1 to {most}, or raise \
+         `max_rpcs`, `max_peers` and `send_memory`, which they divide (at most {} in any case)",
+        crate::sharded::SHARDS_MAX
+    )]
+    Shards {
+        /// How many were asked for.
+        shards: usize,
+        /// The most that are possible.
+        most: usize,
+    },
+    /// The system does not divide what comes to an address between sockets.
+    #[error(
+        "the system does not steer datagrams between sockets of one address \
+         (SO_ATTACH_REUSEPORT_CBPF, Linux 4.5): {0}; one engine, `Engine::bind`, serves it with \
+         any number of threads"
+    )]
+    Steering(#[source] io::Error),
     /// A parameter of the protocol is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -1,6 +1,7 @@
 //! The engine as users hold it: opens, hands out clients and servers, drains, tells what it
 //! counted.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -11,9 +12,9 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::driver::raw_ip::RawIpDriver;
-use crate::driver::udp::UdpDriver;
-use crate::engine::Core;
+use crate::driver::udp::{Steering, UdpDriver};
 use crate::engine::shared::{Access, Shared};
+use crate::engine::{Core, canonical};
 use crate::error::{DrainTimeout, OpenError};
 use crate::metrics::Metrics;
 use crate::server::Server;
@@ -26,7 +27,19 @@ pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
 /// to the process that opened it: in a child of that by `fork`, whatever is done with it is refused
 /// (`Forked`), and dropping it does nothing.
 #[derive(Clone)]
-pub struct Engine(Arc<Owner>);
+pub struct Engine {
+    group: Arc<Group>,
+    /// Which of the group.
+    shard: usize,
+}
+
+/// Engines that share an address, one in most cases. They live and end together, since what comes
+/// for one that is gone would come to another.
+struct Group {
+    engines: Box<[Owner]>,
+    /// Whose a peer is, where they are several.
+    steering: Option<Steering>,
+}
 
 /// Ends the helper when the last handle is gone.
 struct Owner {
@@ -34,6 +47,18 @@ struct Owner {
     helper: Option<JoinHandle<()>>,
     local: SocketAddr,
     process: Process,
+}
+
+impl Owner {
+    fn start(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let (local, spin) = (driver.local()[0], config.spin);
+        let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
+        Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
+    }
+
+    fn here(&self) -> Option<Access<'_>> {
+        self.process.is_this().then(|| self.shared.access())
+    }
 }
 
 impl Drop for Owner {
@@ -58,7 +83,12 @@ impl Drop for Owner {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("local", &self.0.local).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Engine");
+        debug.field("local", &self.local_addr());
+        if self.group.steering.is_some() {
+            debug.field("shard", &self.shard);
+        }
+        debug.finish_non_exhaustive()
     }
 }
 
@@ -111,15 +141,47 @@ impl Engine {
 
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let (local, spin) = (driver.local()[0], config.spin);
-        let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
-        let process = Process::this();
-        Ok(Self(Arc::new(Owner { shared, helper: Some(helper), local, process })))
+        Ok(Self::group(vec![Owner::start(driver, config)?], None))
+    }
+
+    /// The first of several engines that share an address, over drivers that `steering` divides
+    /// what comes between; each has its part of what `config` allows.
+    pub(crate) fn over(
+        drivers: Vec<UdpDriver>,
+        steering: Steering,
+        config: &Config,
+    ) -> Result<Self, OpenError> {
+        let shards = drivers.len() as u16;
+        let start = |(number, driver)| Owner::start(Box::new(driver), config.part(number, shards));
+        let engines = drivers.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        Ok(Self::group(engines, Some(steering)))
+    }
+
+    fn group(engines: Vec<Owner>, steering: Option<Steering>) -> Self {
+        Self { group: Arc::new(Group { engines: engines.into(), steering }), shard: 0 }
+    }
+
+    fn owner(&self) -> &Owner {
+        &self.group.engines[self.shard]
+    }
+
+    /// The engines that share the address.
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Self> {
+        (0..self.group.engines.len()).map(|shard| Self { group: self.group.clone(), shard })
+    }
+
+    /// The one of them to which comes what a peer sends: calls to it have to leave from there.
+    pub(crate) fn towards(&self, peer: SocketAddr) -> Cow<'_, Self> {
+        let shard = self.group.steering.map_or(self.shard, |to| to.shard_of(canonical(peer)));
+        match shard == self.shard {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self { group: self.group.clone(), shard }),
+        }
     }
 
     /// The first local address: calls leave from it.
     pub fn local_addr(&self) -> SocketAddr {
-        self.0.local
+        self.owner().local
     }
 
     /// A client of this engine.
@@ -162,24 +224,35 @@ impl Engine {
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         // A timeout beyond the clock's range is none.
         let until = Instant::now().checked_add(timeout);
-        let Some(mut access) = self.here() else { return Ok(()) };
+        self.refuse();
+        match self.finish(until) {
+            (0, 0) => Ok(()),
+            (calls, requests) => Err(DrainTimeout { calls, requests }),
+        }
+    }
+
+    /// Begins to drain.
+    pub(crate) fn refuse(&self) {
+        let Some(mut access) = self.here() else { return };
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| access.core.unlisten(port));
         access.board.wake_all();
         access.submitted();
+    }
+
+    /// Waits until what is in progress is finished: how many calls and requests were not in time.
+    pub(crate) fn finish(&self, until: Option<Instant>) -> (usize, usize) {
+        let Some(mut access) = self.here() else { return (0, 0) };
         loop {
             let (calls, requests) = access.core.rpcs();
             if calls == 0 {
                 access.core.flush_acks();
                 access.submitted();
             }
-            if (calls, requests) == (0, 0) {
-                return Ok(());
-            }
             let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
-                return Err(DrainTimeout { calls, requests });
+            if (calls, requests) == (0, 0) || until.is_some_and(|until| now >= until) {
+                return (calls, requests);
             }
             let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
             access.block(Some(step), |state| (state.core.rpcs() == (0, 0)).then_some(()));
@@ -194,6 +267,6 @@ impl Engine {
     /// Exclusive access; `None` in a child of the process that opened the engine, where nobody
     /// would ever release it.
     pub(crate) fn here(&self) -> Option<Access<'_>> {
-        self.0.process.is_this().then(|| self.0.shared.access())
+        self.owner().here()
     }
 }

@@ -91,6 +91,7 @@ mod priority_map;
 mod request;
 mod room;
 mod server;
+mod sharded;
 pub mod socket;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -108,6 +109,7 @@ pub use priority_map::PriorityMap;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
 pub use room::Ready;
 pub use server::{Accept, Server};
+pub use sharded::Sharded;
 pub use socket::Socket;
 
 /// Handles go to any thread, and more than one.
@@ -117,6 +119,7 @@ const _: () = {
     shared::<Engine>();
     shared::<Client>();
     shared::<Server>();
+    shared::<Sharded>();
     sent::<Socket>();
     sent::<Call>();
     sent::<Accept<'_>>();

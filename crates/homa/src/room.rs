@@ -15,6 +15,8 @@ use crate::handle::Engine;
 pub struct Ready<'a> {
     client: &'a Client,
     bytes: u32,
+    /// Where it waits, of engines that share an address.
+    waits_at: Option<Engine>,
     ticket: Option<u64>,
 }
 
@@ -22,7 +24,7 @@ impl<'a> Ready<'a> {
     /// Room for a call with a request of so many bytes; as long as any, if `None`.
     pub(crate) fn new(client: &'a Client, bytes: Option<usize>) -> Self {
         let bytes = bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        Self { client, bytes, ticket: None }
+        Self { client, bytes, waits_at: None, ticket: None }
     }
 }
 
@@ -30,14 +32,33 @@ impl Future for Ready<'_> {
     type Output = Result<(), CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.leave();
         let (client, bytes) = (self.client, self.bytes);
-        poll(client.engine(), bytes, &mut self.ticket, context)
+        for engine in client.engine().shards() {
+            match poll(&engine, bytes, &mut self.ticket, context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.waits_at = Some(engine);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Ready<'_> {
+    fn leave(&mut self) {
+        if let Some(engine) = self.waits_at.take() {
+            leave(&engine, &mut self.ticket);
+        }
     }
 }
 
 impl Drop for Ready<'_> {
     fn drop(&mut self) {
-        leave(self.client.engine(), &mut self.ticket);
+        self.leave();
     }
 }
 

@@ -54,7 +54,7 @@ impl<R: Into<Payload>> Service<R> for Server {
     type Future = Call;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        room::poll(self.client.engine(), u32::MAX, &mut self.ticket, context)
+        room::poll(&self.client.engine().towards(self.at), u32::MAX, &mut self.ticket, context)
     }
 
     fn call(&mut self, request: R) -> Call {
@@ -64,6 +64,6 @@ impl<R: Into<Payload>> Service<R> for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        room::leave(self.client.engine(), &mut self.ticket);
+        room::leave(&self.client.engine().towards(self.at), &mut self.ticket);
     }
 }

@@ -38,9 +38,10 @@ mod tests {
     use std::net::SocketAddr;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use crate::inline::{self, Wait};
-    use crate::{CallError, CallOptions, Client, Config, OpenError, ReplyError, Server};
+    use crate::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
     #[test]
     fn the_child_of_a_fork_is_told_so_and_disturbs_nothing() {
@@ -49,6 +50,8 @@ mod tests {
         let (to, client) = (server.local_addr(), Client::new().unwrap());
         let held = client.call_async(to, "held");
         let request = server.accept().unwrap();
+        let sharded = Engine::sharded(at, 2, Config::default()).unwrap();
+        let (shards, of_all) = (sharded.serve().unwrap(), sharded.client());
         let mut alone = inline::Engine::bind(at, Config::default()).unwrap();
         // SAFETY: the child looks at its copies and leaves without unwinding into the harness.
         let child = unsafe { libc::fork() };
@@ -59,9 +62,12 @@ mod tests {
                 && alone.call(to, "child", 1, &options) == Err(CallError::Forked)
                 && alone.poll(Wait::No).is_err()
                 && server.accept().is_none()
+                && of_all.call(to, "child") == Err(CallError::Forked)
+                && shards.iter().all(|shard| shard.accept().is_none())
+                && matches!(sharded.serve(), Err(OpenError::Forked))
                 && matches!(server.engine().serve_at(at), Err(OpenError::Forked))
                 && matches!(replied, Err(refused) if refused.error == ReplyError::Forked);
-            drop((held, alone, server, client));
+            drop((held, alone, server, client, shards, of_all, sharded));
             // SAFETY: ends the process at once.
             unsafe { libc::_exit(i32::from(!refused)) };
         }
@@ -80,5 +86,18 @@ mod tests {
             std::thread::yield_now();
         };
         assert_eq!(response, *b"done");
+        // Nor were its shards.
+        let call = Client::new().unwrap().call_async(sharded.local_addr(), "shards");
+        let mut call = pin!(call);
+        let mut context = Context::from_waker(Waker::noop());
+        while call.as_mut().poll(&mut context).is_pending() {
+            for shard in &shards {
+                if let Poll::Ready(Some(request)) = pin!(shard.accept_async()).poll(&mut context) {
+                    request.reply("done").unwrap();
+                }
+            }
+            std::thread::yield_now();
+        }
+        sharded.drain(Duration::from_secs(60)).unwrap();
     }
 }

@@ -10,14 +10,20 @@
 //!
 //! An address has a socket for each link that packets leave by (`lanes`); one of them receives.
 //!
+//! Several drivers of a process may share an address ([`UdpDriver::group`]): each has a socket
+//! there, and the kernel steers what each peer sends to one of them (`steering`). There, links
+//! share that socket: more of them at the address would be members of the group.
+//!
 //! Left out: pacing and path MTU discovery (the engine's), encryption.
 
 pub(super) mod address;
 pub(super) mod control;
 pub(super) mod error_queue;
+mod member;
 pub(super) mod receive;
 pub(super) mod send;
 pub(super) mod socket;
+mod steering;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -33,9 +39,12 @@ use super::{
     Driver, DriverCounters, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig, Train,
     Unreachable, Waiting, first_free, put,
 };
+use crate::error::OpenError;
 use error_queue::{Meaning, Report, Reports};
+use member::Member;
 use receive::ReceiveBatch;
 use send::{SendBatch, Stopped, Why};
+pub use steering::Steering;
 
 /// Sockets of one engine.
 pub struct UdpDriver {
@@ -53,6 +62,8 @@ pub struct UdpDriver {
     receive: ReceiveBatch,
     next_socket: usize,
     reports: Reports,
+    /// Others share the first address.
+    member: Option<Member>,
     counters: DriverCounters,
 }
 
@@ -60,7 +71,35 @@ impl UdpDriver {
     /// A driver with one socket at `at` (port 0: any) whose receive queue should hold
     /// `receive_buffer` bytes; the kernel may grant less (`net.core.rmem_max`).
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
-        let mut driver = Self {
+        let mut driver = Self::empty(receive_buffer);
+        driver.bind(at)?;
+        Ok(driver)
+    }
+
+    /// As many drivers as `steering` steers to, all of them at `at` (port 0: any), each with a
+    /// receive queue of its own. What comes from a peer comes to the one with the number that
+    /// [`Steering::shard_of`] says: what is for that peer has to leave there.
+    pub fn group(
+        at: SocketAddr,
+        receive_buffer: usize,
+        steering: Steering,
+    ) -> Result<Vec<Self>, OpenError> {
+        let refused = |source| OpenError::bind(at, source);
+        if steering.shards() == 1 {
+            return Ok(vec![Self::new(at, receive_buffer).map_err(refused)?]);
+        }
+        let sockets = socket::open_group(unmapped(at), receive_buffer, &steering)?;
+        let members = Member::all(steering).map_err(OpenError::Resources)?;
+        let driver = |(socket, member)| {
+            let mut driver = Self { member: Some(member), ..Self::empty(receive_buffer) };
+            driver.add(socket).map_err(refused)?;
+            Ok(driver)
+        };
+        sockets.into_iter().zip(members).map(driver).collect()
+    }
+
+    fn empty(receive_buffer: usize) -> Self {
+        Self {
             sockets: Vec::new(),
             lanes: Vec::new(),
             local: Vec::new(),
@@ -72,10 +111,9 @@ impl UdpDriver {
             receive: ReceiveBatch::new(),
             next_socket: 0,
             reports: Reports::default(),
+            member: None,
             counters: DriverCounters::default(),
-        };
-        driver.bind(at)?;
-        Ok(driver)
+        }
     }
 
     /// Sends every train as single datagrams, as where segmentation offload is refused.
@@ -144,7 +182,11 @@ impl UdpDriver {
         };
         let (main, local) = (socket.as_raw_fd(), self.local[first.socket]);
         let lanes = &mut self.lanes[first.socket];
-        let fd = lanes.socket(main, first.link, || socket::open_sender(main, local));
+        let alone = self.member.is_none() || first.socket != 0;
+        let fd = lanes.socket(main, first.link, || match alone {
+            true => socket::open_sender(main, local),
+            false => Err(io::Error::other("several engines share the address")),
+        });
         // Those that only send speak IPv6.
         let on_v6 = local.is_ipv6() || fd != main;
         self.send.fill(trains, outbox, messages, offload, on_v6);
@@ -152,6 +194,33 @@ impl UdpDriver {
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));
         result
+    }
+
+    /// Takes in a socket that is bound.
+    fn add(&mut self, socket: UdpSocket) -> io::Result<SocketAddr> {
+        let local = socket.local_addr()?;
+        let mut open = self.local.iter().zip(&self.sockets).filter(|(_, socket)| socket.is_some());
+        if open.any(|(other, _)| other.port() == local.port()) {
+            // Homa ports repeat UDP ports: two sockets with one number could not be told apart.
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let everywhere = local.is_ipv6() && local.ip().is_unspecified();
+        let dual = everywhere && socket::speaks_ipv4(socket.as_raw_fd());
+        self.counters.ipv4_refused += u64::from(everywhere && !dual);
+        let number = first_free(self.sockets.iter().map(Option::is_some));
+        put(&mut self.sockets, number, Some(socket));
+        put(&mut self.lanes, number, Lanes::default());
+        put(&mut self.local, number, local);
+        put(&mut self.dual, number, dual);
+        self.receive.opened(number);
+        Ok(local)
+    }
+
+    /// Hands a report on to the driver whose peer it is about, if that shares our address; true if
+    /// it is of no use here. It may be about a packet from an address of our own.
+    fn is_for_another(&self, to: SocketAddr, report: Meaning) -> bool {
+        let member = self.member.as_ref();
+        member.is_some_and(|member| member.hand_on(to, report)) && self.sockets.len() == 1
     }
 
     fn open(&self) -> impl Iterator<Item = &UdpSocket> {
@@ -185,6 +254,14 @@ impl UdpDriver {
         self.counters.receive_overflows += self.receive.lost();
         n
     }
+}
+
+/// A mapped IPv4 address as what it is: a socket bound to it speaks nothing else.
+fn unmapped(mut at: SocketAddr) -> SocketAddr {
+    if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {
+        at.set_ip(ip);
+    }
+    at
 }
 
 /// What a report means for us.
@@ -226,28 +303,8 @@ impl Driver for UdpDriver {
         Some(route_mtu)
     }
 
-    fn bind(&mut self, mut at: SocketAddr) -> io::Result<SocketAddr> {
-        // A mapped IPv4 address is bound as what it is: such a socket speaks nothing else.
-        if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {
-            at.set_ip(ip);
-        }
-        let socket = socket::open(at, self.receive_buffer)?;
-        let local = socket.local_addr()?;
-        let mut open = self.local.iter().zip(&self.sockets).filter(|(_, socket)| socket.is_some());
-        if open.any(|(other, _)| other.port() == local.port()) {
-            // Homa ports repeat UDP ports: two sockets with one number could not be told apart.
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        let everywhere = local.is_ipv6() && local.ip().is_unspecified();
-        let dual = everywhere && socket::speaks_ipv4(socket.as_raw_fd());
-        self.counters.ipv4_refused += u64::from(everywhere && !dual);
-        let number = first_free(self.sockets.iter().map(Option::is_some));
-        put(&mut self.sockets, number, Some(socket));
-        put(&mut self.lanes, number, Lanes::default());
-        put(&mut self.local, number, local);
-        put(&mut self.dual, number, dual);
-        self.receive.opened(number);
-        Ok(local)
+    fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
+        self.add(socket::open(unmapped(at), self.receive_buffer)?)
     }
 
     fn unbind(&mut self, socket: usize) {
@@ -279,6 +336,9 @@ impl Driver for UdpDriver {
     }
 
     fn receive(&mut self, expected: bool) -> usize {
+        if let Some(member) = &self.member {
+            member.take(&mut self.reports);
+        }
         for _ in 0..self.sockets.len() {
             let socket = self.next_socket % self.sockets.len();
             self.next_socket = socket + 1;
@@ -299,11 +359,21 @@ impl Driver for UdpDriver {
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
-        self.reports.unreachable()
+        loop {
+            let report = self.reports.unreachable()?;
+            if !self.is_for_another(report.to, Meaning::Unreachable(report)) {
+                return Some(report);
+            }
+        }
     }
 
     fn too_big(&mut self) -> Option<TooBig> {
-        self.reports.too_big()
+        loop {
+            let report = self.reports.too_big()?;
+            if !self.is_for_another(report.to, Meaning::TooBig(report)) {
+                return Some(report);
+            }
+        }
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {
@@ -323,7 +393,8 @@ impl Driver for UdpDriver {
     }
 
     fn handles(&self) -> Vec<RawFd> {
-        self.open().map(AsRawFd::as_raw_fd).collect()
+        let sockets = self.open().map(AsRawFd::as_raw_fd);
+        sockets.chain(self.member.as_ref().map(Member::handle)).collect()
     }
 
     fn first_handle(&self) -> BorrowedFd<'_> {

@@ -48,6 +48,8 @@ pub struct Budgets {
     configured: Option<Rate>,
     /// Our address, where the engine is bound to one: routes may depend on it.
     bound: Option<IpAddr>,
+    /// So many engines of this process send by the links: each at this part of their rates.
+    sharing: u64,
 }
 
 /// What may be pulled now.
@@ -78,6 +80,7 @@ impl Budgets {
     pub fn new(config: &Config, routed: bool, endpoint: &mut Endpoint) -> Self {
         let configured = config.link_rate;
         let protocol = endpoint.config().link_rate;
+        let sharing = u64::from(config.sharing.max(1));
         let kernel = match routed && configured.is_none() {
             true => Kernel::open().inspect_err(|error| {
                 tracing::info!(%error, "netlink is refused: rates of links are unknown");
@@ -87,7 +90,7 @@ impl Budgets {
         let mut budgets = Self {
             kernel: kernel.ok(),
             interfaces: Interfaces::default(),
-            links: vec![Budget { egress: None, pacer: Pacer::new(configured) }],
+            links: vec![Budget { egress: None, pacer: Pacer::new(part(configured, sharing)) }],
             waits: 0,
             generation: 1,
             checked: Time::ZERO,
@@ -95,6 +98,7 @@ impl Budgets {
             protocol,
             configured,
             bound: None,
+            sharing,
         };
         let alone = if routed { None } else { Some(LOOPBACK) };
         budgets.tell(FIRST, protocol.or(alone), endpoint);
@@ -201,7 +205,7 @@ impl Budgets {
             LinkRate::Unlimited => Some(LOOPBACK),
             LinkRate::Guess(_) | LinkRate::Unknown => None,
         };
-        self.links[at].pacer.set_rate(egress.rate.rate());
+        self.links[at].pacer.set_rate(part(egress.rate.rate(), self.sharing));
         self.links[at].egress = Some(egress);
         self.tell(LinkId(at as u8), self.protocol.or(known), endpoint);
     }
@@ -286,6 +290,11 @@ impl Budgets {
         }
         all
     }
+}
+
+/// A part of a rate.
+fn part(rate: Option<Rate>, of: u64) -> Option<Rate> {
+    rate.map(|rate| Rate((rate.0 / of).max(1)))
 }
 
 /// What is queued below for a link: where nothing limits it, nothing stays there.

@@ -99,6 +99,12 @@ impl Histogram {
         self.nanos = self.nanos.saturating_add(nanos);
     }
 
+    fn add(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(ours, other)| *ours += other);
+        self.count += other.count;
+        self.nanos = self.nanos.saturating_add(other.nanos);
+    }
+
     /// How often.
     pub fn count(&self) -> u64 {
         self.count
@@ -282,6 +288,31 @@ pub(crate) fn busiest<'a>(
             failures,
             time: Duration::from_nanos(nanos),
         }));
+    }
+    top
+}
+
+/// Adds what another engine took.
+pub(super) fn merge(ours: &mut Vec<Latency>, other: Vec<Latency>) {
+    let of = |latency: &Latency| (latency.direction as usize, latency.outcome as usize);
+    for latency in other {
+        match ours.iter_mut().find(|ours| of(ours) == of(&latency)) {
+            Some(ours) => ours.times.add(&latency.times),
+            None => ours.push(latency),
+        }
+    }
+    ours.sort_by_key(of);
+}
+
+/// Those with most of the peers of two engines, which have none in common.
+pub(super) fn merge_busiest(a: &[PeerLatency], b: &[PeerLatency]) -> Vec<PeerLatency> {
+    let mut top = Vec::new();
+    for direction in DIRECTIONS {
+        let of_direction = |peer: &&PeerLatency| peer.direction == direction;
+        let mut all: Vec<_> = a.iter().chain(b).filter(of_direction).copied().collect();
+        all.sort_unstable_by_key(|peer| (std::cmp::Reverse(peer.rpcs), peer.peer));
+        all.truncate(TOP);
+        top.extend(all);
     }
     top
 }

@@ -31,6 +31,11 @@ macro_rules! counters {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
 
+            /// Adds what another counted.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+
             /// What each of them counts, in the same order.
             pub fn help() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter()
@@ -112,6 +117,26 @@ const GAUGES: [&str; 4] =
     ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
 
 impl Metrics {
+    /// Adds what another engine of the same host counted, whose peers are others.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.protocol.add(&other.protocol);
+        self.driver.add(&other.driver);
+        self.engine.add(&other.engine);
+        for link in other.links {
+            match self.links.iter_mut().find(|ours| ours.interface == link.interface) {
+                // Estimates of parts are of the whole together.
+                Some(ours) if link.source == "estimated" && ours.source == "estimated" => {
+                    let rates = ours.rate.zip(link.rate);
+                    ours.rate = rates.map(|(ours, other)| Rate(ours.0 + other.0));
+                }
+                Some(_) => {}
+                None => self.links.push(link),
+            }
+        }
+        latency::merge(&mut self.latencies, other.latencies);
+        self.peers = latency::merge_busiest(&self.peers, &other.peers);
+    }
+
     /// Counters by name: `protocol_`, `driver_` and `engine_` followed by the field.
     pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
         self.fields().filter(|field| !field.gauge).map(|field| (field.name, field.value))

@@ -21,8 +21,8 @@ use super::address::Name;
 use super::control::Control;
 use crate::driver::{Missing, TooBig, Unreachable};
 
-/// Reports of unreachable addresses kept until asked for; more are forgotten.
-const UNREACHABLE_MAX: usize = 256;
+/// Reports of one kind kept until asked for; more are forgotten.
+pub const REPORTS_MAX: usize = 256;
 /// Bytes kept of a packet that came back: as many as show a datagram's header, its extensions, and
 /// a few control packets before the first DATA.
 const QUOTED: usize = 256;
@@ -76,7 +76,7 @@ pub struct Reports {
 
 /// Adds a report, unless it waits already.
 fn push<T: PartialEq>(queue: &mut VecDeque<T>, report: T) {
-    if queue.len() < UNREACHABLE_MAX && !queue.contains(&report) {
+    if queue.len() < REPORTS_MAX && !queue.contains(&report) {
         queue.push_back(report);
     }
 }
@@ -103,7 +103,7 @@ impl Reports {
     /// Empties a socket's queue and keeps what has a `meaning`; true when there was anything.
     pub fn drain(&mut self, fd: RawFd, meaning: impl Fn(&Report) -> Option<Meaning>) -> bool {
         let mut any = false;
-        for _ in 0..UNREACHABLE_MAX {
+        for _ in 0..REPORTS_MAX {
             let Some(report) = next(fd) else { break };
             any = true;
             if let Some(meaning) = meaning(&report) {

@@ -6,13 +6,60 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::address::Name;
+use super::steering::{self, Steering};
+use crate::error::OpenError;
 
 /// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
 pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
-    let socket = bind(at, false)?;
+    let socket = create(at, at.ip().is_unspecified())?;
+    bind(&socket, at)?;
     prepare(socket.as_raw_fd(), at.ip(), receive_buffer)?;
     let _ = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(socket)
+}
+
+/// As many sockets as `steering` steers to at one address, each as [`open`] opens it.
+///
+/// The first is bound as if it was to be alone, so none but these can be there, whoever else shares
+/// its addresses. Afterwards the kernel would let in other sockets of this user that ask to share
+/// (SO_REUSEPORT, which must remain: it makes the kernel steer), no engine's, and steers nothing to
+/// them. Until all are there, none receives anything.
+pub fn open_group(
+    at: SocketAddr,
+    receive_buffer: usize,
+    steering: &Steering,
+) -> Result<Vec<UdpSocket>, OpenError> {
+    let refused = |source| OpenError::bind(at, source);
+    let first = create_shut(at, receive_buffer)?;
+    bind(&first, at).map_err(refused)?;
+    share(&first)?;
+    let at = first.local_addr().map_err(refused)?;
+    let mut sockets = vec![first];
+    while sockets.len() < steering.shards() {
+        let socket = create_shut(at, receive_buffer)?;
+        share(&socket)?;
+        bind(&socket, at).map_err(OpenError::Steering)?;
+        sockets.push(socket);
+    }
+    let steered = steering.attach(sockets[0].as_raw_fd());
+    let opened = |()| sockets.iter().try_for_each(|socket| steering::open_up(socket.as_raw_fd()));
+    steered.and_then(opened).map_err(OpenError::Steering)?;
+    Ok(sockets)
+}
+
+/// A socket of a group that receives nothing yet.
+fn create_shut(at: SocketAddr, receive_buffer: usize) -> Result<UdpSocket, OpenError> {
+    let socket = create(at, at.ip().is_unspecified()).map_err(|e| OpenError::bind(at, e))?;
+    let fd = socket.as_raw_fd();
+    steering::shut(fd).map_err(OpenError::Steering)?;
+    prepare(fd, at.ip(), receive_buffer).map_err(OpenError::Resources)?;
+    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    Ok(socket)
+}
+
+/// Lets sockets of this user that also ask for it share its address.
+fn share(socket: &UdpSocket) -> Result<(), OpenError> {
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).map_err(OpenError::Steering)
 }
 
 /// A socket at the address `at` of `main` that only sends. It speaks IPv6, and IPv4 by that.
@@ -29,21 +76,22 @@ pub fn open_sender(main: RawFd, at: SocketAddr) -> io::Result<OwnedFd> {
     };
     let mut mapped = at;
     mapped.set_ip(ip.into());
-    share(main, 1)?;
-    let bound = bind(mapped, true);
-    share(main, 0)?;
-    let socket = bound?;
+    let socket = create(mapped, true)?;
     let fd = socket.as_raw_fd();
+    share(fd, 1)?;
+    share(main, 1)?;
+    let bound = bind(&socket, mapped);
+    share(main, 0)?;
+    bound?;
     share(fd, 0)?;
     same_network(main, fd)?;
     prepare(fd, at.ip(), 0)?;
     Ok(socket.into())
 }
 
-/// A non-blocking socket bound to `at`. One at every IPv6 address also speaks IPv4, whatever
-/// `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`]. `shared`: with another that
-/// is there.
-fn bind(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+/// A non-blocking socket for the family of `at`. One of IPv6 that shall also speak IPv4 does so
+/// whatever `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`].
+fn create(at: SocketAddr, dual: bool) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointers; its result is checked before it is owned.
@@ -53,16 +101,18 @@ fn bind(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     }
     // SAFETY: `fd` was just created, is valid, and nobody else owns it.
     let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    if at.is_ipv6() && (shared || at.ip().is_unspecified()) {
+    if at.is_ipv6() && dual {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0);
     }
-    if shared {
-        set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    }
+    Ok(socket)
+}
+
+/// Binds a socket of the family of `at` there.
+fn bind(socket: &UdpSocket, at: SocketAddr) -> io::Result<()> {
     let (name, length) = Name::new(at, at.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
-    let bound = unsafe { libc::bind(fd, (&raw const name).cast(), length) };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// True for a socket at every IPv6 address that may speak IPv4.
