@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use homa::{CallError, CallOptions, Client, Config, Engine, ReplyError, Request, Server};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use super::incoming::Incoming;
@@ -112,7 +112,7 @@ impl Endpoint {
         py: Python<'_>,
         address: Option<&str>,
         serves: bool,
-        limits: Vec<(String, u64)>,
+        limits: Vec<(String, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
         let config = config(&limits)?;
         let bind = |at| Engine::bind(at, config.clone());
@@ -295,7 +295,8 @@ impl Endpoint {
 
 fn parsed(address: &str) -> PyResult<SocketAddr> {
     address.parse().map_err(|_| {
-        let advice = "is no address: write it as 10.0.0.7:4000 or [fd00::7]:4000";
+        let advice = "is no address: write it as 10.0.0.7:4000, [fd00::7]:4000 or name:4000, with \
+                      a port up to 65535";
         PyValueError::new_err(format!("{address:?} {advice}"))
     })
 }
@@ -308,21 +309,29 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 }
 
 /// The engine's defaults with other limits.
-fn config(limits: &[(String, u64)]) -> PyResult<Config> {
+fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
     let mut config = Config::default();
     for (name, value) in limits {
-        let small = || {
-            let most = u32::MAX;
-            let refuse = |_| PyValueError::new_err(format!("{name} is at most {most}"));
-            u32::try_from(*value).map_err(refuse)
-        };
+        let small = |most| limit(name, value, u64::from(most)).map(|value| value as u32);
         match name.as_str() {
-            "max_message" => config.protocol.max_message = small()?,
-            "max_rpcs" => config.protocol.max_rpcs = small()?,
-            "max_peers" => config.max_peers = small()?,
-            "send_memory" => config.send_memory = *value,
+            "max_message" => config.protocol.max_message = small(i32::MAX as u32)?,
+            "max_rpcs" => config.protocol.max_rpcs = small(1 << 24)?,
+            "max_peers" => config.max_peers = small(u32::MAX)?,
+            "send_memory" => config.send_memory = limit(name, value, u64::MAX)?,
             _ => return Err(PyValueError::new_err(format!("{name:?} is no limit"))),
         }
     }
     Ok(config)
+}
+
+/// An integer of Python's, of any size and sign, from 1 to `most`.
+fn limit(name: &str, value: &Bound<'_, PyAny>, most: u64) -> PyResult<u64> {
+    match value.extract::<u64>() {
+        Ok(given) if (1..=most).contains(&given) => Ok(given),
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => Err(error),
+        _ => {
+            let text = format!("{name} is from 1 to {most}, and {value} was given");
+            Err(PyValueError::new_err(text))
+        }
+    }
 }

@@ -6,13 +6,17 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from ._endpoint import Address, Endpoint, named, numeric, written
+from ._address import Address, family, missing, named, numeric, seconds, written
+from ._endpoint import Endpoint
 from ._errors import DeadlineExceeded, Unreachable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ._server import Request
+
+#: No message has more bytes, and room for it is room for any.
+MOST = 0xFFFF_FFFF
 
 
 class Client(Endpoint):
@@ -29,7 +33,8 @@ class Client(Endpoint):
         send_memory: bytes of outgoing messages held at a time (1 GiB).
 
     Raises:
-        OpenError: the address cannot be had, or a limit is out of range.
+        OpenError: the address cannot be had.
+        ValueError: an argument is out of range; the message says what it may be.
     """
 
     def __init__(
@@ -49,8 +54,8 @@ class Client(Endpoint):
             "max_peers": max_peers,
             "send_memory": send_memory,
         }
+        self._deadline = seconds(deadline, "deadline")
         super().__init__(address, False, limits)
-        self._deadline = deadline
 
     async def call(
         self,
@@ -68,9 +73,11 @@ class Client(Endpoint):
         the server.
 
         Args:
-            to: the server; a name is looked up each time, and its first address called.
+            to: the server; a name is looked up each time, and the first address called that the
+                client's own can reach.
             payload: anything with a contiguous buffer, which is read before anything is awaited.
-            deadline: seconds until the call ends with ``DeadlineExceeded``; the server hears of it.
+            deadline: seconds until the call ends with ``DeadlineExceeded``, a look-up included; the
+                server hears of it.
             idempotent: it may be executed twice: then it is made again where the server lost it or
                 is not there, until the deadline.
             trace: the W3C ``traceparent`` that the server's ``request.trace`` is to be.
@@ -79,28 +86,41 @@ class Client(Endpoint):
 
         Raises:
             CallError: one for each reason, with what to do next.
+            ValueError: an argument cannot be, such as an address without a port.
         """
-        at, seconds = written(to), self._deadline if deadline is None else deadline
+        left = seconds(self._deadline if deadline is None else deadline, "deadline")
+        at = written(to)
         name = named(at)
         if name is not None:
             payload = bytes(memoryview(payload))
-            at, seconds = await self._looked_up(name, seconds)
+            remaining = None if on_behalf_of is None else on_behalf_of.remaining
+            if remaining is not None:
+                left = min(left, remaining)
+            at, left = await self._looked_up(name, left)
         behalf = None if on_behalf_of is None else on_behalf_of._incoming
         call = self._native.call
-        return await self._ended(call, at, payload, seconds, idempotent, trace, behalf)
+        return await self._ended(call, at, payload, left, idempotent, trace, behalf)
 
-    async def _looked_up(self, name: tuple[str, str], seconds: float) -> tuple[str, float]:
+    async def _looked_up(self, name: tuple[str, int], left: float) -> tuple[str, float]:
         """The address of a name, and what is left of a call's time."""
         loop = self._here()
-        until = loop.time() + seconds
-        found = loop.getaddrinfo(*name, type=socket.SOCK_DGRAM)
+        until = loop.time() + left
+        kind = family(self._at)
         try:
-            return numeric(await asyncio.wait_for(found, seconds)), until - loop.time()
+            looking = loop.getaddrinfo(*name, family=kind, type=socket.SOCK_DGRAM)
+            found = await asyncio.wait_for(looking, left)
         except asyncio.TimeoutError:
-            raise DeadlineExceeded(f"`{name[0]}` was not looked up in time") from None
-        except socket.gaierror as error:
-            raise Unreachable(f"no address for `{name[0]}`: {error.strerror}") from error
+            raise DeadlineExceeded(
+                f"`{name[0]}` was not looked up before the deadline: retry with a longer one"
+            ) from None
+        except (socket.gaierror, UnicodeError) as error:
+            raise Unreachable(missing(name[0], error)) from error
+        return numeric(found), max(0.0, until - loop.time())
 
     async def ready(self, length: int | None = None) -> None:
         """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""
-        await self._ended(self._native.room, 0xFFFF_FFFF if length is None else length)
+        if length is None:
+            length = MOST
+        elif not 0 <= length <= MOST:
+            raise ValueError(f"length is from 0 to {MOST} bytes, and {length} was given")
+        await self._ended(self._native.room, length)

@@ -7,22 +7,19 @@ for whom; when all is forgotten, the engine's descriptors and thread go with it.
 from __future__ import annotations
 
 import asyncio
-import socket
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._native import Endpoint as Native
 from .._native import Incoming
+from ._address import Address, looked_up_now
 from ._errors import Forked, ShuttingDown
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
-
-#: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, or a pair.
-Address: TypeAlias = "str | tuple[str, int]"
 
 T = TypeVar("T")
 
@@ -32,7 +29,7 @@ class Endpoint:
 
     def __init__(self, address: Address | None, serves: bool, limits: dict[str, int | None]):
         """Open the engine; limits that are None are its defaults."""
-        at = None if address is None else resolved(written(address))
+        at = None if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,29 +141,3 @@ class Endpoint:
         """Its kind and address."""
         state = ", closed" if self._closed else ""
         return f"<homa.rpc.{type(self).__name__} {self._at}{state}>"
-
-
-def written(address: Address) -> str:
-    """The address as one text."""
-    if isinstance(address, str):
-        return address
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def named(address: str) -> tuple[str, str] | None:
-    """The host's name and the port, where the address has a name."""
-    host, _, port = address.rpartition(":")
-    plain = host.startswith("[") or host.replace(".", "").isdigit()
-    return None if plain or not host else (host, port)
-
-
-def numeric(found: list[Any]) -> str:
-    """The first address that a name has."""
-    return written(found[0][4])
-
-
-def resolved(address: str) -> str:
-    """The address, with the host's name looked up."""
-    name = named(address)
-    return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM)) if name else address

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
-from ._endpoint import Address, Endpoint
+from ._address import ADVICE, Address, seconds
+from ._endpoint import Endpoint
 from ._errors import Gone
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class Server(Endpoint):
         send_memory: bytes of answers held until they are acknowledged (1 GiB).
 
     Raises:
-        OpenError: the address cannot be had, or a limit is out of range.
+        OpenError: the address cannot be had.
+        ValueError: an argument is out of range; the message says what it may be.
     """
 
     def __init__(
@@ -88,8 +91,11 @@ class Server(Endpoint):
         send_memory: int | None = None,
     ) -> None:
         """Listen; requests wait until it is served."""
-        if concurrency < 1:
+        if address is None:
+            raise TypeError(f"a server needs an address: {ADVICE}")
+        if operator.index(concurrency) < 1:
             raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
+        drain = seconds(drain, "drain")
         limits = {"max_message": max_message, "max_peers": max_peers, "send_memory": send_memory}
         super().__init__(address, True, limits)
         self._handler = handler

@@ -1,0 +1,106 @@
+"""Addresses as users write them, names looked up, and times to wait: what is wrong is a ValueError.
+
+Addresses in digits are read by the compiled part; here are the names, and interfaces of link-local
+addresses (RFC 4007).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, TypeAlias
+
+from ._errors import OpenError
+
+#: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, or a pair.
+Address: TypeAlias = "str | tuple[str, int]"
+
+#: Longest time to wait, seconds: thirty years, which every clock has room for.
+LONGEST = 1e9
+ADVICE = "write it as 10.0.0.7:4000, [fd00::7]:4000 or name:4000, with a port up to 65535"
+
+
+def written(address: Address) -> str:
+    """The address as one text.
+
+    Raises:
+        TypeError: it is neither text nor a pair.
+    """
+    if isinstance(address, str):
+        return address
+    # More follows in what sockets say of IPv6.
+    if not isinstance(address, tuple) or len(address) < 2 or not isinstance(address[0], str):
+        raise TypeError(f"{address!r} is no address: {ADVICE}")
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def named(address: str) -> tuple[str, int] | None:
+    """The host's name and the port, where the address has a name.
+
+    Raises:
+        ValueError: it has a name, and no port beside it.
+    """
+    host, _, port = address.rpartition(":")
+    if host.startswith("["):
+        if "%" not in host:
+            return None
+        host = host[1:-1]
+    elif not host or ":" in host or host.replace(".", "").isdigit():
+        return None
+    # The system would take any number, and cut it.
+    if host == "*" or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueError(f"{address!r} is no address: {ADVICE}")
+    return host, int(port)
+
+
+def family(local: str) -> int:
+    """What the socket at an address can send to: ``[::]`` is for both families."""
+    if local.startswith("[::]"):
+        return socket.AF_UNSPEC
+    return socket.AF_INET6 if local.startswith("[") else socket.AF_INET
+
+
+def numeric(found: list[Any]) -> str:
+    """The first address of what was looked up; without a route it is none of the first."""
+    host, port, *more = found[0][4]
+    if more and more[1]:
+        host = f"{host.partition('%')[0]}%{more[1]}"
+    return written((host, port))
+
+
+def looked_up_now(address: Address) -> str:
+    """The address in digits, for a socket of our own; waits for a name.
+
+    Raises:
+        OpenError: the name has no address.
+    """
+    text = written(address)
+    name = named(text)
+    if name is None:
+        return text
+    try:
+        return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM))
+    except (socket.gaierror, UnicodeError) as error:
+        raise OpenError(missing(name[0], error)) from error
+
+
+def missing(name: str, error: socket.gaierror | UnicodeError) -> str:
+    """What to do about a name without an address."""
+    why = error.strerror if isinstance(error, socket.gaierror) else "no name that a host can have"
+    return f"no address for `{name}` ({why}): check the name, or write the address in digits"
+
+
+def seconds(value: float, what: str) -> float:
+    """The value, if it is a time to wait.
+
+    Raises:
+        ValueError: it is out of range.
+        TypeError: it is no number.
+    """
+    try:
+        if 0 <= value <= LONGEST:
+            return value
+    except TypeError:
+        raise TypeError(f"{what} is a number of seconds, and {value!r} was given") from None
+    text = f"{what} is from 0 to 1e9 seconds, such as 0.05, and {value!r:.30} was given"
+    raise ValueError(text)

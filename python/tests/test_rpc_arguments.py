@@ -1,0 +1,192 @@
+"""homa.rpc: arguments that cannot be are refused with advice; look-ups take of a call's time."""
+
+import asyncio
+import math
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import homa.rpc as rpc
+
+HUGE = 1 << 2000
+
+
+async def echo(request):
+    return request.payload
+
+
+@pytest.mark.parametrize("value", [0, -1, 1 << 64, HUGE])
+@pytest.mark.parametrize("limit", ["max_message", "max_rpcs", "max_peers", "send_memory"])
+def test_limits_out_of_range_are_value_errors_that_say_the_range(limit, value):
+    with pytest.raises(ValueError, match=f"{limit} is from 1 to [0-9]+, and {value} was given"):
+        rpc.Client(**{limit: value})
+
+
+@pytest.mark.parametrize("limit", ["max_message", "max_rpcs", "max_peers", "send_memory"])
+def test_the_ends_of_each_range_are_limits_that_can_be(limit):
+    with pytest.raises(ValueError) as caught:
+        rpc.Client(**{limit: 0})
+    for value in re.findall(r"from (\d+) to (\d+)", str(caught.value))[0]:
+        client = rpc.Client(**{limit: int(value)})
+        asyncio.run(client.close())
+    with pytest.raises(TypeError):
+        rpc.Client(**{limit: "many"})
+
+
+@pytest.mark.parametrize("value", [-1, -0.001, math.nan, math.inf, 1e30, HUGE])
+def test_times_out_of_range_are_value_errors_wherever_they_are_given(value):
+    with pytest.raises(ValueError, match="deadline is from 0 to 1e9 seconds"):
+        rpc.Client(deadline=value)
+    with pytest.raises(ValueError, match="drain is from 0 to 1e9 seconds"):
+        rpc.Server("127.0.0.1:0", echo, drain=value)
+
+    async def main():
+        async with rpc.Client() as client:
+            for to in ["127.0.0.1:9", "localhost:9"]:
+                with pytest.raises(ValueError, match="deadline is from 0 to 1e9 seconds"):
+                    await client.call(to, b"x", deadline=value)
+
+    asyncio.run(main())
+
+
+def test_what_is_no_number_is_a_type_error():
+    with pytest.raises(TypeError, match="deadline is a number of seconds"):
+        rpc.Client(deadline="1")
+    with pytest.raises(TypeError):
+        rpc.Server("127.0.0.1:0", echo, concurrency=1.5)
+    with pytest.raises(ValueError, match="concurrency is at least 1"):
+        rpc.Server("127.0.0.1:0", echo, concurrency=0)
+
+
+@pytest.mark.parametrize("length", [-1, 1 << 32, HUGE])
+def test_room_for_what_no_message_has_is_a_value_error(length):
+    async def main():
+        async with rpc.Client() as client:
+            await client.ready(0)
+            with pytest.raises(ValueError, match="length is from 0 to"):
+                await client.ready(length)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "127.0.0.1",
+        "localhost",
+        "localhost:",
+        # The system would take 34463 for it.
+        "localhost:99999",
+        "localhost:http",
+        "127.0.0.1:99999",
+        "::1:80",
+        "[::1:80",
+        "*:80",
+        ("localhost", -1),
+        ("127.0.0.1", HUGE),
+    ],
+)
+def test_addresses_that_cannot_be_are_value_errors_that_say_how_to_write_them(address):
+    advice = re.escape("write it as 10.0.0.7:4000")
+
+    async def main():
+        async with rpc.Client() as client:
+            with pytest.raises(ValueError, match=advice):
+                await client.call(address, b"x")
+        with pytest.raises(ValueError, match=advice):
+            rpc.Server(address, echo)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("address", [None, 5, b"127.0.0.1:0", ()])
+def test_what_is_no_address_at_all_is_a_type_error(address):
+    with pytest.raises(TypeError, match="address"):
+        rpc.Server(address, echo)
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 300])
+def test_names_that_no_host_can_have_are_told_so(name):
+    async def main():
+        async with rpc.Client() as client:
+            with pytest.raises(rpc.Unreachable, match="check the name"):
+                await client.call(f"{name}:80", b"x")
+        with pytest.raises(rpc.OpenError, match="check the name"):
+            rpc.Server(f"{name}:80", echo)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("here", ["127.0.0.1:0", "[::1]:0"])
+def test_a_name_is_called_at_its_first_address_that_the_client_can_reach(here):
+    async def main():
+        try:
+            client = rpc.Client(here)
+            family = socket.AF_INET6 if "[" in here else socket.AF_INET
+            socket.getaddrinfo("localhost", 9, family=family)
+        except (rpc.OpenError, socket.gaierror):
+            pytest.skip(f"localhost at {here}")
+        async with client, rpc.Server(here, echo) as server:
+            port = server.address.rpartition(":")[2]
+            assert await client.call(f"localhost:{port}", b"by name") == b"by name"
+            assert await client.call(("localhost", int(port)), b"a pair") == b"a pair"
+
+    asyncio.run(main())
+
+
+def test_the_interface_of_a_link_local_address_may_be_named():
+    async def main():
+        async with rpc.Client() as client:
+            with pytest.raises(rpc.CallError) as caught:
+                await client.call("[fe80::1%lo]:9", b"x", deadline=0.001)
+            # Sent or refused by the system; not taken for a host's name.
+            assert "no address" not in str(caught.value)
+
+    if not socket.if_nametoindex("lo"):
+        pytest.skip("an interface lo")
+    asyncio.run(main())
+
+
+class Busy(ThreadPoolExecutor):
+    """asyncio looks names up in here: one thread, which does nothing else until it is told."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.go_on = threading.Event()
+        self.submit(self.go_on.wait)
+
+
+def test_the_deadline_ends_a_look_up_that_takes_too_long():
+    async def main():
+        busy = Busy()
+        asyncio.get_running_loop().set_default_executor(busy)
+        async with rpc.Client() as client:
+            with pytest.raises(rpc.DeadlineExceeded, match="looked up"):
+                await client.call("localhost:9", b"x", deadline=0.01)
+        busy.go_on.set()
+
+    asyncio.run(main())
+
+
+def test_what_a_look_up_takes_is_taken_from_the_deadline():
+    async def main():
+        busy, remaining = Busy(), []
+        asyncio.get_running_loop().set_default_executor(busy)
+
+        async def tell(request):
+            remaining.append(request.remaining)
+            return b"x"
+
+        async with rpc.Server("127.0.0.1:0", tell) as server, rpc.Client("127.0.0.1:0") as client:
+            port = server.address.rpartition(":")[2]
+            call = asyncio.ensure_future(client.call(f"localhost:{port}", b"x", deadline=60))
+            await asyncio.sleep(0.2)
+            busy.go_on.set()
+            await call
+        assert 0 < remaining[0] <= 59.8
+
+    asyncio.run(main())
