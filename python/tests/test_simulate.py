@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,11 @@ def test_a_plan_may_be_a_file(tmp_path, small):
         ({"set": {"options.mtu": 100}}, "options.mtu", None),
         ({"workload": "w9"}, "traffic.workload", None),
         ({"load": float("nan")}, "load", None),
+        ({"load": "half"}, "load", None),
+        ({"messages": -1}, "messages", None),
+        ({"messages": 1.5}, "messages", None),
+        ({"seed": 1 << 64}, "seed", None),
+        ({"workload": 1000}, "workload", None),
     ],
 )
 def test_a_mistake_names_its_key_and_what_is_allowed(wrong, key, allowed):
@@ -76,6 +82,13 @@ def test_a_mistake_names_its_key_and_what_is_allowed(wrong, key, allowed):
     assert f"`{key}`" in str(caught.value)
     assert allowed is None or allowed in caught.value.allowed, caught.value.allowed
     assert isinstance(caught.value, ValueError)
+
+
+def test_paths_are_as_good_as_their_text():
+    sizes = Path(homa.Sizes([1000]).path())
+    given = {"messages": 100, "set": {"fabric.shape": {"kind": "single-switch", "hosts": 4}}}
+    by_path = homa.simulate(workload=sizes, **given)
+    assert by_path.trace_hash == homa.simulate(workload=str(sizes), **given).trace_hash
 
 
 def test_a_mistake_in_a_mapping_names_its_key():

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,18 @@ def test_the_sources_are_linted_and_formatted(check):
     pytest.importorskip("ruff")
     ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
     done = subprocess.run([ruff, *check, "--no-cache", ROOT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_strict_type_checker_accepts_what_users_write():
+    pytest.importorskip("mypy")
+    check = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
+    # pandas has its types in another package, which nobody needs here.
+    check += ["--disable-error-code", "import-untyped", "--cache-dir", os.devnull]
+    check += [ROOT / "tests" / "typed_example.py"]
+    # The sources: of what is installed, types are not looked for where PYTHONPATH says.
+    sources = {**os.environ, "MYPYPATH": str(ROOT / "package")}
+    done = subprocess.run(check, capture_output=True, text=True, env=sources)
     assert done.returncode == 0, done.stdout
 
 

@@ -109,6 +109,27 @@ def test_a_mistake_is_found_before_anything_runs(tmp_path, plan):
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize("threads", [0, -1, 1 << 64])
+def test_numbers_of_threads_that_cannot_be_are_value_errors(plan, threads):
+    with pytest.raises(ValueError, match="threads is at least 1"):
+        homa.sweep(plan, threads=threads)
+    with pytest.raises(ValueError, match="threads is at least 1"):
+        homa.repro("homa-fig8", threads=threads)
+
+
+def test_what_is_no_executor_is_refused_with_what_is(plan):
+    class Client:
+        """As Dask's: it submits, and its futures are not those that a sweep can wait for."""
+
+        def submit(self, function, task): ...
+
+        def get_executor(self): ...
+
+    for given in [5, Client()]:
+        with pytest.raises(TypeError, match=r"client\.get_executor\(\)"):
+            homa.sweep(plan, given)
+
+
 def test_ctrl_c_ends_a_sweep_and_keeps_what_is_finished(tmp_path):
     endless = {
         "scenario": {"fabric": {"shape": {"kind": "single-switch", "hosts": 4}}},

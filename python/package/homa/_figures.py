@@ -6,10 +6,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._given import count
 from ._show import Progress, images, watched
+
+if TYPE_CHECKING:
+    from ._sweep import Sweep
 
 
 class Page:
@@ -37,7 +41,7 @@ class Page:
 
 
 def report(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | Sweep,
     *,
     metrics: Iterable[str] = (),
     x: str | None = None,
@@ -46,15 +50,16 @@ def report(
     """Draw the page of a folder of results, self-contained, as ``homa report`` does.
 
     Args:
-        folder: what :func:`sweep`, :func:`simulate` or :func:`repro` wrote, or their commands.
+        folder: what :func:`sweep`, :func:`simulate` or :func:`repro` wrote, or their commands; or
+            what :func:`sweep` returned.
         metrics: of a sweep, what to draw in place of the usual: ``"p99"``, ``"p99_us@50"``, ...
             (``docs/simulator.md``).
         x: the axis across; absent: every axis of numbers.
         only: axes and values: ``{"load.fraction": 0.8}``.
     """
-    folder = getattr(folder, "folder", folder)
+    path = os.fspath(folder if isinstance(folder, (str, os.PathLike)) else folder.folder)
     chosen = [(str(axis), str(value)) for axis, value in (only or {}).items()]
-    return Page(_native.report(os.fspath(folder), list(metrics), x, chosen))
+    return Page(_native.report(path, list(metrics), x, chosen))
 
 
 class Figure:
@@ -108,6 +113,7 @@ def repro(
     """
     if not ids:
         raise TypeError("repro() needs at least one figure: homa.figures() lists them")
+    threads = count(threads, "threads")
     with watched(progress) as told:
         text = _native.repro(list(ids), quick, compared, os.fspath(out), threads, told)
     return [Figure(document) for document in json.loads(text)]

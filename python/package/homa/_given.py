@@ -19,12 +19,34 @@ def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:
     changes = dict(known.pop("set", {}))
     if "topology" in known:
         changes["fabric.shape"] = known.pop("topology")
-    out = {**known, "set": list(changes.items())}
+    known = {key: _keyword(_plain(value, key), key) for key, value in known.items()}
+    out: dict[str, Any] = {**known, "set": list(changes.items())}
     if isinstance(plan, Mapping):
         out["tables"] = plan
     elif plan is not None:
         out["file"] = os.fspath(plan)
     return json.dumps(_plain(out, ""), allow_nan=False, default=_number)
+
+
+def _keyword(value: Any, key: str) -> Any:
+    """The value of a keyword, which the compiled part can read."""
+    right = isinstance(value, str)
+    need = "a text"
+    if key == "load":
+        right, need = isinstance(value, (int, float)), "a number, such as 0.8"
+    elif key in ("messages", "seed"):
+        right = isinstance(value, int) and 0 <= value < 2**64
+        need = "an integer from 0 to 2**64 - 1"
+    if not right or isinstance(value, bool):
+        raise PlanError(f"`{key}`: {need}, not {value!r}", key=key)
+    return value
+
+
+def count(value: int | None, what: str) -> int | None:
+    """The value, if so many of something can be; absent: as many as fit."""
+    if value is not None and not 0 < value < 2**32:
+        raise ValueError(f"{what} is at least 1, and {value} was given; absent: one per core")
+    return value
 
 
 def _plain(value: Any, key: str) -> Any:
@@ -33,6 +55,8 @@ def _plain(value: Any, key: str) -> Any:
         return {"kind": "graph", "file": value.path()}
     if isinstance(value, Data):
         return value.path()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, Mapping):
         pairs = ((str(name), inner) for name, inner in value.items() if inner is not None)
         return {name: _plain(inner, f"{key}.{name}".lstrip(".")) for name, inner in pairs}

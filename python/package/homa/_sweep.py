@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native, _worker
-from ._given import Plan, given
+from ._given import Plan, count, given
 from ._native import Table
 from ._show import Progress, images, watched
 
@@ -100,6 +100,9 @@ def sweep(
         PlanError: a simulation of the plan cannot be run; all are looked at before any runs.
         OSError: a file or folder is not as needed.
     """
+    threads = count(threads, "threads")
+    if executor is not None and not isinstance(executor, Executor):
+        _check_interface(executor)
     temporary = None
     if out is None:
         temporary = tempfile.TemporaryDirectory(prefix="homa-sweep-")
@@ -112,6 +115,15 @@ def sweep(
             _spread(native, executor, told)
     native.finish()
     return Sweep(native, temporary)
+
+
+def _check_interface(executor: Any) -> None:
+    """Dask's client is near enough to an executor to be taken for one, and its futures are none."""
+    if not hasattr(executor, "submit") or hasattr(executor, "get_executor"):
+        raise TypeError(
+            f"executor has the interface of concurrent.futures.Executor, not {executor!r}: a "
+            "ProcessPoolExecutor, client.get_executor() of Dask, MPIPoolExecutor of mpi4py, ..."
+        )
 
 
 def _spread(native: _native.Sweep, executor: Executor, told: Any) -> None:
