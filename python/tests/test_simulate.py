@@ -99,8 +99,14 @@ def test_a_mistake_in_a_mapping_names_its_key():
     assert caught.value.line is None
     with pytest.raises(homa.PlanError, match=r"2 simulations: homa\.sweep"):
         homa.simulate({"seeds": [1, 2]})
-    with pytest.raises(homa.PlanError, match="not object"):
-        homa.simulate({"scenario": {"seed": object()}})
+    for value, told in [(object(), "not object"), (float("inf"), "inf is no value")]:
+        for wrong in [
+            {"plan": {"scenario": {"load": {"fraction": value}}}},
+            {"set": {"scenario.load.fraction": value}},
+        ]:
+            with pytest.raises(homa.PlanError, match=told) as caught:
+                homa.simulate(**wrong)
+            assert caught.value.key == "scenario.load.fraction"
 
 
 def test_results_are_kept_as_the_program_keeps_them(tmp_path, small, program):

@@ -43,7 +43,7 @@ class Page:
 def report(
     folder: str | os.PathLike[str] | Sweep,
     *,
-    metrics: Iterable[str] = (),
+    metrics: str | Iterable[str] = (),
     x: str | None = None,
     only: Mapping[str, Any] | None = None,
 ) -> Page:
@@ -59,7 +59,8 @@ def report(
     """
     path = os.fspath(folder if isinstance(folder, (str, os.PathLike)) else folder.folder)
     chosen = [(str(axis), str(value)) for axis, value in (only or {}).items()]
-    return Page(_native.report(path, list(metrics), x, chosen))
+    drawn = [metrics] if isinstance(metrics, str) else list(metrics)
+    return Page(_native.report(path, drawn, x, chosen))
 
 
 class Figure:

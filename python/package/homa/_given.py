@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -20,12 +21,13 @@ def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:
     if "topology" in known:
         changes["fabric.shape"] = known.pop("topology")
     known = {key: _keyword(_plain(value, key), key) for key, value in known.items()}
-    out: dict[str, Any] = {**known, "set": list(changes.items())}
+    set_to = [(key, _plain(value, key)) for key, value in changes.items() if value is not None]
+    out: dict[str, Any] = {**known, "set": set_to}
     if isinstance(plan, Mapping):
-        out["tables"] = plan
+        out["tables"] = _plain(plan, "")
     elif plan is not None:
         out["file"] = os.fspath(plan)
-    return json.dumps(_plain(out, ""), allow_nan=False, default=_number)
+    return json.dumps(out, allow_nan=False)
 
 
 def _keyword(value: Any, key: str) -> Any:
@@ -64,10 +66,10 @@ def _plain(value: Any, key: str) -> Any:
         return [_plain(inner, key) for inner in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist(), key)
-    if isinstance(value, float) and not (value - value == 0):
+    if isinstance(value, float) and not math.isfinite(value):
         raise PlanError(f"`{key}`: {value} is no value of a plan", key=key)
+    if not isinstance(value, (bool, int, float, str)):
+        kind = type(value).__name__
+        text = f"`{key}`: a plan holds numbers, texts, lists and tables, not {kind}"
+        raise PlanError(text, key=key)
     return value
-
-
-def _number(value: Any) -> Any:
-    raise PlanError(f"a plan holds numbers, texts, lists and tables, not {type(value).__name__}")
