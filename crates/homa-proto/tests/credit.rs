@@ -132,7 +132,9 @@ fn bound(config: &Config, fifo_grants: u64) -> Option<u64> {
     match (config.window, config.overcommitment) {
         (GrantWindow::Shared { max_incoming }, _) => Some(u64::from(max_incoming) + fifo),
         (GrantWindow::RttBytesShared { max_incoming }, Overcommitment::Fixed(k)) => {
-            let most = max_incoming.min(u32::from(k) * RTT_BYTES);
+            let most = (u32::from(k) * RTT_BYTES / u32::from(config.sharing))
+                .max(PAYLOAD)
+                .min(max_incoming);
             Some(u64::from(most) + fifo)
         }
         _ => None,
@@ -199,7 +201,9 @@ fn credit_is_conserved_whatever_is_lost_or_late_in_every_window() {
         let config = match u.int_in_range(0..=2u8)? {
             0 => Config::sigcomm18(rate).overcommitment(overcommitment),
             1 => {
-                Config::for_users(rate).overcommitment(overcommitment).fifo_permille(fifo_permille)
+                // Of so many endpoints, together they have no more than one would.
+                let config = Config::for_users(rate).sharing(u.int_in_range(1..=4)?);
+                config.overcommitment(overcommitment).fifo_permille(fifo_permille)
             }
             _ => Config::linux().overcommitment(overcommitment).fifo_permille(fifo_permille),
         };

@@ -46,6 +46,7 @@ const FIELDS: &[Field] = &[
         c.overcommitment = Overcommitment::Unlimited;
         (c.rtt_bytes, c.rtt_bytes_max) = (narrow(n), narrow(n));
     }),
+    ("sharing", |c, n| c.sharing = short(n)),
     ("fifo_permille", |c, n| c.fifo_permille = short(n)),
     ("fifo_increment", |c, n| c.fifo_increment = narrow(n)),
     ("levels", |c, n| c.levels = byte(n)),

@@ -143,10 +143,12 @@ impl Config {
         let protocol = &mut part.protocol;
         protocol.memory_budget /= u64::from(shards);
         protocol.max_rpcs /= u32::from(shards);
+        protocol.sharing = shards;
         if let GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } =
             &mut protocol.window
         {
-            *max_incoming /= u32::from(shards);
+            // A packet's worth at least, or none would ever be granted.
+            *max_incoming = (*max_incoming / u32::from(shards)).max(self.mtu.into());
         }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);

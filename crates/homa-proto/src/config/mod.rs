@@ -101,6 +101,10 @@ pub struct Config {
     pub granting: Granting,
     /// How many messages are granted at once (Homa §3.5).
     pub overcommitment: Overcommitment,
+    /// So many endpoints of this host share its downlink, this one included: each is granted its
+    /// part of what [`GrantWindow::RttBytesShared`] lets the degree of overcommitment come to, at
+    /// least a packet. Default 1; `max_incoming` is each endpoint's own.
+    pub sharing: u16,
     /// At most one active message per sender host (Homa §3.5); otherwise only a preference.
     pub one_message_per_sender: bool,
     /// Share of grants and of transmitted packets that goes to the oldest message, in thousandths
@@ -157,6 +161,7 @@ crate::setters!(Config {
     window: GrantWindow,
     granting: Granting,
     overcommitment: Overcommitment,
+    sharing: u16,
     one_message_per_sender: bool,
     fifo_permille: u16,
     fifo_increment: u32,

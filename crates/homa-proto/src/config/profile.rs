@@ -148,6 +148,7 @@ impl Config {
             window: GrantWindow::RttBytesShared { max_incoming: 400_000 },
             granting: Granting::PerMessage { least_packets: 2 },
             overcommitment: Overcommitment::ScheduledLevels,
+            sharing: 1,
             one_message_per_sender: true,
             fifo_permille: 50,
             fifo_increment: 10_000,

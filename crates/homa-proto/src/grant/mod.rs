@@ -339,7 +339,7 @@ impl Endpoint {
             return;
         }
         let level = self.scheduled_level(rank, left, payload);
-        let left = self.window_left(rank, window.max(payload));
+        let left = self.window_left(rank, window.max(payload), payload);
         // Less than a packet is not worth a GRANT while more is to come.
         let worth = if grants.partial { 1 } else { wanted.min(payload) };
         // What came beyond the grant (its sender had others from our former life, or at its former

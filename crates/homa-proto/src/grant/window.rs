@@ -62,10 +62,10 @@ impl Endpoint {
     }
 
     /// Bytes that the bound on all grants leaves to the active message at `rank`, where each may
-    /// have `window` outstanding: a packet at least, or none would ever be worth a GRANT where
-    /// packets are longer than RTTbytes. Messages that wait for their last bytes count, else many
-    /// no longer than RTTbytes would all be granted at once.
-    pub(super) fn window_left(&self, rank: usize, window: u32) -> u64 {
+    /// have `window` outstanding: a packet of `payload` bytes at least, or none would ever be worth
+    /// a GRANT where packets are longer than RTTbytes. Messages that wait for their last bytes
+    /// count, else many no longer than RTTbytes would all be granted at once.
+    pub(super) fn window_left(&self, rank: usize, window: u32, payload: u32) -> u64 {
         match self.config.window {
             GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
             GrantWindow::Shared { max_incoming } => {
@@ -73,6 +73,7 @@ impl Endpoint {
             }
             GrantWindow::RttBytesShared { max_incoming } => {
                 let most = (self.degree() as u64).saturating_mul(u64::from(window));
+                let most = (most / u64::from(self.config.sharing)).max(payload.into());
                 most.min(max_incoming.into()).saturating_sub(self.granted_to(rank))
             }
         }
