@@ -93,6 +93,10 @@ fn micro_prints_the_documented_shape() {
             assert!(row.is_some_and(|row| row["rpcs_per_s"].is_f64()), "{rate:?}");
         }
     }
+    for transport in ["homa-pair", "homa-sharded"] {
+        let rows = rate.iter().filter(|row| row["transport"] == transport && row["peers"] == 1);
+        assert_eq!(rows.filter(|row| row["rpcs_per_s"].as_f64() > Some(0.0)).count(), 2);
+    }
     for row in report["throughput"].as_array().expect("an array") {
         assert_eq!(keys(row), ["bytes", "mb_per_s", "transport"]);
         assert!(row["mb_per_s"].is_f64(), "{row}");

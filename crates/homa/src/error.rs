@@ -184,6 +184,13 @@ pub enum CallError {
         /// The server.
         to: SocketAddr,
     },
+    /// What the server answers comes to another of the engines that share the address
+    /// ([`inline::Engine::sharded`](crate::inline::Engine::sharded)).
+    #[error("{to} answers another shard: call it from the engine whose `hears` says so")]
+    OtherShard {
+        /// The server.
+        to: SocketAddr,
+    },
     /// No response within the call's deadline.
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]
     DeadlineExceeded,

@@ -46,13 +46,14 @@ impl Engine {
     /// Each shard has an equal part of what `config` allows, so that all together have that:
     /// [`memory_budget`](homa_proto::Config::memory_budget),
     /// [`send_memory`](Config::send_memory), [`max_rpcs`](homa_proto::Config::max_rpcs),
-    /// [`max_peers`](Config::max_peers), the bytes granted at a time to all senders
-    /// ([`GrantWindow`](homa_proto::GrantWindow), `max_incoming`), and the rate of links where it
+    /// [`max_peers`](Config::max_peers), the bytes granted at a time to all senders (in profiles
+    /// whose grants are bounded together, `default` and `linux`), and the rate of links where it
     /// is known. A shard that is busy alone does not get the others' parts: towards a link of known
-    /// rate one of n shards sends at a n-th of it. What a host may take of a shard (half of the
-    /// memory for replies, say) is a share of the shard's part: a host with one port has that of
-    /// one shard, one with many ports that of each. Each shard's socket has a receive queue of
-    /// [`receive_buffer`](Config::receive_buffer) bytes.
+    /// rate one of n shards sends at an n-th of it, and what comes to one fills the downlink only
+    /// where there are no more shards than scheduled priority levels. What a host may take of a
+    /// shard (half of the memory for replies, say) is a share of the shard's part: a host with one
+    /// port has that of one shard, one with many ports that of each. Each shard's socket has a
+    /// receive queue of [`receive_buffer`](Config::receive_buffer) bytes.
     ///
     /// The links that packets leave by share each shard's socket.
     ///
@@ -79,14 +80,23 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sharded(at: SocketAddr, shards: usize, config: Config) -> Result<Sharded, OpenError> {
-        let most = usize::try_from(config.most_shards()).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
-        if shards == 0 || shards > most {
-            return Err(OpenError::Shards { shards, most });
-        }
-        let steering = Steering::new(shards as u16, config.seed.unwrap_or_else(random));
-        let drivers = UdpDriver::group(at, config.receive_buffer, steering)?;
+        let (drivers, steering) = drivers(at, shards, &config)?;
         Engine::over(drivers, steering, &config).map(Sharded)
     }
+}
+
+/// The drivers of a group of engines.
+pub(crate) fn drivers(
+    at: SocketAddr,
+    shards: usize,
+    config: &Config,
+) -> Result<(Vec<UdpDriver>, Steering), OpenError> {
+    let most = usize::try_from(config.most_shards()).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+    if shards == 0 || shards > most {
+        return Err(OpenError::Shards { shards, most });
+    }
+    let steering = Steering::new(shards as u16, config.seed.unwrap_or_else(random));
+    Ok((UdpDriver::group(at, config.receive_buffer, steering)?, steering))
 }
 
 impl Sharded {

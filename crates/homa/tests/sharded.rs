@@ -8,7 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use common::{echo, engine, message};
-use homa::{CallError, CallOptions, Client, Config, DrainTimeout, Engine, OpenError, Sharded};
+use homa::{
+    CallError, CallOptions, Client, Config, DrainTimeout, Engine, OpenError, Sharded, inline,
+};
 use tokio::time::timeout;
 
 /// Only reached when something is broken.
@@ -228,6 +230,37 @@ async fn each_shard_has_its_part_of_the_limits() {
     assert_eq!(second.await.unwrap(), *b"done");
     drop(held);
     assert_eq!(timeout(GIVE_UP, client.ready_for(1)).await, Ok(Ok(())));
+}
+
+#[test]
+fn an_inline_shard_calls_whom_it_hears_and_no_other() {
+    let (_engines, servers) = ordinary(8);
+    let at = "[::]:0".parse().unwrap();
+    let mut shards = inline::Engine::sharded(at, SHARDS, Config::default()).unwrap();
+    let options = CallOptions::default();
+    for &to in &servers {
+        let mut heard = 0;
+        for shard in &mut shards {
+            let hears = shard.hears(to);
+            heard += usize::from(hears);
+            match shard.call(to, "ping", 0, &options) {
+                Ok(_) => assert!(hears),
+                refused => assert!(!hears && refused == Err(CallError::OtherShard { to })),
+            }
+        }
+        assert_eq!(heard, 1, "{to}");
+    }
+    let mut answers = 0;
+    while answers < servers.len() {
+        for shard in &mut shards {
+            shard.poll(inline::Wait::No).unwrap();
+            while let Some(completion) = shard.next() {
+                let inline::Completion::Response { result, .. } = completion else { continue };
+                assert_eq!(result.unwrap(), *b"ping");
+                answers += 1;
+            }
+        }
+    }
 }
 
 #[test]

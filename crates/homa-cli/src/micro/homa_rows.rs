@@ -64,7 +64,10 @@ impl Sleep {
 }
 
 /// Answers what is ready with what `answer` makes of it.
-fn answer_ready(engine: &mut Engine, answer: impl Fn(homa::Message) -> Vec<u8>) -> io::Result<()> {
+pub fn answer_ready(
+    engine: &mut Engine,
+    answer: impl Fn(homa::Message) -> Vec<u8>,
+) -> io::Result<()> {
     while let Some(completion) = engine.next() {
         if let Completion::Request { id, bytes, .. } = completion {
             match engine.reply(id, answer(bytes)) {
@@ -166,8 +169,9 @@ pub fn rate(pair: &Pair, carrier: Carrier, load: &RateLoad, time: Duration) -> i
 }
 
 /// A client that replaces every completed RPC by another to the same server.
-struct Caller {
+pub struct Caller {
     engine: Engine,
+    wait: Wait,
     servers: Vec<SocketAddr>,
     load: RateLoad,
     payload: Bytes,
@@ -181,19 +185,18 @@ impl Caller {
         servers: &[SocketAddr],
         load: RateLoad,
     ) -> io::Result<Self> {
+        Ok(Self::over(carrier.engine(CLIENT, mtu)?, Wait::No, servers, load))
+    }
+
+    /// One that waits so in each turn.
+    pub fn over(engine: Engine, wait: Wait, servers: &[SocketAddr], load: RateLoad) -> Self {
         let largest = load.sizes.iter().copied().max().unwrap_or(1) as usize;
-        Ok(Self {
-            engine: carrier.engine(CLIENT, mtu)?,
-            servers: servers.to_vec(),
-            load,
-            payload: vec![7; largest].into(),
-            options: CallOptions::default(),
-            turn: 0,
-        })
+        let (payload, options) = (vec![7; largest].into(), CallOptions::default());
+        Self { engine, wait, servers: servers.to_vec(), load, payload, options, turn: 0 }
     }
 
     /// Keeps the load up for a window.
-    fn completed_per_second(&mut self, window: Window) -> io::Result<f64> {
+    pub fn completed_per_second(&mut self, window: Window) -> io::Result<f64> {
         for server in 0..self.servers.len() {
             for _ in 0..self.load.outstanding {
                 self.start(server)?;
@@ -223,7 +226,7 @@ impl Caller {
 
     /// One turn of the engine; returns how many RPCs completed.
     fn turn(&mut self) -> io::Result<u64> {
-        self.engine.poll(Wait::No)?;
+        self.engine.poll(self.wait)?;
         let mut completed = 0;
         while let Some(completion) = self.engine.next() {
             if let Completion::Response { cookie, result, .. } = completion {

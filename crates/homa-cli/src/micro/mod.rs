@@ -11,6 +11,7 @@ mod homa_rows;
 mod pair;
 mod plan;
 mod report;
+mod shards;
 mod stats;
 mod tcp_batched;
 

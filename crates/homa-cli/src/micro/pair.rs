@@ -30,8 +30,10 @@ pub struct Pair {
 
 /// A side, by its place in [`VethPair::ends`].
 #[derive(Clone, Copy)]
-enum Side {
+pub enum Side {
+    /// Where the server is.
     Server = 0,
+    /// Where the client is.
     Client = 1,
 }
 
@@ -102,8 +104,31 @@ impl Pair {
         side: Side,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> thread::JoinHandle<io::Result<T>> {
+        self.spawn_on(side, self.cores[side as usize], job)
+    }
+
+    /// Does something at a side.
+    pub fn at<T: Send + 'static>(
+        &self,
+        side: Side,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        joined(self.spawn(side, job))
+    }
+
+    /// The cores, as many as there may be.
+    pub fn cores(&self) -> [Option<usize>; 2] {
+        self.cores
+    }
+
+    /// Starts `job` on a thread that stands in a side's namespace, on a core.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        side: Side,
+        core: Option<usize>,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> thread::JoinHandle<io::Result<T>> {
         let network = Arc::clone(&self.network);
-        let core = self.cores[side as usize];
         // The names tell the sides apart in profiles.
         let thread = thread::Builder::new().name(["server", "client"][side as usize].into());
         let run = move || {
@@ -116,7 +141,7 @@ impl Pair {
 }
 
 /// Waits for a side; its panic becomes an error.
-fn joined<T>(side: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
+pub fn joined<T>(side: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
     side.join().unwrap_or_else(|_| Err(died()))
 }
 

@@ -10,6 +10,7 @@ use super::echo::{self, Wait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
 use super::report::{Beside, EchoRow, RateRow, Report, ThroughputRow};
+use super::shards;
 use super::stats::{self, Tail};
 use super::tcp_batched::{self, RateLoad};
 
@@ -23,6 +24,10 @@ const LARGE_OUTSTANDING: usize = 4;
 const XDP: &str = "homa-xdp";
 /// Homa's rows where it is polled on both sides.
 const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
+
+/// Rows of pairs of client and shard, each pair on a core: one, and two.
+const ONE_PAIR: &str = "homa-pair";
+const SHARDED: &str = "homa-sharded";
 
 /// What is measured, once per round.
 type Measure<T> = Box<dyn Fn(&Pair, Duration) -> io::Result<T>>;
@@ -69,6 +74,7 @@ fn beside<T>(rows: &[Row<T>], row: &Row<T>, figure: impl Fn(&T) -> f64) -> Optio
         "homa-blocking" => "raw-udp-blocking",
         "homa" | XDP if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
         "homa" | XDP => "tcp-batched",
+        SHARDED => ONE_PAIR,
         _ => return None,
     };
     let other = rows.iter().find(|other| other.who == rival && other.load == row.load)?;
@@ -198,6 +204,12 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
             rows.push(Row::new(who, shape, move |p, time| {
                 homa_rows::rate(p, carrier, &load, time)
             }));
+        }
+        if peers == 1 {
+            for (who, pairs) in [(ONE_PAIR, 1), (SHARDED, 2)] {
+                let load = load.clone();
+                rows.push(Row::new(who, shape, move |p, time| shards::rate(p, pairs, &load, time)));
+            }
         }
         rows.push(Row::new("tcp-batched", shape, move |p, time| tcp_batched::rate(p, &load, time)));
     }

@@ -36,7 +36,8 @@ pub struct EchoRow {
 pub struct RateRow {
     /// Who carries them.
     pub transport: &'static str,
-    /// Connections, or server engines. One peer: 100 B; many: sizes of W1.
+    /// Connections, or server engines; of each pair in `homa-sharded`. One peer: 100 B; many: sizes
+    /// of W1.
     pub peers: usize,
     /// RPCs in progress per peer.
     pub outstanding: usize,
@@ -128,6 +129,10 @@ impl Report {
             return;
         }
         line("\nSmall RPCs per second (one peer: 100 B; 64 peers: sizes of W1)");
+        line(
+            "(homa-pair: both sides on one core; homa-sharded: two such pairs, a core each, whose \
+             servers share an address)",
+        );
         let table = Table::new(&[
             left("transport", 18),
             right("peers", 7),

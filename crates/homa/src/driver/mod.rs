@@ -230,6 +230,12 @@ pub trait Driver: Send {
     /// True when datagrams from `socket` can carry the destination's kind of address.
     fn reaches(&self, socket: usize, to: IpAddr) -> bool;
 
+    /// True when what a peer sends to `socket` comes here, not to another engine that shares its
+    /// address.
+    fn hears(&self, _socket: usize, _peer: SocketAddr) -> bool {
+        true
+    }
+
     /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
     /// no room for, and what is behind it for the same link, is [`Self::waiting`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);

@@ -323,6 +323,10 @@ impl Driver for UdpDriver {
         })
     }
 
+    fn hears(&self, socket: usize, peer: SocketAddr) -> bool {
+        socket != 0 || self.member.as_ref().is_none_or(|member| member.hears(peer))
+    }
+
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
         self.send_some(&outbox.trains, outbox, messages);
     }

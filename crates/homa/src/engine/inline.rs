@@ -48,6 +48,7 @@ use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
+use crate::sharded;
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -190,6 +191,33 @@ impl Engine {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
+    }
+
+    /// `shards` engines at one UDP address, each for a thread with a loop of its own, best on a
+    /// core of its own: see [`crate::Engine::sharded`], for limits and errors, too. What a peer
+    /// sends comes to one of them, which [`Self::hears`] it; the others refuse calls to that peer.
+    /// As long as any is used, all have to be polled: what comes for one comes to no other.
+    ///
+    /// ```
+    /// use homa::inline::Engine;
+    /// use homa::{CallOptions, Config};
+    ///
+    /// let mut shards = Engine::sharded("127.0.0.1:0".parse()?, 2, Config::default())?;
+    /// let server = "127.0.0.1:4000".parse()?;
+    /// let caller = shards.iter_mut().find(|shard| shard.hears(server)).unwrap();
+    /// caller.call(server, "ping", 0, &CallOptions::default())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sharded(at: SocketAddr, shards: usize, config: Config) -> Result<Vec<Self>, OpenError> {
+        let drivers = sharded::drivers(at, shards, &config)?.0.into_iter().enumerate();
+        let part = |number| config.part(number, shards as u16);
+        drivers.map(|(number, driver)| Self::with_driver(Box::new(driver), part(number))).collect()
+    }
+
+    /// True when what a peer sends to the first local address comes to this engine, as always
+    /// unless it is one of [`Self::sharded`].
+    pub fn hears(&self, peer: SocketAddr) -> bool {
+        self.core.driver().hears(0, super::canonical(peer))
     }
 
     /// An engine directly over IP: see [`crate::Engine::raw_ip`].
@@ -438,8 +466,8 @@ impl Engine {
 }
 
 /// The descriptor of the first local address: all there is to watch over UDP unless
-/// [`Engine::listen_also`] opened more. Directly over IP and over AF_XDP, watch all of
-/// [`Engine::handles`].
+/// [`Engine::listen_also`] opened more. Of [`Engine::sharded`], directly over IP and over AF_XDP,
+/// watch all of [`Engine::handles`].
 impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.driver().first_handle()

@@ -191,6 +191,9 @@ impl Core {
         if !is_one_server(to) {
             return Err(CallError::Destination { to });
         }
+        if !self.driver.hears(socket, to) {
+            return Err(CallError::OtherShard { to });
+        }
         let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
         self.fits(length).map_err(|refusal| match refusal {
             Refusal::Ever { max } => CallError::MessageTooLong { length: request.len(), max },

@@ -47,13 +47,17 @@ impl Member {
         self.inboxes[self.number].waker.handle()
     }
 
+    /// True for a peer of this driver.
+    pub fn hears(&self, peer: SocketAddr) -> bool {
+        self.steering.shard_of(peer) == self.number
+    }
+
     /// Hands a report about `to` on to whose peer that is; false if that is this driver.
     pub fn hand_on(&self, to: SocketAddr, report: Meaning) -> bool {
-        let whose = self.steering.shard_of(to);
-        if whose == self.number {
+        if self.hears(to) {
             return false;
         }
-        let inbox = &self.inboxes[whose];
+        let inbox = &self.inboxes[self.steering.shard_of(to)];
         let mut reports = inbox.reports.lock().unwrap_or_else(PoisonError::into_inner);
         // What is too much is forgotten, as where there is one driver.
         if reports.len() < REPORTS_MAX {
