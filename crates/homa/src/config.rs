@@ -227,3 +227,44 @@ impl CallOptions {
         Self { trace: Some(context), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(config: &Config) -> u32 {
+        match config.protocol.window {
+            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
+                max_incoming
+            }
+            _ => panic!("not of these profiles"),
+        }
+    }
+
+    #[test]
+    fn the_parts_of_engines_that_share_an_address_come_to_no_more_than_the_whole() {
+        for whole in [Config::default().seed(7), Config::linux().seed(7)] {
+            for shards in [1, 3, 64] {
+                let parts: Vec<_> = (0..shards).map(|n| whole.part(n.into(), shards)).collect();
+                let of = |limit: fn(&Config) -> u64| {
+                    let (all, each) = (limit(&whole), parts.iter().map(limit));
+                    let sum: u64 = each.sum();
+                    assert!(sum <= all && sum > all - all / 100, "{sum} of {all} by {shards}");
+                };
+                of(|config| config.protocol.memory_budget);
+                of(|config| config.protocol.max_rpcs.into());
+                of(|config| config.send_memory);
+                of(|config| config.max_peers.into());
+                of(|config| window(config).into());
+                assert!(parts.iter().all(|part| part.protocol.sharing == shards));
+                assert!(parts.iter().all(|part| part.complete(1, Framing::Datagram).is_ok()));
+                // No two name their first RPC alike.
+                let mut seeds: Vec<_> = parts.iter().map(|part| part.seed).collect();
+                seeds.dedup();
+                assert_eq!(seeds.len(), usize::from(shards));
+            }
+        }
+        // What is left is worth a packet.
+        assert_eq!(window(&Config::default().mtu(9_000).part(0, 256)), 9_000);
+    }
+}

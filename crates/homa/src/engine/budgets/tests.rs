@@ -11,10 +11,13 @@ const FAST: Rate = Rate::gbps(10);
 /// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
 /// numbered alike; links are numbered from 0.
 fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
-    let config = Config::default();
+    budgets_of(rates, &Config::default())
+}
+
+fn budgets_of(rates: &[LinkRate], config: &Config) -> (Budgets, Endpoint) {
     let mut endpoint =
         Endpoint::new(config.complete(1 << 20, crate::driver::Framing::Datagram).unwrap());
-    let mut budgets = Budgets::new(&config, false, &mut endpoint);
+    let mut budgets = Budgets::new(config, false, &mut endpoint);
     for (index, &rate) in (1..).zip(rates) {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -79,6 +82,26 @@ fn a_full_link_holds_back_no_packet_of_another() {
     }
     assert_eq!(sent[2], 400);
     assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
+}
+
+#[test]
+fn engines_that_share_an_address_send_no_faster_together_than_one() {
+    let config = Config::default();
+    for shards in [1, 2, 8] {
+        let part = config.part(0, shards);
+        let (mut budgets, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &part);
+        (0..400).for_each(|_| send(&mut endpoint, 1, 5_600));
+        let (mut sent, end) = ([0; 2], Time(1_000_000));
+        let mut now = Time(1_000);
+        while now < end {
+            transmit(&mut budgets, &mut endpoint, now, &mut sent);
+            let wake = budgets.wake(&endpoint, Links::NONE).expect("there is more to send");
+            now = wake.max(now + Duration(1));
+        }
+        let all = u64::from(sent[1]) * u64::from(shards) * u64::from(FULL_FRAME);
+        let most = FAST.bytes_in(Duration(end.0)) + u64::from(shards) * 3 * u64::from(FULL_FRAME);
+        assert!(all <= most && all > most / 2, "{shards}: {all} of {most}");
+    }
 }
 
 #[test]
