@@ -49,7 +49,8 @@
 //! What is sent is a [`Payload`], made from vectors, strings, [`bytes::Bytes`] and lists of these
 //! without a copy; what arrives is a [`Message`], which becomes a vector or `Bytes` likewise.
 //!
-//! The first two may be mixed on one [`Engine`], which any number of clients and servers share.
+//! The first two may be mixed on one [`Engine`], which any number of clients and servers share. For
+//! more work than one core does, [`Engine::sharded`] opens one engine per core at one address.
 //!
 //! # What can be seen
 //! [`Engine::metrics`] has counters, and histograms of how long RPCs took, as values and as

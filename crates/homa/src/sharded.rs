@@ -3,10 +3,11 @@
 //! Each shard is an engine with a socket, a lock and timers of its own; nothing of the protocol is
 //! shared. The kernel steers what a peer sends to one of them (`driver/udp/steering.rs`), and calls
 //! to a peer leave from there, so that a peer is known to one shard alone and at-most-once holds as
-//! in one engine.
+//! in one engine, as long as a client keeps its address.
 //!
-//! Left out: moving peers between shards, so that one busy peer is one core's work; sharing an
-//! address between processes.
+//! Left out: clients by name across shards, so that one that moves in the midst of a call may have
+//! it executed twice; moving peers between shards, so that one busy peer is one core's work; sharing
+//! an address between processes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -56,6 +57,10 @@ impl Engine {
     /// receive queue of [`receive_buffer`](Config::receive_buffer) bytes.
     ///
     /// The links that packets leave by share each shard's socket.
+    ///
+    /// What is executed at most once is so by each shard. A client whose address or port a
+    /// translator (NAT) changes in the midst of a call may come to another shard, which does not
+    /// know that the call was executed, and executes it again.
     ///
     /// # Errors
     /// [`OpenError::Shards`] for none, and for more than the limits can be divided between (each
