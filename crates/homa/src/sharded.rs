@@ -6,8 +6,8 @@
 //! in one engine, as long as a client keeps its address.
 //!
 //! Left out: clients by name across shards, so that one that moves in the midst of a call may have
-//! it executed twice; moving peers between shards, so that one busy peer is one core's work; sharing
-//! an address between processes.
+//! it executed twice; moving peers between shards, so that one busy peer is one core's work;
+//! sharing an address between processes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
