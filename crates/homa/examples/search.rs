@@ -1,7 +1,6 @@
 //! A search service: a front end asks every shard of an index at once and answers with what it
 //! heard before its user's deadline, which its own calls inherit. Each shard has two servers; the
-//! second one is asked when the first one takes long or is dead (a hedged call), and whoever is
-//! slower is cancelled.
+//! second is asked when the first is slow or dead (a hedged call), and the slower one is cancelled.
 //!
 //! ```text
 //! cargo run --example search
@@ -10,143 +9,92 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use homa::{CallError, CallOptions, Client, Request, Server};
+use homa::{CallError, CallOptions, Client, Message, Request, Server};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// What each shard knows.
-const SHARDS: [&[&str]; 3] =
-    [&["short messages", "long messages"], &["short queues"], &["short tails", "fat trees"]];
 /// How long a user waits.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// After so long without an answer the other server of a shard is asked, too.
+/// After so long without an answer, the other server of a shard is asked, too.
 const HEDGE: Duration = Duration::from_millis(50);
+/// Requests that servers dropped because nobody waited for them any more.
+static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 
-/// A server of one shard, and where it is.
-struct Replica {
-    address: SocketAddr,
-    serving: JoinHandle<()>,
-    /// Requests that it dropped because nobody waited for them any more.
-    cancelled: Arc<AtomicUsize>,
-}
+/// A shard's servers, the preferred one first.
+type Shard = [SocketAddr; 2];
 
-impl Replica {
-    /// Knows `documents`, and takes its time.
-    fn start(documents: &'static [&'static str], takes: Duration) -> Result<Self, Box<dyn Error>> {
-        let server = Server::bind("127.0.0.1:0".parse()?)?;
-        let (address, cancelled) = (server.local_addr(), Arc::new(AtomicUsize::new(0)));
-        let count = Arc::clone(&cancelled);
-        let serving = tokio::spawn(async move {
-            while let Some(request) = server.accept_async().await {
-                tokio::select! {
-                    () = sleep(takes) => {}
-                    () = request.cancelled() => {
-                        count.fetch_add(1, Ordering::Relaxed);
-                        continue; // Dropping a request is all there is to do.
-                    }
+/// Starts a server that takes some time for each search; aborting its task is a crash.
+fn start(shard: &'static str, takes: Duration) -> (SocketAddr, JoinHandle<()>) {
+    let server = Server::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = server.local_addr();
+    let serving = async move {
+        while let Some(request) = server.accept_async().await {
+            tokio::select! {
+                () = sleep(takes) => {}
+                () = request.cancelled() => {
+                    CANCELLED.fetch_add(1, Ordering::Relaxed);
+                    continue; // Dropping a request is all there is to do.
                 }
-                let word = String::from_utf8_lossy(&request).into_owned();
-                let found = documents.iter().filter(|document| document.contains(&word));
-                let found: String = found.map(|document| format!("{document}\n")).collect();
-                // A message has at least one byte. A client that is gone is its own affair.
-                let _ = request.reply_async(format!("{found}.")).await;
             }
-        });
-        Ok(Self { address, serving, cancelled })
-    }
-
-    /// As a crash would: nobody answers what it had accepted.
-    fn kill(&self) {
-        self.serving.abort();
-    }
+            let found = format!(", {shard} on {}", String::from_utf8_lossy(&request));
+            let _ = request.reply_async(found).await; // A client may be gone: no reason to stop.
+        }
+    };
+    (address, tokio::spawn(serving))
 }
 
-/// Where the servers of all shards are.
-type Shards = [[SocketAddr; 2]; 3];
-
-/// Asks one server, and the other one if that fails or takes long. Whoever loses is cancelled when
-/// its call is dropped. Searching twice does no harm.
-async fn ask(client: &Client, shard: [SocketAddr; 2], word: &str) -> Result<String, CallError> {
+/// Asks one server, and the other one if that fails or is slow. Dropping a call cancels it.
+async fn ask(client: &Client, shard: Shard, word: &[u8]) -> Result<Message, CallError> {
     let mut first = client.call_async(shard[0], word);
-    let early = timeout(HEDGE, &mut first).await;
-    let found = match early {
+    match timeout(HEDGE, &mut first).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => client.call_async(shard[1], word).await,
         Err(_) => tokio::select! {
             Ok(answer) = first => Ok(answer),
             answer = client.call_async(shard[1], word) => answer,
         },
-    };
-    found.map(|found| String::from_utf8_lossy(&found).replace('.', ""))
+    }
 }
 
-/// Answers a user with how many shards were heard and what they found. Its calls end with the
-/// user's patience, and what is left of that must do for the answer, too.
-async fn search(request: Request, shards: Shards) {
-    let client = request.client();
-    let word = String::from_utf8_lossy(&request).into_owned();
+/// The front end. It spends three quarters of the time left on its shards, the rest on answering.
+async fn search(request: Request, shards: [Shard; 2]) {
+    let client = request.client(); // Its calls have the request's deadline.
     let within = request.remaining().unwrap_or(DEADLINE) * 3 / 4;
-    let [a, b, c] = shards.map(|shard| timeout(within, ask(&client, shard, &word)));
-    let (a, b, c) = tokio::join!(a, b, c);
-    let heard: Vec<String> = [a, b, c].into_iter().filter_map(|shard| shard.ok()?.ok()).collect();
-    let _ = request.reply_async(format!("{}\n{}", heard.len(), heard.concat())).await;
+    let [a, b] = shards.map(|shard| timeout(within, ask(&client, shard, &request)));
+    let (a, b) = tokio::join!(a, b);
+    let heard: Vec<Vec<u8>> = [a, b].into_iter().flatten().flatten().map(Message::into).collect();
+    let found = String::from_utf8_lossy(&heard.concat()).into_owned();
+    let _ = request.reply_async(format!("{} of 2 shards{found}", heard.len())).await;
 }
 
-/// What a user sees.
-async fn look(user: &Client, front: SocketAddr, word: &str) -> (usize, String) {
-    let options = CallOptions::deadline(DEADLINE);
-    let answer = user.call_async_with(front, word, &options).await.expect("the front end is there");
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let (heard, found) = answer.split_once('\n').expect("a number and texts");
-    (heard.parse().expect("a number"), found.to_owned())
-}
-
-/// Searches while all is well, while a server is slow, and after servers died.
+/// Searches while a server is slow, and after servers died.
 #[tokio::main]
 pub async fn main() -> Result<(), Box<dyn Error>> {
-    let quick = Duration::ZERO;
-    let mut replicas = Vec::new();
-    for documents in SHARDS {
-        replicas.push([Replica::start(documents, quick)?, Replica::start(documents, quick)?]);
-    }
-    let places = |replicas: &[[Replica; 2]]| {
-        [0, 1, 2].map(|shard| [&replicas[shard][0], &replicas[shard][1]].map(|one| one.address))
-    };
-    let shards = Arc::new(Mutex::new(places(&replicas)));
+    let (slow_books, books) = (start("books", 100 * HEDGE), start("books", Duration::ZERO));
+    let (films, more_films) = (start("films", Duration::ZERO), start("films", Duration::ZERO));
+    let shards = [[slow_books.0, books.0], [films.0, more_films.0]];
     let server = Server::bind("127.0.0.1:0".parse()?)?;
-    let (front, known) = (server.local_addr(), Arc::clone(&shards));
+    let front = server.local_addr();
     tokio::spawn(async move {
         while let Some(request) = server.accept_async().await {
-            let shards = *known.lock().expect("nobody panics");
             tokio::spawn(search(request, shards));
         }
     });
-    let user = Client::new()?;
-    let (heard, found) = look(&user, front, "short").await;
-    println!("{heard} of 3 shards:\n{found}");
-    assert_eq!((heard, found.lines().count()), (3, 3));
-
-    // A server that is slow costs the hedge, and hears that its answer is not wanted.
-    replicas[1][0] = Replica::start(SHARDS[1], 100 * HEDGE)?;
-    *shards.lock().expect("nobody panics") = places(&replicas);
-    let (heard, _) = look(&user, front, "short").await;
-    assert_eq!(heard, 3);
-    while replicas[1][0].cancelled.load(Ordering::Relaxed) == 0 {
-        sleep(HEDGE).await;
+    let (user, options) = (Client::new()?, CallOptions::deadline(DEADLINE));
+    let look = async |word: &str| {
+        let answer = user.call_async_with(front, word, &options).await?;
+        println!("{}", String::from_utf8_lossy(&answer));
+        Ok::<Message, CallError>(answer)
+    };
+    assert_eq!(&*look("cats").await?, b"2 of 2 shards, books on cats, films on cats");
+    while CANCELLED.load(Ordering::Relaxed) == 0 {
+        sleep(HEDGE).await; // The slow server hears that nobody waits for it.
     }
-    println!("{heard} of 3 shards; the slow server was told to stop");
-
-    // One that dies costs nothing but the hedge; a shard without servers is missing.
-    replicas[2][0].kill();
-    let (heard, _) = look(&user, front, "fat").await;
-    println!("{heard} of 3 shards with a dead server");
-    assert_eq!(heard, 3);
-    replicas[2][1].kill();
-    let (heard, found) = look(&user, front, "fat").await;
-    println!("{heard} of 3 shards without the third");
-    assert_eq!((heard, found.as_str()), (2, ""));
+    films.1.abort(); // The other server of the shard answers.
+    assert_eq!(&*look("dogs").await?, b"2 of 2 shards, books on dogs, films on dogs");
+    more_films.1.abort(); // Without servers a shard is missing from the answer.
+    assert_eq!(&*look("birds").await?, b"1 of 2 shards, books on birds");
     Ok(())
 }
