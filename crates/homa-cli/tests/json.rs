@@ -176,7 +176,7 @@ impl Benches {
         let ours = ["bench", "--peer", &server.address, "--cp-node"];
         let cp_node = printed(&[&ours[..], &brief].concat());
         server.terminate();
-        let fabric = ["--hosts", "4", "--fabric", "leaf-spine", "--degrade", "spine1:50"];
+        let fabric = ["--fabric", "leaf-spine", "--degrade", "spine1:50"];
         let small_workflows = ["--link", "20Mbps", "--duration", "500ms", "--load", "0.2"];
         let workflows = [&["--fan-out", "3"][..], &small_workflows, &fabric, &marks].concat();
         Self {

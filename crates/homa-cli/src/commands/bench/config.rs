@@ -104,7 +104,7 @@ impl Config {
             load: loaded.then_some(args.load),
             incast: args.incast,
             incast_control: ours.then_some(args.incast_control == Switch::On),
-            hosts: ours.then_some(args.hosts),
+            hosts: ours.then_some(args.hosts()),
             fabric: fabric.then(|| args.fabric.name()),
             forwarding: fabric.then(|| args.forwarding.name()),
             degraded: fabric.then(degraded),
@@ -143,7 +143,7 @@ pub fn command_line(args: &Args) -> String {
         None => {
             let names: Vec<&str> = args.transports().iter().map(|t| t.name()).collect();
             add("transport", &names.join(","));
-            add("hosts", &args.hosts.to_string());
+            add("hosts", &args.hosts().to_string());
             if args.fabric != Wired::SingleSwitch {
                 add("fabric", args.fabric.name());
                 add("forwarding", args.forwarding.name());
@@ -233,7 +233,7 @@ mod tests {
             "homa bench --incast-control off --loss 0.01 --duplicate 0.001 --cc reno",
             "homa bench --incast 300 --incast-control off --buffer 200000 --seed 7",
             "homa bench --transport tcp-ecn --phantom-queue 0.95,1KB --ecn-threshold 30KB",
-            "homa bench --hosts 4 --fabric leaf-spine --forwarding alb --degrade spine1:10",
+            "homa bench --fabric leaf-spine --forwarding alb --degrade spine1:10",
             "homa bench --fan-out 10 --response 2KB --load 0.4",
             "homa bench --peer 127.0.0.1:4000",
             "homa bench --peer [::1]:4000 --driver raw-ip --link 1Gbps --duration 300ms",

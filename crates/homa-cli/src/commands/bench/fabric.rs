@@ -173,6 +173,7 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::super::asked;
+    use super::super::rack::rack_config;
     use super::*;
 
     #[test]
@@ -193,6 +194,13 @@ mod tests {
         assert!(check(&["--forwarding", "alb", "--fabric", "leaf-spine"]));
         let late = ["--fabric", "leaf-spine", "--degrade", "spine1:10@1s", "--duration"];
         assert!(!check(&[&late[..], &["1s"]].concat()) && check(&[&late[..], &["2s"]].concat()));
+    }
+
+    #[test]
+    fn every_fabric_has_a_rack_without_a_word_about_hosts() {
+        for fabric in ["single-switch", "leaf-spine"] {
+            assert!(rack_config(&asked(&["--fabric", fabric])).validate().is_ok(), "{fabric}");
+        }
     }
 
     #[test]

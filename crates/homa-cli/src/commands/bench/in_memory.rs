@@ -141,7 +141,7 @@ fn engines(args: &Args) -> Result<(Vec<Engine>, Vec<SocketAddr>), Failure> {
         config.protocol.incast = None;
     }
     let mut engines = Vec::new();
-    for host in 0..args.hosts {
+    for host in 0..args.hosts() {
         // As on the rack: receivers grant one message per sender's address.
         let address = u32::from(Ipv4Addr::new(10, 77, 0, 1)) + host as u32;
         let at = SocketAddr::from((Ipv4Addr::from(address), 0));

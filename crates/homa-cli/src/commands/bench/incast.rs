@@ -155,7 +155,7 @@ fn head(args: &Args, outstanding: u32, rack: &Rack, table: &Table) {
     line(format!(
         "Incast: 1 client, {} servers, {outstanding} RPCs in progress, responses of {RESPONSE} B; \
          Homa's incast control {control}.",
-        args.hosts - 1
+        args.hosts() - 1
     ));
     line(table.head());
 }

@@ -114,9 +114,9 @@ pub struct Args {
     /// Share of each host's link taken by requests, responses and their headers.
     #[arg(long, default_value = "0.8", value_name = "SHARE", value_parser = values::load)]
     load: f64,
-    /// Hosts on the rack; each is client and server.
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    hosts: usize,
+    /// Hosts on the rack; each is client and server. [default: 5; 4 with --fabric leaf-spine]
+    #[arg(long, value_name = "N")]
+    hosts: Option<usize>,
     /// What joins the hosts, computed by the rack's switch process.
     #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
     fabric: Wired,
@@ -244,6 +244,14 @@ impl Args {
     /// Server ports of `--cp-node`.
     fn ports(&self) -> usize {
         self.ports.into()
+    }
+
+    /// Hosts on the rack. Two leaf switches share them, so that their number is even there.
+    fn hosts(&self) -> usize {
+        self.hosts.unwrap_or(match self.fabric {
+            Wired::SingleSwitch => 5,
+            Wired::LeafSpine => 4,
+        })
     }
 
     /// Rate of every link, bits per second.

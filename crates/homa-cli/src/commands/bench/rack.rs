@@ -113,7 +113,7 @@ impl<'a> Racks<'a> {
 /// The rack that was asked for.
 pub fn rack_config(args: &Args) -> RackConfig {
     RackConfig {
-        hosts: args.hosts,
+        hosts: args.hosts(),
         topology: args.topology(),
         forwarding: args.forwarding(),
         degraded: args.degraded(),
@@ -140,7 +140,7 @@ pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
             Driver::RawIp => Framing::Ip146,
         },
     };
-    let hosts = u16::try_from(args.hosts).hint("a rack has 2 to 250 hosts")?;
+    let hosts = u16::try_from(args.hosts()).hint("a rack has 2 to 250 hosts")?;
     let duration_ns = args.duration().as_nanos() as u64;
     Ok((Offer { hosts, load, duration_ns, seed: args.seed }, sizes.truncated(LARGEST)))
 }
@@ -277,7 +277,7 @@ fn draw(args: &Args, rows: &[TransportResult]) -> Result<(), Failure> {
          seed {}",
         args.workload.to_string().to_uppercase(),
         (args.load * 100.0).round(),
-        args.hosts,
+        args.hosts(),
         args.link() / 1_000_000,
         args.buffer,
         args.duration().as_secs_f64(),

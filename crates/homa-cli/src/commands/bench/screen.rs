@@ -157,7 +157,7 @@ impl<'a> Screen<'a> {
 pub fn rack_lines(args: &Args, rack: &Rack) {
     line(format!(
         "Rack: {} hosts x {}, {}, {} B a port, inside this machine; no root needed.",
-        args.hosts,
+        args.hosts(),
         show_rate(args.link()),
         args.fabric_text(),
         args.buffer

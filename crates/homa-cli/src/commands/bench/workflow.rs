@@ -82,7 +82,7 @@ impl Row {
             frames_dropped: run.switch.dropped,
             frames_cut: run.switch.cut,
             cpu_us_per_rpc: (run.cpu_us_per_rpc * 10.0).round() / 10.0,
-            queueing: Queueing::of_run(run, 0..args.hosts),
+            queueing: Queueing::of_run(run, 0..args.hosts()),
         }
     }
 
@@ -107,12 +107,12 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
     let bits = 8.0 * f64::from(parts) * (wire(REQUEST) + wire(args.response)) as f64;
     let mean_gap_ns = 1e9 * bits / (args.load * args.link() as f64);
     let duration_ns = args.duration().as_nanos() as f64;
-    let expected = duration_ns / mean_gap_ns * f64::from(parts) * args.hosts as f64;
+    let expected = duration_ns / mean_gap_ns * f64::from(parts) * args.hosts() as f64;
     if expected > MOST_RPCS {
         let error = anyhow::anyhow!("about {expected:.1e} RPCs would be started");
         return Err(Failure::new(error, "choose a shorter --duration or a larger --response"));
     }
-    let others = args.hosts - 1;
+    let others = args.hosts() - 1;
     let of_host = |host: usize| {
         let stream = |what| Rng::stream(args.seed, &format!("workflows/{what}/host{host}"));
         let (mut gaps, mut peers) = (stream("gaps"), stream("peers"));
@@ -127,12 +127,12 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
             all.extend((0..parts as usize).map(|part| Arrival {
                 at_ns: now as u64,
                 src: host as u16,
-                dst: ((host + 1 + (first + part) % others) % args.hosts) as u16,
+                dst: ((host + 1 + (first + part) % others) % args.hosts()) as u16,
                 bytes: args.response,
             }));
         }
     };
-    Ok((0..args.hosts).map(of_host).collect())
+    Ok((0..args.hosts()).map(of_host).collect())
 }
 
 /// What a row does.
@@ -229,7 +229,7 @@ pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
 
 /// Refuses what cannot be offered, before a rack is built.
 pub fn check(args: &Args, parts: u32) -> Result<(), Failure> {
-    u16::try_from(args.hosts).hint("a rack has 2 to 250 hosts")?;
+    u16::try_from(args.hosts()).hint("a rack has 2 to 250 hosts")?;
     schedule(args, parts).map(drop)
 }
 

@@ -119,7 +119,7 @@ pub fn forecast(
         Sorted::new(short.map(|(_, us)| us).collect())
     };
     let star = Star {
-        hosts: args.hosts as u32,
+        hosts: args.hosts() as u32,
         link: Rate(args.link()),
         delay: SimDuration((host_us * 1e6) as u64),
         framing: framing(row.transport),

@@ -41,10 +41,10 @@ pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
         options,
         fabric: Fabric {
             shape: match args.fabric {
-                Wired::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts as u32 },
+                Wired::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts() as u32 },
                 Wired::LeafSpine => Shape::LeafSpine {
                     racks: LEAVES,
-                    hosts_per_rack: args.hosts as u32 / LEAVES,
+                    hosts_per_rack: args.hosts() as u32 / LEAVES,
                     spines: LEAVES,
                 },
             },
