@@ -14,6 +14,7 @@ mod peer;
 mod queueing;
 mod rack;
 mod report;
+mod rows;
 mod screen;
 mod sentences;
 mod trial;

@@ -5,8 +5,6 @@
 //! row the same; with fewer servers than parts some are asked several times. A workflow that lost a
 //! part counts as lost and in no percentile.
 
-use std::time::Duration;
-
 use homa_testbed::{Pattern, Record, RunReport, Transport};
 use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
@@ -14,14 +12,15 @@ use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::rng::Rng;
 use serde::Serialize;
 
-use super::config::{Config, Network, command_line};
+use super::marking::Planned;
 use super::queueing::Queueing;
-use super::rack::{Racks, plan, undisturbed};
-use super::report::{Report, broken, by_name, kept};
-use super::screen::{check_line, rack_lines, time};
+use super::rack::Racks;
+use super::report::{broken, by_name};
+use super::rows::{self, Rows};
+use super::screen::time;
 use super::{Args, MOST_PARTS};
-use crate::failure::{Failure, Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Progress, Table, json, line};
+use crate::failure::{Failure, Hint, Outcome};
+use crate::output::{Align, Table};
 
 /// Bytes of a request.
 const REQUEST: u32 = 100;
@@ -30,7 +29,7 @@ const MOST_RPCS: f64 = 5e6;
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+pub struct Row {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
     /// Whether the switch marked congestion; absent where nobody asked for marks.
@@ -85,10 +84,6 @@ impl Row {
             queueing: Queueing::of_run(run, 0..args.hosts()),
         }
     }
-
-    fn broken(&self, rpcs: usize) -> Vec<String> {
-        broken(self.transport, (rpcs, self.errors), Some((self.started, self.executed)))
-    }
 }
 
 /// How long each workflow took of which all parts came: those of one host at one time, which stand
@@ -135,96 +130,79 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
     Ok((0..args.hosts()).map(of_host).collect())
 }
 
-/// What a row does.
-fn pattern<'a>(args: &Args, arrivals: &'a [Vec<Arrival>]) -> Pattern<'a> {
-    Pattern::Open { arrivals, request_bytes: Some(REQUEST), duration: args.duration() }
+/// Workflows of every host, each of so many parts.
+struct Workflows<'a> {
+    args: &'a Args,
+    parts: usize,
+    arrivals: Vec<Vec<Arrival>>,
 }
 
-/// The columns for people.
-fn table() -> Table {
-    Table::new(&[
-        ("partition-aggregate", Align::Left, 22),
-        ("p50", Align::Right, 8),
-        ("p99", Align::Right, 8),
-        ("p99.9", Align::Right, 8),
-        ("p99 of a part", Align::Right, 13),
-        ("dropped, cut", Align::Right, 12),
-        ("lost RPCs", Align::Right, 9),
-    ])
+impl Workflows<'_> {
+    fn rpcs(&self) -> usize {
+        self.arrivals.iter().map(Vec::len).sum()
+    }
 }
 
-/// What is offered.
-fn load_line(args: &Args, rpcs: usize, parts: u32) -> String {
-    format!(
-        "Load: {} workflows, each asks {parts} servers at once for {} B, Poisson, \
-                         {:.0} % of every link.",
-        rpcs / parts as usize,
-        args.response,
-        args.load * 100.0
-    )
+impl Rows for Workflows<'_> {
+    type Row = Row;
+
+    fn pattern(&self) -> Pattern<'_> {
+        let duration = self.args.duration();
+        Pattern::Open { arrivals: &self.arrivals, request_bytes: Some(REQUEST), duration }
+    }
+
+    fn row(&self, run: &RunReport, planned: Planned) -> Row {
+        Row::of_run(run, planned.marks, self.args, self.rpcs() / self.parts)
+    }
+
+    fn broken(&self, row: &Row) -> Vec<String> {
+        broken(row.transport, (self.rpcs(), row.errors), Some((row.started, row.executed)))
+    }
+
+    fn table(&self) -> Table {
+        Table::new(&[
+            ("partition-aggregate", Align::Left, 22),
+            ("p50", Align::Right, 8),
+            ("p99", Align::Right, 8),
+            ("p99.9", Align::Right, 8),
+            ("p99 of a part", Align::Right, 13),
+            ("dropped, cut", Align::Right, 12),
+            ("lost RPCs", Align::Right, 9),
+        ])
+    }
+
+    fn offered(&self) -> String {
+        format!(
+            "Load: {} workflows, each asks {} servers at once for {} B, Poisson, {:.0} % of every \
+             link.",
+            self.rpcs() / self.parts,
+            self.parts,
+            self.args.response,
+            self.args.load * 100.0
+        )
+    }
+
+    fn cells(&self, row: &Row) -> Vec<String> {
+        vec![
+            time(row.p50_us),
+            time(row.p99_us),
+            time(row.p999_us),
+            time(row.rpc_p99_us),
+            format!("{}, {}", row.frames_dropped, row.frames_cut),
+            row.errors.to_string(),
+        ]
+    }
+
+    fn below(&self, row: &Row) -> Option<String> {
+        Some(row.queueing.line())
+    }
 }
 
 /// Runs every row.
-pub fn run(args: &Args, mut racks: Racks<'_>, parts: u32) -> Outcome {
+pub fn run(args: &Args, racks: Racks<'_>, parts: u32) -> Outcome {
     let parts = parts.min(MOST_PARTS);
     let arrivals = schedule(args, parts)?;
-    let rpcs: usize = arrivals.iter().map(Vec::len).sum();
-    let planned = args.rows();
-    let row_time = args.duration() + Duration::from_secs(2);
-    let progress = Progress::ticking(row_time * planned.len() as u32);
-    let table = table();
-    progress.step("checking the rack: wire timing and strict priority");
-    let (mut rows, mut verdict) = (Vec::new(), homa_testbed::check::Verdict::default());
-    let mut config = Config::new(args, Network::Rack);
-    for (index, &row) in planned.iter().enumerate() {
-        let (rack, probes) = racks.of_row(row)?;
-        verdict.extend(probes.map(|probes| probes.verdict).unwrap_or_default());
-        if index == 0 {
-            config = Config::of_rack(args, rack);
-            if args.format == Format::Table {
-                progress.suspend(|| {
-                    rack_lines(args, rack);
-                    line(load_line(args, rpcs, parts));
-                    line(table.head());
-                });
-            }
-        }
-        let label = row.label();
-        progress.step(&label);
-        let plan = plan(args, row.transport, pattern(args, &arrivals));
-        let run = undisturbed(rack, &plan, (&progress, &verdict))?;
-        let result = Row::of_run(&run, row.marks, args, rpcs / parts as usize);
-        progress.suspend(|| {
-            eprintln!("{label}: {}", run.verdict);
-            if args.format == Format::Table {
-                line(table.row(&[
-                    label.clone(),
-                    time(result.p50_us),
-                    time(result.p99_us),
-                    time(result.p999_us),
-                    time(result.rpc_p99_us),
-                    format!("{}, {}", result.frames_dropped, result.frames_cut),
-                    result.errors.to_string(),
-                ]));
-                line(result.queueing.line());
-            }
-        });
-        verdict.extend(run.verdict);
-        rows.push(result);
-        progress.revise(rows.len(), planned.len());
-    }
-    progress.finish();
-    let valid = verdict.valid();
-    let broken: Vec<String> = rows.iter().flat_map(|row| row.broken(rpcs)).collect();
-    if args.format == Format::Table {
-        line(check_line(&verdict));
-    }
-    let kept = kept(&broken, args.format);
-    match args.format {
-        Format::Json => json(&Report { config, valid, transports: &rows })?,
-        Format::Table => line(format!("Repeat: {}", command_line(args))),
-    }
-    Ok(if valid && kept { Verdict::Passed } else { Verdict::CheckFailed })
+    rows::run(args, racks, &Workflows { args, parts: parts as usize, arrivals })
 }
 
 /// Refuses what cannot be offered, before a rack is built.
