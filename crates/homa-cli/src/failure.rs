@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use homa_lab::error::short_numbers;
+
 /// The end of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -37,7 +39,7 @@ impl fmt::Display for Failure {
                 said = format!("{said}: {cause}");
             }
         }
-        write!(f, "error: {said}\nhint: {}", self.hint)
+        write!(f, "error: {}\nhint: {}", short_numbers(&said), self.hint)
     }
 }
 

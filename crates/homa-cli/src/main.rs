@@ -15,10 +15,12 @@ mod micro;
 mod output;
 mod values;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use homa_lab::error::short_numbers;
 
 use args::Cli;
 use failure::Verdict;
@@ -47,8 +49,13 @@ fn main() -> ExitCode {
 /// Prints what clap has to say; a mistake gets our hint and exit code 2, `--help` and `--version`
 /// get 0.
 fn explain_usage(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    let short = short_numbers(&text);
     // A closed pipe on the other side is no reason to fail differently.
-    let _ = error.print();
+    let _ = match error.use_stderr() && short != text {
+        true => write!(std::io::stderr(), "{short}"),
+        false => error.print(),
+    };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ => {

@@ -49,6 +49,18 @@ fn usage_errors_exit_2_and_end_with_a_hint() {
 }
 
 #[test]
+fn a_number_of_hundreds_of_digits_is_refused_in_a_line() {
+    let long = "9".repeat(300);
+    let set = format!("load.fraction={long}");
+    for arguments in [["sim", "--load", &long], ["bench", "--link", &long], ["sim", "--set", &set]]
+    {
+        assert_usage_error(&arguments);
+        let text = stderr(&homa(&arguments));
+        assert!(text.contains("99999…(300 digits)") && text.len() < 500, "{text}");
+    }
+}
+
+#[test]
 fn what_a_rack_cannot_be_is_said_before_anything_is_tried() {
     for arguments in [
         ["--hosts", "0"],

@@ -127,9 +127,26 @@ pub fn plain(message: &str) -> String {
     let message = message.replace("unknown variant ", "unknown value ");
     let message = message.replace("missing field ", "missing key ");
     let message = message.replace(", expected one of ", "; allowed: ");
-    match message.split_once(", expected `") {
-        Some((what, allowed)) => format!("{what}; allowed: `{}", allowed.replace(" or ", ", ")),
+    if let Some((what, allowed)) = message.split_once(", expected `") {
+        return format!("{what}; allowed: `{}", allowed.replace(" or ", ", "));
+    }
+    if message == "integer number overflowed" {
+        return format!("the number is too large: whole numbers end at {}", i64::MAX);
+    }
+    match message.rsplit_once(", expected ") {
+        Some((what, expected)) => format!("{what}, expected {}", kind(expected)),
         None => message,
+    }
+}
+
+/// A type of the program as a kind of value in a plan.
+fn kind(expected: &str) -> &str {
+    match expected {
+        "a sequence" => "a list",
+        "f64" => "a number",
+        "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        _ if expected.starts_with("struct ") => "a table of keys and values",
+        other => other,
     }
 }
 

@@ -113,11 +113,31 @@ impl PlanFault {
             0 => self.file.clone(),
             line => format!("{}:{line}", self.file),
         };
+        let message = short_numbers(&self.message);
         match self.key.as_str() {
-            "" => format!("{place}: {}", self.message),
-            key => format!("{place}: `{key}`: {}", self.message),
+            "" => format!("{place}: {message}"),
+            key => format!("{place}: `{key}`: {message}"),
         }
     }
+}
+
+/// Digits of a number that are shown where it is one of hundreds.
+const DIGITS: usize = 40;
+
+/// The text with numbers of more than 40 digits cut short: `10000…(300 digits)`.
+pub fn short_numbers(text: &str) -> String {
+    let (mut short, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let number = &rest[start..];
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        short += &rest[..start];
+        match end > DIGITS {
+            true => short += &format!("{}…({end} digits)", &number[..5]),
+            false => short += &number[..end],
+        }
+        rest = &number[end..];
+    }
+    short + rest
 }
 
 #[cfg(test)]
@@ -137,5 +157,14 @@ mod tests {
         let one = fault("unknown scheme `hama`: use one of homa, tcp (in scheme=hama seed=1)");
         assert_eq!(one.allowed(), ["homa", "tcp"]);
         assert!(fault("must be above 0").allowed().is_empty());
+    }
+
+    #[test]
+    fn a_number_of_hundreds_of_digits_is_cut_short_and_others_stay() {
+        let long = "9".repeat(300);
+        assert_eq!(short_numbers(&format!("`{long}.0` µs")), "`99999…(300 digits).0` µs");
+        for text in ["", "load 0.8", "seed=9223372036854775807", "no number"] {
+            assert_eq!(short_numbers(text), text);
+        }
     }
 }

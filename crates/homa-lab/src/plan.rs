@@ -384,12 +384,40 @@ mod tests {
         let text = "[scenario]\nscheme = \"homa\"\n[scenario.load]\nbasis = \"bits\"\n";
         let allowed = ["unknown value `bits`", "`paper`, `wire`, `payload`"];
         assert_fault(text, 4, "scenario.load.basis", &allowed);
-        assert_fault("\nseeds = 3\n", 2, "seeds", &["expected a sequence"]);
+        assert_fault("\nseeds = 3\n", 2, "seeds", &["expected a list"]);
         assert_fault("seeds = []\n", 1, "seeds", &["at least one"]);
         let text = "[scenario.fabric]\nhost_link = 10\n";
         assert_fault(text, 2, "scenario.fabric.host_link", &["write 10Gbps or 10Mbps"]);
         let text = "[scenario.fabric]\nhost_link = \"10\"\n";
         assert_fault(text, 2, "scenario.fabric.host_link", &["10Gbps"]);
+        let text = "[scenario]\nload = 0.8\n";
+        assert_fault(text, 2, "scenario.load", &["expected a table of keys and values"]);
+        let text = "[scenario.load]\nfraction = \"most\"\n";
+        assert_fault(text, 2, "scenario.load.fraction", &["expected a number"]);
+    }
+
+    #[test]
+    fn a_load_of_300_digits_is_refused_in_a_line() {
+        let nines = "9".repeat(300);
+        let axis = format!("[axes]\n\"load.fraction\" = [0.5, {nines}.0]\n");
+        let long = format!("[scenario]\nload = {{ fraction = {nines} }}\n");
+        for (text, part) in [(axis, "at most 100"), (long, "too large")] {
+            let said = parse(&text).unwrap_err().to_string();
+            assert!(said.contains(part) && said.len() < 200, "{said}");
+        }
+        let set = [("load.fraction".to_owned(), Value::String(nines))];
+        let said = Plan::parse(&Document::new("plan.toml", ""), &set).unwrap_err().to_string();
+        assert!(said.contains("expected a number") && said.len() < 200, "{said}");
+    }
+
+    #[test]
+    fn the_size_of_all_messages_may_be_a_number() {
+        let sized = |size: &str| {
+            let text = format!("[axes]\n\"traffic.workload\" = [\"w4\", {size}]\n");
+            parse(&text).unwrap().cells.remove(1).scenario
+        };
+        assert_eq!(sized("5000"), sized("\"5000\""));
+        assert!(parse("[scenario.traffic]\nworkload = -1\n").is_err());
     }
 
     #[test]

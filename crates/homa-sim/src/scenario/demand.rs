@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
 
 /// Who sends what to whom.
@@ -12,6 +12,7 @@ pub enum Traffic {
     /// Every host to uniformly chosen others, open loop, Poisson (Homa §5.2).
     AllToAll {
         /// `w1` to `w5`, `w1-analytic`, a table (`sizes.csv`) or a size in bytes.
+        #[serde(deserialize_with = "units::workload")]
         workload: String,
         /// One-way messages or echo RPCs.
         #[serde(default)]
@@ -23,6 +24,7 @@ pub enum Traffic {
     /// The first hosts call the others, open loop, Poisson (Homa §5.1, Figure 8: 8 and 8).
     ClientsServers {
         /// As above.
+        #[serde(deserialize_with = "units::workload")]
         workload: String,
         /// Number of clients.
         clients: u32,
@@ -36,6 +38,7 @@ pub enum Traffic {
     /// §6.2). Loads are shares of the link to host 0.
     ManyToOne {
         /// As above.
+        #[serde(deserialize_with = "units::workload")]
         workload: String,
         /// Number of senders.
         senders: u32,

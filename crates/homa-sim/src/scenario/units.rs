@@ -189,6 +189,11 @@ impl Visitor<'_> for Text {
     }
 }
 
+/// A workload: its name, or the size of every message in bytes, as text or as a number.
+pub(super) fn workload<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    from.deserialize_any(Text("the name of a workload or a size in bytes"))
+}
+
 written!(Bandwidth, RATES, ["Gbps", "Mbps"], "a rate: write it like 10Gbps or 100Mbps");
 written!(Span, TIMES, ["us", "ms"], "a time: write it like 250ns, 1.5us, 20ms or 2s");
 
