@@ -409,7 +409,7 @@ fn the_examples_run() {
         table.lines().filter(|line| line.starts_with(&row)).count()
     };
     assert!(of("0.25", "homa", "0") > 0 && of("0.25", "tcp", "1") > 0, "{table}");
-    assert_eq!((of("0", "tcp", "1"), of("1", "homa", "0")), (0, 0));
+    assert_eq!((of("0.0", "tcp", "1"), of("1.0", "homa", "0")), (0, 0));
     assert!(read("index.html").contains(">tcp beside homa</text>"), "each kind has a curve");
 }
 

@@ -85,9 +85,9 @@ mod tests {
             y: axis("", &[]),
             series: vec![series],
         };
-        let rows = "series,mark,load,y,low,high\n\"a, b\",value,1,2.5,2,\n";
+        let rows = "series,mark,load,y,low,high\n\"a, b\",value,1.0,2.5,2.0,\n";
         assert_eq!(csv(&chart), rows);
         chart.x.ticks = vec![(1.0, "w4".into())];
-        assert!(csv(&chart).ends_with("value,w4,1,2.5,2,\n"));
+        assert!(csv(&chart).ends_with("value,w4,1.0,2.5,2.0,\n"));
     }
 }

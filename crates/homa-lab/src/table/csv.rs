@@ -1,4 +1,5 @@
-//! CSV as RFC 4180 has it, with `\n`; numbers in their shortest exact form, absent values empty.
+//! CSV as RFC 4180 has it, with `\n`; numbers in their shortest exact form, measures with a point
+//! (a reader takes a column without any for whole numbers), absent values empty.
 
 use std::fmt::Write;
 
@@ -24,7 +25,11 @@ fn cell(out: &mut String, values: &Values, row: usize) {
     let _ = match values {
         Values::Text(values) => write!(out, "{}", quoted(&values[row])),
         Values::Integer(values) => values[row].map_or(Ok(()), |value| write!(out, "{value}")),
-        Values::Real(values) => values[row].map_or(Ok(()), |value| write!(out, "{value}")),
+        Values::Real(values) => match values[row] {
+            Some(value) if value.fract() == 0.0 => write!(out, "{value:.1}"),
+            Some(value) => write!(out, "{value}"),
+            None => Ok(()),
+        },
     };
 }
 
@@ -39,6 +44,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measures_have_a_point_although_all_are_whole() {
+        let mut table = Table::default();
+        table.real("share", [Some(0.0), Some(-3.0), None, Some(0.1)].into_iter());
+        assert_eq!(table.csv(), "share\n0.0\n-3.0\n\n0.1\n");
+    }
 
     #[test]
     fn text_with_commas_is_quoted_and_absent_values_are_empty() {
