@@ -22,13 +22,14 @@ pub struct Cli {
 /// The subcommands, the main job first.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compare Homa with kernel TCP: a rack on this machine, the same RPCs over each, p50 and p99.
+    /// Compare Homa with kernel TCP on a rack inside this machine: the same RPCs, p50 and p99 of
+    /// each.
     Bench(Box<bench::Args>),
     /// Answer RPCs until Ctrl-C.
     Serve(serve::Args),
     /// Call a server and print the answer, or measure many calls.
     Call(call::Args),
-    /// Time small RPCs to a server, one after the other.
+    /// Time small RPCs to a server, one at a time.
     Ping(ping::Args),
     /// Simulate one scenario: latency by message size, queues, priorities, load.
     Sim(Box<sim::Args>),
@@ -36,7 +37,7 @@ pub enum Command {
     Sweep(sweep::Args),
     /// Simulate published figures again and compare them with the published numbers.
     Repro(repro::Args),
-    /// Trade bandwidth for latency (HULL): how much headroom gains what, and on a real port.
+    /// Trade bandwidth for latency (HULL): what headroom gains, and phantom queues on real ports.
     Hull(hull::Args),
     /// Draw a folder of results as one self-contained HTML page.
     Report(report::Args),
@@ -52,7 +53,7 @@ pub enum Command {
     Workloads(workloads::Args),
     /// Find PIAS's demotion thresholds for message sizes.
     PiasThresholds(pias_thresholds::Args),
-    /// Report what this machine and its loopback path can do, what limits Homa, and how to fix it.
+    /// Report what this machine and its loopback path can do, what limits Homa there, and remedies.
     Doctor(doctor::Args),
     /// Run random small scenarios with faults under an independent checker of the protocol's
     /// promises.

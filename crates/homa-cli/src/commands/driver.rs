@@ -159,9 +159,10 @@ fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
         Err(error @ OpenError::NeedsXdp { .. }) => {
             Err(Failure::new(error, format!("{}, or choose --driver auto", grant_xdp())))
         }
-        Err(error @ (OpenError::Xdp { .. } | OpenError::NoInterface { .. })) => {
-            Err(Failure::new(error, "`homa doctor` says what there is; --driver auto goes on"))
-        }
+        Err(error @ (OpenError::Xdp { .. } | OpenError::NoInterface { .. })) => Err(Failure::new(
+            error,
+            "`homa doctor` shows what is missing; --driver auto falls back to UDP",
+        )),
         other => other.hint(hint),
     }
 }

@@ -19,12 +19,13 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Derive pause and unpause thresholds at which a port loses nothing, whatever comes.
+    /// Derive pause and unpause thresholds at which a port loses nothing, whatever arrives.
     ///
-    /// A port pauses a priority when more bytes of it and of higher ones than the pause threshold
-    /// wait in its ingress buffer, and lets it go on below the unpause threshold. Until a pause
-    /// takes effect more comes: the control frame waits for the frame on the wire, is sent,
-    /// travels, takes effect, the frame just begun is completed and what is on the cable arrives.
+    /// A port pauses a priority when its ingress buffer holds more bytes of it and of higher ones
+    /// than the pause threshold, and resumes it below the unpause threshold. Data keeps arriving
+    /// until a pause takes effect: the control frame waits for the frame on the wire, is sent,
+    /// propagates and is acted on; the frame just begun is completed, and what is on the cable
+    /// arrives.
     Thresholds(Thresholds),
 }
 
@@ -44,7 +45,7 @@ struct Thresholds {
     #[arg(long, default_value = "1", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=4_096))]
     ports: u32,
-    /// Priorities that are paused, each by itself.
+    /// Priorities that are paused independently.
     #[arg(long, default_value = "8", value_name = "N",
           value_parser = clap::value_parser!(u8).range(1..=8))]
     priorities: u8,
@@ -52,17 +53,17 @@ struct Thresholds {
     #[arg(long, default_value = "1538", value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(84..=65_536))]
     frame: u32,
-    /// Time in the transceivers and MACs of both ends, besides the cable; none unless given.
+    /// Delay of the transceivers and MACs of both ends, in addition to the cable. [default: none]
     #[arg(long, value_parser = values::duration, value_name = "TIME")]
     transceivers: Option<std::time::Duration>,
-    /// Bit times until a control frame that is there takes effect [default: what IEEE 802.3 Annex
-    /// 31B allows: 512 up to 100 Mbit/s, 1024 at 1 Gbit/s, 37888 at 10 (10GBASE-T; others 30720),
-    /// 40960 at 25, 60416 at 40, 75264 at 50, 201728 at 100, 231936 at 200, 463360 at 400; above
-    /// that it has to be given].
+    /// Bit times from the arrival of a control frame until it takes effect [default: what IEEE
+    /// 802.3 Annex 31B allows: 512 up to 100 Mbit/s, 1024 at 1 Gbit/s, 37888 at 10 (10GBASE-T;
+    /// others 30720), 40960 at 25, 60416 at 40, 75264 at 50, 201728 at 100, 231936 at 200, 463360
+    /// at 400; above that, it is required].
     #[arg(long, value_name = "BITS",
           value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     response_bits: Option<u32>,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

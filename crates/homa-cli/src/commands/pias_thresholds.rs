@@ -11,10 +11,10 @@ use crate::output::{Align, Format, Table, json, line};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// w1 to w5, w1-analytic, web-search, data-mining, imc10, or size tables of your own, CSV with
-    /// the header `size_bytes,cumulative_fraction`; absent: w1 to w5.
+    /// the header `size_bytes,cumulative_fraction`. [default: w1 to w5]
     #[arg(value_name = "NAME|FILE.csv")]
     workloads: Vec<String>,
-    /// Share of a link that messages use, above 0 and below 1.
+    /// Load: the share of a link that messages use, above 0 and below 1.
     #[arg(long, default_value_t = 0.8, value_name = "SHARE")]
     load: f64,
     /// Priority levels of the network.
@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, default_value_t = PACKET_BYTES, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=9_000))]
     packet: u32,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

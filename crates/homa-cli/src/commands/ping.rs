@@ -27,13 +27,13 @@ pub struct Args {
     /// Bytes of each request.
     #[arg(long, default_value = "100", value_name = "BYTES", value_parser = values::message_bytes)]
     size: u32,
-    /// Pause between them.
+    /// Pause between RPCs.
     #[arg(long, default_value = "200ms", value_name = "TIME", value_parser = values::duration)]
     interval: Duration,
     /// How long to wait for each answer.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

@@ -18,19 +18,22 @@ pub struct Args {
     /// Instead of the page, write drawings of `homa repro` as one SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Of a sweep, draw this instead of the usual: p99, p50, p99_us@50 (latency at 50 % of messages
-    /// by size), p99.9_us (asked for by measures.groups), tor_down.max, priority.7, utilisation,
-    /// goodput, outcome.PATH, and what else docs/simulator.md lists; may be repeated.
+    /// For a sweep: the metric to draw, instead of the usual ones: p99, p50, p99_us@50 (latency at
+    /// 50 % of messages by size), p99.9_us (requires measures.groups), tor_down.max, priority.7,
+    /// utilisation, goodput, outcome.PATH, and others that docs/simulator.md lists. May be
+    /// repeated.
     #[arg(long = "metric", value_name = "NAME", conflicts_with = "svg")]
     metrics: Vec<Quantity>,
-    /// Of a sweep, draw against this axis; absent: against every axis of numbers.
+    /// For a sweep: the axis to draw against. [default: each numeric axis]
     #[arg(long, value_name = "AXIS", conflicts_with = "svg")]
     x: Option<String>,
-    /// Of a sweep, only the simulations with this value of an axis; may be repeated.
+    /// For a sweep: only simulations with this value of an axis. May be repeated.
     #[arg(long, value_name = "AXIS=VALUE", conflicts_with = "svg", value_parser = axis_value)]
     only: Vec<(String, String)>,
-    /// Of these the drawings whose titles end so, such as "80 % load"; absent: all.
-    #[arg(long, value_name = "TEXT", requires = "svg", default_value = "")]
+    /// With --svg: only drawings whose titles end with this text, such as "80 % load". [default:
+    /// all]
+    #[arg(long, value_name = "TEXT", requires = "svg")]
+    #[arg(default_value = "", hide_default_value = true)]
     titled: String,
 }
 

@@ -16,33 +16,33 @@ use crate::output::{Align, Format, Table, json, line};
 /// Arguments of `homa repro`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Figures to reproduce, such as homa-fig10, some of their rows, such as homa-fig10-w4, or all
-    /// of a paper, such as homa, or the file of a plan, such as mine.toml; absent: all.
+    /// Figures to reproduce, such as homa-fig10; some of their rows, such as homa-fig10-w4; all
+    /// figures of a paper, such as homa; or the file of a plan, such as mine.toml. [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// List what can be reproduced, and run nothing.
     #[arg(long)]
     list: bool,
-    /// Short runs: minutes for everything, at the price of undecided tails.
+    /// Short runs: minutes for everything, but tails stay undecided.
     #[arg(long)]
     quick: bool,
-    /// Only the scheme that is compared, not those shown beside it: a third of the work.
+    /// Simulate only the scheme that is compared, not those shown beside it: a third of the work.
     #[arg(long)]
     compared: bool,
     /// Print one line per paper (within, outside, undecided) instead of every number.
     #[arg(long)]
     summary: bool,
-    /// Also write a page with the figures, and one for each paper when there are several.
+    /// Also write an HTML page with the figures, and one for each paper when there are several.
     #[arg(long)]
     report: bool,
-    /// Folder for the results, from which a killed run goes on: the command with every simulation
-    /// (repro.toml), tables (CSV, Parquet), verdicts.
+    /// Folder for the results: the command with every simulation (repro.toml), tables (CSV,
+    /// Parquet), verdicts. If interrupted, rerun the same command to resume.
     #[arg(long, value_name = "DIR", default_value = "homa-repro")]
     out: PathBuf,
-    /// Simulations at a time; absent: one per core.
+    /// Number of simulations to run at a time. [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Form of the results on stdout.
+    /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

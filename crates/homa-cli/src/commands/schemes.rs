@@ -9,7 +9,7 @@ use crate::output::{Align, Format, Table, json, line};
 /// Arguments of `homa schemes`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -43,21 +43,19 @@ pub fn run(args: &Args) -> Outcome {
     match args.format {
         Format::Json => json(&rows)?,
         Format::Table => {
-            let left = |title, width| (title, Align::Left, width);
-            let table = Table::new(&[
-                left("scheme", 12),
-                left("host", 36),
-                left("switch queue", 16),
-                left("forwarding", 10),
-                left("NIC", 5),
-                left("described in", 20),
-            ]);
-            line(table.head());
-            for row in &rows {
+            let titles = ["scheme", "host", "switch queue", "forwarding", "NIC", "described in"];
+            let cells = |row: &Row| {
                 let Row { name, paper, host, queue, forwarding, nic } = row;
-                let cells = [*name, host, queue, forwarding, nic, *paper];
-                line(table.row(&cells.map(String::from)));
-            }
+                [*name, host, queue, forwarding, nic, *paper].map(String::from)
+            };
+            let cells: Vec<_> = rows.iter().map(cells).collect();
+            let longest = |column: usize| cells.iter().map(|row| row[column].len()).max();
+            let columns = titles.iter().enumerate();
+            let columns =
+                columns.map(|(at, title)| (*title, Align::Left, longest(at).unwrap_or(0)));
+            let table = Table::new(&columns.collect::<Vec<_>>());
+            line(table.head());
+            cells.iter().for_each(|row| line(table.row(row)));
         }
     }
     Ok(Verdict::Passed)

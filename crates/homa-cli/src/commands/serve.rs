@@ -19,20 +19,21 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Arguments of `homa serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen; port 0 picks a free one, which is then printed.
+    /// Address and port to listen on; port 0 picks a free port and prints it.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     bind: SocketAddr,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
-    /// Answer every request with its own bytes. Without it the answer is a line with their number.
+    /// Answer every request with its own bytes. Without it, the answer is one line with their
+    /// number.
     #[arg(long)]
     echo: bool,
     /// Answer as the `cp_node server` of the Linux kernel module does, for its clients and for
-    /// `homa bench --cp-node`. Its servers listen at ports from 4000 up.
+    /// `homa bench --cp-node`. The module's servers listen on ports from 4000 up.
     #[arg(long, conflicts_with = "echo")]
     cp_node: bool,
-    /// With --cp-node: number of consecutive ports to listen at.
+    /// With --cp-node: number of consecutive ports to listen on.
     #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     ports: u8,

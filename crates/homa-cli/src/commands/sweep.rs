@@ -34,14 +34,14 @@ pub struct Args {
     /// The plan.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Only every n-th simulation, beginning with the k-th: k/n.
+    /// Run only every N-th simulation, starting with the K-th.
     #[arg(long, value_name = "K/N", default_value = "1/1")]
     shard: Shard,
-    /// Folder for the results: plan, cells, tables (CSV, Parquet), page; absent: the plan's name
-    /// without `.toml`.
+    /// Folder for the results: plan, cells, tables (CSV, Parquet), HTML page. [default: the plan's
+    /// name without `.toml`]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Simulations at a time; absent: one per core.
+    /// Number of simulations to run at a time. [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.
@@ -112,7 +112,9 @@ pub fn run(args: &Args) -> Outcome {
         };
         Failure::new(error, hint)
     })?;
-    let what = format!("{} simulations run, {} found", found.finished, found.stored);
+    let Progress { finished, stored, .. } = found;
+    let s = if finished == 1 { "" } else { "s" };
+    let what = format!("{finished} simulation{s} run, {stored} found from before");
     if complete {
         write_page(&folder, &Choice::default())?;
         line(format!("{what}; tables in {}", folder.display()));

@@ -15,31 +15,31 @@ use crate::values;
 /// Arguments of `homa tail`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Round-trip times as measured: CSV with the header `us,count`, or `us,cumulative_fraction`
-    /// (ascending, the last fraction 1; between rows times are spread evenly).
+    /// Measured round-trip times: CSV with the header `us,count`, or `us,cumulative_fraction`
+    /// (ascending, the last fraction 1; times are interpolated linearly between rows).
     #[arg(long, value_name = "HISTOGRAM.csv")]
     rtt: PathBuf,
-    /// Workers that are asked at once; several: `40,400`.
+    /// Workers asked at once; several values: 40,400.
     #[arg(long, value_delimiter = ',', default_value = "40", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     fanout: Vec<u32>,
-    /// Answers that come later are lost.
+    /// Answers that arrive later are lost.
     #[arg(long, default_value = "10ms", value_parser = values::duration, value_name = "TIME")]
     deadline: Duration,
-    /// Time for retrievals that follow one another, such as those of a web page.
+    /// Time budget of sequential retrievals, such as those of a web page.
     #[arg(long, default_value = "200ms", value_parser = values::duration, value_name = "TIME")]
     page: Duration,
-    /// Which percentile of workflows counts, at most 99.9999.
+    /// Percentile of workflows, at most 99.9999.
     #[arg(long, default_value = "99.9", value_parser = percentile, value_name = "PERCENT")]
     percentile: f64,
-    /// Sequences of retrievals that are drawn.
+    /// Number of sequences of retrievals to draw at random.
     #[arg(long, default_value = "10000", value_name = "N",
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     draws: u32,
     /// Seed of the draws.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

@@ -12,11 +12,11 @@ const ONE_PACKET: u32 = 1442;
 /// Arguments of `homa workloads`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// What to describe instead: w1-analytic, web-search, data-mining, imc10, or a size table of
-    /// your own, CSV with the header `size_bytes,cumulative_fraction`.
+    /// Workload to describe instead: w1-analytic, web-search, data-mining, imc10, or a size table
+    /// of your own, CSV with the header `size_bytes,cumulative_fraction`.
     #[arg(value_name = "NAME|FILE.csv")]
     file: Option<String>,
 }

@@ -40,7 +40,7 @@ pub enum Choice {
     Ecmp,
     /// At random for each packet.
     Spray,
-    /// For each packet a port where little waits: below 16 KB if there is one, else below 64 KB
+    /// For each packet, a port with a short queue: below 16 KB if there is one, else below 64 KB
     /// (DeTail §4.2.3).
     Alb,
 }

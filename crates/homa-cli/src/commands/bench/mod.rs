@@ -74,8 +74,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["peer", "incast", "workload", "load"])]
     #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
     micro: bool,
-    /// With --micro: measure only rows whose name contains one of these texts, separated by commas;
-    /// names are as homa-inline/100x1 (bytes), tcp-batched/64x2 (peers x RPCs in progress).
+    /// With --micro: measure only rows whose name contains one of these texts, separated by commas.
+    /// Names look like homa-inline/100x1 (bytes) and tcp-batched/64x2 (peers x RPCs in progress).
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     only: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1500, value_name = "BYTES", requires = "micro")]
     #[arg(value_parser = clap::value_parser!(u16).range(1500..=9000))]
     mtu: u16,
-    /// Load a running `homa serve --echo` at this address and port, instead of the rack.
+    /// Put load on a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
     #[arg(conflicts_with = "incast", conflicts_with_all = RACK_ONLY)]
     peer: Option<SocketAddr>,
@@ -94,19 +94,19 @@ pub struct Args {
     /// --cp-node`, and report every second as `cp_node client` does.
     #[arg(long, requires = "peer")]
     cp_node: bool,
-    /// With --cp-node: consecutive server ports to spread requests over, from ADDR's on.
+    /// With --cp-node: number of consecutive server ports, from ADDR's up, to spread requests over.
     #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     ports: u8,
     /// With --cp-node: ask for responses of 100 bytes (the module's `--one-way`).
     #[arg(long, requires = "cp_node")]
     short_responses: bool,
-    /// What is compared, in this order, separated by commas.
+    /// Transports to compare, in this order, separated by commas.
     ///
-    /// homa, homa-flat (one priority level), tcp-classed (a pool, small RPCs on a connection and in
+    /// homa, homa-flat (one priority level), tcp-classed (a pool; small RPCs have a connection and
     /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
-    /// default: tcp-ecn (tcp that heeds marks of congestion), dctcp (the kernel's, where it has
-    /// it). [default: the first five]
+    /// default: tcp-ecn (tcp that reacts to ECN marks), dctcp (the kernel's, where it has one).
+    /// [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     transport: Vec<Transport>,
     /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
@@ -118,15 +118,15 @@ pub struct Args {
     /// Hosts on the rack; each is client and server. [default: 5; 4 with --fabric leaf-spine]
     #[arg(long, value_name = "N")]
     hosts: Option<usize>,
-    /// What joins the hosts, computed by the rack's switch process.
+    /// Topology between the hosts, emulated by the rack's switch process.
     #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
     fabric: Wired,
     /// How the switches of --fabric leaf-spine choose among paths.
     #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
     forwarding: Choice,
-    /// With --fabric leaf-spine: what per cent of their rate the links of a spine (spine0,
-    /// spine1), or one of them (spine1-leaf0), keep from the load's start, or from a time after
-    /// it: spine1:10, spine1:0@2s; 0 cuts them.
+    /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
+    /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
+    /// time after it: spine1:10, spine1:0@2s.
     #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
     #[arg(value_parser = fabric::degrade)]
     degrade: Vec<Degrade>,
@@ -141,26 +141,26 @@ pub struct Args {
     #[arg(long, default_value = "131072", value_name = "BYTES", value_parser = values::bytes)]
     buffer: u64,
     /// A phantom queue at every port of the switch (HULL §2.1): its drain rate as a share of the
-    /// link's, and the bytes virtually queued beyond which packets are marked. Rows that heed marks
-    /// (tcp-ecn, dctcp) are measured without it, too.
+    /// link's, and the virtual backlog in bytes above which packets are marked. Rows that react to
+    /// marks (tcp-ecn, dctcp) are measured without it, too.
     #[arg(long, value_name = "SHARE,BYTES", value_parser = marking::phantom)]
     phantom_queue: Option<Phantom>,
-    /// The switch marks packets that find more bytes than these waiting at their priority (RFC 8257
-    /// §3.1); rows that heed marks are measured without it, too.
+    /// Mark packets that arrive when more than this many bytes are queued at their priority (RFC
+    /// 8257 §3.1). Rows that react to marks are measured without it, too.
     #[arg(long, value_name = "BYTES", value_parser = marking::threshold)]
     ecn_threshold: Option<u32>,
     /// Congestion control of the TCP rows.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     cc: String,
-    /// Probability that the switch loses a frame. A Homa RPC that is lost for good or runs twice
-    /// makes the command fail, as does memory that grows in 50 s or more.
+    /// Probability that the switch drops a frame. The command fails if a Homa RPC is lost for good
+    /// or executed twice, or if memory grows in a run of 50 s or more.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     loss: f64,
-    /// Probability that the switch delivers a frame twice. Fails as with --loss.
+    /// Probability that the switch delivers a frame twice. The command fails as with --loss.
     #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
     duplicate: f64,
-    /// One client calls all others, 10 kB responses, this many RPCs in progress (at most 100000),
-    /// instead of the load.
+    /// Incast instead of the load: one client calls all other hosts, with 10 kB responses and this
+    /// many RPCs in progress (at most 100000).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(conflicts_with_all = ["workload", "load"])]
     incast: Option<u32>,
@@ -173,25 +173,24 @@ pub struct Args {
     #[arg(long, default_value = "2KB", value_name = "BYTES", value_parser = values::message_bytes)]
     #[arg(requires = "fan_out")]
     response: u32,
-    /// Whether Homa limits unscheduled bytes of responses when many RPCs are in progress.
+    /// Whether Homa limits the unscheduled bytes of responses when many RPCs are in progress.
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off")]
     incast_control: Switch,
-    /// Seed of sizes and arrivals: the same seed gives every transport the same RPCs.
+    /// Seed of sizes and arrivals. Every transport gets the same RPCs.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Also forecast the rows: the same RPCs on the same rack in the simulator, beside what is
-    /// measured, and the bound that clairvoyant SRPT sets on each receiver's link. TCP: under cubic
-    /// and reno.
+    /// Also forecast each row by simulating the same RPCs on the same rack, and give the bound that
+    /// clairvoyant SRPT sets on each receiver's link. For TCP, with --cc cubic or reno.
     #[arg(long, conflicts_with_all = ["micro", "peer", "incast"])]
     twin: bool,
     /// Also draw the 99th percentiles by message size into this SVG file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
     chart: Option<PathBuf>,
-    /// Measure the rows although the check of the rack before them fails, because the machine is
-    /// busy with something else; the results are INVALID.
+    /// Measure even if the check of the rack beforehand fails, because the machine is busy with
+    /// something else; the results are INVALID.
     #[arg(long, conflicts_with_all = ["micro", "peer"])]
     anyway: bool,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

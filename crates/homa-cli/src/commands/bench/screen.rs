@@ -171,9 +171,9 @@ pub fn rack_lines(args: &Args, rack: &Rack) {
 /// How soon TCP sends a lost segment again, which decides its tail.
 fn tcp_timer(least: Duration) -> String {
     match least {
-        TCP_RTO_MIN => format!("TCP's timer: {} ms.", least.as_millis()),
+        TCP_RTO_MIN => format!("TCP's minimum RTO: {} ms.", least.as_millis()),
         kernels => format!(
-            "TCP's timer: this kernel's {} ms; from Linux 6.11 on it is set to {} ms.",
+            "TCP's minimum RTO: this kernel's {} ms; from Linux 6.11 on it is set to {} ms.",
             kernels.as_millis(),
             TCP_RTO_MIN.as_millis()
         ),
@@ -270,9 +270,9 @@ mod tests {
     #[test]
     fn a_timer_that_could_not_be_set_is_named() {
         let said = [5, 200].map(|ms| tcp_timer(Duration::from_millis(ms)));
-        assert_eq!(said[0], "TCP's timer: 5 ms.");
-        let kernels = "TCP's timer: this kernel's 200 ms; from Linux 6.11 on it is set to 5 ms.";
-        assert_eq!(said[1], kernels);
+        assert_eq!(said[0], "TCP's minimum RTO: 5 ms.");
+        let kernels = "this kernel's 200 ms; from Linux 6.11 on it is set to 5 ms.";
+        assert_eq!(said[1], format!("TCP's minimum RTO: {kernels}"));
     }
 
     #[test]

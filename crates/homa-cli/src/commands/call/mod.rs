@@ -42,19 +42,19 @@ pub struct Args {
     /// Make calls for this long.
     #[arg(long, value_name = "TIME", value_parser = values::duration, group = "length")]
     duration: Option<Duration>,
-    /// Calls per second, as a Poisson process; latency counts from when a call was due.
-    /// Without it, a call begins when another one ends.
+    /// Calls per second, as a Poisson process; latency is measured from when a call was due.
+    /// Without it, a call starts when another one ends.
     #[arg(long, value_name = "N", requires = "length", value_parser = values::rate_of_calls)]
     rate: Option<f64>,
-    /// Most calls in progress. [default: 1, with --rate 1000]
+    /// Maximum number of calls in progress. [default: 1; 1000 with --rate]
     #[arg(long, value_name = "N", requires = "length")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
     /// How long to wait for each answer.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
-    /// Form of the summary of several calls; of one there is a summary only as JSON, instead of the
-    /// answer.
+    /// Format of the summary of several calls. A single call prints its answer, or as JSON its
+    /// summary.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

@@ -19,10 +19,10 @@ use links::Link;
 /// Arguments of `homa doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Of the links, only the one that packets to this address leave by.
+    /// Show only the link that packets to this address leave by.
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<IpAddr>,
 }

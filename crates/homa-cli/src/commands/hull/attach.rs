@@ -23,20 +23,20 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     #[arg(required_unless_present = "status")]
     drain: Option<u64>,
-    /// Bytes virtually queued beyond which packets are marked. [default: 1KB]
+    /// Virtual backlog, in bytes, above which packets are marked. [default: 1KB]
     #[arg(long, value_name = "BYTES", value_parser = threshold)]
     threshold: Option<u32>,
     /// Count what the device is given to send, before its queueing discipline (in parallel),
-    /// instead of what arrives at it (in series, as the paper has it).
+    /// instead of what arrives at it (in series, as in the paper).
     #[arg(long)]
     egress: bool,
     /// Detach after this time. [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
     time: Option<Duration>,
-    /// Attach nothing: print what is attached to the device by others, and its rates over a second.
+    /// Attach nothing: print what others have attached to the device, and its rates over a second.
     #[arg(long, conflicts_with_all = ["drain", "threshold", "egress", "time"])]
     status: bool,
-    /// Form of the results.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

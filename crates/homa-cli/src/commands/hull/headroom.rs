@@ -19,25 +19,25 @@ pub struct Args {
     /// Round trip of a full packet and its acknowledgement in the idle network.
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = values::duration)]
     rtt: Duration,
-    /// Long flows that share a link at a time.
+    /// Number of long flows that share a link.
     #[arg(long, value_name = "N", default_value_t = 4)]
     flows: u32,
     /// Share of the link that traffic takes.
     #[arg(long, default_value = "0.4", value_parser = values::load)]
     load: f64,
-    /// Share of the link at which phantom queues drain; absent: as the rule says.
+    /// Drain rate of phantom queues, as a share of the link. [default: what the rule says]
     #[arg(long, value_name = "SHARE", value_parser = values::load)]
     drain: Option<f64>,
     /// Bytes of a large flow.
     #[arg(long, value_name = "BYTES", default_value = "10MB", value_parser = values::message_bytes)]
     flow: u32,
-    /// Only what the rules say.
+    /// Print what the rules say, and simulate nothing.
     #[arg(long)]
     rule_only: bool,
-    /// Everything random follows from it.
+    /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Form of the results on stdout.
+    /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

@@ -19,12 +19,12 @@ enum What {
     /// Put a phantom queue on a real port: packets are marked before the link is full.
     ///
     /// Needs CAP_BPF and CAP_NET_ADMIN. With senders that run DCTCP
-    /// (net.ipv4.tcp_congestion_control = dctcp) and pace (fq), this is HULL; with other
-    /// congestion control and ECN (net.ipv4.tcp_ecn = 1) a mark halves a window and more
-    /// throughput is given away; without ECN nothing is ever marked.
+    /// (net.ipv4.tcp_congestion_control = dctcp) and pace (fq), this is HULL; with other congestion
+    /// control and ECN (net.ipv4.tcp_ecn = 1) a mark halves the window, which costs more
+    /// throughput; without ECN nothing is ever marked.
     Attach(attach::Args),
-    /// How much bandwidth to give away for how much latency: the paper's rules for your network,
-    /// beside a quick simulation of exactly that.
+    /// How much bandwidth to give up for how much latency: the paper's rules for your network,
+    /// beside a quick simulation of it.
     Headroom(headroom::Args),
 }
 

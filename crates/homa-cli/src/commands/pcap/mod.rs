@@ -59,7 +59,7 @@ unscheduled/scheduled DATA.
 
 A line is a Homa packet: a frame may hold several, in one datagram or in a train of datagrams
 (GSO on the sender, GRO on the receiver), which is divided. Totals count frames, datagrams, packets
-and bytes of payload apart, and RPCs that were under way when the capture began or ended.
+and bytes of payload separately, and RPCs that were in progress when the capture began or ended.
 
 Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 and IPv6; protocol
 146, UDP, and TCP in disguise (flags 06, urgent b97d).
@@ -67,34 +67,34 @@ Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 a
 JSON: {\"captures\":[{\"file\",\"format\",\"packets\":[…],\"rpcs\":[…],\"start_unix_ns\",
 \"duration_ns\",\"damage\",\"totals\"}]}, described in docs/captures.md.
 
-Exit code 1: a file broke off or is damaged; everything before is shown. 2: a file could not be
+Exit code 1: a file is truncated or damaged; what precedes that is shown. 2: a file could not be
 opened, or has only frames of a link layer that is not decoded.")]
 pub struct Args {
-    /// Captures, each a conversation of its own; - reads stdin.
+    /// Captures, each decoded by itself; - reads stdin.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Rows for packets, and none for RPCs unless --rpcs is given too; absent both: all rows.
+    /// Show packets, and RPCs only if --rpcs is given too. [default: both]
     #[arg(long)]
     packets: bool,
-    /// Rows for RPCs, and none for packets unless --packets is given too.
+    /// Show RPCs, and packets only if --packets is given too. [default: both]
     #[arg(long)]
     rpcs: bool,
-    /// Show one RPC only: its id, as client or server write it, 0x for hexadecimal. Totals count
-    /// everything.
+    /// Show one RPC only: its id, as the client or the server writes it, with 0x for hexadecimal.
+    /// Totals count everything.
     #[arg(long, value_name = "ID", value_parser = rpc_id)]
     rpc: Option<RpcId>,
-    /// Show only what concerns this address; may be repeated. Totals count everything.
+    /// Show only packets and RPCs of this address; may be repeated. Totals count everything.
     #[arg(long, value_name = "ADDR")]
     host: Vec<IpAddr>,
-    /// Every datagram from or to this UDP port is Homa, however it looks; may be repeated. Others
-    /// are recognised by their headers.
+    /// Take every datagram from or to this UDP port for Homa; may be repeated. On other ports Homa
+    /// is recognised by its headers.
     #[arg(long, value_name = "PORT")]
     udp_port: Vec<u16>,
-    /// RPCs kept in memory at a time, at most about 5 kB each and usually 1 kB. Those that rest
-    /// longest are then shown as they stand.
+    /// RPCs kept in memory at a time, usually 1 kB and at most about 5 kB each. When there are
+    /// more, the one idle longest is shown as it stands.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     max_rpcs: usize,
-    /// Form of the results on stdout.
+    /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

@@ -65,7 +65,7 @@ Networks:   fabric.shape = { kind = \"single-switch\", hosts = 16 }
 Switches:   fabric.routing = \"spray\" or \"ecmp\"; fabric.cut_through, fabric.preemption = true
             fabric.buffer = { kind = \"unlimited\" }, { kind = \"per-port\", bytes = 200_000 }
             or { kind = \"shared\", bytes = 4_000_000, alpha_percent = 100 }
-Faults:     fabric.loss_ppm, duplicate_ppm, reorder_ppm; hosts that stand still:
+Faults:     fabric.loss_ppm, duplicate_ppm, reorder_ppm; hosts that stall:
             fabric.paused = [{ host = \"h3\", at = \"1ms\", until = \"2ms\" }]
 Bad links:  by name (h0, tor0, spine0, aggr0, core0, names in the graph), down unless rate or
             loss_ppm is given:
@@ -76,44 +76,45 @@ Traffic:    { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }
             { pattern = \"incast\", servers = 15, concurrent = 300, response_bytes = 10_000 }
             { pattern = \"permutation\", bytes = 2_000_000 }
             { pattern = \"flows\", file = \"flows.csv\" }   # id,src,dst,bytes,start_ns
-Packets:    options.mtu = 4000                 # bytes of an IP packet, 1500 to 9000; absent: 1500
+Packets:    options.mtu = 4000                 # bytes of an IP packet, 1500 to 9000 (default: 1500)
 Measures:   measures = { queues, priorities, wasted_bandwidth, tail_delay, ledger = true }
 
 --out writes the plan with all defaults written out, tables and a page. `examples/` in the
-repository has plans to begin with.")]
+repository has plans to start from.")]
 pub struct Args {
-    /// The plan; absent: 144 hosts, W3 at 80 %, as in the Homa paper, changed by the options below.
+    /// The plan, which the options below change. [default: 144 hosts, W3 at 80 % load, as in the
+    /// Homa paper]
     #[arg(value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
     #[command(flatten)]
     changes: Options,
-    /// Search the highest load that is sustained (whose backlog does not grow without bound),
-    /// between two loads and to within 1 %. A stop rule too short to tell is refused with one that
-    /// is long enough.
+    /// Search for the highest sustainable load (at which the backlog stays bounded) between two
+    /// loads, to within 1 %. If the stop rule is too short to tell, the error names one that is
+    /// long enough.
     #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
     #[arg(conflicts_with_all = ["out", "trace", "verify", "load", "flows"])]
     max_load: Option<Range>,
-    /// Folder for the result: resolved plan, tables (CSV, Parquet), page.
+    /// Folder for the result: resolved plan, tables (CSV, Parquet), HTML page.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the packets, as hosts send them, to a capture that Wireshark and `homa pcap` read:
-    /// headers without payload, simulated times and lengths.
+    /// Write packets as hosts send them to a capture for Wireshark and `homa pcap`: headers without
+    /// payload, with simulated times and lengths.
     #[arg(long, value_name = "FILE.pcapng")]
     trace: Option<PathBuf>,
-    /// Packets after which the trace ends; the simulation goes on.
+    /// Stop the trace, not the simulation, after this many packets.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace")]
     trace_packets: u64,
-    /// Check that every event of every packet obeys physics (no byte from nowhere, a link's rate
-    /// and delay, the order within and between priorities) and say what was checked; a violation
-    /// ends with exit code 1. Events are checked as they happen: memory grows by some 100 bytes for
-    /// each packet in the network and each port, not with the length of the run, which takes two to
-    /// three times as long. With JSON the line goes to stderr.
+    /// Check every packet's events against physics (no byte from nowhere, link rates and delays,
+    /// order within and between priorities) and report what was checked; a violation means exit
+    /// code 1. The run takes two to three times as long; memory grows by some 100 bytes for each
+    /// port and each packet in the network, not with the length of the run. With JSON, the report
+    /// goes to stderr.
     #[arg(long)]
     verify: bool,
     /// Bins of sizes in the table.
     #[arg(long, value_enum, default_value_t)]
     bins: Bins,
-    /// Form of the results on stdout.
+    /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -133,7 +134,7 @@ pub struct Options {
     /// Messages to measure.
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
-    /// Everything random follows from it.
+    /// Seed of everything random.
     #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<u64>,
     /// Messages from a list instead: lines of id,src,dst,bytes,start_ns.
