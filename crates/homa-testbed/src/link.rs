@@ -125,8 +125,8 @@ impl VethPair {
     /// The addresses of the two ends.
     pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
 
-    /// Makes the pair, whose ends take IP packets of up to `mtu` bytes: 1500 is Ethernet's, 9000 that
-    /// of jumbo frames.
+    /// Makes the pair, whose ends take IP packets of up to `mtu` bytes: 1500 is Ethernet's, 9000
+    /// that of jumbo frames.
     pub fn new(inside: &Isolation, mtu: u32) -> Result<Self, TestbedError> {
         let ends = [Namespace::new(inside)?, Namespace::new(inside)?];
         let failed = |what: &'static str| move |e: io::Error| TestbedError::setup(what, e);
