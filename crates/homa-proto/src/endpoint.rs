@@ -234,6 +234,12 @@ impl Endpoint {
                 self.on_busy(now, who);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
+                // Anybody can speak about nothing, or about a request that it made up itself.
+                let proven = |who: &Ref| self.rpcs.get(*who).is_some_and(|rpc| !rpc.unproven);
+                let who = who.filter(proven);
+                if who.is_none() && self.asks_for_proof() {
+                    return Err(DropReason::UnknownRpc);
+                }
                 self.on_cutoffs(packet.peer, who, cutoffs, version, limits);
             }
             Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),

@@ -1,11 +1,14 @@
 //! The client's side: what it says when a server asks who it is.
 
-use super::AGAIN;
 use crate::endpoint::Endpoint;
 use crate::packet::{Body, Packet, PeerId, Proof, RpcId};
 use crate::rpc::Rpc;
 use crate::rpc::id::split;
 use crate::units::{Duration, Time};
+
+/// Least time between two searches through the calls for one peer: half of that between two
+/// challenges of a server.
+const SEARCHED: Duration = Duration(super::AGAIN.0 / 2);
 
 impl Endpoint {
     /// A challenge at the client: says who it is to servers that it has calls with.
@@ -23,10 +26,11 @@ impl Endpoint {
         let fresh = self.admission.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
-        // What it executed under another boot id it has forgotten.
+        // What it executed under another boot id it has forgotten. Anybody can send a challenge in
+        // its name, so nothing is kept of what one says but that there was another id.
         let known = &peer.more.exchange;
-        let restarted = known.boot != boot && known.boot != 0;
-        if restarted && now < known.restarted {
+        let restarted = known.restarted || known.boot != boot && known.boot != 0;
+        if restarted && now < known.searched {
             return;
         }
         let unnamed = known.token == 0;
@@ -35,24 +39,28 @@ impl Endpoint {
         // in its keeping already, and are not executed either.
         let elsewhere = (restarted || unnamed)
             .then(|| self.begun_elsewhere(packet.peer, now, remembered))
-            .flatten();
+            .flatten()
+            .unwrap_or(u64::MAX);
         let Some(peer) = self.peer_mut(packet.peer) else { return };
         let calls = peer.rpcs > peer.more.served && names_itself;
         let exchange = &mut peer.more.exchange;
         let mut proof = Proof::default();
         if calls {
-            if let Some(safe) = safe {
-                exchange.first = safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1);
-                exchange.restarted = now + AGAIN;
-            }
-            if let Some(elsewhere) = elsewhere {
-                exchange.first = exchange.first.min(elsewhere);
-            }
+            let first = match safe {
+                Some(safe) => {
+                    (exchange.restarted, exchange.searched) = (true, now + SEARCHED);
+                    safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1).min(elsewhere)
+                }
+                None => {
+                    exchange.first = exchange.first.min(elsewhere);
+                    exchange.first
+                }
+            };
             exchange.boot = boot;
             if exchange.token == 0 {
                 exchange.token = fresh;
             }
-            let (of, first) = split(RpcId(exchange.first));
+            let (of, first) = split(RpcId(first));
             let first = if of == epoch { first } else { 0 };
             proof = Proof { token: exchange.token, epoch, first, next };
         }
@@ -92,6 +100,7 @@ impl Endpoint {
             peer.proven = true;
             if peer.rpcs == peer.more.served {
                 peer.more.exchange.first = id.0;
+                peer.more.exchange.restarted = false;
             }
         }
     }

@@ -101,8 +101,10 @@ pub(crate) struct Exchange {
     boot: u64,
     /// No RPC of ours with an id below is in progress there.
     first: u64,
-    /// Until then another boot id is not looked at: that costs a search.
-    restarted: Time,
+    /// It said another one since the oldest call in progress there was made.
+    restarted: bool,
+    /// Then a challenge costs a search; until this time, no other is looked at.
+    searched: Time,
 }
 
 impl Exchange {
@@ -367,14 +369,14 @@ impl Endpoint {
                 (client.is_some_and(|client| named(&client.epoch)), true)
             }
         };
-        if admitted {
+        if admitted && !self.exceeds_its_share(peer) {
             if proof.is_none() && self.suppresses_duplicates() {
                 let begun = self.peer_mut(peer).map_or(0, |p| p.more.executed.begin(now, id));
                 self.remembered = self.remembered.saturating_add_signed(begun);
             }
             return self.admit(now, who);
         }
-        if told {
+        if told && !admitted {
             // Executed in a former life, perhaps.
             self.counters.unknowns_sent += 1;
             let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
@@ -382,6 +384,14 @@ impl Endpoint {
         }
         self.counters.strangers_dropped += 1;
         self.end_server_rpc(who);
+    }
+
+    /// True when the host of a peer, of which a request waits that would be one more, has more in
+    /// progress than is left for all others: under ever new names it would get everything.
+    fn exceeds_its_share(&self, peer: PeerId) -> bool {
+        let left = (self.config.max_rpcs as usize).saturating_sub(self.server_rpcs.len());
+        let served = |peer| self.incoming.accounts.of(peer).served as usize;
+        self.has_its_share(peer) || self.peer(peer).is_some_and(|peer| served(peer) > left)
     }
 
     /// A request need not wait any longer.

@@ -7,6 +7,7 @@ use homa_proto::{
 };
 
 mod floods;
+mod forged;
 mod silent;
 mod strangers;
 
