@@ -55,8 +55,8 @@ pub enum Command {
     PiasThresholds(pias_thresholds::Args),
     /// Report what this machine and its loopback path can do, what limits Homa there, and remedies.
     Doctor(doctor::Args),
-    /// Run random small scenarios with faults under an independent checker of the protocol's
-    /// promises.
+    /// Run random small scenarios with faults, and some with a hostile host, under an independent
+    /// checker of the protocol's promises.
     Swarm(swarm::Args),
 }
 

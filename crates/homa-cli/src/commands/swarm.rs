@@ -32,8 +32,8 @@ pub struct Args {
     /// Seed of the first scenario; the next ones count up from it.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Also write the first scenario to standard error, and without --scheme its every packet and
-    /// event.
+    /// Also write the first scenario to standard error, with its faults and its hostile host if it
+    /// has one, and without --scheme its every packet and event.
     #[arg(long)]
     trace: bool,
     /// Form of the results.
@@ -61,6 +61,8 @@ struct Document {
 /// What only Homa's own swarm sees.
 #[derive(Debug, Serialize)]
 struct Inside {
+    /// Scenarios with a hostile host.
+    hostile: u64,
     cells_reached: usize,
     /// Of so many that hosts which keep the rules can reach.
     cells_possible: usize,
@@ -151,6 +153,7 @@ fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
 fn document((scheme, first_seed): (Option<&'static Scheme>, u64), report: &Report) -> Document {
     let cells = report.coverage.cells();
     let inside = || Inside {
+        hostile: report.hostile,
         cells_reached: report.coverage.reached(),
         cells_possible: Coverage::possible(),
         cells: cells.map(|(state, input, count)| Cell { state, input, count }).collect(),
@@ -185,6 +188,9 @@ fn print(document: &Document) {
             "{seeds} scenarios, {rpcs} RPCs checked ({answered} answered, {failed} failed with a \
              typed error), {packets} packets"
         )),
+    }
+    if let Some(Inside { hostile, .. }) = &document.inside {
+        line(format!("{hostile} scenarios with a hostile host beside the path of the others"));
     }
     if let Some(Inside { cells_reached, cells_possible, cells, .. }) = &document.inside {
         line(format!(

@@ -59,6 +59,7 @@ impl Checker {
             heard: at.0,
         };
         let cookie = request.cookie;
+        self.exchanged.joined(at.1, HostId(request.peer.0));
         self.calls.insert(cookie, call);
         self.open_rpc(at, submitted.rpc, Rpc::Client { cookie });
         let message = Outgoing {
@@ -108,15 +109,21 @@ impl Checker {
 
     fn on_refusal(&mut self, at: At, what: &Submit, error: &SubmitError) {
         let (max_message, max_rpcs) = (self.promises.max_message, self.promises.max_rpcs as usize);
+        let hosts = self.hosts.len();
         let record = self.host(at.1);
+        // A hostile client may say that it takes little.
+        let is_stranger = |rpc: &RpcHandle| match record.rpcs.get(&name(*rpc)) {
+            Some(Rpc::Server { peer, .. }) => peer.0 as usize >= hosts,
+            _ => false,
+        };
         let justified = match (error, what) {
             (SubmitError::EmptyMessage, Submit::Request(request)) => request.length == 0,
             (SubmitError::EmptyMessage, Submit::Response { length, .. }) => *length == 0,
             (SubmitError::MessageTooLong { .. }, Submit::Request(request)) => {
                 request.length > max_message
             }
-            (SubmitError::MessageTooLong { .. }, Submit::Response { length, .. }) => {
-                *length > max_message
+            (SubmitError::MessageTooLong { .. }, Submit::Response { rpc, length }) => {
+                *length > max_message || is_stranger(rpc)
             }
             (SubmitError::TooManyRpcs { .. }, Submit::Request(_)) => record.counts().0 >= max_rpcs,
             (SubmitError::UnknownRpc, Submit::Response { rpc, .. }) => {
@@ -232,6 +239,10 @@ impl Checker {
             _ => false,
         };
         self.require(fresh, at, "a request is delivered once", || format!("{delivered:?}"));
+        // Whoever answers for its own address is a client.
+        if self.promises.strangers > 0 && delivered.peer.0 as usize == self.hosts.len() {
+            return;
+        }
         let Some(cookie) = self.call_of(delivered.peer, delivered.id) else {
             let detail = format!("{delivered:?}");
             return self.violation(at.0, Some(at.1), "no request from nowhere", detail);
@@ -294,7 +305,7 @@ impl Checker {
                 let lost = call.server_forgot || self.promises.moved(&call, at.0);
                 self.promises.indeterminate && !call.idempotent && lost
             }
-            RpcError::RequestTooLong { max } => call.request_bytes > max,
+            RpcError::RequestTooLong { max } => call.request_bytes > max.max(max_message),
             RpcError::ResponseTooLong { length } => length > max_message,
             _ => false,
         };

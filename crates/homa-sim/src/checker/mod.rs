@@ -8,11 +8,14 @@
 //! * every call ends once, in its response or in an error that the circumstances justify, in time;
 //! * requests run as often as the profile promises ([`Promises`]);
 //! * names (RPC handles, messages) are used only while they are valid, and all are given back;
-//! * memory for incoming messages stays in its budget.
+//! * memory for incoming messages stays in its budget;
+//! * whoever forges packets has nothing executed in the name of others, and no host sends more to
+//!   whom it does not know than three times what came in that name.
 //!
 //! Left out: performance; order of grants; anything about a transport's inside, which the swarm
 //! asks the endpoint itself. That is Homa's judge; [`MessageChecker`] is that of any transport.
 
+mod amplification;
 mod events;
 mod intervals;
 mod messages;
@@ -30,6 +33,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport, as_received};
 
+use amplification::Exchanged;
 pub use messages::{MessageChecker, MessagePromises};
 use record::HostRecord;
 pub use record::{Call, Ending};
@@ -46,6 +50,10 @@ pub struct Promises {
     pub pauses: Vec<(HostId, SimTime, SimTime)>,
     /// When clients got another address: of a call in progress then, they may hear no more.
     pub moves: Vec<(HostId, SimTime)>,
+    /// So many addresses behind those of the hosts are no honest host's: the first is that of a
+    /// hostile one, at the others is nobody. Packets from them say in [`Packet::peer`] whose name
+    /// they come in.
+    pub strangers: u32,
     /// A call may end in "indeterminate" when its server lost or forgot its state.
     pub indeterminate: bool,
     /// A call whose deadline is later has no excuse to miss it: the network healed, and there was
@@ -120,6 +128,8 @@ pub struct Checker {
     calls: BTreeMap<u64, Call>,
     /// The call that a client's id on the wire stands for.
     by_id: BTreeMap<(HostId, RpcId), u64>,
+    /// Bytes between hosts and addresses, while it counts who sends how much.
+    exchanged: Exchanged,
     violations: Vec<Violation>,
     quiet_from: SimTime,
     packets: u64,
@@ -133,6 +143,7 @@ impl Checker {
             hosts: (0..hosts).map(|_| HostRecord::default()).collect(),
             calls: BTreeMap::new(),
             by_id: BTreeMap::new(),
+            exchanged: Exchanged::default(),
             violations: Vec::new(),
             quiet_from: SimTime::MAX,
             packets: 0,
@@ -205,6 +216,10 @@ impl Checker {
         }
     }
 
+    fn is_honest(&self, host: HostId) -> bool {
+        (host.0 as usize) < self.hosts.len()
+    }
+
     /// Records a violation unless `holds`.
     fn require(
         &mut self,
@@ -254,7 +269,9 @@ impl<T: Transport<Packet = Packet>> Probe<T> for Checker {
     }
 
     fn transmitted(&mut self, now: SimTime, host: HostId, _: u32, packet: &Packet, _: &Label) {
-        self.on_transmit((now, host), packet);
+        if self.is_honest(host) {
+            self.on_transmit((now, host), packet);
+        }
     }
 
     fn received(
@@ -266,7 +283,11 @@ impl<T: Transport<Packet = Packet>> Probe<T> for Checker {
         packet: &Packet,
         receipt: &Receipt,
     ) {
-        self.on_receive((now, host), &as_received(from, packet), receipt);
+        if self.is_honest(host) {
+            let forged = !self.is_honest(from);
+            let from = if forged { HostId(packet.peer.0) } else { from };
+            self.on_receive((now, host), &as_received(from, packet), (receipt, forged));
+        }
     }
 
     fn crashed(&mut self, _: SimTime, host: HostId) {

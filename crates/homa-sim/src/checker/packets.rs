@@ -17,8 +17,10 @@ impl Checker {
         self.packets += 1;
         let quiet = self.quiet_from;
         self.require(at.0 < quiet, at, "silence after the last call", || format!("{packet:?}"));
-        let known = (packet.peer.0 as usize) < self.hosts.len() && packet.peer.0 != at.1.0;
+        let addresses = self.hosts.len() + self.promises.strangers as usize;
+        let known = (packet.peer.0 as usize) < addresses && packet.peer.0 != at.1.0;
         self.require(known, at, "packets go to known peers", || format!("{packet:?}"));
+        self.amplifies_little(at, packet);
         if let Body::Data(data) = &packet.body {
             self.on_transmit_data(at, packet, data);
         }
@@ -61,13 +63,23 @@ impl Checker {
         }
     }
 
-    pub(super) fn on_receive(&mut self, at: (SimTime, HostId), packet: &Packet, receipt: &Receipt) {
+    /// A packet as its receiver understood it, and whether it was `forged`.
+    pub(super) fn on_receive(
+        &mut self,
+        at: (SimTime, HostId),
+        packet: &Packet,
+        (receipt, forged): (&Receipt, bool),
+    ) {
+        if self.promises.strangers > 0 {
+            self.exchanged.came(at.1, packet);
+        }
         match (receipt, &packet.body) {
             (Receipt::Place(place), Body::Data(data)) => self.on_place(at, packet, data, *place),
             (Receipt::Place(_), _) => {
                 let detail = format!("{packet:?}");
                 self.violation(at.0, Some(at.1), "only DATA has bytes to place", detail);
             }
+            (Receipt::Dropped(_), _) if forged => {}
             (Receipt::Dropped(reason), _) => {
                 // A client that moved is somebody else at first, whose request waits for proof: its
                 // grant for the response comes too early.

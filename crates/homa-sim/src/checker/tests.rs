@@ -44,6 +44,7 @@ fn promises() -> Promises {
         unreachable_after: None,
         pauses: Vec::new(),
         moves: Vec::new(),
+        strangers: 0,
         indeterminate: false,
         healthy_from: SimTime::MAX,
         deadline_slack: SimDuration::micros(1),

@@ -1,16 +1,21 @@
 //! The swarm: thousands of small random scenarios under the independent checker.
 //!
 //! Every scenario follows from one seed, so a failure is one number. Hosts run the protocol's own
-//! [`homa_proto::Endpoint`]; the network loses, duplicates, delays; hosts freeze, crash, come back.
+//! [`homa_proto::Endpoint`]; the network loses, duplicates, delays; hosts freeze, crash, come back,
+//! move to another address; and where addresses are proven, one more host may be hostile.
 //! [`swarm_of`] does it with any scheme of the table ([`any`]). Left out: shrinking (scenarios are
 //! small).
 
 pub mod any;
 mod draw;
+mod hostile;
 mod promises;
+mod resident;
 mod run;
 mod scenario;
 
+pub use hostile::Hostile;
+pub use resident::Resident;
 pub use run::{Outcome, run};
 pub use scenario::{HostFault, Impaired, Rack, Scenario};
 
@@ -26,6 +31,8 @@ use crate::scheme::Scheme;
 pub struct Report {
     /// Scenarios run.
     pub seeds: u64,
+    /// Of these with a hostile host.
+    pub hostile: u64,
     /// Calls judged; of other schemes one-way messages, too.
     pub calls: u64,
     /// Of these answered, or delivered.
@@ -86,6 +93,7 @@ fn fly(
     for seed in (0..seeds).map(|offset| first.wrapping_add(offset)) {
         let outcome = judged(|| one(seed));
         report.seeds += 1;
+        report.hostile += u64::from(outcome.hostile);
         report.calls += outcome.calls;
         report.answered += outcome.answered;
         report.failed += outcome.failed;

@@ -3,8 +3,8 @@
 //! A call has no excuse to miss a deadline that is later than [`Promises::healthy_from`]: the last
 //! fault is over, and everything that was asked for had time to be done twice, one thing after the
 //! other. Three circumstances leave nothing to promise before something ends that no fault ends:
-//! * A host that died, or a client whose address changed, leaves messages and RPCs at its
-//!   peers, which forget them after seconds. While these fill a small memory, or all of a small
+//! * A host that died, a client whose address changed, or a hostile host that showed where it is,
+//!   leaves messages and RPCs at its peers, which forget them after seconds. While these fill a small memory, or all of a small
 //!   `max_rpcs`, requests of others are turned away. In the paper's profile, which has no acks, so
 //!   does the response of a request that was executed again when its client had the first: it keeps
 //!   its place until the server gives it up.
@@ -22,6 +22,7 @@ use crate::topology::HostId;
 
 use crate::traffic::PlannedCall;
 
+use super::hostile::Hostile;
 use super::scenario::{HostFault, Impaired, Rack, WARM_UP};
 
 /// Timers of the protocol may be this coarse.
@@ -39,6 +40,7 @@ pub(super) struct Faults<'a> {
     pub impaired: &'a [Impaired],
     pub hosts: &'a [HostFault],
     pub moves: &'a [(HostId, SimTime)],
+    pub hostile: Option<&'a Hostile>,
 }
 
 impl Faults<'_> {
@@ -50,7 +52,8 @@ impl Faults<'_> {
         });
         let links = self.impaired.iter().map(|impaired| impaired.until);
         let moves = self.moves.iter().map(|(_, at)| *at);
-        hosts.chain(links).chain(moves).chain([self.links.heals_at])
+        let hostile = self.hostile.map(|hostile| hostile.until);
+        hosts.chain(links).chain(moves).chain(hostile).chain([self.links.heals_at])
     }
 
     /// When hosts stand still; times that overlap are one.
@@ -71,6 +74,11 @@ impl Faults<'_> {
         pauses
     }
 
+    /// Somebody answers for an address, and then leaves what it began.
+    fn someone_is_greedy(&self) -> bool {
+        self.hostile.is_some_and(|hostile| hostile.answers)
+    }
+
     fn someone_dies(&self) -> bool {
         self.hosts.iter().any(|fault| matches!(fault, HostFault::Crash(_, _, None)))
     }
@@ -88,10 +96,13 @@ fn healthy_from(
     faults: &Faults<'_>,
     calls: &[PlannedCall],
 ) -> SimTime {
-    let few_places = (config.max_rpcs as usize) < calls.len();
+    // A greedy host gets no more than is left for all others.
+    let places = config.max_rpcs as usize / if faults.someone_is_greedy() { 2 } else { 1 };
+    let few_places = places < calls.len();
     let unwanted = few_places && config.completion == Completion::AtLeastOnce;
     let small = few_places || config.memory_budget < AMPLE_MEMORY;
-    if unwanted || small && (faults.someone_dies() || !faults.moves.is_empty()) {
+    let left = faults.someone_dies() || faults.someone_is_greedy() || !faults.moves.is_empty();
+    if unwanted || small && left {
         return SimTime::MAX;
     }
     let twice = |bytes: u32| 2 * network.rate.serialisation(bytes).0;
@@ -114,7 +125,12 @@ fn healthy_from(
         if crowded && runs_again(&call) { given_up } else { call.at }
     };
     let calm = calls.iter().map(last).chain(faults.ends()).max().unwrap_or(WARM_UP);
-    calm + SimDuration(all) + SimDuration::millis(500)
+    // What strangers ask for makes room for others, and for nobody after a second; what a hostile
+    // host sends takes its time.
+    let hostile = faults.hostile.map_or(0, |hostile| {
+        SimDuration::millis(1_000).0 + u64::from(hostile.packets) * twice(network.mtu)
+    });
+    calm + SimDuration(all + hostile) + SimDuration::millis(500)
 }
 
 /// `slowest`: the rate that links have at their worst.
@@ -144,6 +160,7 @@ pub(super) fn promises(
         unreachable_after: config.loss.timeout,
         pauses: faults.pauses(),
         moves: faults.moves.to_vec(),
+        strangers: faults.hostile.map_or(0, Hostile::addresses),
         indeterminate: config.profile == Profile::Default,
         deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
         max_message: config.max_message,

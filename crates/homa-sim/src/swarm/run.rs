@@ -11,6 +11,8 @@ use crate::traffic::planned::last_call;
 use crate::traffic::{Planned, SERVER_PORT};
 use crate::transport::{Homa, Moves};
 
+use super::hostile::Attacker;
+use super::resident::Resident;
 use super::scenario::{HostFault, Rack, Scenario};
 
 /// More events than any scenario needs: a run that has more is going round in circles.
@@ -19,6 +21,8 @@ const MAX_EVENTS: u64 = 20_000_000;
 /// How a scenario went.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// There was a hostile host.
+    pub hostile: bool,
     /// Broken promises; empty when all is well.
     pub violations: Vec<Violation>,
     /// Calls accepted.
@@ -45,10 +49,10 @@ impl Outcome {
     }
 }
 
-type Swarm<P> = Simulation<(Homa, StrictPriority, Planned, (Checker, P), RandomFaults)>;
+type Swarm<P> = Simulation<(Resident, StrictPriority, Planned, (Checker, P), RandomFaults)>;
 
 /// Runs a scenario to its end and judges it; `watcher` may look on.
-pub fn run<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Outcome {
+pub fn run<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Outcome {
     let mut network = build(scenario, watcher);
     let finished = advance(&mut network, scenario);
     let now = network.now();
@@ -59,29 +63,37 @@ pub fn run<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Outcome {
         let detail = format!("{MAX_EVENTS} events by {now:?}");
         network.probe_mut().0.report(now, HostId(0), "a run comes to rest", detail);
     }
-    outcome(&network)
+    Outcome { hostile: scenario.hostile.is_some(), ..outcome(&network) }
 }
 
-fn build<P: Probe<Homa>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
+fn build<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, rack) = (scenario.config.clone(), scenario.network);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
+    let hostile = scenario.hostile;
+    let addresses = hosts + hostile.map_or(0, |hostile| hostile.addresses());
     let moves = (!scenario.moves.is_empty()).then(|| Moves {
-        hosts,
+        hosts: addresses,
         at: scenario.moves.iter().map(|(host, at)| (*host, at.protocol())).collect(),
     });
+    let payload = rack.framing.payload_at(rack.mtu);
     let make = Box::new(move |host: HostId, life: u32| {
+        if let Some(plan) = hostile.filter(|hostile| hostile.address == host) {
+            return Resident::Hostile(Box::new(Attacker::new(plan, seed, payload)));
+        }
         // Far apart for every host and life, so that RPC ids of two lives never meet.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let transport = transport(config.clone().seed(seed), &rack);
-        match &moves {
+        let transport = match &moves {
             Some(moves) => transport.with_moves(moves.clone()),
             None => transport,
-        }
+        };
+        Resident::Honest(Box::new(transport), hostile.map(|hostile| hostile.address))
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());
-    let (wiring, fabric) = (scenario.network.wire(hosts), scenario.network.fabric());
+    let (wiring, fabric) =
+        (scenario.network.wire(hosts + u32::from(hostile.is_some())), scenario.network.fabric());
     let mut network = Simulation::new(wiring, fabric, make, parts);
     let wakes: Vec<_> = network.application().wakes().collect();
     for (host, at, token) in wakes {
@@ -115,7 +127,7 @@ fn transport(config: Config, rack: &Rack) -> Homa {
 }
 
 /// Runs until every call ended, then until the endpoints had time to forget, then through silence.
-fn advance<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
+fn advance<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
     let step = SimDuration::millis(20);
     let run_until =
         |network: &mut Swarm<P>, end| network.run_until(end, MAX_EVENTS) != Halt::Events;
@@ -137,10 +149,11 @@ fn advance<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool 
 }
 
 /// What only the endpoints themselves can say: nothing left, nothing planned.
-fn look_inside<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) {
+fn look_inside<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
     for host in (0..scenario.hosts).map(HostId) {
-        let Some(endpoint) = network.transport(host).map(Homa::endpoint) else { continue };
+        let resident = network.transport(host).and_then(Resident::honest);
+        let Some(endpoint) = resident.map(Homa::endpoint) else { continue };
         let (clients, servers) = endpoint.rpcs();
         let deadline = endpoint.deadline().map(SimTime::from_protocol);
         let ready = endpoint.has_packet();
@@ -164,14 +177,14 @@ fn look_inside<P: Probe<Homa>>(network: &mut Swarm<P>, scenario: &Scenario) {
     }
 }
 
-fn outcome<P: Probe<Homa>>(network: &Swarm<P>) -> Outcome {
+fn outcome<P: Probe<Resident>>(network: &Swarm<P>) -> Outcome {
     let checker = &network.probe().0;
     let count = |wanted: fn(&Ending) -> bool| {
         checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64
     };
     let mut counters: Vec<(&'static str, u64)> = Vec::new();
     let mut coverage = Coverage::default();
-    for endpoint in network.transports().map(Homa::endpoint) {
+    for endpoint in network.transports().filter_map(Resident::honest).map(Homa::endpoint) {
         coverage.merge(endpoint.coverage());
         for (index, (name, value)) in endpoint.counters().iter().enumerate() {
             match counters.get_mut(index) {
@@ -181,6 +194,7 @@ fn outcome<P: Probe<Homa>>(network: &Swarm<P>) -> Outcome {
         }
     }
     Outcome {
+        hostile: false,
         violations: checker.violations().to_vec(),
         calls: checker.calls().count() as u64,
         answered: count(|ending| *ending == Ending::Answered),

@@ -16,6 +16,7 @@ use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 use crate::traffic::PlannedCall;
 
 use super::draw::Draw;
+use super::hostile::{Hostile, hostile};
 use super::promises::{Faults, promises};
 
 /// Hosts run this long before the first call: longer than any packet lives, so that a server may
@@ -74,6 +75,8 @@ pub struct Scenario {
     pub host_faults: Vec<HostFault>,
     /// Clients that get another address.
     pub moves: Vec<(HostId, SimTime)>,
+    /// Somebody who wishes them ill.
+    pub hostile: Option<Hostile>,
     /// The calls, by cookie.
     pub calls: Vec<PlannedCall>,
     /// What the checker demands.
@@ -138,10 +141,28 @@ impl Scenario {
         let life = packet_life(&network, slowest, &links);
         let host_faults = host_faults(rng, hosts, span_ns, life);
         let moves = moves(&mut Rng::stream(seed, "moves"), hosts, span_ns, &config);
-        let faults =
-            Faults { links: &links, impaired: &impaired, hosts: &host_faults, moves: &moves };
+        let hostile = hostile(&mut Rng::stream(seed, "hostile"), (hosts, span_ns), &config);
+        let faults = Faults {
+            links: &links,
+            impaired: &impaired,
+            hosts: &host_faults,
+            moves: &moves,
+            hostile: hostile.as_ref(),
+        };
         let promises = promises(&config, (&network, slowest), &faults, &calls);
-        Self { seed, hosts, network, config, links, impaired, host_faults, moves, calls, promises }
+        Self {
+            seed,
+            hosts,
+            network,
+            config,
+            links,
+            impaired,
+            host_faults,
+            moves,
+            hostile,
+            calls,
+            promises,
+        }
     }
 }
 

@@ -19,6 +19,7 @@ fn a_hundred_scenarios_keep_every_promise() {
         .collect();
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(report.answered > report.calls / 2, "{} of {}", report.answered, report.calls);
+    assert!(report.hostile > 5, "{} beside a hostile host", report.hostile);
 }
 
 #[test]
@@ -50,12 +51,15 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
 /// that may go beyond the memory budget not granted, since others came first; requests that
 /// overtook the proof of their client's address; a request whose client moved in its midst, which
 /// was granted what had come already; responses whose client moved, and did not believe the server
-/// that it knew nothing of them.
+/// that it knew nothing of them; beside a hostile host, calls that its CUTOFFS in a server's name
+/// stopped, that the client disowned after its questions in a server's name, and that found no room
+/// besides its own.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
     for seed in [
         3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009,
-        50_084_602, 50_110_841, 50_298_298, 2_536, 4_236, 7_509, 150_343, 895, 1_236,
+        50_084_602, 50_110_841, 50_298_298, 2_536, 4_236, 7_509, 150_343, 895, 1_236, 2_041, 3_163,
+        668, 24_109, 38_223, 8_739, 42_016,
     ] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
     }
@@ -95,8 +99,9 @@ fn standstills(config: Config) -> Scenario {
     (scenario.links.loss_ppm, scenario.links.duplicate_ppm, scenario.links.delay_ppm) = (0, 0, 0);
     scenario.impaired.clear();
     scenario.moves.clear();
+    scenario.hostile = None;
     let Scenario { links, impaired, host_faults, moves, .. } = &scenario;
-    let faults = Faults { links, impaired, hosts: host_faults, moves };
+    let faults = Faults { links, impaired, hosts: host_faults, moves, hostile: None };
     let physics = (&scenario.network, scenario.network.rate);
     scenario.promises = promises(&scenario.config, physics, &faults, &scenario.calls);
     scenario

@@ -124,7 +124,11 @@ impl Planned {
 
     fn serve<C: Context>(&mut self, net: &mut C, host: HostId, delivered: &Delivered) {
         let index = usize::from(delivered.remote_port.wrapping_sub(CLIENT_PORTS));
-        let Some(call) = self.calls.get(index) else { return };
+        let Some(call) = self.calls.get(index) else {
+            // Nobody planned it: somebody else made it up.
+            let _ = net.submit(host, Submit::Cancel { rpc: delivered.rpc });
+            return;
+        };
         self.jobs.push((index, delivered.rpc));
         let job = self.jobs.len() - 1;
         if call.service == SimDuration::ZERO {

@@ -1,0 +1,101 @@
+//! What a host of the swarm runs: the protocol, or in one of some scenarios a hostile mind.
+//!
+//! A packet of the hostile host says in [`Packet::peer`] whom it claims to be from, and honest hosts
+//! take it so. What they send to its address, or to those of nobody, goes to its link.
+
+use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted, Time};
+
+use crate::topology::HostId;
+use crate::transport::{Arrival, Homa, Label, Transport};
+
+use super::hostile::Attacker;
+
+/// What a host of the swarm runs.
+#[derive(Debug)]
+pub enum Resident {
+    /// The protocol, and the hostile host's number if there is one.
+    Honest(Box<Homa>, Option<HostId>),
+    /// Whatever comes to mind.
+    Hostile(Box<Attacker>),
+}
+
+impl Resident {
+    /// The protocol, if this host runs it.
+    pub fn honest(&self) -> Option<&Homa> {
+        match self {
+            Self::Honest(homa, _) => Some(homa),
+            Self::Hostile(_) => None,
+        }
+    }
+}
+
+impl Transport for Resident {
+    type Packet = Packet;
+
+    fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
+        match self {
+            Self::Honest(homa, _) => homa.submit(now, what),
+            Self::Hostile(_) => Err(SubmitError::UnknownRpc),
+        }
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        match self {
+            Self::Honest(homa, _) => homa.event(),
+            Self::Hostile(_) => None,
+        }
+    }
+
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+        match self {
+            Self::Honest(homa, hostile) if *hostile == Some(arrival.from) => {
+                let from = HostId(packet.peer.0);
+                homa.receive(now, packet, Arrival { from, ..arrival })
+            }
+            Self::Honest(homa, _) => homa.receive(now, packet, arrival),
+            Self::Hostile(attacker) => {
+                attacker.hear(packet, arrival.from);
+                Receipt::Consumed
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Time) -> Option<Packet> {
+        match self {
+            Self::Honest(homa, _) => homa.transmit(now),
+            Self::Hostile(attacker) => attacker.send(),
+        }
+    }
+
+    fn label(&self, packet: &Packet) -> Label {
+        match self {
+            Self::Honest(homa, hostile) => {
+                let label = homa.label(packet);
+                let link = hostile.map_or(label.to, |hostile| label.to.min(hostile));
+                Label { to: link, ..label }
+            }
+            Self::Hostile(attacker) => attacker.label(packet),
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        match self {
+            Self::Honest(homa, _) => homa.expire(now),
+            Self::Hostile(attacker) => attacker.act(now),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::Honest(homa, _) => homa.deadline(),
+            Self::Hostile(attacker) => attacker.deadline(),
+        }
+    }
+
+    fn has_packet(&self) -> bool {
+        match self {
+            Self::Honest(homa, _) => homa.has_packet(),
+            Self::Hostile(attacker) => attacker.has_packet(),
+        }
+    }
+}
