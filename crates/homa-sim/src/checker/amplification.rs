@@ -1,5 +1,5 @@
-//! How much hosts send to whom they do not know: at most three times what came in that name, so that
-//! nobody is made to flood another (RFC 9000 §8; `docs/security.md`).
+//! How much hosts send to whom they do not know: at most three times what came in that name, so
+//! that nobody is made to flood another (RFC 9000 §8; `docs/security.md`).
 //!
 //! Counted are the bytes of IP packets over UDP, between a host and an address with which it never
 //! had a call. What the hostile host gets at its own address is its own affair: it may be a client.

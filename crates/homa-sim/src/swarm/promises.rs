@@ -4,10 +4,11 @@
 //! fault is over, and everything that was asked for had time to be done twice, one thing after the
 //! other. Three circumstances leave nothing to promise before something ends that no fault ends:
 //! * A host that died, a client whose address changed, or a hostile host that showed where it is,
-//!   leaves messages and RPCs at its peers, which forget them after seconds. While these fill a small memory, or all of a small
-//!   `max_rpcs`, requests of others are turned away. In the paper's profile, which has no acks, so
-//!   does the response of a request that was executed again when its client had the first: it keeps
-//!   its place until the server gives it up.
+//!   leaves messages and RPCs at its peers, which forget them after seconds. While these fill a
+//!   small memory, or all of a small `max_rpcs` (half of it, where hosts have shares), requests of
+//!   others are turned away. In the paper's profile, which has no acks, so does the response of a
+//!   request that was executed again when its client had the first: it keeps its place until the
+//!   server gives it up.
 //! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
 //!   request is sent and run again about every RESEND interval until the call's deadline, and what
 //!   is sent again goes before other data (§3.7). Where that takes half of the time, or takes the
@@ -98,7 +99,8 @@ fn healthy_from(
 ) -> SimTime {
     // A greedy host gets no more than is left for all others.
     let places = config.max_rpcs as usize / if faults.someone_is_greedy() { 2 } else { 1 };
-    let few_places = places < calls.len();
+    // Of a call whose client moves in its midst, a server may keep one part for each address.
+    let few_places = places < calls.len() * (1 + faults.moves.len());
     let unwanted = few_places && config.completion == Completion::AtLeastOnce;
     let small = few_places || config.memory_budget < AMPLE_MEMORY;
     let left = faults.someone_dies() || faults.someone_is_greedy() || !faults.moves.is_empty();

@@ -1,7 +1,7 @@
 //! What a host of the swarm runs: the protocol, or in one of some scenarios a hostile mind.
 //!
-//! A packet of the hostile host says in [`Packet::peer`] whom it claims to be from, and honest hosts
-//! take it so. What they send to its address, or to those of nobody, goes to its link.
+//! A packet of the hostile host says in [`Packet::peer`] whom it claims to be from, and honest
+//! hosts take it so. What they send to its address, or to those of nobody, goes to its link.
 
 use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted, Time};
 

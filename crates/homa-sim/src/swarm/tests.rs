@@ -53,13 +53,14 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
 /// was granted what had come already; responses whose client moved, and did not believe the server
 /// that it knew nothing of them; beside a hostile host, calls that its CUTOFFS in a server's name
 /// stopped, that the client disowned after its questions in a server's name, and that found no room
-/// besides its own.
+/// besides its own; a call that began while its server did; one whose client moved, and left its
+/// server's only RPC to its former address.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
     for seed in [
         3_000_103, 3_016_640, 10_024_075, 10_044_248, 10_097_448, 77_001_818, 77_002_009,
         50_084_602, 50_110_841, 50_298_298, 2_536, 4_236, 7_509, 150_343, 895, 1_236, 2_041, 3_163,
-        668, 24_109, 38_223, 8_739, 42_016,
+        668, 24_109, 38_223, 8_739, 42_016, 4_226_896, 4_813_277,
     ] {
         assert_eq!(run(&Scenario::draw(seed), ()).violations, [], "{seed}");
     }
