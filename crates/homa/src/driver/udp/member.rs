@@ -21,10 +21,11 @@ pub struct Member {
     inboxes: Arc<[Inbox]>,
 }
 
-/// What others heard for a driver.
+/// What others heard for a driver. Whoever holds the lock finds the handle readable exactly where
+/// there are reports: one that stayed readable without any would keep a thread from sleeping.
 #[derive(Debug)]
 struct Inbox {
-    /// Looked at without the lock.
+    /// There are reports. Looked at without the lock, written under it.
     any: AtomicBool,
     reports: Mutex<Vec<Meaning>>,
     waker: Waker,
@@ -63,7 +64,6 @@ impl Member {
         if reports.len() < REPORTS_MAX {
             reports.push(report);
         }
-        drop(reports);
         if !inbox.any.swap(true, Ordering::AcqRel) {
             inbox.waker.wake();
         }
@@ -76,11 +76,60 @@ impl Member {
         if !inbox.any.load(Ordering::Acquire) {
             return;
         }
-        // In this order: who comes later wakes again.
-        inbox.waker.reset();
-        inbox.any.store(false, Ordering::Release);
-        let reports =
-            std::mem::take(&mut *inbox.reports.lock().unwrap_or_else(PoisonError::into_inner));
+        let reports = {
+            let mut reports = inbox.reports.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.waker.reset();
+            inbox.any.store(false, Ordering::Release);
+            std::mem::take(&mut *reports)
+        };
         reports.into_iter().for_each(|report| into.push(report));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::driver::{Missing, Unreachable, wait};
+
+    #[test]
+    fn a_driver_can_sleep_once_it_took_every_report_however_takes_and_reports_overlap() {
+        const REPORTS: u32 = 20_000;
+        let steering = Steering::new(2, 7 << 32);
+        let members = Member::all(steering).unwrap();
+        let [a, b] = members.try_into().unwrap();
+        let mut peers = (1..).map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        let to = peers.find(|&peer| b.hears(peer)).unwrap();
+        let quoted = Default::default();
+        let report = Meaning::Unreachable(Unreachable { to, what: Missing::Port, quoted });
+        let (begun, handed_on) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..=REPORTS {
+                    while begun.load(Ordering::Acquire) < n {
+                        thread::yield_now();
+                    }
+                    assert!(a.hand_on(to, report));
+                    handed_on.store(n, Ordering::Release);
+                }
+            });
+            let mut stuck = 0;
+            for n in 1..=REPORTS {
+                begun.store(n, Ordering::Release);
+                let mut into = Reports::default();
+                // As an engine that looks at its driver for other reasons, too.
+                while handed_on.load(Ordering::Acquire) < n {
+                    b.take(&mut into);
+                }
+                b.take(&mut into);
+                assert!(into.unreachable().is_some());
+                stuck += u32::from(wait(&[b.handle()], None, Some(Duration::ZERO)).unwrap());
+                b.inboxes[1].waker.reset();
+            }
+            assert_eq!(stuck, 0, "readable with nothing there, of {REPORTS} times");
+        });
     }
 }
