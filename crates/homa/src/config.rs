@@ -56,7 +56,8 @@ pub struct Config {
     /// again. Default 65,536.
     pub max_peers: u32,
     /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers
-    /// from the same address and port one after the other must not share a seed.
+    /// from the same address and port one after the other must not share a seed. Each of a group
+    /// ([`Engine::sharded`](crate::Engine::sharded)) makes its own of this.
     pub seed: Option<u64>,
     /// So many engines share the links below: each sends at this part of their rates.
     pub(crate) sharing: u16,
@@ -152,7 +153,8 @@ impl Config {
         }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
-        part.seed = self.seed.map(|seed| seed.wrapping_add(number as u64));
+        // Seeds that follow each other, as those of a group's runs may, have no parts in common.
+        part.seed = self.seed.map(|seed| mixed(mixed(seed).wrapping_add(number as u64)));
         part.sharing = shards;
         part
     }
@@ -178,6 +180,14 @@ impl Config {
         protocol.seed = self.seed.unwrap_or_else(random);
         Ok(protocol.validate()?)
     }
+}
+
+/// Every bit of a number decides every bit of this one; no two numbers have the same (the last step
+/// of SplitMix64: Steele, Lea and Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// A random number from the system's entropy, by way of the keys of the standard hash tables.
@@ -230,6 +240,8 @@ impl CallOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn window(config: &Config) -> u32 {
@@ -266,5 +278,17 @@ mod tests {
         }
         // What is left is worth a packet.
         assert_eq!(window(&Config::default().mtu(9_000).part(0, 256)), 9_000);
+    }
+
+    #[test]
+    fn no_engine_has_the_seed_of_another_of_its_group_or_of_one_with_the_next_seed() {
+        let seeds = [0, 1, 2, u64::MAX, 1 << 32, (1 << 32) + 1];
+        let parts = |seed| {
+            let config = Config::default().seed(seed);
+            (0..64).map(move |number| config.part(number, 64).seed.unwrap())
+        };
+        let all: HashSet<_> = seeds.into_iter().flat_map(parts).collect();
+        assert_eq!(all.len(), seeds.len() * 64);
+        assert_eq!(Config::default().part(1, 2).seed, None);
     }
 }

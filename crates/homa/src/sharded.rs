@@ -100,7 +100,8 @@ pub(crate) fn drivers(
     if shards == 0 || shards > most {
         return Err(OpenError::Shards { shards, most });
     }
-    let steering = Steering::new(shards as u16, config.seed.unwrap_or_else(random));
+    // Whatever the seed: who knows it must not know which peers share a shard.
+    let steering = Steering::new(shards as u16, random());
     Ok((UdpDriver::group(at, config.receive_buffer, steering)?, steering))
 }
 
@@ -146,5 +147,20 @@ impl Sharded {
         let mut metrics = Metrics::default();
         self.engines().for_each(|engine| metrics.add(engine.metrics()));
         metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_does_not_tell_which_peers_share_a_shard() {
+        let config = Config::default().seed(1);
+        let open = || drivers("127.0.0.1:0".parse().unwrap(), 16, &config).unwrap().1;
+        let [one, other] = [open(), open()];
+        let peers = (0..64).map(|host| SocketAddr::from(([10, 0, 0, host], 4000)));
+        let alike = peers.filter(|&peer| one.shard_of(peer) == other.shard_of(peer)).count();
+        assert!(alike < 32, "{alike} of 64 peers at the same shard of two groups");
     }
 }
