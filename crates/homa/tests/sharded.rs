@@ -78,6 +78,7 @@ fn every_client_stays_with_one_shard_whatever_its_port_and_family() {
     each_with_one_shard(&sharded, 24, 12);
     let metrics = sharded.metrics();
     assert_eq!(metrics.protocol.requests_delivered, 24 * 3 * 4);
+    assert_eq!(metrics.driver.trains_misdirected, 0);
     assert_eq!(metrics.latencies.iter().map(|of| of.times.count()).sum::<u64>(), 24 * 3 * 4);
     assert_eq!((metrics.peers.len(), metrics.peers[0].rpcs), (16, 12));
     let alarming = metrics.protocol.drops().filter(|(reason, n)| !reason.is_ordinary() && *n > 0);

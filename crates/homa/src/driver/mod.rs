@@ -324,6 +324,10 @@ crate::metrics::counters! {
         pub trains_received: u64,
         /// Bytes in datagrams received.
         pub bytes_received: u64,
+        /// Trains that came to another of the engines that share an address (`Engine::sharded`)
+        /// than their sender's: dropped, and not counted above. A few where the engines close one
+        /// by one; otherwise a program of the same user joined the address.
+        pub trains_misdirected: u64,
         /// System calls for receiving.
         pub receive_calls: u64,
         /// Datagrams that the receive queue had no room for: raise its size or the number of

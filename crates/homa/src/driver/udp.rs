@@ -11,8 +11,9 @@
 //! An address has a socket for each link that packets leave by (`lanes`); one of them receives.
 //!
 //! Several drivers of a process may share an address ([`UdpDriver::group`]): each has a socket
-//! there, and the kernel steers what each peer sends to one of them (`steering`). There, links
-//! share that socket: more of them at the address would be members of the group.
+//! there, and the kernel steers what each peer sends to one of them (`steering`); what comes to
+//! another is dropped. There, links share that socket: more of them at the address would be members
+//! of the group.
 //!
 //! Left out: pacing and path MTU discovery (the engine's), encryption.
 
@@ -244,7 +245,13 @@ impl UdpDriver {
             self.read_errors(socket);
             self.receive.fetch(fd, socket, expected)
         });
-        let n = fetched.unwrap_or(0);
+        let mut n = fetched.unwrap_or(0);
+        if let Some(member) = self.member.as_ref().filter(|_| socket == 0) {
+            // Nothing is known here of another's peer: what was executed, say.
+            let dropped = self.receive.retain(|from| member.hears(from));
+            self.counters.trains_misdirected += dropped as u64;
+            n -= dropped;
+        }
         for index in 0..n {
             let train = self.receive.get(index);
             self.counters.datagrams_received += train.bytes.len().div_ceil(train.datagram) as u64;

@@ -181,6 +181,13 @@ impl ReceiveBatch {
         self.trains.push(train);
     }
 
+    /// Drops trains of the last `fetch` that came from others than `wanted`; returns how many.
+    pub fn retain(&mut self, wanted: impl Fn(SocketAddr) -> bool) -> usize {
+        let all = self.trains.len();
+        self.trains.retain(|train| wanted(train.from));
+        all - self.trains.len()
+    }
+
     /// A train of the last `fetch`.
     pub fn get(&self, index: usize) -> Received<'_> {
         let train = &self.trains[index];

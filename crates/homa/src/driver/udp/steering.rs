@@ -5,9 +5,11 @@
 //! which tells where the datagrams of a peer come that we are about to call. The hash has a secret
 //! factor: strangers cannot know which senders share a socket.
 //!
-//! Behind IPv6 extension headers, which no engine sends, the port is not looked for: such datagrams
-//! may come to another socket than the sender's others. There they are a stranger's, who proves
-//! nothing.
+//! The kernel does not always obey. Behind IPv6 extension headers, which no engine sends, the port
+//! is not looked for; when a socket of the group closes, the last takes over its number, and where
+//! the program names a number that nobody has, the kernel chooses by a hash of its own; a process of
+//! the same user may join the group, or replace its program. So each driver drops what
+//! [`Steering::shard_of`] says is another's, and counts it.
 //!
 //! Reports of the network (ICMP) are not steered: see [`super::member`].
 
