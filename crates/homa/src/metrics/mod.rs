@@ -112,6 +112,12 @@ pub struct Metrics {
     pub peers: Vec<PeerLatency>,
 }
 
+/// How little a source of rates ([`LinkMetrics::source`]) is worth: 0 is the best.
+fn rank(source: &str) -> usize {
+    let best_first = ["configured", "route", "unlimited", "estimated", "guess"];
+    best_first.iter().position(|of| *of == source).unwrap_or(best_first.len())
+}
+
 /// Fields of [`EngineCounters`] that rise and fall.
 const GAUGES: [&str; 4] =
     ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
@@ -129,6 +135,8 @@ impl Metrics {
                     let rates = ours.rate.zip(link.rate);
                     ours.rate = rates.map(|(ours, other)| Rate(ours.0 + other.0));
                 }
+                // Another knows better.
+                Some(ours) if rank(link.source) < rank(ours.source) => *ours = link,
                 Some(_) => {}
                 None => self.links.push(link),
             }
@@ -243,4 +251,31 @@ fn snake(name: &str) -> String {
         out.push(c.to_ascii_lowercase());
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_together_know_of_a_link_what_the_best_informed_does() {
+        let of = |source, rate: Option<u64>| {
+            let interface = "eth0".to_owned();
+            let link = LinkMetrics { interface, rate: rate.map(Rate), source };
+            Metrics { links: vec![link], ..Metrics::default() }
+        };
+        let sum = |parts: [(&'static str, Option<u64>); 3]| {
+            let mut sum = Metrics::default();
+            parts.into_iter().for_each(|(source, rate)| sum.add(of(source, rate)));
+            let [LinkMetrics { rate, source, .. }] = &sum.links[..] else { panic!("{sum:?}") };
+            (*source, rate.map(|rate| rate.0))
+        };
+        let (unknown, route) = (("unknown", None), ("route", Some(10)));
+        let estimated = |rate| ("estimated", Some(rate));
+        assert_eq!(sum([unknown, estimated(3), estimated(4)]), estimated(7));
+        assert_eq!(sum([estimated(3), unknown, estimated(4)]), estimated(7));
+        assert_eq!(sum([unknown, estimated(3), route]), route);
+        assert_eq!(sum([route, estimated(3), ("guess", Some(2))]), route);
+        assert_eq!(sum([unknown; 3]), unknown);
+    }
 }
