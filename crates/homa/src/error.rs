@@ -42,6 +42,18 @@ pub enum OpenError {
         /// The most that are possible.
         most: usize,
     },
+    /// One of several engines that share an address has a server already.
+    #[error(
+        "shard {shard} at {at} has a server: drop the servers of all shards before \
+         `Sharded::serve`, or open one where it is missing, by `Engine::serve` of that shard \
+         (`Sharded::engines`)"
+    )]
+    Served {
+        /// The address that they share.
+        at: SocketAddr,
+        /// The first that has a server.
+        shard: usize,
+    },
     /// The system does not divide what comes to an address between sockets.
     #[error(
         "the system does not steer datagrams between sockets of one address \

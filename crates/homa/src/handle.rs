@@ -192,16 +192,24 @@ impl Engine {
     /// A server at the engine's first address.
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
-        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
-        if access.draining {
-            return Err(OpenError::ShuttingDown);
-        }
-        if !access.board.open_queue(at.port()) {
-            return Err(OpenError::InUse { at });
-        }
+        let mut access = self.vacant()?;
+        access.board.open_queue(at.port());
         access.core.listen(at.port());
         drop(access);
         Ok(Server::on(self.clone(), at))
+    }
+
+    /// Access where a server at the first address may be opened, else why not.
+    pub(crate) fn vacant(&self) -> Result<Access<'_>, OpenError> {
+        let at = self.local_addr();
+        let Some(access) = self.here() else { return Err(OpenError::Forked) };
+        if access.draining {
+            return Err(OpenError::ShuttingDown);
+        }
+        match access.board.has_queue(at.port()) {
+            true => Err(OpenError::InUse { at }),
+            false => Ok(access),
+        }
     }
 
     /// One more server, at another address (port 0: any).

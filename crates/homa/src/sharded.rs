@@ -123,11 +123,20 @@ impl Sharded {
     }
 
     /// A server for each shard. All must be served, by a thread or task each, best on a core each:
-    /// a client's requests come to one of them alone, and wait there.
+    /// a client's requests come to one of them alone. They wait there while nobody accepts them,
+    /// and where the server was dropped, as by a thread that panicked, they are refused. Such a
+    /// shard alone gets a new server by its engine: [`Self::engines`], [`Engine::serve`].
     ///
     /// # Errors
-    /// As [`Engine::serve`], without a server for any shard.
+    /// [`OpenError::Served`] where a shard has a server, and those of [`Engine::serve`]; no shard
+    /// gets a server then.
     pub fn serve(&self) -> Result<Vec<Server>, OpenError> {
+        for (shard, engine) in self.engines().enumerate() {
+            engine.vacant().map(drop).map_err(|error| match error {
+                OpenError::InUse { at } => OpenError::Served { at, shard },
+                other => other,
+            })?;
+        }
         self.engines().map(|engine| engine.serve()).collect()
     }
 

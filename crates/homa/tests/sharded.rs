@@ -162,6 +162,25 @@ fn nobody_joins_an_address_that_is_taken() {
 }
 
 #[test]
+fn servers_are_opened_at_all_shards_or_at_one_that_lost_its_own() {
+    let sharded = everywhere(Config::default());
+    let mut servers = sharded.serve().unwrap();
+    drop(servers.remove(0));
+    let error = sharded.serve().unwrap_err();
+    assert!(matches!(error, OpenError::Served { shard: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("`Engine::serve` of that shard"), "{error}");
+    servers.push(sharded.engines().next().unwrap().serve().unwrap());
+    servers.into_iter().for_each(|server| drop(echo(server)));
+    for n in 0..16 {
+        let client = engine("127.0.0.1", Config::default()).client();
+        exchange(&client, reached(&sharded, "127.0.0.1"), n);
+    }
+    let other = everywhere(Config::default());
+    drop(other.serve().unwrap());
+    assert_eq!(other.serve().expect("no shard has a server").len(), SHARDS);
+}
+
+#[test]
 fn a_drain_ends_all_shards_when_what_is_in_progress_there_is_answered() {
     let sharded = everywhere(Config::default());
     let servers = sharded.serve().unwrap();

@@ -249,6 +249,11 @@ impl Switchboard {
         true
     }
 
+    /// True from [`Self::open_queue`] to [`Self::close_queue`].
+    pub fn has_queue(&self, port: u16) -> bool {
+        self.queues.contains_key(&port)
+    }
+
     /// Closes a server's queue; the clients of unanswered requests hear that nobody will answer.
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
         let Some(queue) = self.queues.remove(&port) else { return };
