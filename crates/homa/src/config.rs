@@ -130,11 +130,25 @@ impl Config {
     }
 
     /// Most engines that the limits can be divided between: each may call and be called, know a
-    /// peer, and send a message as long as any.
+    /// peer, grant a packet, take in one of a stranger, for which there is an eighth of the memory,
+    /// and send a message as long as any.
     pub(crate) fn most_shards(&self) -> u64 {
-        let longest = u64::from(self.protocol.max_message).min(self.send_memory).max(1);
-        let most =
-            [self.protocol.max_rpcs.into(), self.max_peers.into(), self.send_memory / longest];
+        let protocol = &self.protocol;
+        let packet = u64::from(self.mtu).max(1);
+        let longest = u64::from(protocol.max_message).min(self.send_memory).max(1);
+        let granted = match protocol.window {
+            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
+                max_incoming.into()
+            }
+            _ => u64::MAX,
+        };
+        let most = [
+            protocol.max_rpcs.into(),
+            self.max_peers.into(),
+            self.send_memory / longest,
+            protocol.memory_budget / (8 * packet),
+            granted / packet,
+        ];
         most.into_iter().min().unwrap_or(0).max(1)
     }
 
@@ -148,8 +162,7 @@ impl Config {
         if let GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } =
             &mut protocol.window
         {
-            // A packet's worth at least, or none would ever be granted.
-            *max_incoming = (*max_incoming / u32::from(shards)).max(self.mtu.into());
+            *max_incoming /= u32::from(shards);
         }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
@@ -276,8 +289,11 @@ mod tests {
                 assert_eq!(seeds.len(), usize::from(shards));
             }
         }
-        // What is left is worth a packet.
-        assert_eq!(window(&Config::default().mtu(9_000).part(0, 256)), 9_000);
+        // What is left is worth a packet, even a large one.
+        let jumbo = Config::default().mtu(9_000).send_memory(1 << 40);
+        let most = jumbo.most_shards() as u16;
+        assert_eq!(most, 106, "960,000 bytes granted at a time");
+        assert!(window(&jumbo.part(0, most)) >= 9_000);
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub enum OpenError {
     /// between.
     #[error(
         "{shards} engines cannot share an address with these limits: choose 1 to {most}, or raise \
-         `max_rpcs`, `max_peers` and `send_memory`, which they divide (at most {} in any case)",
+         `max_rpcs`, `max_peers`, `send_memory`, `memory_budget` and the window's `max_incoming`, \
+         which they divide (at most {} in any case)",
         crate::sharded::SHARDS_MAX
     )]
     Shards {

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use common::{echo, engine, message};
+use homa::proto::GrantWindow;
 use homa::{
     CallError, CallOptions, Client, Config, DrainTimeout, Engine, OpenError, Sharded, inline,
 };
@@ -298,6 +299,22 @@ fn there_is_at_least_one_shard_and_no_more_than_the_limits_can_be_divided_betwee
     let narrow = Config::default().max_peers(3);
     assert_eq!(refused(4, narrow.clone()), 3);
     assert_eq!(Engine::sharded(at, 3, narrow.clone()).unwrap().engines().len(), 3);
+    let protocol = Config::default().protocol;
+    let little = Config::default().protocol(protocol.clone().memory_budget(5 * 8 * 1500));
+    assert_eq!(refused(6, little.clone()), 5);
+    let window = GrantWindow::RttBytesShared { max_incoming: 4500 };
+    let slow = Config::default().protocol(protocol.window(window));
+    assert_eq!(refused(4, slow.clone()), 3);
+    // As many as are possible work.
+    for (shards, config) in [(5, little), (3, slow)] {
+        let sharded = Engine::sharded(at, shards, config).unwrap();
+        drop(serve(&sharded));
+        for n in 0..10 {
+            let client = engine("127.0.0.1", Config::default()).client();
+            let request = message(2000, n);
+            assert!(client.call(sharded.local_addr(), request.clone()).unwrap() == request[..]);
+        }
+    }
     // One is an engine as any.
     let one = Engine::sharded(at, 1, narrow).unwrap();
     let servers = serve(&one);
