@@ -21,9 +21,14 @@ pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
 /// As many sockets as `steering` steers to at one address, each as [`open`] opens it.
 ///
 /// The first is bound as if it was to be alone, so none but these can be there, whoever else shares
-/// its addresses. Afterwards the kernel would let in other sockets of this user that ask to share
-/// (SO_REUSEPORT, which must remain: it makes the kernel steer), no engine's, and steers nothing to
-/// them. Until all are there, none receives anything.
+/// its addresses. Until all are there, none receives anything.
+///
+/// Afterwards the kernel lets in other sockets of this user that ask to share (SO_REUSEPORT, which
+/// must remain: it makes the kernel steer), no engine's. Who joins a complete group is steered
+/// nothing until it replaces the program; who binds a more specific address gets all that comes for
+/// it; who joins before the last of us has one of our numbers, gets what is steered there, and has
+/// ours moved on by one: they drop what is others' then, and count it. Nothing tells us of that,
+/// since a group cannot be asked how many it has, nor a socket for its number.
 pub fn open_group(
     at: SocketAddr,
     receive_buffer: usize,

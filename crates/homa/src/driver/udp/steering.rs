@@ -7,8 +7,8 @@
 //!
 //! The kernel does not always obey. Behind IPv6 extension headers, which no engine sends, the port
 //! is not looked for; when a socket of the group closes, the last takes over its number, and where
-//! the program names a number that nobody has, the kernel chooses by a hash of its own; a process of
-//! the same user may join the group, or replace its program. So each driver drops what
+//! the program names a number that nobody has, the kernel chooses by a hash of its own; a process
+//! of the same user may join the group, or replace its program. So each driver drops what
 //! [`Steering::shard_of`] says is another's, and counts it.
 //!
 //! Reports of the network (ICMP) are not steered: see [`super::member`].
@@ -224,12 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_gets_in_and_who_does_gets_nothing() {
+    fn no_engine_gets_in_and_a_socket_of_this_user_that_joins_is_steered_nothing() {
         let steering = Steering::new(2, 7);
         let group = open_group("127.0.0.1:0".parse().unwrap(), 1 << 16, &steering).unwrap();
         let at = group[0].local_addr().unwrap();
         assert!(UdpSocket::bind(at).is_err() && open_group(at, 1 << 16, &steering).is_err());
-        // A program of this user that asks the system to share may join.
+        // A program of this user that asks the system to share may join. (It could also replace the
+        // program that steers, or bind a more specific address.)
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
         let joined = socket.unwrap();
         joined.set_reuse_port(true).unwrap();
