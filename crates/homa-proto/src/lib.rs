@@ -52,6 +52,7 @@ mod timer;
 mod units;
 pub mod wire;
 
+pub use admission::Names;
 pub use config::{
     Completion, Config, ConfigError, FULL_FRAME, GrantWindow, GrantedLevel, Granting, IncastConfig,
     LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, UnknownRpcReply,

@@ -49,8 +49,13 @@ impl Clients {
     }
 
     /// The record of a client, new if need be: then nothing from `first` on was executed. Also
-    /// yields what was forgotten for it.
-    pub(super) fn named(&mut self, token: u64, epoch: u32, first: u32) -> (Ref, Option<Epoch>) {
+    /// yields what was forgotten for it: another's token, and what that client had executed.
+    pub(super) fn named(
+        &mut self,
+        token: u64,
+        epoch: u32,
+        first: u32,
+    ) -> (Ref, Option<(u64, Epoch)>) {
         if let Some(&index) = self.by_name.get(&(token, epoch)) {
             let generation = self.all[index as usize].generation;
             return (Ref { index, generation }, None);
@@ -68,11 +73,21 @@ impl Clients {
                 let old = core::mem::replace(&mut self.all[self.hand], client);
                 self.by_name.remove(&(old.token, old.epoch.number()));
                 self.boot = self.random.next() | 1;
-                (self.hand, Some(old.epoch))
+                (self.hand, Some((old.token, old.epoch)))
             }
         };
         self.by_name.insert((token, epoch), index as u32);
         (Ref { index: index as u32, generation: self.all[index].generation }, forgotten)
+    }
+
+    /// Whoever names itself so is nobody known.
+    pub(super) fn disown(&mut self, token: u64, epoch: u32) {
+        if let Some(index) = self.by_name.remove(&(token, epoch)) {
+            let client = &mut self.all[index as usize];
+            // Its place is taken when the hand comes by; nobody goes by this name.
+            (client.token, client.used) = (0, false);
+            client.generation = client.generation.wrapping_add(1);
+        }
     }
 
     /// Moves the hand to a client that was not active since it last passed.

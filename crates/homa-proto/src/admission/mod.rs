@@ -19,6 +19,7 @@
 
 mod calls;
 mod clients;
+mod names;
 
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
@@ -28,9 +29,11 @@ use crate::rpc::id::split;
 use crate::table::{Keyed, Ref, SplitMix};
 use crate::units::{Duration, Time};
 use crate::wire;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use clients::Clients;
+pub use names::Names;
 
 /// Bytes that may be sent for each one received from an address that has not answered.
 const AMPLIFICATION: u32 = 3;
@@ -61,6 +64,8 @@ pub(crate) enum Known {
 pub(crate) struct Admission {
     random: SplitMix,
     clients: Clients,
+    /// Of others at our address.
+    names: Option<Box<dyn Names>>,
     /// Requests that wait for an answer, oldest first, and some that do no longer.
     waiting: VecDeque<Ref>,
     /// How many do, and the memory that they count for.
@@ -72,7 +77,7 @@ impl Admission {
     pub(crate) fn new(seed: u64, hash: Keyed) -> Self {
         let mut random = SplitMix(seed);
         let clients = Clients::new(random.next(), hash);
-        Self { random, clients, waiting: VecDeque::new(), held: 0, memory: 0 }
+        Self { random, clients, names: None, waiting: VecDeque::new(), held: 0, memory: 0 }
     }
 
     /// A request that waits counts for more memory.
@@ -329,12 +334,7 @@ impl Endpoint {
         (peer.proven, peer.answers) = (true, true);
         self.counters.proofs_received += 1;
         if let Some(proof) = proof.filter(|proof| proof.token != 0) {
-            let Proof { token, epoch, first, .. } = proof;
-            let (client, forgotten) = self.admission.clients.named(token, epoch, first);
-            if let Some(epoch) = forgotten {
-                self.remembered -= epoch.entries();
-                self.forgot(now);
-            }
+            let client = self.named(now, &proof);
             if let Some(peer) = self.peer_mut(packet.peer) {
                 let clients = &mut peer.more.exchange.clients;
                 clients.retain(|(epoch, _)| *epoch != proof.epoch);
@@ -348,6 +348,45 @@ impl Endpoint {
             self.judge(now, who, proof);
         }
         Ok(())
+    }
+
+    /// The record of a client that named itself.
+    fn named(&mut self, now: Time, proof: &Proof) -> Ref {
+        let &Proof { token, epoch, first, next } = proof;
+        let Admission { clients, names, .. } = &mut self.admission;
+        let comes = names.as_mut().is_some_and(|names| names.comes_from_another(token, epoch));
+        let (client, forgotten) = clients.named(token, epoch, if comes { next } else { first });
+        // It may have been here before that.
+        if comes && let Some(client) = clients.get_mut(client) {
+            self.remembered = self.remembered.saturating_sub(client.epoch.entries());
+            client.epoch = Epoch::beginning_at(epoch, next);
+        }
+        if let Some((token, executed)) = forgotten {
+            if let Some(names) = names {
+                names.forgotten(token, executed.number());
+            }
+            self.remembered = self.remembered.saturating_sub(executed.entries());
+            self.forgot(now);
+        }
+        client
+    }
+
+    /// Clients that named themselves to another endpoint of this address are strangers here. Due
+    /// before a request is looked at.
+    #[inline]
+    pub(crate) fn disown(&mut self) {
+        let Admission { clients, names, .. } = &mut self.admission;
+        if let Some(names) = names {
+            while let Some((token, epoch)) = names.left() {
+                clients.disown(token, epoch);
+            }
+        }
+    }
+
+    /// Environment in: other endpoints hear other peers at the same address, and `names` tells to
+    /// whom of all a client named itself last.
+    pub fn share_names(&mut self, names: Box<dyn Names>) {
+        self.admission.names = Some(names);
     }
 
     /// The client of a request that waited has answered.

@@ -34,6 +34,7 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
+        self.disown();
         let known = if one_way { Known::New } else { self.knows(packet) };
         if known == Known::Executed {
             return Err(DropReason::AlreadyExecuted);

@@ -27,7 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::{LinkId, Quoted, Span};
+use homa_proto::{LinkId, Names, Quoted, Span};
 
 pub use wait::{Waker, wait, wait_also_for_room};
 
@@ -234,6 +234,11 @@ pub trait Driver: Send {
     /// address.
     fn hears(&self, _socket: usize, _peer: SocketAddr) -> bool {
         true
+    }
+
+    /// Where to look up clients of other engines that share the address; `None`: there are none.
+    fn names(&self) -> Option<Box<dyn Names>> {
+        None
     }
 
     /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is

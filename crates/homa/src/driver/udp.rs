@@ -19,6 +19,7 @@
 
 pub(super) mod address;
 pub(super) mod control;
+mod directory;
 pub(super) mod error_queue;
 mod member;
 pub(super) mod receive;
@@ -30,8 +31,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::{io, iter};
 
-use homa_proto::LinkId;
 use homa_proto::wire::datagram;
+use homa_proto::{LinkId, Names};
 
 use super::kept::{Kept, Sockets};
 use super::lanes::Lanes;
@@ -41,6 +42,7 @@ use super::{
     Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
+use directory::Place;
 use error_queue::{Meaning, Report, Reports};
 use member::Member;
 use receive::ReceiveBatch;
@@ -65,6 +67,8 @@ pub struct UdpDriver {
     reports: Reports,
     /// Others share the first address.
     member: Option<Member>,
+    /// And where it looks up the clients of the others.
+    place: Option<Place>,
     counters: DriverCounters,
 }
 
@@ -91,18 +95,20 @@ impl UdpDriver {
         }
         let sockets = socket::open_group(unmapped(at), receive_buffer, &steering)?;
         let members = Member::all(steering).map_err(OpenError::Resources)?;
-        let driver = |(socket, member)| {
-            let mut driver = Self { member: Some(member), ..Self::empty(receive_buffer) };
+        let places = Place::all(steering.shards()).map(Some);
+        let driver = |((socket, member), place)| {
+            let mut driver = Self { member: Some(member), place, ..Self::empty(receive_buffer) };
             driver.add(socket).map_err(refused)?;
             Ok(driver)
         };
-        sockets.into_iter().zip(members).map(driver).collect()
+        sockets.into_iter().zip(members).zip(places).map(driver).collect()
     }
 
     fn empty(receive_buffer: usize) -> Self {
         Self {
             sockets: Vec::new(),
             lanes: Vec::new(),
+            place: None,
             local: Vec::new(),
             dual: Vec::new(),
             receive_buffer,
@@ -306,6 +312,10 @@ impl Sockets for UdpDriver {
 }
 
 impl Driver for UdpDriver {
+    fn names(&self) -> Option<Box<dyn Names>> {
+        self.place.clone().map(|place| Box::new(place) as _)
+    }
+
     fn routes(&self) -> Option<RouteMtu> {
         Some(route_mtu)
     }

@@ -1,0 +1,99 @@
+//! To whom of the engines that share an address each client named itself last.
+//!
+//! Looked at when a client proves its address, which it does once, not for each request. Bounded by
+//! the clients that the engines remember: whom one forgets, it takes out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homa_proto::Names;
+
+/// Engines by the names of clients: a token and an epoch.
+type Known = HashMap<(u64, u32), u16>;
+
+/// Clients of an engine that left for another.
+#[derive(Debug, Default)]
+struct Left {
+    /// Looked at without the lock.
+    any: AtomicBool,
+    names: Mutex<Vec<(u64, u32)>>,
+}
+
+/// An engine's place in the directory.
+#[derive(Clone, Debug)]
+pub struct Place {
+    known: Arc<Mutex<Known>>,
+    left: Arc<[Left]>,
+    number: u16,
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Place {
+    /// The places of so many engines.
+    pub fn all(engines: usize) -> impl Iterator<Item = Self> {
+        let known = Arc::<Mutex<Known>>::default();
+        let left: Arc<[Left]> = (0..engines).map(|_| Left::default()).collect();
+        let place = move |number| Self { known: known.clone(), left: left.clone(), number };
+        (0..engines as u16).map(place)
+    }
+}
+
+impl Names for Place {
+    fn comes_from_another(&mut self, token: u64, epoch: u32) -> bool {
+        let before = lock(&self.known).insert((token, epoch), self.number);
+        let Some(before) = before.filter(|number| *number != self.number) else { return false };
+        let left = &self.left[usize::from(before)];
+        let mut names = lock(&left.names);
+        names.push((token, epoch));
+        left.any.store(true, Ordering::Release);
+        true
+    }
+
+    #[inline]
+    fn left(&mut self) -> Option<(u64, u32)> {
+        let left = &self.left[usize::from(self.number)];
+        if !left.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut names = lock(&left.names);
+        loop {
+            let name = names.pop();
+            left.any.store(!names.is_empty(), Ordering::Release);
+            // One that came back since is known here.
+            if lock(&self.known).get(&name?) != Some(&self.number) {
+                return name;
+            }
+        }
+    }
+
+    fn forgotten(&mut self, token: u64, epoch: u32) {
+        let mut known = lock(&self.known);
+        if known.get(&(token, epoch)) == Some(&self.number) {
+            known.remove(&(token, epoch));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_where_it_named_itself_last_until_it_is_forgotten_there() {
+        let mut engines: Vec<_> = Place::all(2).collect();
+        assert!(!engines[0].comes_from_another(7, 1) && !engines[0].comes_from_another(7, 1));
+        assert!(!engines[1].comes_from_another(7, 2), "another of its lives is another client");
+        assert!(engines[1].comes_from_another(7, 1));
+        assert_eq!([engines[0].left(), engines[0].left()], [Some((7, 1)), None]);
+        assert_eq!(engines[1].left(), None);
+        assert!(engines[0].comes_from_another(7, 1));
+        engines[1].forgotten(7, 1);
+        assert!(engines[1].comes_from_another(7, 1), "the other still knows it");
+        engines[1].forgotten(7, 1);
+        assert!(!engines[0].comes_from_another(7, 1));
+    }
+}
