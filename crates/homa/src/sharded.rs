@@ -1,13 +1,13 @@
 //! Several engines of one process at one UDP address, one per core, as one handle.
 //!
-//! Each shard is an engine with a socket, a lock and timers of its own; nothing of the protocol is
-//! shared. The kernel steers what a peer sends to one of them (`driver/udp/steering.rs`), and calls
-//! to a peer leave from there, so that a peer is known to one shard alone and at-most-once holds as
-//! in one engine, as long as a client keeps its address.
+//! Each shard is an engine with a socket, a lock and timers of its own. The kernel steers what a
+//! peer sends to one of them (`driver/udp/steering.rs`), and calls to a peer leave from there, so
+//! that a peer is known to one shard alone. Of the protocol they share one thing: where a client's
+//! address changes and it comes to another shard, a directory tells that shard that the client was
+//! known elsewhere, and what it has in progress counts as executed (`driver/udp/directory.rs`).
 //!
-//! Left out: clients by name across shards, so that one that moves in the midst of a call may have
-//! it executed twice; moving peers between shards, so that one busy peer is one core's work;
-//! sharing an address between processes.
+//! Left out: moving peers, and what they had executed, between shards, so that one busy peer is one
+//! core's work; sharing an address between processes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -66,9 +66,10 @@ impl Engine {
     ///
     /// The links that packets leave by share each shard's socket.
     ///
-    /// What is executed at most once is so by each shard. A client whose address or port a
-    /// translator (NAT) changes in the midst of a call may come to another shard, which does not
-    /// know that the call was executed, and executes it again.
+    /// Calls are executed at most once by all together. A client whose address or port a translator
+    /// (NAT) changes may come to another shard, which does not know what the first one executed:
+    /// calls in progress then, and the first one after that, may end as
+    /// [`Indeterminate`](crate::CallError::Indeterminate), unless they are idempotent.
     ///
     /// No other user's socket gets in. A program of the same user can take datagrams away, if it
     /// asks the system to share the port (SO_REUSEPORT): by binding a more specific address, of
