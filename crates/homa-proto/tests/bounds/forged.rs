@@ -53,7 +53,7 @@ fn questions_in_a_servers_name_disown_no_call() {
         let id = RpcId(0x9999_0000_0000_0001);
         let _ = client.receive(now, &packet(id, body));
         sent(&mut client, now);
-        now = now + Duration::millis(2);
+        now += Duration::millis(2);
     }
     let _ = client.receive(now, &arrived(question));
     for answer in sent(&mut client, now) {
