@@ -467,7 +467,8 @@ def test_every_error_of_the_crate_has_a_class():
     enum = source.read_text().split("pub enum CallError {")[1].split("\n}")[0]
     names = re.findall(r"^    ([A-Z]\w+)", enum, re.MULTILINE)
     assert len(names) > 15
-    for name in names:
+    # Python has no engines that share an address.
+    for name in set(names) - {"OtherShard"}:
         assert issubclass(getattr(rpc, name), rpc.CallError), name
 
 

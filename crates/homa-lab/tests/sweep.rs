@@ -180,7 +180,7 @@ fn readers_choose_quantity_axis_and_simulations() {
     };
     let own = page(&folder, &choice("utilisation", Some("workload"), &[("seed", "2")])).unwrap();
     assert!(own.contains("<h2>Against workload</h2>") && own.contains(">Utilisation</title>"));
-    assert!(own.contains(",value,W1,0,") && !own.contains("class=\"s\""), "one seed, by name");
+    assert!(own.contains(",value,W1,0.0,") && !own.contains("class=\"s\""), "one seed, by name");
     assert!(!own.contains("Slowdown of all messages"));
     let refused = |choice: &Choice| page(&folder, choice).unwrap_err();
     let unmeasured = refused(&choice("p99.9_us", None, &[]));

@@ -87,11 +87,11 @@ impl Drop for Translator {
     }
 }
 
-/// How often `slow` was begun; it takes until `go`.
+/// How many of `slow` and `given up` were begun; each takes until `go` is more than were before.
 #[derive(Default)]
 struct Work {
     begun: AtomicUsize,
-    go: AtomicBool,
+    go: AtomicUsize,
 }
 
 impl Work {
@@ -100,15 +100,17 @@ impl Work {
         thread::spawn(move || {
             while let Some(mut request) = server.accept() {
                 let bytes = request.take_bytes();
-                if *bytes != *b"slow" {
+                if *bytes != *b"slow" && *bytes != *b"given up" {
                     let _ = request.reply(bytes);
                     continue;
                 }
-                work.begun.fetch_add(1, Ordering::SeqCst);
+                let before = work.begun.fetch_add(1, Ordering::SeqCst);
                 let work = work.clone();
                 thread::spawn(move || {
-                    until(|| work.go.load(Ordering::SeqCst));
-                    let _ = request.reply("done");
+                    until(|| work.go.load(Ordering::SeqCst) > before);
+                    if *bytes == *b"slow" {
+                        let _ = request.reply("done");
+                    }
                 });
             }
         });
@@ -133,11 +135,6 @@ fn behind_a_translator(work: &Arc<Work>) -> (homa::Sharded, Translator, Client) 
     (sharded, translator, client)
 }
 
-/// Which of the engines serves a request.
-fn serving(sharded: &homa::Sharded) -> Option<usize> {
-    sharded.engines().position(|engine| engine.metrics().engine.requests_in_progress > 0)
-}
-
 fn options() -> CallOptions {
     CallOptions::deadline(GIVE_UP)
 }
@@ -156,7 +153,7 @@ fn a_call_whose_client_comes_to_another_shard_is_executed_once() {
         until(|| work.begun.load(Ordering::SeqCst) == 1);
         translator.change();
         assert_eq!(call.join().unwrap(), Err(CallError::Indeterminate), "{}", translator.server);
-        work.go.store(true, Ordering::SeqCst);
+        work.go.store(usize::MAX, Ordering::SeqCst);
         // The client goes on; the first call at the new address may be in doubt as well.
         let _ = client.call(to, "next");
         assert_eq!(client.call(to, "more").unwrap(), *b"more");
@@ -164,42 +161,71 @@ fn a_call_whose_client_comes_to_another_shard_is_executed_once() {
     }
 }
 
+/// A call that is begun, and by which engine.
+type Begun = (JoinHandle<Result<(), CallError>>, usize);
+
+fn begin(
+    what: &'static str,
+    work: &Work,
+    sharded: &homa::Sharded,
+    client: &Client,
+    to: SocketAddr,
+) -> Begun {
+    let before = work.begun.load(Ordering::SeqCst);
+    let served = |engine: Engine| engine.metrics().protocol.requests_delivered;
+    let counts: Vec<_> = sharded.engines().map(served).collect();
+    let client = client.clone();
+    let call = thread::spawn(move || client.call_with(to, what, &options()).map(|_| ()));
+    until(|| work.begun.load(Ordering::SeqCst) > before);
+    let by = sharded.engines().map(served).zip(counts).position(|(now, before)| now > before);
+    (call, by.expect("one executes it"))
+}
+
+/// Begins a call at another engine than `home`, to which the client's address has changed.
+fn begin_elsewhere(
+    home: usize,
+    work: &Work,
+    sharded: &homa::Sharded,
+    (client, translator): (&Client, &Translator),
+) -> Begun {
+    loop {
+        translator.change();
+        let _ = client.call(translator.at, "is it known there?");
+        let (call, there) = begin("slow", work, sharded, client, translator.at);
+        if there != home {
+            return (call, there);
+        }
+        work.go.store(work.begun.load(Ordering::SeqCst), Ordering::SeqCst);
+        let _ = call.join().unwrap();
+    }
+}
+
 #[test]
 fn a_client_that_comes_back_to_its_first_shard_has_nothing_executed_twice() {
-    let work = Arc::<Work>::default();
-    let (sharded, translator, client) = behind_a_translator(&work);
-    let (to, first) = (translator.at, translator.now());
-    let home = |client: &Client| {
-        work.go.store(false, Ordering::SeqCst);
-        let begun = work.begun.load(Ordering::SeqCst);
-        let call = thread::spawn({
-            let client = client.clone();
-            move || client.call_with(to, "slow", &options()).map(|_| ())
-        });
-        until(|| work.begun.load(Ordering::SeqCst) > begun);
-        (call, serving(&sharded).expect("one executes it"))
-    };
-    let done = |call: JoinHandle<Result<(), CallError>>| {
-        work.go.store(true, Ordering::SeqCst);
-        call.join().unwrap()
-    };
-    let (call, here) = home(&client);
-    done(call).unwrap();
-    // To another shard, where a call begins …
-    let (call, begun) = loop {
-        translator.change();
-        let _ = client.call(to, "is it known there?");
-        let (call, there) = home(&client);
-        if there != here {
-            break (call, work.begun.load(Ordering::SeqCst));
+    for gives_up in [false, true] {
+        let work = Arc::<Work>::default();
+        let (sharded, translator, client) = behind_a_translator(&work);
+        let (to, first) = (translator.at, translator.now());
+        let what = if gives_up { "given up" } else { "slow" };
+        let (call, home) = begin(what, &work, &sharded, &client, to);
+        if !gives_up {
+            work.go.store(1, Ordering::SeqCst);
+            call.join().unwrap().unwrap();
         }
-        done(call).unwrap();
-    };
-    // … and back, where that call is unknown.
-    translator.change_to(first);
-    assert_eq!(call.join().unwrap(), Err(CallError::Indeterminate));
-    work.go.store(true, Ordering::SeqCst);
-    let _ = client.call(to, "next");
-    assert_eq!(client.call(to, "more").unwrap(), *b"more");
-    assert_eq!(work.begun.load(Ordering::SeqCst), begun);
+        let (call, _) = begin_elsewhere(home, &work, &sharded, (&client, &translator));
+        // Others make all shards look who left them.
+        for _ in 0..20 {
+            assert_eq!(Client::new().unwrap().call(sharded.local_addr(), "hi").unwrap(), *b"hi");
+        }
+        // What its first shard still had of it ends there, under its old address.
+        work.go.fetch_max(1, Ordering::SeqCst);
+        until(|| sharded.engines().nth(home).unwrap().metrics().engine.requests_in_progress == 0);
+        let begun = work.begun.load(Ordering::SeqCst);
+        translator.change_to(first);
+        assert_eq!(call.join().unwrap(), Err(CallError::Indeterminate), "{gives_up}");
+        work.go.store(usize::MAX, Ordering::SeqCst);
+        let _ = client.call(to, "next");
+        assert_eq!(client.call(to, "more").unwrap(), *b"more");
+        assert_eq!(work.begun.load(Ordering::SeqCst), begun, "{gives_up}");
+    }
 }

@@ -180,9 +180,10 @@ impl Endpoint {
         }
         let (epoch, counter) = split(packet.id);
         let exchange = &peer.more.exchange;
-        if let Some(client) = exchange.client(epoch).and_then(|who| self.admission.clients.get(who))
-        {
-            return match client.epoch.knows(counter) {
+        if let Some(who) = exchange.client(epoch) {
+            // Where its record is gone, it was forgotten, or named itself to another endpoint.
+            let known = self.admission.clients.get(who).map(|client| client.epoch.knows(counter));
+            return match known.flatten() {
                 Some(true) => Known::Executed,
                 _ if peer.more.executed.is_refused(packet.id) => Known::Executed,
                 Some(false) => Known::New,
@@ -197,16 +198,18 @@ impl Endpoint {
         }
     }
 
-    /// Records an execution with the client that its peer named; false where it named none.
+    /// Records an execution with the client that its peer named; false where it named none. Where
+    /// that record is gone nothing is recorded: the client is asked for its name before anything
+    /// else of it is executed here.
     pub(crate) fn remember_of_client(&mut self, peer: PeerId, id: RpcId, crowded: bool) -> bool {
         let (epoch, counter) = split(id);
         let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
-        let Some(client) = client.and_then(|who| self.admission.clients.get_mut(who)) else {
-            return false;
-        };
-        client.used = true;
-        let more = client.epoch.remember(counter, crowded);
-        self.remembered = self.remembered.saturating_add_signed(more);
+        let Some(client) = client else { return false };
+        if let Some(client) = self.admission.clients.get_mut(client) {
+            client.used = true;
+            let more = client.epoch.remember(counter, crowded);
+            self.remembered = self.remembered.saturating_add_signed(more);
+        }
         true
     }
 
