@@ -196,9 +196,9 @@ impl Engine {
     /// `shards` engines at one UDP address, each for a thread with a loop of its own, best on a
     /// core of its own: see [`crate::Engine::sharded`], for limits and errors, too. What a peer
     /// sends comes to one of them, which [`Self::hears`] it; the others refuse calls to that peer.
-    /// As long as any is used, all have to be kept and polled: what comes for one comes to no other,
-    /// and where one is dropped the kernel numbers the rest anew, so that peers of others are cut
-    /// off, too.
+    /// As long as any is used, all have to be kept and polled: what comes for one comes to no
+    /// other, and where one is dropped the kernel numbers the rest anew, so that peers of others
+    /// are cut off, too.
     ///
     /// ```
     /// use homa::inline::Engine;
