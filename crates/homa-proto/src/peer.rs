@@ -210,8 +210,7 @@ impl Endpoint {
         self.incoming.accounts.close(&mut closed);
         if !closed.more.executed.is_empty() {
             self.forgot(now);
-            let executed = closed.more.executed.entries();
-            self.remembered = self.remembered.saturating_sub(executed);
+            self.remembered -= closed.more.executed.entries();
         }
         self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
         true

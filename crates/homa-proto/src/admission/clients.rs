@@ -21,6 +21,15 @@ pub(super) struct Client {
     generation: u32,
 }
 
+/// A client that named itself.
+pub(super) struct Named {
+    pub(super) client: Ref,
+    /// Entries that its record begins with; 0 where there was one.
+    pub(super) begun: usize,
+    /// Whom it was forgotten for: that one's token, and what it had executed.
+    pub(super) forgotten: Option<(u64, Epoch)>,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Clients {
@@ -28,6 +37,8 @@ pub(super) struct Clients {
     /// Our boot id, never 0.
     pub(super) boot: u64,
     all: Vec<Client>,
+    /// Places in it of clients that were disowned.
+    free: Vec<u32>,
     by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
     hand: usize,
 }
@@ -37,7 +48,7 @@ impl Clients {
         let mut random = SplitMix(seed);
         let boot = random.next() | 1;
         let by_name = hashbrown::HashMap::with_hasher(hash);
-        Self { random, boot, all: Vec::new(), by_name, hand: 0 }
+        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, hand: 0 }
     }
 
     pub(super) fn get(&self, who: Ref) -> Option<&Client> {
@@ -48,54 +59,54 @@ impl Clients {
         self.all.get_mut(who.index as usize).filter(|client| client.generation == who.generation)
     }
 
-    /// The record of a client, new if need be: then nothing from `first` on was executed. Also
-    /// yields what was forgotten for it: another's token, and what that client had executed.
-    pub(super) fn named(
-        &mut self,
-        token: u64,
-        epoch: u32,
-        first: u32,
-    ) -> (Ref, Option<(u64, Epoch)>) {
+    /// The record of a client, new if need be: then nothing from `first` on was executed.
+    pub(super) fn named(&mut self, token: u64, epoch: u32, first: u32) -> Named {
         if let Some(&index) = self.by_name.get(&(token, epoch)) {
             let generation = self.all[index as usize].generation;
-            return (Ref { index, generation }, None);
+            return Named { client: Ref { index, generation }, begun: 0, forgotten: None };
         }
-        let epoch_of = Epoch::beginning_at(epoch, first);
-        let mut client = Client { token, epoch: epoch_of, used: false, generation: 0 };
-        let (index, forgotten) = match self.all.len() < MAX_CLIENTS {
-            true => {
+        let executed = Epoch::beginning_at(epoch, first);
+        let begun = executed.entries();
+        let mut client = Client { token, epoch: executed, used: false, generation: 0 };
+        let mut forgotten = None;
+        let index = match self.free.pop() {
+            None if self.all.len() < MAX_CLIENTS => {
                 self.all.push(client);
-                (self.all.len() - 1, None)
+                self.all.len() - 1
             }
-            false => {
-                self.advance();
-                client.generation = self.all[self.hand].generation.wrapping_add(1);
-                let old = core::mem::replace(&mut self.all[self.hand], client);
-                self.by_name.remove(&(old.token, old.epoch.number()));
-                self.boot = self.random.next() | 1;
-                (self.hand, Some((old.token, old.epoch)))
+            free => {
+                let index = free.map_or_else(|| self.advance(), |index| index as usize);
+                client.generation = self.all[index].generation.wrapping_add(1);
+                let old = core::mem::replace(&mut self.all[index], client);
+                if free.is_none() {
+                    self.by_name.remove(&(old.token, old.epoch.number()));
+                    self.boot = self.random.next() | 1;
+                    forgotten = Some((old.token, old.epoch));
+                }
+                index
             }
         };
         self.by_name.insert((token, epoch), index as u32);
-        (Ref { index: index as u32, generation: self.all[index].generation }, forgotten)
+        let generation = self.all[index].generation;
+        Named { client: Ref { index: index as u32, generation }, begun, forgotten }
     }
 
-    /// Whoever names itself so is nobody known.
-    pub(super) fn disown(&mut self, token: u64, epoch: u32) {
-        if let Some(index) = self.by_name.remove(&(token, epoch)) {
-            let client = &mut self.all[index as usize];
-            // Its place is taken when the hand comes by; nobody goes by this name.
-            (client.token, client.used) = (0, false);
-            client.generation = client.generation.wrapping_add(1);
-        }
+    /// Forgets a client, which goes on elsewhere: here it is a stranger. Yields what it had
+    /// executed.
+    pub(super) fn disown(&mut self, token: u64, epoch: u32) -> Option<Epoch> {
+        let index = self.by_name.remove(&(token, epoch))?;
+        self.free.push(index);
+        let client = &mut self.all[index as usize];
+        client.generation = client.generation.wrapping_add(1);
+        Some(core::mem::replace(&mut client.epoch, Epoch::beginning_at(epoch, 0)))
     }
 
-    /// Moves the hand to a client that was not active since it last passed.
-    fn advance(&mut self) {
+    /// Moves the hand to a client that was not active since it last passed, and yields its place.
+    fn advance(&mut self) -> usize {
         loop {
             self.hand = (self.hand + 1) % self.all.len();
             if !core::mem::take(&mut self.all[self.hand].used) {
-                return;
+                return self.hand;
             }
         }
     }
@@ -108,11 +119,11 @@ mod tests {
     #[test]
     fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let (busy, _) = clients.named(1, 5, 0);
-        let (idle, _) = clients.named(2, 5, 0);
+        let busy = clients.named(1, 5, 0).client;
+        let idle = clients.named(2, 5, 0).client;
         let boot = clients.boot;
         for token in 3..=MAX_CLIENTS as u64 {
-            assert!(clients.named(token, 5, 0).1.is_none());
+            assert!(clients.named(token, 5, 0).forgotten.is_none());
         }
         assert_eq!(clients.boot, boot);
         let mut forgotten = 0;
@@ -120,7 +131,7 @@ mod tests {
             if let Some(client) = clients.get_mut(busy) {
                 client.used = true;
             }
-            forgotten += u32::from(clients.named(1 << 40 | token, 5, 0).1.is_some());
+            forgotten += u32::from(clients.named(1 << 40 | token, 5, 0).forgotten.is_some());
         }
         assert_eq!(forgotten, 2 * MAX_CLIENTS as u32);
         assert!(clients.get(busy).is_some() && clients.get(idle).is_none());
@@ -131,15 +142,31 @@ mod tests {
     #[test]
     fn a_client_that_comes_again_is_the_same_by_name_only() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let (first, _) = clients.named(9, 5, 100);
+        let first = clients.named(9, 5, 100).client;
         let of = |clients: &Clients, who, counter| {
             clients.get(who).map(|client| client.epoch.contains(counter))
         };
         assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
         let _ = clients.get_mut(first).map(|client| client.epoch.remember(100, false));
-        let (again, _) = clients.named(9, 5, 0);
+        let again = clients.named(9, 5, 0).client;
         assert_eq!(of(&clients, again, 100), Some(true));
-        let (other, _) = clients.named(8, 5, 0);
+        let other = clients.named(8, 5, 0).client;
         assert_eq!(of(&clients, other, 100), Some(false));
+    }
+
+    #[test]
+    fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let first = clients.named(1, 5, 70).client;
+        for token in 2..=MAX_CLIENTS as u64 {
+            clients.named(token, 5, 0);
+        }
+        let boot = clients.boot;
+        assert_eq!(clients.disown(1, 5).map(|executed| executed.contains(69)), Some(true));
+        assert!(clients.disown(1, 5).is_none() && clients.get(first).is_none());
+        let again = clients.named(1, 5, 100);
+        assert!(again.forgotten.is_none() && clients.boot == boot);
+        assert!(clients.get(again.client).is_some() && clients.get(first).is_none());
+        assert!(clients.named(1 << 40, 5, 0).forgotten.is_some(), "the table is full");
     }
 }

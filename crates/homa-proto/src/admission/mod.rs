@@ -32,7 +32,7 @@ use crate::wire;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use clients::Clients;
+use clients::{Clients, Named};
 pub use names::Names;
 
 /// Bytes that may be sent for each one received from an address that has not answered.
@@ -356,19 +356,23 @@ impl Endpoint {
     /// The record of a client that named itself.
     fn named(&mut self, now: Time, proof: &Proof) -> Ref {
         let &Proof { token, epoch, first, next } = proof;
+        let names = self.admission.names.as_mut();
+        let first = match names.is_some_and(|names| names.comes_from_another(token, epoch)) {
+            true => {
+                // It may have been here before that.
+                self.disown(token, epoch);
+                next
+            }
+            false => first,
+        };
         let Admission { clients, names, .. } = &mut self.admission;
-        let comes = names.as_mut().is_some_and(|names| names.comes_from_another(token, epoch));
-        let (client, forgotten) = clients.named(token, epoch, if comes { next } else { first });
-        // It may have been here before that.
-        if comes && let Some(client) = clients.get_mut(client) {
-            self.remembered = self.remembered.saturating_sub(client.epoch.entries());
-            client.epoch = Epoch::beginning_at(epoch, next);
-        }
+        let Named { client, begun, forgotten } = clients.named(token, epoch, first);
+        self.remembered += begun;
         if let Some((token, executed)) = forgotten {
             if let Some(names) = names {
                 names.forgotten(token, executed.number());
             }
-            self.remembered = self.remembered.saturating_sub(executed.entries());
+            self.remembered -= executed.entries();
             self.forgot(now);
         }
         client
@@ -377,13 +381,15 @@ impl Endpoint {
     /// Clients that named themselves to another endpoint of this address are strangers here. Due
     /// before a request is looked at.
     #[inline]
-    pub(crate) fn disown(&mut self) {
-        let Admission { clients, names, .. } = &mut self.admission;
-        if let Some(names) = names {
-            while let Some((token, epoch)) = names.left() {
-                clients.disown(token, epoch);
-            }
+    pub(crate) fn disown_who_left(&mut self) {
+        while let Some((token, epoch)) = self.admission.names.as_mut().and_then(|n| n.left()) {
+            self.disown(token, epoch);
         }
+    }
+
+    fn disown(&mut self, token: u64, epoch: u32) {
+        let executed = self.admission.clients.disown(token, epoch);
+        self.remembered -= executed.map_or(0, |executed| executed.entries());
     }
 
     /// Environment in: other endpoints hear other peers at the same address, and `names` tells to

@@ -1,25 +1,25 @@
-//! Several endpoints at one address, each of which hears some of the peers: who of them a client
-//! named itself to last.
+//! Several endpoints share an address, and each hears only some of its peers: which of them a
+//! client identified itself to last.
 //!
-//! A client whose address changes may come to another of them, which knows nothing of what the one
-//! before executed. So each proof of address is looked up here, and where the client was known to
-//! another endpoint, all that it has in progress counts as executed (Homa §3.8: at most once).
+//! A client whose address changes may come to another endpoint, which does not know what the first
+//! one executed for it. So each proof of address is looked up here. Where the client was another's,
+//! all that it has in progress counts as executed (Homa §3.8: at most once).
 //!
-//! Left out: handing over what was executed, so that calls in progress, and the first after such a
+//! Left out: handing over what was executed. So calls in progress, and the first one after the
 //! change, end as [`crate::RpcError::Indeterminate`].
 
 use core::fmt::Debug;
 
-/// See the module's documentation.
+/// The directory that such endpoints share: see [`crate::Endpoint::share_names`].
 pub trait Names: Debug + Send {
-    /// The client that goes by `token` and `epoch` names itself here; true if it was known to
-    /// another endpoint until now.
+    /// The client called `token` and `epoch` identified itself to this endpoint; true if another
+    /// one knew it until now.
     fn comes_from_another(&mut self, token: u64, epoch: u32) -> bool;
 
-    /// A client that was known here and named itself to another endpoint, each once: what it sends
-    /// to this one from now on is a stranger's.
+    /// A client of this endpoint that has since identified itself to another, each once: what
+    /// arrives here from its old address is a stranger's.
     fn left(&mut self) -> Option<(u64, u32)>;
 
-    /// This endpoint has forgotten a client.
+    /// This endpoint has forgotten a client, to make room.
     fn forgotten(&mut self, token: u64, epoch: u32);
 }

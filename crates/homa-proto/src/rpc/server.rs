@@ -34,7 +34,7 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        self.disown();
+        self.disown_who_left();
         let known = if one_way { Known::New } else { self.knows(packet) };
         if known == Known::Executed {
             return Err(DropReason::AlreadyExecuted);
