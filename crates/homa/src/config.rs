@@ -59,8 +59,6 @@ pub struct Config {
     /// from the same address and port one after the other must not share a seed. Each of a group
     /// ([`Engine::sharded`](crate::Engine::sharded)) makes its own of this.
     pub seed: Option<u64>,
-    /// So many engines share the links below: each sends at this part of their rates.
-    pub(crate) sharing: u16,
 }
 
 homa_proto::setters!(Config {
@@ -114,7 +112,6 @@ impl Default for Config {
             spin: Duration::from_micros(50),
             max_peers: 65_536,
             seed: None,
-            sharing: 1,
         }
     }
 }
@@ -166,9 +163,8 @@ impl Config {
         }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
-        // Seeds that follow each other, as those of a group's runs may, have no parts in common.
-        part.seed = self.seed.map(|seed| mixed(mixed(seed).wrapping_add(number as u64)));
-        part.sharing = shards;
+        // Far apart: seeds that follow each other, as those of runs may, have no parts in common.
+        part.seed = self.seed.map(|seed| seed.wrapping_add((number as u64) << 48));
         part
     }
 
@@ -193,14 +189,6 @@ impl Config {
         protocol.seed = self.seed.unwrap_or_else(random);
         Ok(protocol.validate()?)
     }
-}
-
-/// Every bit of a number decides every bit of this one; no two numbers have the same (the last step
-/// of SplitMix64: Steele, Lea and Flood 2014).
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 /// A random number from the system's entropy, by way of the keys of the standard hash tables.

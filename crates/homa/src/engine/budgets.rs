@@ -80,7 +80,7 @@ impl Budgets {
     pub fn new(config: &Config, routed: bool, endpoint: &mut Endpoint) -> Self {
         let configured = config.link_rate;
         let protocol = endpoint.config().link_rate;
-        let sharing = u64::from(config.sharing.max(1));
+        let sharing = u64::from(config.protocol.sharing.max(1));
         let kernel = match routed && configured.is_none() {
             true => Kernel::open().inspect_err(|error| {
                 tracing::info!(%error, "netlink is refused: rates of links are unknown");
