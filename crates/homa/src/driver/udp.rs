@@ -42,7 +42,6 @@ use super::{
     Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
-use directory::Place;
 use error_queue::{Meaning, Report, Reports};
 use member::Member;
 use receive::ReceiveBatch;
@@ -67,8 +66,6 @@ pub struct UdpDriver {
     reports: Reports,
     /// Others share the first address.
     member: Option<Member>,
-    /// And where it looks up the clients of the others.
-    place: Option<Place>,
     counters: DriverCounters,
 }
 
@@ -95,20 +92,18 @@ impl UdpDriver {
         }
         let sockets = socket::open_group(unmapped(at), receive_buffer, &steering)?;
         let members = Member::all(steering).map_err(OpenError::Resources)?;
-        let places = Place::all(steering.shards()).map(Some);
-        let driver = |((socket, member), place)| {
-            let mut driver = Self { member: Some(member), place, ..Self::empty(receive_buffer) };
+        let driver = |(socket, member)| {
+            let mut driver = Self { member: Some(member), ..Self::empty(receive_buffer) };
             driver.add(socket).map_err(refused)?;
             Ok(driver)
         };
-        sockets.into_iter().zip(members).zip(places).map(driver).collect()
+        sockets.into_iter().zip(members).map(driver).collect()
     }
 
     fn empty(receive_buffer: usize) -> Self {
         Self {
             sockets: Vec::new(),
             lanes: Vec::new(),
-            place: None,
             local: Vec::new(),
             dual: Vec::new(),
             receive_buffer,
@@ -313,7 +308,7 @@ impl Sockets for UdpDriver {
 
 impl Driver for UdpDriver {
     fn names(&self) -> Option<Box<dyn Names>> {
-        self.place.clone().map(|place| Box::new(place) as _)
+        self.member.as_ref().map(|member| Box::new(member.place()) as _)
     }
 
     fn routes(&self) -> Option<RouteMtu> {

@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::directory::Place;
 use super::error_queue::{Meaning, REPORTS_MAX, Reports};
 use super::steering::Steering;
 use crate::driver::Waker;
@@ -19,6 +20,7 @@ pub struct Member {
     steering: Steering,
     number: usize,
     inboxes: Arc<[Inbox]>,
+    place: Place,
 }
 
 /// What others heard for a driver. Whoever holds the lock finds the handle readable exactly where
@@ -39,8 +41,13 @@ impl Member {
             Ok(Inbox { any: AtomicBool::new(false), reports: Mutex::default(), waker })
         };
         let inboxes: Arc<[Inbox]> = (0..steering.shards()).map(inbox).collect::<io::Result<_>>()?;
-        let member = |number| Self { steering, number, inboxes: inboxes.clone() };
-        Ok((0..steering.shards()).map(member).collect())
+        let member = |(number, place)| Self { steering, number, inboxes: inboxes.clone(), place };
+        Ok(Place::all(steering.shards()).enumerate().map(member).collect())
+    }
+
+    /// Where it looks up the clients of the others.
+    pub fn place(&self) -> Place {
+        self.place.clone()
     }
 
     /// Becomes readable when others heard something.
