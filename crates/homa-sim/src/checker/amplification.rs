@@ -56,14 +56,6 @@ impl Checker {
 /// Bytes of an IP packet with this.
 fn ip_bytes(body: &Body) -> u64 {
     let payload = if let Body::Data(data) = body { data.span.len } else { 0 };
-    let extensions = match body {
-        Body::Cutoffs { limits: Some(_), .. } => 4 + 8,
-        Body::RpcUnknown { remembered, no_server } => {
-            12 * u64::from(remembered.is_some()) + 4 * u64::from(*no_server)
-        }
-        Body::Challenge { .. } => 4 + 16,
-        Body::Proof(_) => 4 + 20,
-        _ => 0,
-    };
+    let extensions = wire::datagram::extensions_len(body) as u64;
     HEADERS + wire::encoded_len(body) as u64 + u64::from(payload) + extensions
 }

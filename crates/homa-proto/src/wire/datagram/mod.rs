@@ -105,7 +105,7 @@ fn write_header(out: &mut [u8], number: u64) -> Result<(), EncodeError> {
 }
 
 /// Bytes of the extensions that a packet calls for.
-pub(crate) fn extensions_len(body: &Body) -> usize {
+pub fn extensions_len(body: &Body) -> usize {
     Extensions::of(body).encoded_len()
 }
 
