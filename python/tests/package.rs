@@ -4,6 +4,8 @@
 //! `HOMA_PYTHON` names the environment's Python (`cargo xtask test` makes one); skipped where
 //! Python or pytest is missing.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,34 +14,16 @@ fn installed() -> PathBuf {
     let site = Path::new(env!("CARGO_TARGET_TMPDIR")).join("site");
     let package = site.join("homa");
     let _ = std::fs::remove_dir_all(&package);
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("package/homa"), &package);
+    common::copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("package/homa"), &package);
     // Cargo puts it beside this program.
     let library = std::env::current_exe().unwrap().with_file_name("lib_native.so");
     std::fs::copy(library, package.join("_native.abi3.so")).unwrap();
     site
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let there = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &there);
-        } else {
-            std::fs::copy(entry.path(), there).unwrap();
-        }
-    }
-}
-
 #[test]
 fn pytest_passes() {
-    let python = std::env::var_os("HOMA_PYTHON").unwrap_or_else(|| "python3".into());
-    let tried = Command::new(&python).args(["-c", "import pytest"]).output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
-        skip::test("Python with pytest (python/tests/requirements.txt; HOMA_PYTHON names it)");
-        return;
-    }
+    let Some(python) = common::python_with("pytest") else { return };
     // Of a whole build of the workspace; tests that compare with it are skipped without.
     let own = std::env::current_exe().unwrap();
     let program = own.ancestors().nth(2).map(|target| target.join("homa"));

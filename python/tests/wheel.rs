@@ -8,6 +8,8 @@
 //!
 //! Skipped where Python or maturin is missing.
 
+mod common;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,7 +33,7 @@ impl Build {
         std::fs::create_dir_all(&sources).unwrap();
         for entry in ["Cargo.toml", "Cargo.lock", "crates", "examples", "python", "repro", "xtask"]
         {
-            copy(&repository.join(entry), &sources.join(entry));
+            common::copy(&repository.join(entry), &sources.join(entry));
         }
         // As of another user, without what that would download.
         let home = folder.join("home");
@@ -75,18 +77,6 @@ impl Build {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    if from.is_file() {
-        std::fs::copy(from, to).unwrap();
-        return;
-    }
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let name = entry.unwrap().file_name();
-        copy(&from.join(&name), &to.join(&name));
-    }
-}
-
 fn cargo_home() -> PathBuf {
     let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     own.unwrap_or_else(|| std::env::home_dir().unwrap().join(".cargo"))
@@ -101,12 +91,7 @@ fn path_with(python: &OsStr) -> std::ffi::OsString {
 
 #[test]
 fn two_builds_give_the_same_wheel() {
-    let python = std::env::var_os("HOMA_PYTHON").unwrap_or_else(|| "python3".into());
-    let tried = Command::new(&python).args(["-c", "import maturin"]).output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
-        skip::test("Python with maturin (python/tests/requirements.txt; HOMA_PYTHON names it)");
-        return;
-    }
+    let Some(python) = common::python_with("maturin") else { return };
     // Both at a time, on a core each.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels");
     let builds = ["one", "another"].map(|name| Build::begin(&python, folder.join(name)));
