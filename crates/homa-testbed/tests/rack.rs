@@ -42,6 +42,10 @@ const CLAIMS: &[Claim] = &[
     ("every_host_has_a_network_of_its_own", every_host_has_a_network_of_its_own),
     ("tcp_has_the_timer_that_the_rack_says", tcp_has_the_timer_that_the_rack_says),
     ("no_frame_is_lost_or_early_on_idle_links", no_frame_is_lost_or_early_on_idle_links),
+    (
+        "faults_on_request_do_not_fail_the_check_beforehand",
+        faults_on_request_do_not_fail_the_check_beforehand,
+    ),
     ("a_socket_sees_its_own_queue_fall_frame_by_frame", a_socket_sees_its_own_queue),
     ("homa_keeps_two_full_packets_below_it_at_most", homa_keeps_two_packets_below_it),
     ("every_rpc_completes_over_every_transport", every_rpc_completes_over_every_transport),
@@ -180,6 +184,15 @@ fn no_frame_is_lost_or_early_on_idle_links(inside: &Isolation) -> Outcome {
     ensure(seen.overflow + seen.undeliverable == 0, format!("frames were missed: {seen:?}"))?;
     // Two loaders into one link: about half must go for want of buffer.
     ensure(seen.dropped > seen.delivered / 10, format!("an overloaded port kept all: {seen:?}"))
+}
+
+fn faults_on_request_do_not_fail_the_check_beforehand(inside: &Isolation) -> Outcome {
+    let faults = Faults { loss: 0.2, duplication: 0.2, seed: 1 };
+    let rack = Rack::build(RackConfig { faults, ..small_rack(2) }, inside)?;
+    let probes = check::probe(&rack)?;
+    let timing = &probes.verdict.findings[0];
+    // Only this depends on what was lost; lateness on what else the machine does.
+    ensure(!timing.detail.contains("frames arrived"), format!("a fault is no defect: {timing:?}"))
 }
 
 /// Unsent bytes of a socket as it was seen to send twenty frames.
