@@ -344,7 +344,6 @@ impl Endpoint {
         let policy = &self.config.policy().loss;
         let out = &mut rpc.out;
         let (start, end) = match range {
-            (_, ResendLength::All) if policy.first_packet_only => (0, out.first_sent(sizes)),
             (offset, ResendLength::All) => (offset, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };

@@ -202,11 +202,6 @@ impl Outgoing {
         (start.saturating_sub(head), start.saturating_add(payload - head).min(limit))
     }
 
-    /// The end of the first packet, as far as it was sent.
-    pub(crate) fn first_sent(&self, sizes: PacketSizes) -> u32 {
-        self.packet_at(sizes, 0).1.min(self.sent)
-    }
-
     /// Schedules a range of what was sent for sending again, on packet boundaries; false when
     /// nothing of it was sent yet.
     pub(crate) fn resend(&mut self, sizes: PacketSizes, range: (u32, u32), priority: u8) -> bool {

@@ -123,7 +123,8 @@ pub struct LossConfig {
     /// Silence after which a RESEND is sent, and then again. [`Duration::MAX`]: never, and no
     /// other timer runs either.
     pub resend_after: Duration,
-    /// Add the time that the expected bytes need at the link rate.
+    /// Add the time that the expected bytes need at the link rate. Without it, a link of 50 Mbit/s
+    /// at 80 % (W4) loses 1.7 times as many frames: what waits behind others is asked for again.
     pub scale_with_bytes: bool,
     /// At most one RESEND outstanding per peer.
     pub one_resend_per_peer: bool,
