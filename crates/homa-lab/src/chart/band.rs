@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::svg::{Layout, colour};
+use super::colour::colour;
+use super::svg::Layout;
 use super::{Point, Series};
 
 impl Layout {
@@ -16,7 +17,11 @@ impl Layout {
             if part.len() < 2 || part.iter().all(|(_, low, high)| low == high) {
                 continue;
             }
-            let _ = write!(out, "<path class=\"b\" fill=\"{}\" d=\"M", colour(curve));
+            let _ = write!(
+                out,
+                "<path class=\"b\" fill=\"{}\" fill-opacity=\".16\" d=\"M",
+                colour(curve)
+            );
             for (x, low, _) in &part {
                 let _ = write!(out, "{x:.1} {low:.1} ");
             }
@@ -32,7 +37,8 @@ impl Layout {
         for point in &series.points {
             let _ = writeln!(
                 out,
-                "<circle class=\"s\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.7\" fill=\"{}\"/>",
+                "<circle class=\"s\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.7\" fill=\"{}\" \
+                 fill-opacity=\".6\"/>",
                 self.x(point.x),
                 self.y(point.y),
                 colour(curve)
@@ -89,7 +95,7 @@ mod tests {
         let mut all: Vec<Series> = (0..30).map(one).collect();
         all.insert(9, series(Mark::Samples, &[None]));
         let text = svg(&chart(all), false);
-        let strokes = text.lines().filter(|line| line.contains("class=\"l\" stroke"));
+        let strokes = text.lines().filter(|line| line.contains("class=\"l\" "));
         let style = |line: &str| {
             let (_, after) = line.split_once("class=\"l\" ").unwrap();
             after.split_once(" d=").unwrap().0.to_owned()
@@ -97,6 +103,6 @@ mod tests {
         let styles: Vec<String> = strokes.map(style).collect();
         let different: std::collections::BTreeSet<&String> = styles.iter().collect();
         assert_eq!((styles.len(), different.len()), (30, 30));
-        assert!(text.contains("class=\"s\"") && text.contains("r=\"1.7\" fill=\"var(--c1)\""));
+        assert!(text.contains("class=\"s\"") && text.contains("r=\"1.7\" fill=\"#d9640b\""));
     }
 }

@@ -4,14 +4,16 @@
 //! because a figure is only 480 units wide, on a phone. Left out: interaction, scripts, fonts.
 
 mod band;
+mod colour;
 mod csv;
 mod scale;
 mod svg;
 
 use serde::{Deserialize, Serialize};
 
+pub use colour::style;
 pub use csv::csv;
-pub use svg::{STYLE, escaped, sheet, svg};
+pub use svg::{escaped, sheet, svg};
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
-//! A figure as SVG. Colours come from custom properties with a default for each scheme, so that a
-//! figure on its own and a figure in a page look alike.
+//! A figure as SVG. How elements look is said in their attributes, so that a figure looks alike in
+//! a page, on its own, and in a paper, whatever program draws it.
 
 use std::fmt::Write;
 
+use super::colour::{AXIS, Colour, FAINT, INK, PAPER, colour, stroke, style};
 use super::scale::Ruler;
 use super::{Chart, Mark, Mode, Point, Series};
 
@@ -10,45 +11,15 @@ const WIDTH: f64 = 480.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 220.0;
+/// Of every figure and sheet: what all text has unless it says otherwise.
+const ROOT: &str = "xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+     fill=\"#1f2328\" font-family=\"system-ui, sans-serif\" font-size=\"11\"";
 /// Height of a line of text.
 const LINE: f64 = 17.0;
 /// Length of a curve's sample in the legend: the longest dashes show.
 const SWATCH: f64 = 22.0;
 /// About the width of a character of the legend.
 const CHARACTER: f64 = 6.3;
-
-/// Colours and types of all figures: what a page includes once, and a figure on its own carries.
-/// The colours differ in lightness too, for those who do not see hues; curves beyond
-/// them are dashed.
-pub const STYLE: &str = "\
-.fig{--ink:#1f2328;--faint:#d5dae0;--axis:#6e7781;--paper:#fff;\
---c0:#0b62a8;--c1:#d9640b;--c2:#1a8f6a;--c3:#8a3ba8;--c4:#b8860b;--c5:#c2185b;--c6:#4f5d75}\
-@media(prefers-color-scheme:dark){.fig{--ink:#e6edf3;--faint:#30363d;--axis:#8b949e;\
---paper:#0d1117;--c0:#5aaeff;--c1:#ff9d4d;--c2:#46cfa0;--c3:#d38cf0;--c4:#e3b341;--c5:#ff7eb0;\
---c6:#a5b4cc}}\
-.fig text{font:11px system-ui,sans-serif;fill:var(--ink)}.fig .h{font-size:14px;font-weight:600}\
-.fig .q{fill:var(--axis)}.fig .a{stroke:var(--axis);fill:none}\
-.fig .g{stroke:var(--faint);stroke-width:.7}\
-.fig .l,.fig .k{fill:none;stroke-width:1.8;stroke-linejoin:round}.fig .p{\
-fill:var(--paper);stroke:var(--ink);stroke-width:1.2}\
-.fig .i{stroke-width:1;opacity:.55}.fig .b{stroke:none;opacity:.16}.fig .s{opacity:.6}";
-
-const COLOURS: usize = 7;
-
-/// How the curve of this number is stroked: seven colours, then the same ones dashed, then with a
-/// dot more between the dashes each time, so that no two curves look alike.
-pub(super) fn stroke(curve: usize) -> String {
-    let dashes = match curve / COLOURS {
-        0 => String::new(),
-        round => format!(" stroke-dasharray=\"7 3{}\"", " 1.5 3".repeat(round - 1)),
-    };
-    format!("stroke=\"{}\"{dashes}", colour(curve))
-}
-
-/// The colour of the curve of this number.
-pub(super) fn colour(curve: usize) -> String {
-    format!("var(--c{})", curve % COLOURS)
-}
 
 /// The numbers of curves by series: those that are drawn for themselves count, empty ones too, so
 /// that a curve has one look in all figures of a kind.
@@ -62,20 +33,24 @@ fn curves(chart: &Chart) -> impl Iterator<Item = (&Series, usize)> {
     })
 }
 
-/// The figure; `alone` when no page around it carries [`STYLE`].
+/// The figure; `alone` when no page around it carries [`style`].
 pub fn svg(chart: &Chart, alone: bool) -> String {
     let layout = Layout::new(chart);
     let height = layout.height();
-    let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
+    let style = if alone { format!("<style>{}</style>", style()) } else { String::new() };
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {WIDTH} {height}\" \
-         role=\"img\"><title>{}</title>{style}\n",
+        "<svg {ROOT} viewBox=\"0 0 {WIDTH} {height}\"><title>{}</title>{style}\n",
         escaped(&chart.title)
     );
-    let _ = writeln!(out, "<text class=\"h\" x=\"2\" y=\"15\">{}</text>", escaped(&chart.title));
+    let _ = writeln!(
+        out,
+        "<text font-size=\"14\" font-weight=\"600\" x=\"2\" y=\"15\">{}</text>",
+        escaped(&chart.title)
+    );
     if !chart.subtitle.is_empty() {
         let text = escaped(&chart.subtitle);
-        let _ = writeln!(out, "<text class=\"q\" x=\"2\" y=\"{}\">{text}</text>", 15.0 + LINE);
+        let y = 15.0 + LINE;
+        let _ = writeln!(out, "<text fill=\"{AXIS}\" x=\"2\" y=\"{y}\">{text}</text>");
     }
     layout.legend(&mut out, chart);
     layout.axes(&mut out, chart);
@@ -100,7 +75,7 @@ pub fn svg(chart: &Chart, alone: bool) -> String {
     }
     for (index, series) in published(chart).enumerate() {
         let ink = ink(chart, series);
-        layout.points(&mut out, series, (index, &ink), chart.mode == Mode::Bars);
+        layout.points(&mut out, series, (index, ink), chart.mode == Mode::Bars);
     }
     out += "</svg>\n";
     out
@@ -122,21 +97,21 @@ pub fn sheet(title: &str, charts: &[Chart]) -> String {
         top += tallest + GAP;
     }
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {} {}\" \
-         role=\"img\"><title>{}</title><style>{STYLE}</style>\n{body}</svg>\n",
+        "<svg {ROOT} viewBox=\"0 0 {} {}\"><title>{}</title><style>{}</style>\n{body}</svg>\n",
         2.0 * WIDTH + GAP,
         (top - GAP).max(0.0),
-        escaped(title)
+        escaped(title),
+        style()
     )
 }
 
 /// The colour of published points: that of the first curve whose name begins with the same word.
-fn ink(chart: &Chart, published: &Series) -> String {
+fn ink(chart: &Chart, published: &Series) -> Colour {
     let word = published.name.split([',', ' ']).next().unwrap_or_default().to_lowercase();
     let mut drawn = curves(chart).filter(|(series, _)| series.mark != Mark::Published);
     match drawn.find(|(series, _)| series.name.to_lowercase().starts_with(&word)) {
         Some((_, curve)) if !word.is_empty() => colour(curve),
-        _ => "var(--ink)".to_owned(),
+        _ => INK,
     }
 }
 
@@ -209,7 +184,7 @@ impl Layout {
             let middle = y + 8.0;
             let _ = match series.mark {
                 Mark::Published => {
-                    symbol(out, (x + SWATCH / 2.0, middle), shape, &ink(chart, series));
+                    symbol(out, (x + SWATCH / 2.0, middle), shape, ink(chart, series));
                     shape += 1;
                     Ok(())
                 }
@@ -220,11 +195,7 @@ impl Layout {
                     middle - 4.5,
                     colour(curve)
                 ),
-                _ => write!(
-                    out,
-                    "<path class=\"k\" {} d=\"M{x} {middle}h{SWATCH}\"/>",
-                    stroke(curve)
-                ),
+                _ => write!(out, "<path {} d=\"M{x} {middle}h{SWATCH}\"/>", stroke(curve)),
             };
             let (name, left) = (escaped(&series.name), x + SWATCH + 6.0);
             let _ = writeln!(out, "<text x=\"{left}\" y=\"{}\">{name}</text>", middle + 4.0);
@@ -233,25 +204,26 @@ impl Layout {
 
     fn axes(&self, out: &mut String, chart: &Chart) {
         let (base, right) = (self.base(), WIDTH - RIGHT);
+        let axis = format!("fill=\"none\" stroke=\"{AXIS}\"");
         let label = escaped(&chart.y.label);
         let above = self.top - 11.0;
-        let _ = writeln!(out, "<text class=\"q\" x=\"2\" y=\"{above}\">{label}</text>");
+        let _ = writeln!(out, "<text fill=\"{AXIS}\" x=\"2\" y=\"{above}\">{label}</text>");
         for (value, name) in &self.y.ticks {
             let y = self.y(*value);
             let _ = writeln!(
                 out,
-                "<path class=\"g\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+                "<path stroke=\"{FAINT}\" stroke-width=\".7\" d=\"M{LEFT} {y:.1}H{right}\"/>\
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 5.0,
                 y + 4.0,
                 escaped(name)
             );
         }
-        let _ = writeln!(out, "<path class=\"a\" d=\"M{LEFT} {}V{base}H{right}\"/>", self.top);
+        let _ = writeln!(out, "<path {axis} d=\"M{LEFT} {}V{base}H{right}\"/>", self.top);
         for (value, name) in &self.x.ticks {
             let (x, name) = (self.x(*value), escaped(name));
             if chart.mode == Mode::Plot {
-                let _ = write!(out, "<path class=\"a\" d=\"M{x:.1} {base}v4\"/>");
+                let _ = write!(out, "<path {axis} d=\"M{x:.1} {base}v4\"/>");
             }
             let (anchor, turn) = if self.turned {
                 ("end", format!(" transform=\"rotate(-45 {x:.1} {:.1})\"", base + 13.0))
@@ -266,7 +238,7 @@ impl Layout {
         }
         let _ = writeln!(
             out,
-            "<text class=\"q\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            "<text fill=\"{AXIS}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             (LEFT + right) / 2.0,
             self.height() - 5.0,
             escaped(&chart.x.label)
@@ -321,7 +293,8 @@ impl Layout {
             let colour = colour(curve);
             let _ = writeln!(
                 out,
-                "<path class=\"i\" stroke=\"{colour}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>"
+                "<path stroke=\"{colour}\" stroke-opacity=\".55\" \
+                 d=\"M{x:.1} {low:.1}V{high:.1}\"/>"
             );
         }
     }
@@ -349,7 +322,7 @@ impl Layout {
         &self,
         out: &mut String,
         series: &Series,
-        (index, ink): (usize, &str),
+        (index, ink): (usize, Colour),
         over_bars: bool,
     ) {
         for point in &series.points {
@@ -358,7 +331,7 @@ impl Layout {
                 let half = (self.x(1.0) - self.x(0.0)) * 0.4;
                 let _ = write!(
                     out,
-                    "<path stroke=\"var(--ink)\" stroke-dasharray=\"3 2\" \
+                    "<path stroke=\"{INK}\" stroke-dasharray=\"3 2\" \
                      d=\"M{:.1} {y:.1}h{:.1}\"/>",
                     x - half,
                     half * 2.0
@@ -395,18 +368,18 @@ fn number_with(value: f64, decimals: usize) -> String {
 }
 
 /// A hollow mark; series after the first have other shapes.
-fn symbol(out: &mut String, (x, y): (f64, f64), index: usize, ink: &str) {
+fn symbol(out: &mut String, (x, y): (f64, f64), index: usize, ink: Colour) {
     let _ = match index % 3 {
-        0 => write!(out, "<circle class=\"p\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\""),
+        0 => write!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\""),
         1 => write!(
             out,
-            "<rect class=\"p\" x=\"{:.1}\" y=\"{:.1}\" width=\"5.6\" height=\"5.6\"",
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"5.6\" height=\"5.6\"",
             x - 2.8,
             y - 2.8
         ),
-        _ => write!(out, "<path class=\"p\" d=\"M{x:.1} {:.1}l3.6 6.4h-7.2z\"", y - 3.8),
+        _ => write!(out, "<path d=\"M{x:.1} {:.1}l3.6 6.4h-7.2z\"", y - 3.8),
     };
-    let _ = writeln!(out, " style=\"stroke:{ink}\"/>");
+    let _ = writeln!(out, " class=\"p\" fill=\"{PAPER}\" stroke=\"{ink}\" stroke-width=\"1.2\"/>");
 }
 
 /// Text in markup.
@@ -464,6 +437,28 @@ mod tests {
         assert!(text.contains("prefers-color-scheme:dark"));
     }
 
+    /// Inkscape, librsvg and office suites know no custom properties and drop what has them: a
+    /// figure saved for a paper was black areas without curves.
+    #[test]
+    fn a_figure_looks_right_without_its_style() {
+        let series = |mark| Series { name: "s".into(), mark, points: vec![Point::at(0.5, 2.0); 2] };
+        let marks = [Mark::Band, Mark::Samples, Mark::Step, Mark::Bar, Mark::Published];
+        let text = svg(&chart(marks.map(series).to_vec()), true);
+        let (before, after) = text.split_once("<style>").unwrap();
+        let (style, after) = after.split_once("</style>").unwrap();
+        assert!(style.starts_with("@media(prefers-color-scheme:dark){") && style.ends_with("}}"));
+        assert!(!text.contains("var(") && !after.contains("style="));
+        let own = ["fill=\"", "stroke=\""].map(|role| {
+            let colours = [before, after].into_iter().flat_map(|part| part.split(role).skip(1));
+            colours.map(|rest| rest.split('"').next().unwrap()).collect::<Vec<_>>()
+        });
+        for (role, colours) in ["fill", "stroke"].into_iter().zip(own) {
+            for colour in colours.into_iter().filter(|colour| *colour != "none") {
+                assert!(style.contains(&format!(".fig [{role}=\"{colour}\"]{{")), "{colour}");
+            }
+        }
+    }
+
     #[test]
     fn published_points_have_the_colour_of_their_curve() {
         let series = |name: &str, mark| Series {
@@ -474,8 +469,9 @@ mod tests {
         let both = [series("homa-sim", Mark::Step), series("pFabric", Mark::Step)];
         let published = series("pFabric, published", Mark::Published);
         let chart = chart(both.into_iter().chain([published]).collect());
-        assert_eq!(svg(&chart, false).matches("stroke:var(--c1)").count(), 2, "legend and point");
-        assert_eq!(ink(&chart, &series("other", Mark::Published)), "var(--ink)");
+        let marks = format!("class=\"p\" fill=\"{PAPER}\" stroke=\"{}\"", colour(1));
+        assert_eq!(svg(&chart, false).matches(&marks).count(), 2, "legend and point");
+        assert_eq!(ink(&chart, &series("other", Mark::Published)), INK);
         let sheet = sheet("both", &[chart.clone(), chart.clone(), chart]);
         assert_eq!((sheet.matches("<svg").count(), sheet.matches("<style>").count()), (4, 1));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use homa_sim::scheme::SCHEMES;
 
-use crate::chart::{Chart, STYLE, csv, escaped, svg};
+use crate::chart::{Chart, csv, escaped, style, svg};
 use crate::repro::Reproduction;
 use crate::repro::verdict::Check;
 use crate::store::Manifest;
@@ -18,9 +18,10 @@ pub(super) fn page(title: &str, body: &str) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{}</title><style>{PAGE_STYLE}</style><style id=\"fig\">{STYLE}</style></head>\n\
+         <title>{}</title><style>{PAGE_STYLE}</style><style id=\"fig\">{}</style></head>\n\
          <body><main>\n{body}</main><script>{SCRIPT}</script></body></html>\n",
-        escaped(title)
+        escaped(title),
+        style()
     )
 }
 
@@ -176,10 +177,13 @@ fn checks(reproduction: &Reproduction) -> String {
         rows += &row(check, first, &others);
     }
     let open = if reproduction.checks.len() <= 40 { " open" } else { "" };
+    let count = match reproduction.checks.len() {
+        1 => "1 number".to_owned(),
+        count => format!("{count} numbers"),
+    };
     format!(
-        "<details{open}><summary>{} numbers</summary><div class=\"scroll\"><table class=\"rows\">\
-         <tr>{head}</tr>\n{rows}</table></div></details>\n",
-        reproduction.checks.len()
+        "<details{open}><summary>{count}</summary><div class=\"scroll\"><table class=\"rows\">\
+         <tr>{head}</tr>\n{rows}</table></div></details>\n"
     )
 }
 

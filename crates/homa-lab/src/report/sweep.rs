@@ -120,8 +120,8 @@ fn caption(varied: &Varied) -> String {
         let _ = writeln!(
             out,
             "<p>{} seeds: lines are their means, areas hold the mean with 95 % confidence \
-             (Student's interval), small dots are single seeds; curves by message size are means.\
-             </p>",
+             (Student's interval; cut off at a figure's edge), small dots are single seeds; \
+             curves by message size are means.</p>",
             varied.seeds
         );
     }
