@@ -42,11 +42,26 @@ fn a_plan_edited_among_its_results_is_not_replaced() {
     let out_text = out.display().to_string();
     assert_eq!(code(&homa(&["sweep", &plan, "--out", &out_text])), 0);
     let inside = out.join("plan.toml");
+    let again = homa(&["sweep", &inside.display().to_string(), "--out", &out_text]);
+    assert_eq!(code(&again), 0, "untouched, it goes on: {}", stderr(&again));
+    assert!(!stderr(&again).contains("another version"), "{}", stderr(&again));
     let edited = format!("# edited\n{}", text(&inside));
     std::fs::write(&inside, &edited).expect("written");
     let refused = homa(&["sweep", &inside.display().to_string(), "--out", &out_text]);
     assert_eq!(code(&refused), 2);
     assert_eq!(text(&inside), edited);
+}
+
+#[test]
+fn results_of_another_simulator_are_said_to_be_of_no_use() {
+    let folder = Folder::new("other-simulator");
+    let plan = folder.file("small.toml", PLAN);
+    assert_eq!(code(&homa(&["sweep", &plan])), 0);
+    let manifest = folder.0.join("small/manifest.json");
+    let of_another = text(&manifest).replace("\"program\": \"", "\"program\": \"another-");
+    std::fs::write(&manifest, of_another).expect("written");
+    let again = stderr(&homa(&["sweep", &plan]));
+    assert!(again.contains("are of another version of the simulator"), "{again}");
 }
 
 #[test]

@@ -81,10 +81,12 @@ pub fn run(args: &Args) -> Outcome {
     let plan = Plan::read(&args.plan, &args.set).map_err(plan_failure)?;
     let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
     let store = Store::create(&folder).hint("choose another --out")?;
-    // A plan that was edited in its folder of results has comments that the resolved one has not.
+    // A plan that was edited in its folder of results has comments that the resolved one has not;
+    // one that nobody touched goes on there.
     let same = |a: &Path, b: &Path| a.canonicalize().ok() == b.canonicalize().ok();
     let place = store.root().join(PLAN_FILE);
-    if place.exists() && same(&args.plan, &place) {
+    let edited = || std::fs::read_to_string(&place).is_ok_and(|text| text != plan.resolved);
+    if same(&args.plan, &place) && edited() {
         return Err(anyhow::anyhow!("{} would be overwritten", place.display()))
             .hint("choose another --out, or copy the plan elsewhere");
     }
@@ -93,6 +95,12 @@ pub fn run(args: &Args) -> Outcome {
         "interrupted: what is finished is kept in {}; run the same command to resume",
         folder.display()
     ));
+    if store.manifest().is_ok_and(|earlier| earlier.program != options.program) {
+        eprintln!(
+            "the results in {} are of another version of the simulator: all simulations run again",
+            folder.display()
+        );
+    }
     let mut work = Work::new();
     let mut found: Option<Progress> = None;
     let complete = run_plan(&plan, &store, &options, &mut |progress| {
