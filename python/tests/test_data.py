@@ -33,7 +33,7 @@ def test_arrays_and_frames_are_sequences(small):
 @pytest.mark.parametrize(
     ("sizes", "weights", "key"),
     [
-        ([], None, "weights"),
+        ([], None, "sizes"),
         ([100, 200], [1], "weights"),
         ([0], None, "sizes"),
         ([1.5], None, "sizes"),

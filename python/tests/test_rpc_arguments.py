@@ -61,6 +61,16 @@ def test_what_is_no_number_is_a_type_error():
         rpc.Server("127.0.0.1:0", echo, concurrency=0)
 
 
+@pytest.mark.parametrize("wrong", [{"idempotent": 3}, {"on_behalf_of": b"request"}])
+def test_options_of_a_call_of_another_type_are_named(wrong):
+    async def main():
+        async with rpc.Client() as client:
+            with pytest.raises(TypeError, match=f"{next(iter(wrong))} is "):
+                await client.call("127.0.0.1:9", b"x", **wrong)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("length", [-1, 1 << 32, HUGE])
 def test_room_for_what_no_message_has_is_a_value_error(length):
     async def main():

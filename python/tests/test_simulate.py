@@ -71,7 +71,7 @@ def test_a_plan_may_be_a_file(tmp_path, small):
         ({"load": "half"}, "load", None),
         ({"messages": -1}, "messages", None),
         ({"messages": 1.5}, "messages", None),
-        ({"seed": 1 << 64}, "seed", None),
+        ({"seed": 1 << 63}, "seed", None),
         ({"workload": 1000}, "workload", None),
     ],
 )

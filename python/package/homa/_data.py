@@ -61,8 +61,11 @@ class Sizes(Data):
         """Take sizes, and weights if each stands once."""
         sizes = _values(sizes, "sizes")
         counts = [1.0] * len(sizes) if weights is None else _values(weights, "weights")
-        if len(sizes) != len(counts) or not sizes:
-            raise PlanError("`weights`: as many as sizes, and at least one", key="weights")
+        if not sizes:
+            raise PlanError("`sizes`: at least one", key="sizes")
+        if len(sizes) != len(counts):
+            message = f"`weights`: as many as sizes, {len(sizes)}, not {len(counts)}"
+            raise PlanError(message, key="weights")
         shares: dict[int, float] = {}
         for size, weight in zip(sizes, counts, strict=True):
             if not (size == int(size) and size > 0):

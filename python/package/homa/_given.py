@@ -37,8 +37,8 @@ def _keyword(value: Any, key: str) -> Any:
     if key == "load":
         right, need = isinstance(value, (int, float)), "a number, such as 0.8"
     elif key in ("messages", "seed"):
-        right = isinstance(value, int) and 0 <= value < 2**64
-        need = "an integer from 0 to 2**64 - 1"
+        right = isinstance(value, int) and 0 <= value < 2**63
+        need = "an integer from 0 to 2**63 - 1"
     if not right or isinstance(value, bool):
         raise PlanError(f"`{key}`: {need}, not {value!r}", key=key)
     return value

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from ._address import Address, family, missing, named, numeric, seconds, written
 from ._endpoint import Endpoint
 from ._errors import DeadlineExceeded, Unreachable
+from ._server import Request
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from ._server import Request
 
 #: No message has more bytes, and room for it is room for any.
 MOST = 0xFFFF_FFFF
@@ -89,6 +88,10 @@ class Client(Endpoint):
             ValueError: an argument cannot be, such as an address without a port.
         """
         left = seconds(self._deadline if deadline is None else deadline, "deadline")
+        if not isinstance(idempotent, bool):
+            raise TypeError(f"idempotent is True or False, and {idempotent!r} was given")
+        if not (on_behalf_of is None or isinstance(on_behalf_of, Request)):
+            raise TypeError(f"on_behalf_of is a handler's request, and {on_behalf_of!r} was given")
         at = written(to)
         name = named(at)
         if name is not None:
