@@ -60,6 +60,20 @@ pub enum Command {
     Swarm(swarm::Args),
 }
 
+/// The command line. Numbers below zero are values of their options, which say what is allowed,
+/// instead of options that there are not.
+pub fn command() -> clap::Command {
+    below_zero(Cli::command())
+}
+
+fn below_zero(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true if !arg.is_positional() => arg.allow_negative_numbers(true),
+        _ => arg,
+    });
+    command.mut_subcommands(below_zero)
+}
+
 /// Whether `word` names a subcommand: for the hint after a usage error.
 pub fn is_command(word: &str) -> bool {
     Cli::command().get_subcommands().any(|command| command.get_name() == word)

@@ -18,7 +18,7 @@ mod values;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use homa_lab::error::short_numbers;
 
@@ -26,7 +26,8 @@ use args::Cli;
 use failure::Verdict;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let given = args::command().try_get_matches();
+    let cli = match given.and_then(|given| Cli::from_arg_matches(&given)) {
         Ok(cli) => cli,
         Err(error) => return explain_usage(&error),
     };

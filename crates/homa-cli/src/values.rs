@@ -129,6 +129,17 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     workload.sizes().map(Sizes::Workload).map_err(|error| error.to_string())
 }
 
+/// A number of things: `100000`, `100_000`, `100k`, `1M`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let number = digits.replace('_', "").parse().ok().and_then(|n: u64| n.checked_mul(factor));
+    number.ok_or_else(|| "write a whole number, such as 100000, 100k or 1M".into())
+}
+
 /// Calls per second.
 pub fn rate_of_calls(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix('k') {
@@ -214,6 +225,15 @@ mod tests {
         assert_eq!(bytes("128kB"), Ok(128_000));
         assert_eq!(bytes("128KiB"), Ok(131_072));
         assert_eq!(bytes("131072"), Ok(131_072));
+    }
+
+    #[test]
+    fn counts_are_written_out_or_in_thousands_and_millions() {
+        let counts = ["100000", "100_000", "100k", "1M", "0"].map(count);
+        assert_eq!(counts, [100_000, 100_000, 100_000, 1_000_000, 0].map(Ok));
+        for wrong in ["1e6", "-1", "1.5", "", "k", "18446744073709551615k", "1G"] {
+            assert!(count(wrong).unwrap_err().contains("100k"), "{wrong}");
+        }
     }
 
     #[test]

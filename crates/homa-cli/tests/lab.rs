@@ -36,7 +36,9 @@ fn a_scenario_that_is_refused_leaves_an_earlier_trace_alone() {
     let nowhere = folder.path("none/sim.pcapng");
     let output = homa(&[&["sim", "--trace", &nowhere][..], &SMALL].concat());
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("No such file"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains(&format!("{nowhere}: No such file")), "{said}");
+    assert!(said.ends_with("hint: choose another --trace\n"), "{said}");
 }
 
 #[test]

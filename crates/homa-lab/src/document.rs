@@ -144,8 +144,11 @@ fn kind(expected: &str) -> &str {
     match expected {
         "a sequence" => "a list",
         "f64" => "a number",
+        "a boolean" => "true or false",
         "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
-        _ if expected.starts_with("struct ") => "a table of keys and values",
+        _ if expected.starts_with("struct ") || expected.starts_with("internally tagged ") => {
+            "a table of keys and values"
+        }
         other => other,
     }
 }

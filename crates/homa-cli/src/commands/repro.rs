@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use homa_lab::error::LabError;
 use homa_lab::report::Choice;
 use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
 use homa_lab::store::Store;
@@ -57,7 +58,16 @@ struct Listed<'a> {
 /// run leaves undecided.
 pub fn run(args: &Args) -> Outcome {
     let how = How { ids: args.ids.clone(), quick: args.quick, compared: args.compared };
-    let mut plans = repro::select(&how.ids).hint("`homa repro --list` shows all")?;
+    let mut plans = repro::select(&how.ids).map_err(|error| {
+        let hint = match &error {
+            LabError::Plan(_) => {
+                "a plan of `homa repro` names published points and checks, as those in the \
+                 repository's folder `repro` do; `homa sweep` runs a plan with axes"
+            }
+            _ => "`homa repro --list` shows all",
+        };
+        Failure::new(error, hint)
+    })?;
     if args.list {
         return list(&plans, args.format);
     }
@@ -172,7 +182,9 @@ fn budgets(done: &[Reproduction]) {
     }
     let total: f64 = done.iter().map(|one| one.cpu_seconds).sum();
     let budget: f64 = done.iter().filter_map(|one| one.budget_seconds).sum();
-    eprintln!("CPU: all {total:.0} s of {budget:.0} s");
+    if total > 0.0 {
+        eprintln!("CPU: all {total:.0} s of {budget:.0} s");
+    }
 }
 
 fn print(reproduction: &Reproduction) {

@@ -1,6 +1,6 @@
 //! Progress of simulations, and where their results go.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -90,6 +90,9 @@ pub fn write_page(folder: &Path, choice: &Choice) -> Result<(), Failure> {
         let hint = match &error {
             LabError::Choice(_) => "leave --metric, --x or --only out, or choose another",
             LabError::Unknown { .. } => "choose one of those",
+            LabError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
+                "give a folder that `homa sim --out`, `homa sweep` or `homa repro` wrote"
+            }
             _ => "is this a folder of results, and writable?",
         };
         Failure::new(error, hint)

@@ -81,11 +81,24 @@ pub struct SchemeOptions {
 }
 
 impl SchemeOptions {
-    /// True when an option of Homa's own is given.
-    pub fn is_homas(&self) -> bool {
-        let others = Self { ecn: None, pfabric: None, phost: None, ndp: None, ..self.clone() };
-        let others = Self { phantom: None, pacer: None, nic: None, ..others };
-        Self { tcp: None, switch: None, ..others } != Self::default()
+    /// The options of Homa's own that are given.
+    pub fn homas(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("options.framing", self.framing.is_some()),
+            ("options.mtu", self.mtu.is_some()),
+            ("options.rtt_bytes", self.rtt_bytes.is_some()),
+            ("options.unscheduled_bytes", self.unscheduled_bytes.is_some()),
+            ("options.levels", self.levels.is_some()),
+            ("options.network_levels", self.network_levels.is_some()),
+            ("options.scheduled_levels", self.scheduled_levels.is_some()),
+            ("options.overcommitment", self.overcommitment.is_some()),
+            ("options.cutoffs", self.cutoffs.is_some()),
+            ("options.cutoff_weight", self.cutoff_weight.is_some()),
+            ("options.tail_boost", self.tail_boost.is_some()),
+            ("options.incast_control", self.incast_control.is_some()),
+            ("options.resend_after", self.resend_after.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
     }
 }
 

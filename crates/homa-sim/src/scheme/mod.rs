@@ -322,8 +322,13 @@ impl Scheme {
     /// Options of one transport mean nothing to another.
     fn check_options(&self, options: &SchemeOptions) -> Result<(), ScenarioError> {
         let of = |host: fn(&Host) -> bool| host(&self.host);
+        if let Some(homas) = options.homas().next()
+            && !of(|host| matches!(host, Host::Homa { .. }))
+        {
+            let must = "stay out: it is an option of Homa's, which this scheme does not have";
+            return Err(ScenarioError::field(homas, must));
+        }
         let others = [
-            ("options", options.is_homas() && !of(|host| matches!(host, Host::Homa { .. }))),
             ("options.pfabric", options.pfabric.is_some() && !of(|h| matches!(h, Host::PFabric))),
             ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
             ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
@@ -337,10 +342,6 @@ impl Scheme {
         ];
         match others.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((field, _)) if *field == "options" => {
-                let must = "have none of Homa's options: this scheme has no use for them";
-                Err(ScenarioError::field("options", must))
-            }
             Some((field, _)) => {
                 Err(ScenarioError::field(field, "stay out: it belongs to another scheme"))
             }

@@ -27,6 +27,18 @@ pub struct Ended {
     errors: Vec<(Discriminant<CallError>, String, u64)>,
 }
 
+/// What a call without an answer says; of what callers in a program can do, what the caller of this
+/// command can.
+fn said(error: &CallError) -> String {
+    match error {
+        CallError::SendMemoryFull { held } => format!(
+            "more was asked than leaves this host (outgoing messages hold {held} bytes): choose a \
+             lower --rate or --concurrency, or a smaller --size"
+        ),
+        error => error.to_string(),
+    }
+}
+
 impl Ended {
     /// A call of so many bytes was answered after that time.
     pub fn answered(&mut self, bytes: usize, took: Duration) {
@@ -40,7 +52,7 @@ impl Ended {
         let kind = discriminant(error);
         match self.errors.iter_mut().find(|(known, ..)| *known == kind) {
             Some((.., count)) => *count += 1,
-            None => self.errors.push((kind, error.to_string(), 1)),
+            None => self.errors.push((kind, said(error), 1)),
         }
     }
 
@@ -68,7 +80,7 @@ impl Ended {
             calls,
             failed,
             bytes: self.bytes / calls.max(1),
-            seconds: (seconds * 1e3).round() / 1e3,
+            seconds: (seconds * 1e6).round() / 1e6,
             answers_per_second: (sorted.len() as f64 / seconds.max(1e-9) * 10.0).round() / 10.0,
             min_us: us(sorted.at_rank(1)),
             p50_us: us(sorted.percentile(Percentile::P50)),

@@ -16,7 +16,7 @@ use homa_lab::store::Store;
 use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
 use homa_sim::experiment::{Observers, Physics, Progress, Trace, run_watched};
-use homa_sim::scenario::{Outcome as Simulated, Scenario};
+use homa_sim::scenario::{Outcome as Simulated, Scenario, ScenarioError};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
@@ -103,6 +103,7 @@ pub struct Args {
     trace: Option<PathBuf>,
     /// Stop the trace, not the simulation, after this many packets.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace")]
+    #[arg(value_parser = values::count)]
     trace_packets: u64,
     /// Check every packet's events against physics (no byte from nowhere, link rates and delays,
     /// order within and between priorities) and report what was checked; a violation means exit
@@ -132,7 +133,7 @@ pub struct Options {
     #[arg(long, value_parser = values::offered)]
     load: Option<f64>,
     /// Messages to measure.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     messages: Option<u64>,
     /// Seed of everything random.
     #[arg(long, value_name = "S", value_parser = seed)]
@@ -161,13 +162,37 @@ impl Write for LateFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(BufWriter::new(File::create(self.path)?)),
+            None => self.file.insert(BufWriter::new(File::create(self.path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+            })?)),
         };
         file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Options {
+    /// A mistake in what an option of its own says, with the name of that option.
+    fn named(&self, error: LabError) -> LabError {
+        let LabError::Plan(mut fault) = error else { return error };
+        let option = match &*fault.key {
+            "scheme" => self.scheme.as_ref().map(|_| "--scheme"),
+            "traffic.workload" => self.workload.as_ref().map(|_| "--workload"),
+            "load.fraction" => self.load.map(|_| "--load"),
+            "stop.messages" => self.messages.map(|_| "--messages"),
+            "seed" => self.seed.map(|_| "--seed"),
+            "traffic.file" => self.flows.as_ref().map(|_| "--flows"),
+            _ => None,
+        };
+        // What --set says of a key comes last and counts.
+        let set = self.set.iter().any(|(key, _)| *key == fault.key);
+        if let Some(option) = option.filter(|_| fault.file == "--set" && !set) {
+            fault.file = option.to_owned();
+        }
+        LabError::Plan(fault)
     }
 }
 
@@ -185,7 +210,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         LabError::Several { .. } => {
             Failure::new(error, "`homa sweep` runs a plan with axes or several seeds")
         }
-        error => plan_failure(error),
+        error => plan_failure(args.changes.named(error)),
     })
 }
 
@@ -260,8 +285,12 @@ fn simulate(
     // A scenario that is refused leaves the file of an earlier one alone.
     let mut out = LateFile { path, file: None };
     let trace = Some(Trace { out: &mut out, packets: args.trace_packets });
-    let watched =
-        run_watched(scenario, Observers { trace, verify, stop: None }, progress).hint(HINT)?;
+    let watched = run_watched(scenario, Observers { trace, verify, stop: None }, progress);
+    let watched = watched.map_err(|error| match error {
+        // Files that the scenario names were read when its plan was.
+        ScenarioError::File { .. } => Failure::new(error, "choose another --trace"),
+        error => Failure::new(error, HINT),
+    })?;
     out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
     Ok(watched)
 }
