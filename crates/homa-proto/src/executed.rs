@@ -89,6 +89,11 @@ impl Epoch {
         }
     }
 
+    /// A counter is above the watermark: it was executed if it counts as such.
+    pub(crate) const fn tells(&self, counter: u32) -> bool {
+        counter / 64 >= self.base
+    }
+
     /// A counter was executed, or counts as such.
     pub(crate) fn contains(&self, counter: u32) -> bool {
         self.contains_word(counter / 64, counter % 64)

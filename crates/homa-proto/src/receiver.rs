@@ -270,7 +270,14 @@ impl Endpoint {
 
     /// A message is whole: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, who: Ref, length: u32) {
-        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
+        let Some(rpc) = self.rpcs.get(who).filter(|rpc| !rpc.unproven) else { return };
+        let request = rpc.state.receives() == MessageKind::Request;
+        if request && rpc.inc.is_some() && self.ran_elsewhere(rpc.peer, rpc.id) {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(who);
+            return;
+        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return };
         let inc = rpc.inc.take();
         let (state, peer) = (rpc.state, rpc.peer);
         let kind = state.receives();

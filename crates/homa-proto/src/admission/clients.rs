@@ -4,6 +4,7 @@
 //! server gets another boot id for it.
 
 use crate::executed::Epoch;
+use crate::packet::PeerId;
 use crate::table::{Keyed, Ref, SplitMix};
 use alloc::vec::Vec;
 
@@ -15,6 +16,8 @@ const MAX_CLIENTS: usize = 1 << 16;
 pub(super) struct Client {
     token: u64,
     pub(super) epoch: Epoch,
+    /// Where it named itself last.
+    pub(super) peer: PeerId,
     /// It had something executed since the hand last passed.
     pub(super) used: bool,
     /// Of its place in the table.
@@ -59,15 +62,18 @@ impl Clients {
         self.all.get_mut(who.index as usize).filter(|client| client.generation == who.generation)
     }
 
-    /// The record of a client, new if need be: then nothing from `first` on was executed.
-    pub(super) fn named(&mut self, token: u64, epoch: u32, first: u32) -> Named {
+    /// The record of a client that named itself at `peer`, new if need be: then nothing from
+    /// `first` on was executed.
+    pub(super) fn named(&mut self, (token, epoch): (u64, u32), first: u32, peer: PeerId) -> Named {
         if let Some(&index) = self.by_name.get(&(token, epoch)) {
-            let generation = self.all[index as usize].generation;
+            let client = &mut self.all[index as usize];
+            client.peer = peer;
+            let generation = client.generation;
             return Named { client: Ref { index, generation }, begun: 0, forgotten: None };
         }
         let executed = Epoch::beginning_at(epoch, first);
         let begun = executed.entries();
-        let mut client = Client { token, epoch: executed, used: false, generation: 0 };
+        let mut client = Client { token, epoch: executed, peer, used: false, generation: 0 };
         let mut forgotten = None;
         let index = match self.free.pop() {
             None if self.all.len() < MAX_CLIENTS => {
@@ -116,14 +122,16 @@ impl Clients {
 mod tests {
     use super::*;
 
+    const PEER: PeerId = PeerId(0);
+
     #[test]
     fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let busy = clients.named(1, 5, 0).client;
-        let idle = clients.named(2, 5, 0).client;
+        let busy = clients.named((1, 5), 0, PEER).client;
+        let idle = clients.named((2, 5), 0, PEER).client;
         let boot = clients.boot;
         for token in 3..=MAX_CLIENTS as u64 {
-            assert!(clients.named(token, 5, 0).forgotten.is_none());
+            assert!(clients.named((token, 5), 0, PEER).forgotten.is_none());
         }
         assert_eq!(clients.boot, boot);
         let mut forgotten = 0;
@@ -131,7 +139,8 @@ mod tests {
             if let Some(client) = clients.get_mut(busy) {
                 client.used = true;
             }
-            forgotten += u32::from(clients.named(1 << 40 | token, 5, 0).forgotten.is_some());
+            forgotten +=
+                u32::from(clients.named((1 << 40 | token, 5), 0, PEER).forgotten.is_some());
         }
         assert_eq!(forgotten, 2 * MAX_CLIENTS as u32);
         assert!(clients.get(busy).is_some() && clients.get(idle).is_none());
@@ -142,31 +151,31 @@ mod tests {
     #[test]
     fn a_client_that_comes_again_is_the_same_by_name_only() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named(9, 5, 100).client;
+        let first = clients.named((9, 5), 100, PEER).client;
         let of = |clients: &Clients, who, counter| {
             clients.get(who).map(|client| client.epoch.contains(counter))
         };
         assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
         let _ = clients.get_mut(first).map(|client| client.epoch.remember(100, false));
-        let again = clients.named(9, 5, 0).client;
+        let again = clients.named((9, 5), 0, PEER).client;
         assert_eq!(of(&clients, again, 100), Some(true));
-        let other = clients.named(8, 5, 0).client;
+        let other = clients.named((8, 5), 0, PEER).client;
         assert_eq!(of(&clients, other, 100), Some(false));
     }
 
     #[test]
     fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named(1, 5, 70).client;
+        let first = clients.named((1, 5), 70, PEER).client;
         for token in 2..=MAX_CLIENTS as u64 {
-            clients.named(token, 5, 0);
+            clients.named((token, 5), 0, PEER);
         }
         let boot = clients.boot;
         assert_eq!(clients.disown(1, 5).map(|executed| executed.contains(69)), Some(true));
         assert!(clients.disown(1, 5).is_none() && clients.get(first).is_none());
-        let again = clients.named(1, 5, 100);
+        let again = clients.named((1, 5), 100, PEER);
         assert!(again.forgotten.is_none() && clients.boot == boot);
         assert!(clients.get(again.client).is_some() && clients.get(first).is_none());
-        assert!(clients.named(1 << 40, 5, 0).forgotten.is_some(), "the table is full");
+        assert!(clients.named((1 << 40, 5), 0, PEER).forgotten.is_some(), "the table is full");
     }
 }

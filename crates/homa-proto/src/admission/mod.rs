@@ -198,6 +198,23 @@ impl Endpoint {
         }
     }
 
+    /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
+    /// its client named itself from another address and sent it there again, or to another endpoint
+    /// of ours. Below the watermark, where executions cannot be told apart, the client's last
+    /// address decides.
+    pub(crate) fn ran_elsewhere(&self, peer: PeerId, id: RpcId) -> bool {
+        if !self.asks_for_proof() || !self.suppresses_duplicates() {
+            return false;
+        }
+        let (epoch, counter) = split(id);
+        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
+        let Some(client) = client else { return false };
+        self.admission.clients.get(client).is_none_or(|client| {
+            let executed = client.epoch.contains(counter);
+            executed && (client.epoch.tells(counter) || client.peer != peer)
+        })
+    }
+
     /// Records an execution with the client that its peer named; false where it named none. Where
     /// that record is gone nothing is recorded: the client is asked for its name before anything
     /// else of it is executed here.
@@ -337,7 +354,7 @@ impl Endpoint {
         (peer.proven, peer.answers) = (true, true);
         self.counters.proofs_received += 1;
         if let Some(proof) = proof.filter(|proof| proof.token != 0) {
-            let client = self.named(now, &proof);
+            let client = self.named(now, &proof, packet.peer);
             if let Some(peer) = self.peer_mut(packet.peer) {
                 let clients = &mut peer.more.exchange.clients;
                 clients.retain(|(epoch, _)| *epoch != proof.epoch);
@@ -354,7 +371,7 @@ impl Endpoint {
     }
 
     /// The record of a client that named itself.
-    fn named(&mut self, now: Time, proof: &Proof) -> Ref {
+    fn named(&mut self, now: Time, proof: &Proof, peer: PeerId) -> Ref {
         let &Proof { token, epoch, first, next } = proof;
         let names = self.admission.names.as_mut();
         let first = match names.is_some_and(|names| names.comes_from_another(token, epoch)) {
@@ -366,7 +383,7 @@ impl Endpoint {
             false => first,
         };
         let Admission { clients, names, .. } = &mut self.admission;
-        let Named { client, begun, forgotten } = clients.named(token, epoch, first);
+        let Named { client, begun, forgotten } = clients.named((token, epoch), first, peer);
         self.remembered += begun;
         if let Some((token, executed)) = forgotten {
             if let Some(names) = names {

@@ -1,0 +1,56 @@
+//! A client whose address changes while a request of it is on its way.
+
+use homa_proto::Proof;
+
+use super::*;
+
+const LENGTH: u32 = 2_000;
+const EPOCH: u32 = 7;
+/// The fourth RPC of its client.
+const ID: RpcId = RpcId((EPOCH as u64) << 32 | 8);
+
+fn server() -> Endpoint {
+    let mut server = endpoint(users().prove_addresses(true).unguessable_ids(true));
+    server.open_peer(PeerId(1), PeerInfo { host: 1, max_payload: 1_400 });
+    server
+}
+
+/// A part of the request comes from one of the addresses, whose client says who it is if it is
+/// asked.
+fn part(server: &mut Endpoint, now: Time, peer: PeerId, offset: u32) {
+    let _ = server.receive(now, &Packet { peer, ..data(ID, offset, LENGTH) });
+    let sent: Vec<Packet> = std::iter::from_fn(|| server.transmit(now)).collect();
+    for question in sent.iter().filter(|packet| matches!(packet.body, Body::Challenge { .. })) {
+        let proof = Proof { token: 3, epoch: EPOCH, first: 0, next: 5 };
+        let answer = packet(question.id.client(), Body::Proof(proof));
+        let _ = server.receive(now, &Packet { peer, ..answer });
+    }
+}
+
+fn later(ms: u64) -> Time {
+    START + Duration::millis(ms)
+}
+
+#[test]
+fn the_rest_of_a_request_that_ran_at_the_new_address_does_not_run_it_again() {
+    let mut server = server();
+    part(&mut server, START, PEER, 0);
+    // The client's address changes, and it sends all of it again.
+    part(&mut server, later(5), PeerId(1), 0);
+    part(&mut server, later(6), PeerId(1), 1_000);
+    assert_eq!(server.counters().requests_delivered, 1);
+    part(&mut server, later(7), PEER, 1_000);
+    assert_eq!(server.counters().requests_delivered, 1);
+    assert_eq!(server.rpcs().1, 1, "nothing of the copy remains");
+}
+
+#[test]
+fn a_request_that_began_at_the_old_address_may_end_at_it() {
+    let mut server = server();
+    part(&mut server, START, PEER, 0);
+    part(&mut server, later(5), PeerId(1), 0);
+    part(&mut server, later(6), PEER, 1_000);
+    assert_eq!(server.counters().requests_delivered, 1);
+    part(&mut server, later(7), PeerId(1), 1_000);
+    assert_eq!((server.counters().requests_delivered, server.rpcs().1), (1, 1));
+}
