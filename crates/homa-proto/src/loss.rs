@@ -430,8 +430,13 @@ impl Endpoint {
             }
             UnknownRpcReply::ResendRequest => return,
             UnknownRpcReply::RpcUnknown => {
-                self.counters.unknowns_sent += 1;
                 let nobody = !self.listening.contains(&packet.local_port);
+                // A client that moved has to say who it is before it can be told that nothing ran.
+                if nobody && for_server && self.may_have_moved(packet.peer) {
+                    let ports = (packet.local_port, packet.remote_port);
+                    return self.challenge(now, packet.peer, ports);
+                }
+                self.counters.unknowns_sent += 1;
                 let remembered = self.memory_reaches(now, packet, nobody);
                 let no_server = remembered.is_some() && nobody;
                 if no_server {

@@ -198,6 +198,12 @@ impl Endpoint {
         }
     }
 
+    /// True for an address that has not answered yet: its client may be known by another.
+    pub(crate) fn may_have_moved(&self, peer: PeerId) -> bool {
+        let answers = self.peer(peer).is_some_and(|peer| peer.answers);
+        self.asks_for_proof() && self.suppresses_duplicates() && !answers
+    }
+
     /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
     /// its client named itself from another address and sent it there again, or to another endpoint
     /// of ours. Below the watermark, where executions cannot be told apart, the client's last

@@ -15,16 +15,22 @@ fn server() -> Endpoint {
     server
 }
 
-/// A part of the request comes from one of the addresses, whose client says who it is if it is
-/// asked.
+/// A part of the request comes from one of the addresses.
 fn part(server: &mut Endpoint, now: Time, peer: PeerId, offset: u32) {
-    let _ = server.receive(now, &Packet { peer, ..data(ID, offset, LENGTH) });
+    comes(server, now, Packet { peer, ..data(ID, offset, LENGTH) });
+}
+
+/// A packet comes from a client that says who it is if it is asked. Yields what is sent to it.
+fn comes(server: &mut Endpoint, now: Time, packet_in: Packet) -> Vec<Packet> {
+    let peer = packet_in.peer;
+    let _ = server.receive(now, &packet_in);
     let sent: Vec<Packet> = std::iter::from_fn(|| server.transmit(now)).collect();
     for question in sent.iter().filter(|packet| matches!(packet.body, Body::Challenge { .. })) {
         let proof = Proof { token: 3, epoch: EPOCH, first: 0, next: 5 };
         let answer = packet(question.id.client(), Body::Proof(proof));
         let _ = server.receive(now, &Packet { peer, ..answer });
     }
+    sent
 }
 
 fn later(ms: u64) -> Time {
@@ -53,4 +59,25 @@ fn a_request_that_began_at_the_old_address_may_end_at_it() {
     assert_eq!(server.counters().requests_delivered, 1);
     part(&mut server, later(7), PeerId(1), 1_000);
     assert_eq!((server.counters().requests_delivered, server.rpcs().1), (1, 1));
+}
+
+#[test]
+fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() {
+    let mut server = server();
+    part(&mut server, START, PEER, 0);
+    part(&mut server, START, PEER, 1_000);
+    assert_eq!(server.counters().requests_delivered, 1);
+    server.unlisten(99);
+    // Its answer would go to the old address.
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let question = |peer| Packet { peer, ..packet(ID, body.clone()) };
+    let said = |packets: Vec<Packet>| {
+        packets.into_iter().find_map(|packet| match packet.body {
+            Body::RpcUnknown { remembered, .. } => remembered,
+            _ => None,
+        })
+    };
+    // The first is too short for the question that it would be answered by.
+    let said = [5, 15, 35].map(|at| said(comes(&mut server, later(at), question(PeerId(1)))));
+    assert_eq!(said, [None, None, Some(Duration::ZERO)], "it was executed");
 }
