@@ -13,7 +13,7 @@
 //!     let server = Server::bind("0.0.0.0:4000".parse()?)?;
 //!     while let Some(request) = server.accept() {
 //!         let reply = format!("hello, {}", String::from_utf8_lossy(&request));
-//!         request.reply(reply)?;
+//!         let _ = request.reply(reply); // A client that gave up is no reason to stop.
 //!     }
 //!     Ok(())
 //! }
