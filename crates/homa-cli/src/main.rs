@@ -5,6 +5,12 @@
 //! line. Left out: everything that decides a number. Protocols, workloads and the rack live in
 //! libraries.
 
+/// As the standard one, except that work goes on where nobody reads stderr any more
+/// (`homa sweep … 2>&1 | head`), instead of ending in a panic.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::say(format_args!($($text)*)) };
+}
+
 mod args;
 mod commands;
 mod cores;

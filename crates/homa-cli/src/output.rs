@@ -34,6 +34,11 @@ pub fn line(text: impl AsRef<str>) {
     }
 }
 
+/// Writes one line to stderr, if anybody reads it.
+pub fn say(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Why results are missing on stdout, if some are.
 pub fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)

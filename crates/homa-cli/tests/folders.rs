@@ -84,6 +84,17 @@ fn a_resolved_plan_finds_its_files_from_any_folder() {
 }
 
 #[test]
+fn a_sweep_whose_progress_nobody_reads_goes_on() {
+    let folder = Folder::new("unread");
+    let plan = folder.file("small.toml", PLAN);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let swept = program().args(["sweep", &plan]).stderr(writer).output().expect("it runs");
+    assert_eq!(code(&swept), 0);
+    assert!(folder.0.join("small/index.html").is_file());
+}
+
+#[test]
 fn results_that_stdout_does_not_take_are_an_error() {
     for arguments in [&["schemes"][..], &["schemes", "--format", "json"]] {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");

@@ -1,6 +1,7 @@
-//! The page of a sweep as a browser shows it, on a phone and on a wide screen, light and dark: all of
-//! it is there to be read, nothing comes from elsewhere, and its figures can be saved. Screenshots
-//! for people to look at stay in the folder `pages` of cargo's folder for tests (`target/tmp`).
+//! The page of a sweep as a browser shows it, on a phone and on a wide screen, light and dark: all
+//! of it is there to be read, nothing comes from elsewhere, and its figures can be saved.
+//! Screenshots for people to look at stay in the folder `pages` of cargo's folder for tests
+//! (`target/tmp`).
 
 #[allow(dead_code)]
 mod common;
