@@ -76,7 +76,8 @@ pub(crate) struct LossPolicy {
     /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
     /// drift (Linux §2.5).
     pub on_beat: bool,
-    /// A message whose RESENDs bring nothing makes room for others.
+    /// A message whose RESENDs bring nothing makes room for others: the only way to it where
+    /// patience is not shared by peer (`grant/parked.rs`).
     pub parks: bool,
     /// What shows a receiver that its peer lives.
     pub alive: Alive,
