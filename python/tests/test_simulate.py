@@ -1,6 +1,8 @@
 """One simulation: the numbers of the program, errors that name the key, Ctrl-C, progress."""
 
+import base64
 import json
+import re
 import signal
 import threading
 import time
@@ -174,3 +176,12 @@ def test_a_notebook_shows_drawings(small):
     result = homa.simulate(small)
     assert result._repr_html_().count("<img") == len(result.charts) == 2
     assert all(chart.startswith("<svg") for chart in result.charts)
+
+
+def test_drawings_in_a_notebook_are_dark_on_white_whatever_the_system_is(small):
+    html = homa.simulate(small)._repr_html_()
+    drawings = re.findall('background:#fff" src="data:image/svg.xml;base64,([^"]*)"', html)
+    drawings = [base64.b64decode(drawing).decode() for drawing in drawings]
+    assert len(drawings) == 2
+    for drawing in drawings:
+        assert drawing.endswith("</svg>\n") and "prefers-color-scheme" not in drawing

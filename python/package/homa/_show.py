@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,11 +52,17 @@ def _lines() -> Callable[[float, str], None]:
 
 
 def images(charts: list[str]) -> str:
-    """Drawings as HTML; each by itself, so that their styles do not touch the notebook's."""
+    """Drawings as HTML; each by itself, so that their styles do not touch the notebook's.
+
+    All are on white paper: whether a notebook is dark is not what the browser tells drawings,
+    which is whether the system is.
+    """
     shown = []
     for chart in charts[:_MOST]:
-        data = base64.b64encode(chart.encode()).decode()
-        shown.append(f'<img style="max-width:49%" src="data:image/svg+xml;base64,{data}">')
+        light = re.sub("<style>.*?</style>", "", chart, flags=re.DOTALL)
+        data = base64.b64encode(light.encode()).decode()
+        look = "max-width:49%;background:#fff"
+        shown.append(f'<img style="{look}" src="data:image/svg+xml;base64,{data}">')
     rest = len(charts) - len(shown)
     more = f"<p>{rest} more drawings: see <code>charts</code>, or the page.</p>" if rest else ""
     return "<div>" + "\n".join(shown) + more + "</div>"

@@ -34,9 +34,10 @@ const DARK: [(Colour, &str); 11] = [
     (CURVES[6], "#a5b4cc"),
 ];
 
-/// The style of all figures: what a page includes once, and a figure on its own carries.
+/// The style of all figures: what a page includes once, and a figure on its own carries. Where the
+/// figure is the whole document, dark colours need a browser's dark paper.
 pub fn style() -> String {
-    let mut out = "@media(prefers-color-scheme:dark){".to_owned();
+    let mut out = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){".to_owned();
     for (light, dark) in DARK {
         for role in ["fill", "stroke"] {
             let _ = write!(out, ".fig[{role}=\"{light}\"],.fig [{role}=\"{light}\"]");

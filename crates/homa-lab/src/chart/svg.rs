@@ -446,7 +446,8 @@ mod tests {
         let text = svg(&chart(marks.map(series).to_vec()), true);
         let (before, after) = text.split_once("<style>").unwrap();
         let (style, after) = after.split_once("</style>").unwrap();
-        assert!(style.starts_with("@media(prefers-color-scheme:dark){") && style.ends_with("}}"));
+        let (scheme, dark) = style.split_once("@media(prefers-color-scheme:dark){").unwrap();
+        assert!(scheme == ":root{color-scheme:light dark}" && dark.ends_with("}}"), "{style}");
         assert!(!text.contains("var(") && !after.contains("style="));
         let own = ["fill=\"", "stroke=\""].map(|role| {
             let colours = [before, after].into_iter().flat_map(|part| part.split(role).skip(1));
