@@ -8,8 +8,10 @@ use super::{Point, Series};
 
 impl Layout {
     /// The area between the ends of the intervals of neighbouring points. Where an end lies outside
-    /// the figure, the area goes to its edge.
-    pub(super) fn band(&self, out: &mut String, series: &Series, curve: usize) {
+    /// the figure, the area goes to its edge. The more `bands` a figure has, the fainter each, so
+    /// that many on top of each other leave the curves to be seen.
+    pub(super) fn band(&self, out: &mut String, series: &Series, curve: usize, bands: usize) {
+        let opacity = (0.64 / bands.max(1) as f64).min(0.16);
         let ends = |point: &Point| Some((self.x(point.x), self.y(point.low?), self.y(point.high?)));
         let known: Vec<_> = series.points.iter().map(ends).collect();
         for part in known.split(Option::is_none) {
@@ -19,7 +21,7 @@ impl Layout {
             }
             let _ = write!(
                 out,
-                "<path class=\"b\" fill=\"{}\" fill-opacity=\".16\" d=\"M",
+                "<path class=\"b\" fill=\"{}\" fill-opacity=\"{opacity:.2}\" d=\"M",
                 colour(curve)
             );
             for (x, low, _) in &part {
@@ -87,6 +89,17 @@ mod tests {
         let known = Some((4.0, 6.0));
         let text = svg(&chart(vec![series(Mark::Band, &[known, known, None, known])]), false);
         assert_eq!(text.matches("class=\"b\"").count(), 1);
+    }
+
+    #[test]
+    fn many_areas_on_top_of_each_other_are_fainter() {
+        let opacity = |bands: usize| {
+            let known = Some((4.0, 6.0));
+            let text = svg(&chart(vec![series(Mark::Band, &[known, known]); bands]), false);
+            let (_, after) = text.split_once("fill-opacity=\"").unwrap();
+            after.split_once('"').unwrap().0.to_owned()
+        };
+        assert_eq!([1, 4, 8].map(opacity), ["0.16", "0.16", "0.08"]);
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub fn svg(chart: &Chart, alone: bool) -> String {
     }
     layout.legend(&mut out, chart);
     layout.axes(&mut out, chart);
-    let bars = chart.series.iter().filter(|series| series.mark == Mark::Bar).count();
+    let of = |mark| chart.series.iter().filter(|series| series.mark == mark).count();
+    let (bars, bands) = (of(Mark::Bar), of(Mark::Band));
     let mut bar = 0;
     // Published points come last, on top of everything.
     for (series, curve) in curves(chart) {
@@ -65,7 +66,7 @@ pub fn svg(chart: &Chart, alone: bool) -> String {
                 bar += 1;
             }
             Mark::Band => {
-                layout.band(&mut out, series, curve);
+                layout.band(&mut out, series, curve, bands);
                 layout.line(&mut out, series, curve, true);
             }
             Mark::Samples => layout.samples(&mut out, series, curve),
