@@ -6,7 +6,7 @@ use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
-use crate::driver::Framing;
+use crate::driver::{ETHERNET_MTU, Framing};
 use crate::error::OpenError;
 
 /// Parameters of an engine. Start from [`Config::default`] and change fields, which have methods of
@@ -36,9 +36,13 @@ pub struct Config {
     /// knows it, by what is still queued. Set it where the kernel cannot know, as on a tunnel or
     /// TAP device.
     pub link_rate: Option<Rate>,
-    /// Largest IP packet to send, bytes; at least 576. Default 1500. Less goes to peers whose route
-    /// or path takes no more, as far as known at the time (RFC 8899).
-    pub mtu: u16,
+    /// Largest IP packet to send, bytes; at least 576. `None` (default): what the route to each
+    /// peer takes, up to jumbo frames of 9000 bytes, or, where frames are taken from interfaces
+    /// ([`Engine::xdp`](crate::Engine::xdp)), up to what one of those holds. Packets begin with at
+    /// most 1500 bytes. Larger ones are sent once the peer has answered one of their size, which
+    /// is tried with the first long message to it, and smaller ones as soon as the path takes no
+    /// more (RFC 8899): nobody has to know what the path takes.
+    pub mtu: Option<u16>,
     /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
     /// `net.core.rmem_max`.
     pub receive_buffer: usize,
@@ -65,7 +69,7 @@ homa_proto::setters!(Config {
     protocol: homa_proto::Config,
     priority_map: PriorityMap,
     link_rate: impl Into<Option<Rate>>,
-    mtu: u16,
+    mtu: impl Into<Option<u16>>,
     receive_buffer: usize,
     send_memory: u64,
     spin: Duration,
@@ -106,7 +110,7 @@ impl Default for Config {
             protocol: users(),
             priority_map: PriorityMap::default(),
             link_rate: None,
-            mtu: 1500,
+            mtu: None,
             receive_buffer: 4 << 20,
             send_memory: 1 << 30,
             spin: Duration::from_micros(50),
@@ -131,7 +135,7 @@ impl Config {
     /// and send a message as long as any.
     pub(crate) fn most_shards(&self) -> u64 {
         let protocol = &self.protocol;
-        let packet = u64::from(self.mtu).max(1);
+        let packet = u64::from(self.mtu.unwrap_or(ETHERNET_MTU)).max(1);
         let longest = u64::from(protocol.max_message).min(self.send_memory).max(1);
         let granted = match protocol.window {
             GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
@@ -168,14 +172,26 @@ impl Config {
         part
     }
 
+    /// The largest packets to send, where a driver does well with those of up to `good` bytes: no
+    /// larger than what may be granted at a time, or they would never be.
+    pub(crate) fn largest_packet(&self, good: u16) -> u16 {
+        let granted = match self.protocol.window {
+            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
+                u16::try_from(max_incoming).unwrap_or(u16::MAX)
+            }
+            _ => u16::MAX,
+        };
+        self.mtu.unwrap_or_else(|| good.min(granted).max(ETHERNET_MTU))
+    }
+
     /// Completes and checks the protocol's part.
     pub(crate) fn complete(
         &self,
         receive_buffer: u32,
         framing: Framing,
     ) -> Result<ValidConfig, OpenError> {
-        if self.mtu < 576 {
-            return Err(OpenError::Mtu { mtu: self.mtu });
+        if let Some(mtu) = self.mtu.filter(|&mtu| mtu < 576) {
+            return Err(OpenError::Mtu { mtu });
         }
         let mut protocol = self.protocol.clone();
         protocol.levels = protocol.levels.min(self.priority_map.levels());
@@ -244,6 +260,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::driver::JUMBO_MTU;
 
     fn window(config: &Config) -> u32 {
         match config.protocol.window {
@@ -282,6 +299,12 @@ mod tests {
         let most = jumbo.most_shards() as u16;
         assert_eq!(most, 106, "960,000 bytes granted at a time");
         assert!(window(&jumbo.part(0, most)) >= 9_000);
+        // Where nobody asked for such, packets are as large as what may be granted.
+        let most = Config::default().send_memory(1 << 40).most_shards() as u16;
+        assert_eq!(most, 640);
+        for (shards, largest) in [(1, JUMBO_MTU), (128, 7_500), (most, ETHERNET_MTU)] {
+            assert_eq!(Config::default().part(0, shards).largest_packet(JUMBO_MTU), largest);
+        }
     }
 
     #[test]

@@ -7,7 +7,10 @@ mod alone;
 mod common;
 #[path = "common/hosts.rs"]
 mod hosts;
+#[path = "common/net.rs"]
+mod net;
 
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,121 +18,16 @@ use std::time::{Duration, Instant};
 
 use alone::is_alone;
 use common::{echo, message};
-use homa::driver::Driver;
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::udp::UdpDriver;
+use homa::CallOptions;
 use homa::metrics::EngineCounters;
-use homa::{CallOptions, Config, Engine};
-use hosts::Host;
+use net::{Net, Way};
 
 /// Calls at a time, how many of them one after the other, and the bytes of each message.
 const CALLERS: u64 = 4;
 const CALLS: u64 = 30;
 const LENGTH: usize = 200_000;
 
-/// How an engine reaches the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Udp,
-    UdpWithoutOffload,
-    RawIp,
-    /// With the kernel module's rules.
-    Linux,
-}
-
-impl Way {
-    const ALL: [Self; 4] = [Self::Udp, Self::UdpWithoutOffload, Self::RawIp, Self::Linux];
-
-    fn open(self, at: SocketAddr) -> Engine {
-        let driver: Box<dyn Driver> = match self {
-            Self::Udp => Box::new(UdpDriver::new(at, 4 << 20).unwrap()),
-            Self::UdpWithoutOffload => {
-                Box::new(UdpDriver::new(at, 4 << 20).unwrap().without_offload())
-            }
-            Self::RawIp | Self::Linux => Box::new(RawIpDriver::new(at, 4 << 20).unwrap()),
-        };
-        let config = if self == Self::Linux { Config::linux() } else { Config::default() };
-        Engine::with_driver(driver, config).unwrap()
-    }
-}
-
-/// Two hosts, or two with a router between them.
-struct Net {
-    client: Host,
-    server: Host,
-    router: Option<Host>,
-}
-
 impl Net {
-    fn direct() -> Option<Self> {
-        let [client, server] = Host::pair()?;
-        Some(Self { client, server, router: None })
-    }
-
-    fn routed() -> Option<Self> {
-        let (client, server, router) = (Host::new(), Host::new(), Host::new());
-        if !client.connect("near", &router, "left") || !server.connect("far", &router, "right") {
-            return None;
-        }
-        for (host, link, net, n) in [
-            (&client, "near", 8, 1),
-            (&router, "left", 8, 9),
-            (&server, "far", 9, 2),
-            (&router, "right", 9, 9),
-        ] {
-            host.ip(&format!("addr add 10.{net}.0.{n}/24 dev {link}"));
-            host.add_v6(&format!("fd0{net}::{n}"), link);
-        }
-        for (host, net) in [(&client, 8), (&server, 9)] {
-            host.ip(&format!("route add default via 10.{net}.0.9"));
-            host.ip(&format!("-6 route add default via fd0{net}::9"));
-        }
-        let forwards = router.run(|| {
-            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").is_ok()
-                && std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").is_ok()
-        });
-        if !forwards {
-            skip::test("a writable /proc/sys");
-            return None;
-        }
-        Some(Self { client, server, router: Some(router) })
-    }
-
-    fn addresses(&self, v4: bool) -> (IpAddr, IpAddr) {
-        let net = if self.router.is_some() { 9 } else { 8 };
-        let [from, to] = match v4 {
-            true => ["10.8.0.1".to_string(), format!("10.{net}.0.2")],
-            false => ["fd08::1".to_string(), format!("fd0{net}::2")],
-        };
-        (from.parse().unwrap(), to.parse().unwrap())
-    }
-
-    /// Both ends of the link beside the server take packets of up to `mtu` bytes from now on.
-    fn set_mtu(&self, mtu: u16) {
-        match &self.router {
-            Some(router) => router.ip(&format!("link set right mtu {mtu}")),
-            None => self.client.ip(&format!("link set near mtu {mtu}")),
-        }
-        self.server.ip(&format!("link set far mtu {mtu}"));
-    }
-
-    /// The router drops packets of more than `mtu` bytes without a word; false where it cannot.
-    fn swallow(&self, mtu: u16) -> bool {
-        let router = self.router.as_ref().unwrap();
-        let dropped = ["left", "right"].map(|link| {
-            // What waits there goes, too: it would not fit, and stay at the head for ever.
-            router.tc(&format!("qdisc replace dev {link} root pfifo limit 1000"));
-            // An Ethernet header; the kernel rounds down a little.
-            let burst = mtu + 14 + 4;
-            let bucket = format!("tbf rate 2gbit burst {burst} limit 1000000");
-            router.tc(&format!("qdisc replace dev {link} root {bucket}"))
-        });
-        if dropped != [true; 2] {
-            skip::test("a token bucket (tbf), and tc (apt-get install iproute2)");
-        }
-        dropped == [true; 2]
-    }
-
     /// Echoes large messages, does `narrow` when a third of the calls are done, and `widen` when
     /// they all are; then calls on until both ends send larger packets again. Returns what client
     /// and server counted before that. `any`: both are bound to every address of their hosts.
@@ -153,12 +51,12 @@ impl Net {
             false => ip,
         };
         let (server, served) = self.server.run(|| {
-            let engine = way.open(SocketAddr::new(bound(to), 4000));
+            let engine = way.open(SocketAddr::new(bound(to), 4000), None);
             let served = echo(engine.serve().unwrap());
             (engine, served)
         });
         let to = SocketAddr::new(to, 4000);
-        let client = self.client.run(|| way.open(SocketAddr::new(bound(from), 0)));
+        let client = self.client.run(|| way.open(SocketAddr::new(bound(from), 0), None));
         let done = AtomicUsize::new(0);
         let call = |calls: u64, seed: u64| {
             self.client.run(|| {
@@ -190,7 +88,9 @@ impl Net {
         let counted = count();
         widen();
         let began = Instant::now();
-        while count().iter().any(|end| end.path_mtu_raised == 0) {
+        let raised = |ends: [EngineCounters; 2]| ends.map(|end| end.path_mtu_raised);
+        let before = raised(counted);
+        while iter::zip(raised(count()), before).any(|(now, before)| now == before) {
             call(1, 99);
             assert!(began.elapsed() < Duration::from_secs(90), "{way:?} v4 {v4}: {:?}", count());
         }
@@ -226,13 +126,13 @@ fn a_router_that_reports_large_packets_loses_no_call() {
         return;
     }
     let Some(net) = Net::routed() else { return };
-    for way in Way::ALL {
-        for v4 in [false, true] {
-            for end in
-                net.converse(way, v4, (false, false), || net.set_mtu(1300), || net.set_mtu(1500))
-            {
-                assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4}: {end:?}");
-                assert_eq!(end.path_mtu_black_holes, 0, "{way:?} v4 {v4}: {end:?}");
+    for (wide, narrow) in [(1500, 1300), (9000, 1500)] {
+        net.widen(wide);
+        for (way, v4) in Way::ALL.into_iter().flat_map(|way| [(way, false), (way, true)]) {
+            let (narrows, widens) = (|| net.set_mtu(narrow), || net.set_mtu(wide));
+            for end in net.converse(way, v4, (false, false), narrows, widens) {
+                assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4} {wide}: {end:?}");
+                assert_eq!(end.path_mtu_black_holes, 0, "{way:?} v4 {v4} {wide}: {end:?}");
             }
         }
     }
@@ -244,6 +144,7 @@ fn a_router_that_swallows_large_packets_loses_no_call() {
         return;
     }
     let Some(net) = Net::routed() else { return };
+    net.widen(9000);
     if !net.swallow(1500) {
         return;
     }
@@ -251,8 +152,12 @@ fn a_router_that_swallows_large_packets_loses_no_call() {
     for way in Way::ALL.into_iter().filter(|&way| way != Way::Linux) {
         for (v4, any) in [(false, false), (true, false), (false, true), (true, true)] {
             let swallow = |mtu| assert!(net.swallow(mtu));
-            for end in net.converse(way, v4, (true, any), || swallow(1300), || swallow(1500)) {
-                assert!(end.path_mtu_black_holes > 0, "{way:?} v4 {v4}: {end:?}");
+            for (wide, narrow) in [(1500, 1300), (9000, 1500)] {
+                swallow(wide);
+                let ends = net.converse(way, v4, (true, any), || swallow(narrow), || swallow(wide));
+                for end in ends {
+                    assert!(end.path_mtu_black_holes > 0, "{way:?} v4 {v4} {wide}: {end:?}");
+                }
             }
         }
     }

@@ -201,6 +201,11 @@ pub const FULL_BATCH: usize = 32;
 /// Memory that a train in a receive queue takes beyond its bytes, at least.
 pub const TRAIN_OVERHEAD: usize = 512;
 
+/// Packets of so many bytes pass nearly everywhere: Ethernet's MTU.
+pub const ETHERNET_MTU: u16 = 1500;
+/// Largest packets that are sent unless the user asks for more: jumbo frames.
+pub const JUMBO_MTU: u16 = 9000;
+
 /// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
 /// without a route.
 pub type RouteMtu = fn(SocketAddr) -> Option<u16>;
@@ -215,6 +220,12 @@ pub trait Driver: Send {
     /// What tells the MTU of the route to an address; `None` where there are no routes.
     fn routes(&self) -> Option<RouteMtu> {
         None
+    }
+
+    /// Bytes of the largest IP packets that it does well with: none are larger unless the user says
+    /// otherwise.
+    fn good_mtu(&self) -> u16 {
+        ETHERNET_MTU
     }
 
     /// Opens one more local address. It gets the lowest number that no open one has: so no closed

@@ -56,7 +56,7 @@ use super::udp::receive::ReceiveBatch;
 use super::udp::send::{SendBatch, Stopped, Why};
 use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
-    Driver, DriverCounters, Framing, Full, Gather, Missing, Outbox, Received, RouteMtu,
+    Driver, DriverCounters, Framing, Full, Gather, JUMBO_MTU, Missing, Outbox, Received, RouteMtu,
     TRAIN_OVERHEAD, TooBig, Train, Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
@@ -336,6 +336,10 @@ impl Driver for RawIpDriver {
 
     fn routes(&self) -> Option<RouteMtu> {
         Some(route_mtu)
+    }
+
+    fn good_mtu(&self) -> u16 {
+        JUMBO_MTU
     }
 
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {

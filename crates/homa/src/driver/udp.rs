@@ -38,8 +38,8 @@ use super::kept::{Kept, Sockets};
 use super::lanes::Lanes;
 use super::raw_ip::route_mtu;
 use super::{
-    Driver, DriverCounters, Full, Gather, Missing, Outbox, Received, RouteMtu, TooBig, Train,
-    Unreachable, Waiting, first_free, put,
+    Driver, DriverCounters, Full, Gather, JUMBO_MTU, Missing, Outbox, Received, RouteMtu, TooBig,
+    Train, Unreachable, Waiting, first_free, put,
 };
 use crate::error::OpenError;
 use error_queue::{Meaning, Report, Reports};
@@ -313,6 +313,10 @@ impl Driver for UdpDriver {
 
     fn routes(&self) -> Option<RouteMtu> {
         Some(route_mtu)
+    }
+
+    fn good_mtu(&self) -> u16 {
+        JUMBO_MTU
     }
 
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {

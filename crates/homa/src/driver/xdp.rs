@@ -38,8 +38,8 @@ use homa_proto::LinkId;
 use super::kept::Sockets;
 use super::udp::UdpDriver;
 use super::{
-    Driver, DriverCounters, Full, Gather, Outbox, Received, RouteMtu, TRAIN_OVERHEAD, TooBig,
-    Train, Unreachable, Waiting,
+    Driver, DriverCounters, Full, Gather, JUMBO_MTU, Outbox, Received, RouteMtu, TRAIN_OVERHEAD,
+    TooBig, Train, Unreachable, Waiting,
 };
 use crate::egress::kernel::Kernel;
 use crate::error::OpenError;
@@ -343,6 +343,12 @@ fn log(interface: &Interface) {
 impl Driver for XdpDriver {
     fn routes(&self) -> Option<RouteMtu> {
         self.udp.routes()
+    }
+
+    /// What a frame holds: larger packets would take the socket's way.
+    fn good_mtu(&self) -> u16 {
+        let longest = self.interfaces.iter().map(|interface| interface.largest_packet());
+        longest.min().unwrap_or(JUMBO_MTU).min(JUMBO_MTU)
     }
 
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {

@@ -104,7 +104,7 @@ impl Core {
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let mut state = State::new(endpoint, config, framing, driver.routes());
+        let mut state = State::new(endpoint, config, &*driver);
         driver.local().first().iter().for_each(|at| state.budgets.set_bound(at.ip()));
         let clock = Clock::start();
         Ok(Self {
@@ -223,6 +223,7 @@ impl Core {
         if let Some(message) = submitted.message {
             state.messages.insert(message, request, state.peers.account(peer), terms);
         }
+        state.submitted(now, peer, length);
         state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
         state.drain_events();
         Ok(submitted.rpc)
@@ -240,9 +241,10 @@ impl Core {
         let now = self.tick();
         let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
         // That nobody waits is said first: there is no use in waiting for room.
-        let Some(account) = self.state.account_of(rpc) else {
+        let Some(peer) = self.state.endpoint.peer_of(rpc) else {
             return Err((ReplyError::Gone, response));
         };
+        let account = self.state.peers.account(peer);
         match self.fits(length).and_then(|()| self.has_share(length, account)) {
             Ok(()) => {}
             Err(Refusal::Ever { max }) => {
@@ -260,6 +262,7 @@ impl Core {
         if let Some(message) = submitted.message {
             self.state.messages.insert(message, response, account, Terms::NONE);
         }
+        self.state.submitted(now, peer, length);
         self.state.ended(rpc, Outcome::Ok);
         self.state.drain_events();
         Ok(())

@@ -6,13 +6,17 @@
 //! where the short one is answered and the padded one is not, three times over, is its size too
 //! large.
 //! * Loss calls for a probe of the size in use. If that fails, the path is a black hole for such
-//!   packets: `base` takes over, and is confirmed likewise (§4.3, §5.2).
+//!   packets: the next of 1500, `base` and `floor` takes over, and is confirmed likewise (§4.3,
+//!   §5.2).
 //! * A report of the network that quotes a packet of ours lowers the size to what it says, if that
 //!   is not below `floor` (§4.6.1).
-//! * From a lowered size, `max` is tried again after a second, and after ever longer; where it does
-//!   not pass, sizes in between are, by halves (§5.3).
+//! * From less than `max`, that is tried with the first message that fills a packet, after a second
+//!   where the size was lowered, and after ever longer where it does not pass; then sizes in between
+//!   are, by halves (§5.3). While no such message is sent, nothing is.
 
 use homa_proto::{Duration, Time};
+
+use crate::driver::ETHERNET_MTU;
 
 /// BASE_PLPMTU (RFC 8899 §5.1.2).
 const BASE: u16 = 1200;
@@ -91,6 +95,8 @@ pub struct Path {
     confirmed: Time,
     raise_at: Time,
     raise_after: Duration,
+    /// Something was to be sent that larger packets would be good for, since they were tried last.
+    wanted: bool,
     /// Nobody was there to profit when larger sizes were to be tried.
     dormant: bool,
 }
@@ -98,19 +104,22 @@ pub struct Path {
 impl Path {
     /// A path on which `mtu` is in use, of at most `max`.
     pub fn new(now: Time, v4: bool, mtu: u16, max: u16) -> Self {
+        // There is a size above.
+        let max = max.max(mtu).min(u16::MAX - 1);
         let floor = if v4 { FLOOR_V4 } else { FLOOR_V6 }.min(max);
         Self {
             mtu,
             floor,
             base: BASE.max(floor).min(max),
             max,
-            too_big: max.saturating_add(1),
+            too_big: max + 1,
             phase: Phase::Complete,
             fell: false,
             probe: None,
             confirmed: Time::ZERO,
             raise_at: now + RAISE_MIN,
             raise_after: RAISE_MIN,
+            wanted: true,
             dormant: false,
         }
     }
@@ -141,9 +150,21 @@ impl Path {
         }
     }
 
-    /// Something is about to be sent; true if that makes [`Self::poll`] due.
-    pub fn used(&mut self) -> bool {
+    /// There is something to be sent that larger packets, up to `max`, would be good for; true if
+    /// that makes [`Self::poll`] due.
+    pub fn wanted(&mut self, max: u16) -> bool {
+        let max = max.max(self.mtu).min(u16::MAX - 1);
+        if max != self.max {
+            self.max = max;
+            self.too_big = max + 1;
+        }
+        self.wanted = true;
         std::mem::take(&mut self.dormant)
+    }
+
+    /// Larger packets are tried next.
+    pub fn try_larger(&mut self, now: Time) {
+        self.raise_at = now;
     }
 
     /// Something that we sent was lost.
@@ -222,12 +243,13 @@ impl Path {
     }
 
     fn raise(&mut self, now: Time, busy: bool) {
-        self.dormant = !busy;
-        if !busy {
+        self.dormant = !(busy && self.wanted);
+        if self.dormant {
             return;
         }
+        self.wanted = false;
         self.raise_after = Duration((2 * self.raise_after.0).min(RAISE_MAX.0));
-        self.too_big = self.max.saturating_add(1);
+        self.too_big = self.max + 1;
         self.search(now);
     }
 
@@ -239,7 +261,7 @@ impl Path {
                 changes.lowered += 1;
                 changes.black_holes += 1;
                 self.too_big = self.mtu;
-                self.mtu = if self.mtu > self.base { self.base } else { self.floor };
+                self.mtu = self.next_lower();
                 self.try_larger_soon(now);
                 self.fell = true;
                 self.begin(now, self.mtu);
@@ -255,6 +277,12 @@ impl Path {
             }
             _ => self.finish(now),
         }
+    }
+
+    /// What takes over where the size in use does not pass.
+    fn next_lower(&self) -> u16 {
+        let lower = [ETHERNET_MTU, self.base].into_iter().find(|&size| size < self.mtu);
+        lower.unwrap_or(self.floor)
     }
 
     /// The size was lowered.
@@ -297,176 +325,4 @@ impl Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Follows a path through time: packets of up to `passes` bytes are answered at once, and the
-    /// short ones if the peer is `alive`. Returns the time at the end.
-    fn follow(
-        path: &mut Path,
-        changes: &mut Changes,
-        from: Time,
-        until: Time,
-        passes: u16,
-        alive: bool,
-    ) -> Time {
-        let mut now = from;
-        while now < until {
-            if let Some(probe) = path.poll(now, true, changes) {
-                if alive {
-                    path.answered(now, probe.small_id(), changes);
-                }
-                if alive && probe.size <= passes {
-                    path.answered(now, probe.id, changes);
-                }
-            }
-            now = path.due().max(now + Duration::millis(1));
-        }
-        now
-    }
-
-    fn seconds(n: u64) -> Time {
-        Time::ZERO + Duration::secs(n)
-    }
-
-    #[test]
-    fn a_black_hole_is_left_within_a_tenth_of_a_second_and_its_size_found() {
-        for (passes, v4, least) in
-            [(1300, true, 1285), (1200, true, 1200), (600, true, 576), (1290, false, 1280)]
-        {
-            let (mut path, mut changes) =
-                (Path::new(seconds(1), v4, 1500, 1500), Changes::default());
-            path.lost(seconds(1));
-            let fell = seconds(1) + Duration::millis(100);
-            follow(&mut path, &mut changes, seconds(1), fell, passes, true);
-            assert!(path.mtu() <= 1280, "{passes}: {}", path.mtu());
-            let now = follow(&mut path, &mut changes, fell, seconds(60), passes, true);
-            assert!((least..=passes).contains(&path.mtu()), "{passes}: {}", path.mtu());
-            assert!(changes.black_holes >= 1, "{passes}");
-            follow(&mut path, &mut changes, now, now + RAISE_MAX + RAISE_MAX, 1500, true);
-            assert_eq!(path.mtu(), 1500);
-        }
-    }
-
-    #[test]
-    fn a_path_that_takes_not_even_the_floor_is_left_alone() {
-        for v4 in [true, false] {
-            let (mut path, mut changes) =
-                (Path::new(seconds(1), v4, 1500, 1500), Changes::default());
-            path.lost(seconds(1));
-            let second = seconds(1) + Duration::millis(900);
-            follow(&mut path, &mut changes, seconds(1), second, 100, true);
-            let floor = if v4 { FLOOR_V4 } else { FLOOR_V6 };
-            assert_eq!((path.mtu(), path.probe()), (floor, None));
-            assert!(changes.black_holes <= 2, "{changes:?}");
-        }
-    }
-
-    #[test]
-    fn silence_and_single_losses_lower_nothing() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
-        path.lost(seconds(1));
-        follow(&mut path, &mut changes, seconds(1), seconds(2), 1500, false);
-        path.lost(seconds(2));
-        // The first two attempts are lost.
-        let mut now = seconds(2);
-        for attempt in 1..=3 {
-            let probe = path.poll(now, true, &mut changes).expect("an attempt");
-            path.answered(now, probe.small_id(), &mut changes);
-            if attempt == 3 {
-                path.answered(now, probe.id, &mut changes);
-            }
-            now = path.due();
-        }
-        assert_eq!((path.mtu(), changes), (1500, Changes::default()));
-        assert!(path.is_settled(now), "and nothing is remembered");
-    }
-
-    #[test]
-    fn a_low_path_that_nobody_uses_costs_no_time_and_is_raised_when_somebody_does() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), Changes::default());
-        assert_eq!(path.due(), seconds(2));
-        assert_eq!(path.poll(seconds(2), false, &mut changes), None);
-        assert_eq!(path.due(), Time::MAX, "nobody is looked for every second");
-        assert!(path.used() && !path.used());
-        assert!(path.due() <= seconds(9));
-        assert_eq!(path.poll(seconds(9), true, &mut changes).map(|probe| probe.size), Some(1500));
-    }
-
-    #[test]
-    fn loss_is_looked_into_now_and_then_only() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
-        let (mut now, mut probes) = (seconds(1), 0);
-        while now < seconds(2) {
-            path.lost(now);
-            if let Some(probe) = path.poll(now, true, &mut changes) {
-                probes += 1;
-                path.answered(now, probe.id, &mut changes);
-            }
-            now += Duration::millis(1);
-        }
-        assert_eq!(probes, 4);
-    }
-
-    #[test]
-    fn neither_loss_nor_silence_puts_larger_sizes_off() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1300, 1500), Changes::default());
-        // Whoever answers is told of a loss every time that one is looked into. From 3 s on, there
-        // are answers to larger sizes, too; nobody answered before.
-        let (mut now, mut raised) = (seconds(1), None);
-        while now < seconds(6) && raised.is_none() {
-            path.lost(now);
-            if let Some(probe) = path.poll(now, true, &mut changes)
-                && (probe.size == 1300 || now >= seconds(3))
-            {
-                path.answered(now, probe.id, &mut changes);
-            }
-            raised = (path.mtu() == 1500).then_some(now);
-            now += Duration::millis(1);
-        }
-        assert!(raised.is_some_and(|at| at <= seconds(4) + Duration::millis(200)), "{raised:?}");
-    }
-
-    #[test]
-    fn a_report_lowers_to_what_it_says_but_not_below_the_floor() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
-        path.too_big(seconds(1), 1300, &mut changes);
-        assert_eq!((path.mtu(), changes.lowered), (1300, 1));
-        path.too_big(seconds(1), 1400, &mut changes);
-        assert_eq!(path.mtu(), 1300, "a report cannot raise");
-        // It is looked into, and turns out wrong.
-        for nonsense in [0, 68, 575] {
-            path.too_big(seconds(1), nonsense, &mut changes);
-            assert_eq!(path.mtu(), 1300, "{nonsense}");
-        }
-        let soon = seconds(1) + RAISE_MIN;
-        follow(&mut path, &mut changes, seconds(1), soon + Duration(2), 1500, true);
-        assert_eq!((path.mtu(), changes.raised), (1500, 1), "a forgery lasts for a second");
-    }
-
-    #[test]
-    fn a_report_about_a_probe_ends_the_search_there() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), Changes::default());
-        let mut now = path.due();
-        for size in [1500, 1400] {
-            let probe = path.poll(now, true, &mut changes).expect("an attempt");
-            assert_eq!(probe.size, size);
-            if size == 1400 {
-                path.answered(now, probe.id, &mut changes);
-            }
-            path.too_big(now, 1400, &mut changes);
-            now += Duration(1);
-        }
-        assert_eq!((path.mtu(), path.probe()), (1400, None));
-    }
-
-    #[test]
-    fn nobody_is_bothered_for_the_sake_of_a_path_without_traffic() {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), Changes::default());
-        let mut now = seconds(1);
-        while now < seconds(100) {
-            assert_eq!(path.poll(now, false, &mut changes), None);
-            now = path.due().max(now + Duration(1));
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Paths whose MTU is in question or lower than it could be; the others need no memory.
+//! Paths whose MTU is in question or may be lower than it could be; the others need no memory.
 //!
 //! Probes are NEED_ACKs of an RPC that does not exist, padded with zeros: whoever gets one answers
 //! with an ACK that names it, an engine of ours as well as the kernel module (Linux §2.5), and
@@ -15,6 +15,7 @@ use homa_proto::{Body, Endpoint, Packet, PeerId, RpcId, Time};
 
 use super::Core;
 use super::path::{Changes, Path, Probe};
+use super::peers::Reach;
 use crate::driver::TooBig;
 
 /// A path that is looked after.
@@ -32,10 +33,9 @@ struct Entry {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Paths {
     entries: BTreeMap<PeerId, Entry>,
-    max: u16,
     /// When each of them wants something, or earlier: [`Core::tend_paths`].
     due: BTreeSet<(Time, PeerId)>,
     /// Probes on their way, by [`key`].
@@ -50,22 +50,12 @@ fn key(id: u64) -> u64 {
 }
 
 impl Paths {
-    /// No paths, behind links of the given MTU.
-    pub fn new(max: u16) -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            max,
-            due: BTreeSet::new(),
-            probes: BTreeMap::new(),
-            changes: Changes::default(),
-        }
-    }
-
-    /// The path to a peer, on which packets of `mtu` bytes are sent; it is looked at next.
-    fn entry(&mut self, now: Time, peer: PeerId, address: SocketAddr, mtu: u16) -> &mut Entry {
+    /// The path to a peer; it is looked at next.
+    fn entry(&mut self, now: Time, peer: PeerId, reach: Reach) -> &mut Entry {
+        let Reach { address, mtu, max } = reach;
         if self.entries.get(&peer).is_none_or(|entry| entry.address != address) {
             self.remove(peer);
-            let path = Path::new(now, address.is_ipv4(), mtu, self.max);
+            let path = Path::new(now, address.is_ipv4(), mtu, max);
             let entry = Entry { path, address, ports: None, due: Time::ZERO, probe: None };
             self.entries.insert(peer, entry);
         }
@@ -105,35 +95,34 @@ impl Paths {
         self.look(peer, due);
     }
 
-    /// Something is about to be sent to a peer.
-    pub fn used(&mut self, peer: PeerId) {
-        if self.entries.get_mut(&peer).is_some_and(|entry| entry.path.used()) {
-            self.look(peer, Time::ZERO);
+    /// There is something to be sent that larger packets would be good for.
+    pub fn wanted(&mut self, now: Time, peer: PeerId, reach: Reach) {
+        match self.entries.get_mut(&peer).filter(|entry| entry.address == reach.address) {
+            Some(entry) => {
+                if entry.path.wanted(reach.max) {
+                    self.look(peer, Time::ZERO);
+                }
+            }
+            None => self.entry(now, peer, reach).path.try_larger(now),
         }
     }
 
-    /// The route says that the path takes no more than `mtu`.
-    pub fn narrow(&mut self, now: Time, peer: PeerId, address: SocketAddr, mtu: u16) {
-        self.entry(now, peer, address, mtu);
+    /// The route takes no larger packets than those that are sent.
+    pub fn narrow(&mut self, now: Time, peer: PeerId, reach: Reach) {
+        self.entry(now, peer, reach);
     }
 
     /// Takes in what a control packet says about the path that it came by; due before the endpoint
     /// sees it.
-    pub fn notice(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        (address, mtu): (SocketAddr, u16),
-        endpoint: &Endpoint,
-    ) {
+    pub fn notice(&mut self, now: Time, packet: &Packet, reach: Reach, endpoint: &Endpoint) {
         match packet.body {
             Body::Resend { .. } | Body::RpcUnknown { .. }
                 if endpoint.is_proven(packet.peer)
                     && endpoint.is_in_progress(packet.peer, packet.id) =>
             {
-                self.entry(now, packet.peer, address, mtu).path.lost(now);
+                self.entry(now, packet.peer, reach).path.lost(now);
             }
-            Body::Ack(_) => self.answered(now, packet, address),
+            Body::Ack(_) => self.answered(now, packet, reach.address),
             _ => {}
         }
     }
@@ -153,18 +142,11 @@ impl Paths {
 
     /// Packets to a peer are too big for the path, which takes `mtu` bytes. `ours`: our own system
     /// refused them, and `mtu` is what it knows of the route.
-    fn too_big(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        (address, current): (SocketAddr, u16),
-        mtu: u16,
-        ours: bool,
-    ) {
-        self.entry(now, peer, address, current);
+    fn too_big(&mut self, now: Time, peer: PeerId, reach: Reach, mtu: u16, ours: bool) {
+        self.entry(now, peer, reach);
         let Some(Entry { path, .. }) = self.entries.get_mut(&peer) else { return };
         // Where it knows nothing of that, the size in use is in question.
-        let unknown = ours && mtu >= current && path.probe().is_none();
+        let unknown = ours && mtu >= reach.mtu && path.probe().is_none();
         path.too_big(now, if unknown { 0 } else { mtu }, &mut self.changes);
     }
 
@@ -193,11 +175,11 @@ impl Core {
             let known: Vec<PeerId> = state.peers.known(to).collect();
             for peer in known {
                 let known = state.endpoint.is_in_progress(peer, quoted.id);
-                let Some((address, current)) = state.peers.path(peer) else { continue };
+                let Some(reach) = state.peers.path(peer) else { continue };
                 if !known && !state.paths.is_probe(peer, quoted.id) {
                     continue;
                 }
-                state.paths.too_big(now, peer, (address, current), mtu, report.mtu.is_none());
+                state.paths.too_big(now, peer, reach, mtu, report.mtu.is_none());
             }
         }
     }
@@ -206,10 +188,10 @@ impl Core {
     pub(super) fn note_asked(&mut self, now: Time) {
         let state = &mut self.state;
         for peer in self.packer.take_asked() {
-            if let Some((address, mtu)) = state.peers.path(peer)
+            if let Some(reach) = state.peers.path(peer)
                 && state.endpoint.is_proven(peer)
             {
-                state.paths.entry(now, peer, address, mtu).path.lost(now);
+                state.paths.entry(now, peer, reach).path.lost(now);
             }
         }
     }
@@ -252,7 +234,7 @@ impl Core {
     fn tend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, Probe, (u16, u16))> {
         let state = &mut self.state;
         let paths = &mut state.paths;
-        let address = state.peers.path(peer).map(|(address, _)| address);
+        let address = state.peers.path(peer).map(|reach| reach.address);
         let Some(entry) = paths.entries.get_mut(&peer).filter(|e| Some(e.address) == address)
         else {
             paths.remove(peer);

@@ -11,7 +11,8 @@
 //! to the next.
 //!
 //! The route to a peer is asked for its MTU when the first message to it is at hand, not at its
-//! first packet: that takes system calls, and anybody can invent senders.
+//! first packet: that takes system calls, and anybody can invent senders. It is asked again, before
+//! a message, when the kernel said that links or routes changed.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -24,7 +25,7 @@ use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
 use super::accounts::{AccountId, Accounts};
 use super::budgets::Budgets;
-use crate::driver::{Framing, RouteMtu};
+use crate::driver::{ETHERNET_MTU, Framing, RouteMtu};
 use crate::metrics::{Direction, Ended, PeerLatency, busiest};
 
 /// IPv4 and IPv6 headers without options, bytes.
@@ -51,8 +52,10 @@ pub struct Peer {
     pub source: Option<IpAddr>,
     /// Bytes in a datagram to it.
     pub datagram: usize,
-    /// The route was asked, where that is needed.
-    measured: bool,
+    /// Bytes of the largest IP packets to it that may be tried: what the route takes.
+    max: u16,
+    /// By which of the kernel's answers the route was last asked, where that is needed.
+    measured: Option<u32>,
     /// Its host.
     account: AccountId,
     /// The link that its packets take, and by which of the kernel's answers (0: it was not asked).
@@ -65,6 +68,17 @@ pub struct Peer {
 
 /// A peer's address, and ours as [`Peer::source`].
 type Key = (SocketAddr, Option<IpAddr>);
+
+/// The path to a peer, as far as known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The peer's address.
+    pub address: SocketAddr,
+    /// Bytes of IP packets to it.
+    pub mtu: u16,
+    /// Bytes of the largest that may be tried.
+    pub max: u16,
+}
 
 /// The table of peers.
 #[derive(Debug)]
@@ -82,7 +96,10 @@ pub struct Peers {
     /// Senders that had proven nothing when they appeared, oldest first.
     strangers: VecDeque<(Key, u32)>,
     max: usize,
+    /// Bytes of IP packets to peers of which no more is known.
     mtu: u16,
+    /// Bytes of the largest IP packets to any peer.
+    largest: u16,
     framing: Framing,
     routes: Option<RouteMtu>,
     evicted: u64,
@@ -97,8 +114,10 @@ struct Host {
 }
 
 impl Peers {
-    /// A table of at most `max` peers behind links of the given MTU.
-    pub fn new(max: u32, mtu: u16, framing: Framing, routes: Option<RouteMtu>) -> Self {
+    /// A table of at most `max` peers, who get IP packets of up to `largest` bytes. Where there are
+    /// routes, that many only go to those whose route and path take them.
+    pub fn new(max: u32, largest: u16, framing: Framing, routes: Option<RouteMtu>) -> Self {
+        let mtu = if routes.is_some() { largest.min(ETHERNET_MTU) } else { largest };
         Self {
             by_address: HashMap::new(),
             hosts: HashMap::new(),
@@ -112,6 +131,7 @@ impl Peers {
             strangers: VecDeque::new(),
             max: max.max(1) as usize,
             mtu,
+            largest,
             framing,
             routes,
             evicted: 0,
@@ -230,16 +250,19 @@ impl Peers {
     }
 
     /// To be called before a message to a peer is submitted: its packets get the size that the
-    /// route takes. Returns that where it is less than ours, when it was asked.
-    pub fn measure(&mut self, id: PeerId, endpoint: &mut Endpoint) -> Option<(SocketAddr, u16)> {
-        let peer = self.peers.get_mut(id.0 as usize).filter(|peer| !peer.measured)?;
-        let address = peer.address;
-        let route = self.routes.map(|routes| routes(address));
+    /// route takes, and larger ones may be tried. `answer` numbers what the kernel says of links
+    /// and routes. True where they got smaller.
+    pub fn measure(&mut self, id: PeerId, answer: u32, endpoint: &mut Endpoint) -> bool {
+        let Some(routes) = self.routes else { return false };
+        let peer = self.peers.get_mut(id.0 as usize);
+        let Some(peer) = peer.filter(|peer| peer.measured != Some(answer)) else { return false };
         // Where there is no route yet, it is asked for again before the next message.
-        peer.measured = route != Some(None);
-        let mtu = route.flatten().filter(|&route| route < self.mtu)?.max(MTU_MIN);
-        self.set_mtu(id, mtu, endpoint);
-        Some((address, mtu))
+        let Some(route) = routes(peer.address) else { return false };
+        peer.max = route.max(ETHERNET_MTU).min(self.largest);
+        // Packets already larger than it takes now are refused: that lowers the size for messages
+        // under way, too.
+        let first = peer.measured.replace(answer).is_none();
+        first && route < self.mtu && self.set_mtu(id, route.max(MTU_MIN), endpoint)
     }
 
     /// Packets to a peer have at most so many bytes from now on, IP header included; true when that
@@ -254,11 +277,18 @@ impl Peers {
         datagram < before
     }
 
-    /// A peer's address, and the size of IP packets to it.
-    pub fn path(&self, id: PeerId) -> Option<(SocketAddr, u16)> {
-        let peer = self.get(id).filter(|peer| peer.open)?;
-        let headers = self.mtu as usize - self.datagram_to(peer.address, self.mtu).0;
-        Some((peer.address, (peer.datagram + headers) as u16))
+    /// The path to a peer.
+    pub fn path(&self, id: PeerId) -> Option<Reach> {
+        let &Peer { address, datagram, max, .. } = self.get(id).filter(|peer| peer.open)?;
+        let headers = self.mtu as usize - self.datagram_to(address, self.mtu).0;
+        Some(Reach { address, mtu: (datagram + headers) as u16, max })
+    }
+
+    /// The path to a peer, where a message of `length` bytes would profit from larger packets that
+    /// may be tried.
+    pub fn wider(&self, id: PeerId, length: u32) -> Option<Reach> {
+        self.get(id).filter(|peer| length as usize > peer.datagram)?;
+        self.path(id).filter(|path| path.mtu < path.max)
     }
 
     /// Bytes in a datagram that fills an IP packet of `size` bytes to a peer.
@@ -308,14 +338,14 @@ impl Peers {
         }
         let (address, source) = key;
         let (datagram, overhead) = self.datagram_to(address, self.mtu);
-        let measured = self.routes.is_none();
         let account = self.accounts.open(address.ip());
         let peer = Peer {
             account,
             address,
             source,
             datagram,
-            measured,
+            max: self.mtu,
+            measured: None,
             link: LinkId(0),
             routed: 0,
             used: true,
@@ -389,96 +419,4 @@ impl Peers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::raw_ip::route_mtu;
-    use crate::metrics::Outcome;
-
-    fn address(n: u32) -> SocketAddr {
-        SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1000))
-    }
-
-    #[test]
-    fn a_flood_of_addresses_stays_within_the_table() {
-        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
-        let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
-        let mut served = 0;
-        for n in 0..10_000 {
-            served +=
-                usize::from(peers.find(Time::ZERO, address(n), None, &mut endpoint).is_some());
-        }
-        let (count, evicted) = peers.count();
-        assert!(count <= 100 && peers.peers.len() <= 100, "{count} peers");
-        assert_eq!(served as u64, count as u64 + evicted);
-        assert!(served > 9_000, "idle peers make room: {served}");
-        assert!(peers.hosts.len() <= 100);
-    }
-
-    #[test]
-    fn a_call_finds_room_whoever_sent_a_packet_lately() {
-        const MAX: u32 = 65_536;
-        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
-        let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(MAX, 1500, Framing::Datagram, None);
-        let mut find = |n| {
-            let address = SocketAddr::from(([10, 0, (n >> 16) as u8, 1], n as u16));
-            let found = peers.find(Time::ZERO, address, None, &mut endpoint);
-            if found.is_none() {
-                peers.make_room(Time::ZERO, &mut endpoint);
-                return peers.find(Time::ZERO, address, None, &mut endpoint);
-            }
-            found
-        };
-        assert!((0..=MAX).all(|n| find(n).is_some()));
-        assert!(peers.count().1 > 0, "somebody was forgotten");
-    }
-
-    #[test]
-    fn what_ended_with_a_peer_is_not_said_of_the_one_that_gets_its_number() {
-        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
-        let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(1, 1500, Framing::Datagram, None);
-        let first = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
-        peers.ended(first, Direction::Client).add(5, Outcome::Ok);
-        assert_eq!(peers.busiest().len(), 1);
-        peers.make_room(Time::ZERO, &mut endpoint);
-        let second = peers.find(Time::ZERO, address(2), None, &mut endpoint);
-        assert_eq!((second, peers.busiest()), (Some(first), Vec::new()));
-    }
-
-    #[test]
-    fn a_datagram_leaves_room_for_the_headers_of_its_family() {
-        let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
-        let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
-        let v4 = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
-        let v6 = peers
-            .find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), None, &mut endpoint)
-            .unwrap();
-        assert_eq!(peers.get(v4).unwrap().datagram - DATA_OVERHEAD, 1400);
-        assert_eq!(peers.get(v6).unwrap().datagram - DATA_OVERHEAD, 1380);
-    }
-
-    #[test]
-    fn over_ip_a_host_is_one_peer_with_the_payload_of_the_kernel_module() {
-        let config = homa_proto::Config::linux();
-        let mut endpoint = Endpoint::new(config.validate().unwrap());
-        let mut peers = Peers::new(100, 1500, Framing::Ip, Some(route_mtu));
-        let mut find = |text: &str| {
-            let address = text.parse().unwrap();
-            peers.find(Time::ZERO, address, None, &mut endpoint).unwrap()
-        };
-        let (v4, v6) = (find("127.0.0.1:4000"), find("[::1]:4000"));
-        assert_eq!((find("127.0.0.1:32768"), find("[::1]:4001")), (v4, v6));
-        let known: Vec<PeerId> = peers.known("127.0.0.1:4001".parse().unwrap()).collect();
-        assert_eq!(known, [v4]);
-        // Whoever sends a packet causes no system call; a message to them does.
-        let asked = |peers: &Peers| [v4, v6].map(|id| peers.get(id).unwrap().measured);
-        assert_eq!(asked(&peers), [false, false]);
-        peers.measure(v6, &mut endpoint);
-        assert_eq!(asked(&peers), [false, true]);
-        let payload = |id| peers.get(id).unwrap().datagram - DATA_LEN;
-        assert_eq!((payload(v4), payload(v6)), (1424, 1404), "a route's MTU only lowers ours");
-    }
-}
+mod tests;

@@ -16,7 +16,7 @@ use super::messages::{Messages, Terms};
 use super::paths::Paths;
 use super::peers::Peers;
 use crate::config::Config;
-use crate::driver::{Framing, Received, RouteMtu};
+use crate::driver::{Driver, Framing, Received};
 use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::{Direction, EngineCounters, Latencies, Outcome};
@@ -104,18 +104,15 @@ pub struct State {
 
 impl State {
     /// The state of an engine that has not received anything.
-    pub fn new(
-        mut endpoint: Endpoint,
-        config: Config,
-        framing: Framing,
-        routes: Option<RouteMtu>,
-    ) -> Self {
+    pub fn new(mut endpoint: Endpoint, config: Config, driver: &dyn Driver) -> Self {
+        let (framing, routes) = (driver.framing(), driver.routes());
+        let largest = config.largest_packet(driver.good_mtu());
         Self {
             budgets: Budgets::new(&config, routes.is_some(), &mut endpoint),
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
-            peers: Peers::new(config.max_peers, config.mtu, framing, routes),
-            paths: Paths::new(config.mtu),
+            peers: Peers::new(config.max_peers, largest, framing, routes),
+            paths: Paths::default(),
             ready: VecDeque::new(),
             waiting: 0,
             limited_at: 0,
@@ -142,11 +139,21 @@ impl State {
     /// Finds out how a peer is reached, unless that was done: the link and the MTU of the route.
     /// Due before a message to it is submitted.
     fn prepare(&mut self, now: Time, peer: PeerId) {
-        if let Some((address, mtu)) = self.peers.measure(peer, &mut self.endpoint) {
-            self.paths.narrow(now, peer, address, mtu);
+        let answer = self.budgets.generation();
+        if self.peers.measure(peer, answer, &mut self.endpoint)
+            && let Some(path) = self.peers.path(peer)
+        {
+            self.paths.narrow(now, peer, path);
         }
-        self.paths.used(peer);
         self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
+    }
+
+    /// A message of `length` bytes to a peer was submitted: where larger packets may be, they are
+    /// tried.
+    pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
+        if let Some(path) = self.peers.wider(peer, length) {
+            self.paths.wanted(now, peer, path);
+        }
     }
 
     /// To whose account the reply to a request goes; `None` where it is over.
@@ -394,12 +401,15 @@ pub fn is_one_server(to: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::memory::{Faults, Network};
 
     #[test]
     fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
         let config = Config::default();
         let endpoint = Endpoint::new(config.complete(1 << 20, Framing::Datagram).unwrap());
-        let mut state = State::new(endpoint, config, Framing::Datagram, None);
+        let network = Network::new(1, Faults::NONE);
+        let driver = network.driver(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
+        let mut state = State::new(endpoint, config, &driver);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];
         let train = Received { from, socket: 0, to: None, tos: 0, datagram: 100, bytes: &bytes };

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use crate::egress::hops::Mac;
 
 /// Bytes of headers before a datagram.
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use homa_proto::LinkId;
 
+use super::frame::ETHERNET;
 use super::port::{Port, Size};
 use super::program::{KEY, Redirect, key};
 use crate::driver::bpf::{self, Capabilities, Kind, Table};
@@ -128,6 +129,14 @@ impl Interface {
             true => ip.is_ipv6() || own.is_ipv4(),
             false => *own == ip,
         })
+    }
+
+    /// Bytes of the largest IP packet that goes in a frame; more than the interface takes where all
+    /// do.
+    pub fn largest_packet(&self) -> u16 {
+        let room = self.longest - ETHERNET as u32;
+        let room = if self.station.mtu <= room { u32::MAX } else { room };
+        u16::try_from(room).unwrap_or(u16::MAX)
     }
 
     /// Takes frames to a local address from now on.
