@@ -16,6 +16,10 @@ use crate::packet::{Packet, PeerId};
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
 
+/// Wire bytes of a packet beside its payload, where our own packets are longer than a full frame;
+/// the peer's need not be.
+const HEADERS: u32 = FULL_FRAME - 1400;
+
 /// The number of a link, chosen by the environment: below [`LinkId::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u8);
@@ -71,8 +75,8 @@ pub(crate) struct Link {
 impl Link {
     /// A DATA packet of so many bytes, of at most so many, arrived; `more` are owed to us.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
-        let wire_bytes = u64::from(payload + FULL_FRAME.saturating_sub(most));
-        self.downlink.received(now, wire_bytes, self.info.rate, more);
+        let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
+        self.downlink.received(now, u64::from(payload + headers), self.info.rate, more);
     }
 }
 
@@ -154,5 +158,25 @@ impl Endpoint {
     /// The link that a peer is reached by.
     pub(crate) fn link_of(&self, peer: PeerId) -> &Link {
         self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Duration;
+
+    #[test]
+    fn frames_fill_the_link_however_long_our_own_are() {
+        for most in [1_380, 8_880] {
+            let config = Config::for_users(Rate::mbps(100));
+            let mut link = LinkTable::new(&config).first;
+            let mut now = Time(1_000_000_000);
+            for _ in 0..2_000 {
+                now += Duration::micros(123);
+                link.received(now, (1_380, most), true);
+            }
+            assert!(link.downlink.is_full(now), "{most}");
+        }
     }
 }

@@ -16,6 +16,7 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(peer) {
             peer.more.payload_changed |= peer.rpcs > 0;
             peer.info.max_payload = max_payload.max(1);
+            peer.more.least_payload = peer.more.least_payload.min(peer.info.max_payload);
         }
     }
 

@@ -89,6 +89,8 @@ pub(crate) struct More {
     pub(crate) turns: VecDeque<Ref>,
     /// The packet size changed while RPCs were in progress.
     pub(crate) payload_changed: bool,
+    /// The least that packets to the peer ever held.
+    pub(crate) least_payload: u32,
 }
 
 impl Peer {
@@ -112,6 +114,7 @@ impl Peer {
             need_acks: (0, 0),
             turns: VecDeque::new(),
             payload_changed: false,
+            least_payload: info.max_payload,
         };
         Self {
             info,

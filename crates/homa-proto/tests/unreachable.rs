@@ -122,6 +122,22 @@ fn a_request_that_did_not_leave_whole_was_not_executed_whatever_was_heard() {
     assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
 }
 
+/// A request that would be one packet by now, and was several.
+#[test]
+fn a_report_of_a_part_of_a_request_speaks_for_no_other() {
+    let (mut pair, id) = pair(users);
+    pair.call(4_000, 1);
+    let first = pair.ends[CLIENT].transmit(pair.now).expect("its first packet");
+    id.set(first.id.0);
+    pair.now += Duration::micros(10);
+    pair.call(100, 2);
+    while pair.ends[CLIENT].transmit(pair.now).is_some() {}
+    pair.ends[CLIENT].set_max_payload(PeerId(0), 8_900);
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    assert_eq!(pair.seen[CLIENT].len(), 1, "the other waits");
+}
+
 /// What left in one turn met one host; what left earlier may be in service, and what left later is
 /// told by reports of its own.
 #[test]

@@ -12,7 +12,7 @@ mod net;
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,22 +22,26 @@ use homa::CallOptions;
 use homa::metrics::EngineCounters;
 use net::{Net, Way};
 
-/// Calls at a time, how many of them one after the other, and the bytes of each message.
+/// Calls at a time, how many of them one after the other before a path narrows and after that at
+/// least, and the bytes of each message.
 const CALLERS: u64 = 4;
-const CALLS: u64 = 30;
+const BEFORE: u64 = 10;
+const AFTER: u64 = 20;
 const LENGTH: usize = 200_000;
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(90);
 
 impl Net {
-    /// Echoes large messages, does `narrow` when a third of the calls are done, and `widen` when
-    /// they all are; then calls on until both ends send larger packets again. Returns what client
+    /// Echoes large messages, has the path narrow in the midst of them, and widen when they are all
+    /// done; then calls on until both ends send larger packets again. Returns what client
     /// and server counted before that. `any`: both are bound to every address of their hosts.
     fn converse(
         &self,
         way: Way,
         v4: bool,
         (silent, any): (bool, bool),
-        narrow: impl FnOnce(),
-        widen: impl FnOnce(),
+        [wide, narrow]: [u16; 2],
+        set: impl Fn(u16),
     ) -> [EngineCounters; 2] {
         // What the kernel learnt in earlier conversations.
         for host in [&self.client, &self.server] {
@@ -57,14 +61,19 @@ impl Net {
         });
         let to = SocketAddr::new(to, 4000);
         let client = self.client.run(|| way.open(SocketAddr::new(bound(from), 0), None));
-        let done = AtomicUsize::new(0);
-        let call = |calls: u64, seed: u64| {
+        let (done, narrowed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let began = Instant::now();
+        let call = |after: u64, seed: u64| {
             self.client.run(|| {
                 // Over IP a server cannot say that it never had a request of which nothing arrived.
                 let mut options = CallOptions::deadline(Duration::from_secs(20));
                 options.idempotent = way == Way::RawIp && silent;
-                for n in 0..calls {
-                    let bytes = message(LENGTH, seed * 1000 + n);
+                let (mut n, mut left) = (0, after);
+                while left > 0 {
+                    assert!(began.elapsed() < GIVE_UP, "{way:?} v4 {v4}");
+                    left -= u64::from(narrowed.load(Ordering::Relaxed));
+                    n += 1;
+                    let bytes = message(LENGTH, seed << 32 | n);
                     let answer = client.client().call_with(to, bytes.clone(), &options);
                     let answer = answer.unwrap_or_else(|e| {
                         let ends = [client.metrics(), server.metrics()];
@@ -75,24 +84,28 @@ impl Net {
                 }
             });
         };
+        let count = || [client.metrics().engine, server.metrics().engine];
         thread::scope(|scope| {
             let callers: Vec<_> =
-                (0..CALLERS).map(|seed| scope.spawn(move || call(CALLS, seed))).collect();
-            while done.load(Ordering::Relaxed) < (CALLERS * CALLS / 3) as usize {
+                (0..CALLERS).map(|seed| scope.spawn(move || call(AFTER, seed))).collect();
+            // Jumbo frames are sent once one was answered.
+            let is_wide = |end: EngineCounters| wide <= 1500 || end.path_mtu_raised > 0;
+            while done.load(Ordering::Relaxed) < CALLERS * BEFORE
+                || !count().into_iter().all(is_wide)
+            {
                 thread::sleep(Duration::from_micros(100));
                 assert!(!callers.iter().all(|caller| caller.is_finished()), "{way:?} v4 {v4}");
             }
-            narrow();
+            set(narrow);
+            narrowed.store(true, Ordering::Relaxed);
         });
-        let count = || [client.metrics().engine, server.metrics().engine];
         let counted = count();
-        widen();
-        let began = Instant::now();
+        set(wide);
         let raised = |ends: [EngineCounters; 2]| ends.map(|end| end.path_mtu_raised);
         let before = raised(counted);
         while iter::zip(raised(count()), before).any(|(now, before)| now == before) {
             call(1, 99);
-            assert!(began.elapsed() < Duration::from_secs(90), "{way:?} v4 {v4}: {:?}", count());
+            assert!(began.elapsed() < GIVE_UP, "{way:?} v4 {v4}: {:?}", count());
         }
         drop(client);
         let _ = server.drain(Duration::from_secs(5));
@@ -108,11 +121,10 @@ fn a_link_that_narrows_and_widens_again_loses_no_call() {
         return;
     }
     // Links of less than 1280 bytes carry no IPv6.
-    for (v4, mtu) in [(false, 1300), (true, 1200)] {
+    for (v4, narrow) in [(false, 1300), (true, 1200)] {
         let Some(net) = Net::direct() else { return };
         for way in Way::ALL {
-            for end in
-                net.converse(way, v4, (false, false), || net.set_mtu(mtu), || net.set_mtu(1500))
+            for end in net.converse(way, v4, (false, false), [1500, narrow], |mtu| net.set_mtu(mtu))
             {
                 assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4}: {end:?}");
             }
@@ -126,13 +138,12 @@ fn a_router_that_reports_large_packets_loses_no_call() {
         return;
     }
     let Some(net) = Net::routed() else { return };
-    for (wide, narrow) in [(1500, 1300), (9000, 1500)] {
-        net.widen(wide);
+    for sizes in [[1500, 1300], [9000, 1500]] {
+        net.widen(sizes[0]);
         for (way, v4) in Way::ALL.into_iter().flat_map(|way| [(way, false), (way, true)]) {
-            let (narrows, widens) = (|| net.set_mtu(narrow), || net.set_mtu(wide));
-            for end in net.converse(way, v4, (false, false), narrows, widens) {
-                assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4} {wide}: {end:?}");
-                assert_eq!(end.path_mtu_black_holes, 0, "{way:?} v4 {v4} {wide}: {end:?}");
+            for end in net.converse(way, v4, (false, false), sizes, |mtu| net.set_mtu(mtu)) {
+                assert!(end.path_mtu_lowered > 0, "{way:?} v4 {v4} {sizes:?}: {end:?}");
+                assert_eq!(end.path_mtu_black_holes, 0, "{way:?} v4 {v4} {sizes:?}: {end:?}");
             }
         }
     }
@@ -152,11 +163,11 @@ fn a_router_that_swallows_large_packets_loses_no_call() {
     for way in Way::ALL.into_iter().filter(|&way| way != Way::Linux) {
         for (v4, any) in [(false, false), (true, false), (false, true), (true, true)] {
             let swallow = |mtu| assert!(net.swallow(mtu));
-            for (wide, narrow) in [(1500, 1300), (9000, 1500)] {
-                swallow(wide);
-                let ends = net.converse(way, v4, (true, any), || swallow(narrow), || swallow(wide));
-                for end in ends {
-                    assert!(end.path_mtu_black_holes > 0, "{way:?} v4 {v4} {wide}: {end:?}");
+            for sizes in [[1500, 1300], [9000, 1500]] {
+                swallow(sizes[0]);
+                for end in net.converse(way, v4, (true, any), sizes, swallow) {
+                    let lost = end.path_mtu_black_holes;
+                    assert!(lost > 0, "{way:?} v4 {v4} any {any} {sizes:?}: {end:?}");
                 }
             }
         }

@@ -63,7 +63,7 @@ impl Endpoint {
             let Some((who, rpc)) = sent.and_then(|who| Some((who, self.rpcs.get(who)?))) else {
                 return;
             };
-            let packet = self.peer(peer).map_or(0, |peer| peer.info.max_payload);
+            let packet = self.peer(peer).map_or(0, |peer| peer.more.least_payload);
             let at = (rpc.out.length <= packet).then_some(rpc.sent);
             refused = (data && rpc.is_sent_once()).then_some(Refused { who, at });
         }
