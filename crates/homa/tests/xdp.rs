@@ -99,7 +99,8 @@ fn converse(
 ) -> [Metrics; 2] {
     let server = ways[1].open(&net.server, SocketAddr::new(at, 0), config);
     let port = server.local_addr().port();
-    let served = echo(server.serve().unwrap());
+    // Routes are looked up by who answers, too.
+    let served = net.server.run(|| echo(server.serve().unwrap()));
     let client = ways[0].open(&net.client, SocketAddr::new(from, 0), config);
     call_all(&net.client, &client, SocketAddr::new(to, port), sizes);
     let counted = [client.metrics(), server.metrics()];
@@ -208,6 +209,30 @@ fn an_interface_whose_driver_knows_no_xdp_serves_all_the_same() {
     let ways = [Way::Xdp, Way::Xdp];
     let [_, server] = converse(&net, ways, (from, to, to), &[100, 200_000], &Config::default());
     assert!(server.driver.frames_received > 0);
+}
+
+#[test]
+fn packets_are_as_large_as_a_frame_holds_without_a_setting() {
+    let Some(net) = Net::new() else { return };
+    net.set_mtu(9000);
+    for v4 in [true, false] {
+        let (from, to) = ips(v4);
+        let ways = [Way::Xdp, Way::Xdp];
+        for end in converse(&net, ways, (from, to, to), &[3_600; 10], &Config::default()) {
+            // But for the first, which are three packets of 1500 bytes.
+            let (packets, frames) = (end.protocol.data_sent, end.driver.frames_received);
+            assert!((100..150).contains(&packets) && frames >= 90, "{packets}, {frames}");
+        }
+        for ways in [[Way::Xdp, Way::Udp], [Way::Udp, Way::Xdp]] {
+            let sizes = [1, 100, 8_000, 20_000, 2_000_000];
+            let ends = converse(&net, ways, (from, to, to), &sizes, &Config::default());
+            for (end, way) in ends.iter().zip(ways) {
+                let mean = end.protocol.data_bytes_sent / end.protocol.data_sent;
+                let fits = if way == Way::Xdp { 2_500..3_800 } else { 5_000..9_000 };
+                assert!(fits.contains(&mean), "{ways:?} {way:?}: {mean}");
+            }
+        }
+    }
 }
 
 #[test]
