@@ -100,7 +100,8 @@ struct homa_options {
      */
     uint64_t receive_memory;
     /*
-     Largest IP packet, bytes, at least 576. Default 1500.
+     Largest IP packet, bytes, at least 576. Default: what the route and the path to each peer
+     take, up to 9000.
      */
     uint32_t mtu;
     /*

@@ -41,7 +41,8 @@ pub struct homa_options {
     pub send_memory: u64,
     /// Bytes of incoming messages held at a time. Default 256 MiB.
     pub receive_memory: u64,
-    /// Largest IP packet, bytes, at least 576. Default 1500.
+    /// Largest IP packet, bytes, at least 576. Default: what the route and the path to each peer
+    /// take, up to 9000.
     pub mtu: u32,
     /// Must be 0.
     pub flags: u32,
@@ -194,7 +195,7 @@ fn limits(config: &mut Config, given: &homa_options) -> Result<(), Error> {
     }
     if given.mtu != 0 {
         let too_large = |_| Error::invalid("`options->mtu` must be 576 to 65,535");
-        config.mtu = u16::try_from(given.mtu).map_err(too_large)?;
+        config.mtu = Some(u16::try_from(given.mtu).map_err(too_large)?);
     }
     Ok(())
 }

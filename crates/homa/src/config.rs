@@ -41,7 +41,8 @@ pub struct Config {
     /// ([`Engine::xdp`](crate::Engine::xdp)), up to what one of those holds. Packets begin with at
     /// most 1500 bytes. Larger ones are sent once the peer has answered one of their size, which
     /// is tried with the first long message to it, and smaller ones as soon as the path takes no
-    /// more (RFC 8899): nobody has to know what the path takes.
+    /// more (RFC 8899): nobody has to know what the path takes. A short message may wait for one
+    /// packet in front of it, at 1 Gbit/s 72 µs for one of 9000 bytes and 12 µs for one of 1500.
     pub mtu: Option<u16>,
     /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
     /// `net.core.rmem_max`.

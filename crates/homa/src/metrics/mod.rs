@@ -63,7 +63,7 @@ counters! {
         pub reports_ignored: u64,
         /// Times that packets to a peer became smaller because its path took no larger ones.
         pub path_mtu_lowered: u64,
-        /// Times that they became larger again, since probes passed.
+        /// Times that they became larger, since probes passed.
         pub path_mtu_raised: u64,
         /// Paths on which large packets vanished without a report (also counted as lowered).
         pub path_mtu_black_holes: u64,
