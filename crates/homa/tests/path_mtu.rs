@@ -13,13 +13,13 @@ mod net;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use alone::is_alone;
 use common::{echo, message};
-use homa::CallOptions;
 use homa::metrics::EngineCounters;
+use homa::{CallOptions, Engine};
 use net::{Net, Way};
 
 /// Calls at a time, how many of them one after the other before a path narrows and after that at
@@ -32,17 +32,13 @@ const LENGTH: usize = 200_000;
 const GIVE_UP: Duration = Duration::from_secs(90);
 
 impl Net {
-    /// Echoes large messages, has the path narrow in the midst of them, and widen when they are all
-    /// done; then calls on until both ends send larger packets again. Returns what client
-    /// and server counted before that. `any`: both are bound to every address of their hosts.
-    fn converse(
+    /// A client, a server that echoes, and where it is called.
+    fn ends(
         &self,
         way: Way,
         v4: bool,
-        (silent, any): (bool, bool),
-        [wide, narrow]: [u16; 2],
-        set: impl Fn(u16),
-    ) -> [EngineCounters; 2] {
+        any: bool,
+    ) -> (Engine, (Engine, JoinHandle<usize>), SocketAddr) {
         // What the kernel learnt in earlier conversations.
         for host in [&self.client, &self.server] {
             host.ip("route flush cache");
@@ -54,13 +50,27 @@ impl Net {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => ip,
         };
-        let (server, served) = self.server.run(|| {
+        let server = self.server.run(|| {
             let engine = way.open(SocketAddr::new(bound(to), 4000), None);
             let served = echo(engine.serve().unwrap());
             (engine, served)
         });
-        let to = SocketAddr::new(to, 4000);
         let client = self.client.run(|| way.open(SocketAddr::new(bound(from), 0), None));
+        (client, server, SocketAddr::new(to, 4000))
+    }
+
+    /// Echoes large messages, has the path narrow in the midst of them, and widen when they are all
+    /// done; then calls on until both ends send larger packets again. Returns what client
+    /// and server counted before that. `any`: both are bound to every address of their hosts.
+    fn converse(
+        &self,
+        way: Way,
+        v4: bool,
+        (silent, any): (bool, bool),
+        [wide, narrow]: [u16; 2],
+        set: impl Fn(u16),
+    ) -> [EngineCounters; 2] {
+        let (client, (server, served), to) = self.ends(way, v4, any);
         let (done, narrowed) = (AtomicU64::new(0), AtomicBool::new(false));
         let began = Instant::now();
         let call = |after: u64, seed: u64| {

@@ -11,8 +11,8 @@
 //! * A report of the network that quotes a packet of ours lowers the size to what it says, if that
 //!   is not below `floor` (§4.6.1).
 //! * From less than `max`, that is tried with the first message that fills a packet, after a second
-//!   where the size was lowered, and after ever longer where it does not pass; then sizes in between
-//!   are, by halves (§5.3). While no such message is sent, nothing is.
+//!   where the size was lowered, and after ever longer where it does not pass; then sizes in
+//!   between are, by halves (§5.3). While no such message is sent, nothing is tried.
 
 use homa_proto::{Duration, Time};
 

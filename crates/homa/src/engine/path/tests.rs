@@ -1,3 +1,5 @@
+//! Paths in time: packets that are answered or not, and what becomes of their size.
+
 use super::*;
 
 /// Follows a path through time: packets of up to `passes` bytes are answered at once, and the

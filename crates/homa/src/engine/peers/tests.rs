@@ -1,3 +1,5 @@
+//! The table of peers: how many there are at most, and the size of packets to each.
+
 use super::*;
 use crate::driver::raw_ip::route_mtu;
 use crate::metrics::Outcome;
