@@ -19,6 +19,7 @@
 
 mod calls;
 mod clients;
+mod known;
 mod names;
 
 use crate::endpoint::Endpoint;
@@ -33,6 +34,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use clients::{Clients, Named};
+pub(crate) use known::Known;
 pub use names::Names;
 
 /// Bytes that may be sent for each one received from an address that has not answered.
@@ -47,17 +49,6 @@ const PATIENCE: Duration = Duration::secs(1);
 const AGAIN: Duration = Duration::millis(1);
 /// Clients that a peer's requests may be of: one that restarts is another.
 const CLIENTS_OF_PEER: usize = 4;
-
-/// What is known about a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// It was not executed.
-    New,
-    /// It was, or counts as such.
-    Executed,
-    /// Nobody can tell before its client has answered.
-    Unproven,
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -165,75 +156,6 @@ impl Endpoint {
     /// True when large packets may be sent to a peer: it has answered, or is called.
     pub fn is_proven(&self, peer: PeerId) -> bool {
         self.peer(peer).is_some_and(|peer| peer.proven)
-    }
-
-    /// What is known about the request of a packet.
-    pub(crate) fn knows(&self, packet: &Packet) -> Known {
-        let Some(peer) = self.peer(packet.peer) else { return Known::Unproven };
-        let remembers = self.suppresses_duplicates();
-        if !self.asks_for_proof() {
-            let executed = remembers && peer.more.executed.contains(packet.id);
-            return if executed { Known::Executed } else { Known::New };
-        }
-        if !remembers {
-            return if peer.answers { Known::New } else { Known::Unproven };
-        }
-        let (epoch, counter) = split(packet.id);
-        let exchange = &peer.more.exchange;
-        if let Some(who) = exchange.client(epoch) {
-            // Where its record is gone, it was forgotten, or named itself to another endpoint.
-            let known = self.admission.clients.get(who).map(|client| client.epoch.knows(counter));
-            return match known.flatten() {
-                Some(true) => Known::Executed,
-                _ if peer.more.executed.is_refused(packet.id) => Known::Executed,
-                Some(false) => Known::New,
-                None => Known::Unproven,
-            };
-        }
-        match peer.more.executed.knows(packet.id) {
-            Some(true) => Known::Executed,
-            Some(false) => Known::New,
-            None if peer.more.executed.is_refused(packet.id) => Known::Executed,
-            None => Known::Unproven,
-        }
-    }
-
-    /// True for an address that has not answered yet: its client may be known by another.
-    pub(crate) fn may_have_moved(&self, peer: PeerId) -> bool {
-        let answers = self.peer(peer).is_some_and(|peer| peer.answers);
-        self.asks_for_proof() && self.suppresses_duplicates() && !answers
-    }
-
-    /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
-    /// its client named itself from another address and sent it there again, or to another endpoint
-    /// of ours. Below the watermark, where executions cannot be told apart, the client's last
-    /// address decides.
-    pub(crate) fn ran_elsewhere(&self, peer: PeerId, id: RpcId) -> bool {
-        if !self.asks_for_proof() || !self.suppresses_duplicates() {
-            return false;
-        }
-        let (epoch, counter) = split(id);
-        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
-        let Some(client) = client else { return false };
-        self.admission.clients.get(client).is_none_or(|client| {
-            let executed = client.epoch.contains(counter);
-            executed && (client.epoch.tells(counter) || client.peer != peer)
-        })
-    }
-
-    /// Records an execution with the client that its peer named; false where it named none. Where
-    /// that record is gone nothing is recorded: the client is asked for its name before anything
-    /// else of it is executed here.
-    pub(crate) fn remember_of_client(&mut self, peer: PeerId, id: RpcId, crowded: bool) -> bool {
-        let (epoch, counter) = split(id);
-        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
-        let Some(client) = client else { return false };
-        if let Some(client) = self.admission.clients.get_mut(client) {
-            client.used = true;
-            let more = client.epoch.remember(counter, crowded);
-            self.remembered = self.remembered.saturating_add_signed(more);
-        }
-        true
     }
 
     /// A stranger's request needs a place: the oldest that wait give theirs.

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 pub const UNSCHEDULED: u32 = 40_000;
 const MAX_MESSAGE: u32 = 1_000_000;
-/// `Ours` begins no message with bytes further on: unscheduled ones, and the packet in which a grant
-/// ends, as long as the kernel sends it. Whoever sends such has it from before.
+/// `Ours` begins no message with bytes further on: unscheduled ones, and the packet in which a
+/// grant ends, as long as the kernel sends it. Whoever sends such has it from before.
 const AHEAD: u32 = UNSCHEDULED + 100_000;
 const VERSION: u16 = 1;
 /// Microseconds within which `Ours` answers.
