@@ -272,7 +272,9 @@ fn echo(
 
 fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
     let (arrivals, mut cpu) = (arrivals(3, 60), 0.0);
-    for transport in Transport::COMPARED.into_iter().chain([Transport::TcpEcn]) {
+    for transport in
+        Transport::COMPARED.into_iter().chain([Transport::HomaSharded, Transport::TcpEcn])
+    {
         let rack = Rack::build(small_rack(3), inside)?;
         let report = echo(&rack, transport, &arrivals)?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);

@@ -4,6 +4,9 @@
 //! The engine is told the link's rate, as any host's operator can, and paces by it. A request of at
 //! least eight bytes begins with the wanted length of the response; a shorter one is echoed. Left
 //! out: retries. A call the engine gives up counts as failed.
+//!
+//! A host may have several engines at its address, as it would have on several cores; here one
+//! thread drives them all.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +30,9 @@ const SAYS_LENGTH: u32 = 8;
 
 /// See the module's description.
 pub(crate) struct HomaTransport {
-    engine: Engine,
+    /// At one address: each other host is heard by one of them.
+    engines: Vec<Engine>,
+    handles: Vec<RawFd>,
     /// Calls were made that leave with the next turn.
     submitted: bool,
     /// Calls refused at once, to be reported in the next turn.
@@ -36,10 +41,11 @@ pub(crate) struct HomaTransport {
 }
 
 impl HomaTransport {
-    /// Binds a host's engine and listens.
+    /// Binds a host's engines, as many as `shards` says, and listens.
     pub(crate) fn open(
         host: Host<'_>,
         priority_map: PriorityMap,
+        shards: usize,
         incast_control: bool,
     ) -> io::Result<Self> {
         let mut protocol = homa_proto::Config::for_users(host.rack.link);
@@ -52,35 +58,41 @@ impl HomaTransport {
         let config =
             Config::default().protocol(protocol).priority_map(priority_map).link_rate(link_rate);
         let at = SocketAddr::from((host.address(), PORT));
-        let mut engine = Engine::bind(at, config).map_err(io::Error::other)?;
-        engine.listen();
-        Ok(Self { engine, submitted: false, refused: Vec::new(), served: 0 })
+        let mut engines = Engine::sharded(at, shards, config).map_err(io::Error::other)?;
+        engines.iter_mut().for_each(Engine::listen);
+        let handles = engines.iter().flat_map(Engine::handles).copied().collect();
+        Ok(Self { engines, handles, submitted: false, refused: Vec::new(), served: 0 })
     }
+}
 
-    fn answer(&mut self, done: &mut Vec<Done>) {
-        while let Some(completion) = self.engine.next() {
-            match completion {
-                Completion::Response { cookie, result, .. } => {
-                    done.push(Done { id: cookie, at_ns: sys::monotonic_ns(), error: result.err() })
-                }
-                Completion::Request { id, bytes, .. } => {
-                    self.served += 1;
-                    // A call whose response is refused fails at once.
-                    if self.engine.reply(id, response(bytes.into_vec())).is_err() {
-                        self.engine.refuse(id);
-                    }
-                }
-                Completion::Cancelled { .. } | Completion::Readable { .. } => {}
+/// Takes what an engine has for its host, and answers. Yields how many requests there were.
+fn answer(engine: &mut Engine, done: &mut Vec<Done>) -> u64 {
+    let mut served = 0;
+    while let Some(completion) = engine.next() {
+        match completion {
+            Completion::Response { cookie, result, .. } => {
+                done.push(Done { id: cookie, at_ns: sys::monotonic_ns(), error: result.err() })
             }
+            Completion::Request { id, bytes, .. } => {
+                served += 1;
+                // A call whose response is refused fails at once.
+                if engine.reply(id, response(bytes.into_vec())).is_err() {
+                    engine.refuse(id);
+                }
+            }
+            Completion::Cancelled { .. } | Completion::Readable { .. } => {}
         }
     }
+    served
 }
 
 impl RpcTransport for HomaTransport {
     fn submit(&mut self, rpc: Rpc) -> io::Result<()> {
         let to = SocketAddr::from((address(rpc.server), PORT));
         let options = CallOptions::deadline(DEADLINE);
-        if let Err(error) = self.engine.call(to, request(rpc), rpc.id, &options) {
+        let engine = self.engines.iter_mut().find(|engine| engine.hears(to));
+        let engine = engine.ok_or_else(|| io::Error::other("no engine hears that host"))?;
+        if let Err(error) = engine.call(to, request(rpc), rpc.id, &options) {
             self.refused.push((rpc.id, error));
         }
         self.submitted = true;
@@ -93,21 +105,23 @@ impl RpcTransport for HomaTransport {
         done.extend(refused.map(|(id, error)| Done { id, at_ns, error: Some(error) }));
         self.submitted = false;
         // What did not fit into one turn keeps the socket readable or the engine due.
-        self.engine.turn();
-        self.answer(done);
-        self.engine.flush();
+        for engine in &mut self.engines {
+            engine.turn();
+            self.served += answer(engine, done);
+            engine.flush();
+        }
         Ok(())
     }
 
     fn handles(&self) -> &[RawFd] {
-        self.engine.handles()
+        &self.handles
     }
 
     fn wake_at_ns(&mut self) -> Option<u64> {
         if self.submitted {
             return Some(0);
         }
-        let wait = self.engine.timeout()?;
+        let wait = self.engines.iter_mut().filter_map(Engine::timeout).min()?;
         Some(sys::monotonic_ns().saturating_add(wait.as_nanos() as u64))
     }
 

@@ -23,6 +23,8 @@ use tcp::TcpOptions;
 
 /// The kernel's name of DCTCP (RFC 8257).
 const DCTCP: &str = "dctcp";
+/// Engines at an address where there are several.
+const SHARDS: usize = 2;
 /// Connections per peer of a pool.
 pub const POOL: usize = 8;
 
@@ -93,8 +95,8 @@ impl Listening {
         host: Host<'_>,
         options: TransportOptions<'_>,
     ) -> io::Result<Self> {
-        let homa = |map| {
-            let homa = HomaTransport::open(host, map, options.homa_incast_control)?;
+        let homa = |map, shards| {
+            let homa = HomaTransport::open(host, map, shards, options.homa_incast_control)?;
             Ok(Self::Homa(Box::new(homa)))
         };
         let tcp = |connections, classed| TcpOptions {
@@ -105,8 +107,9 @@ impl Listening {
         };
         let open = |options| tcp::Listening::open(host, options).map(Self::Tcp);
         match transport {
-            Transport::Homa => homa(PriorityMap::default()),
-            Transport::HomaFlat => homa(PriorityMap::Flat),
+            Transport::Homa => homa(PriorityMap::default(), 1),
+            Transport::HomaFlat => homa(PriorityMap::Flat, 1),
+            Transport::HomaSharded => homa(PriorityMap::default(), SHARDS),
             Transport::TcpClassed => open(tcp(POOL, true)),
             Transport::TcpPool => open(tcp(POOL, false)),
             Transport::Tcp | Transport::TcpEcn => open(tcp(1, false)),
@@ -133,6 +136,9 @@ pub enum Transport {
     Homa,
     /// Homa over UDP with a single priority level, as in a network that honours none.
     HomaFlat,
+    /// Homa as users get it, with two engines at each host's address, as on two cores: each has
+    /// half of the link and grants half of what one would.
+    HomaSharded,
     /// Kernel TCP, a pool, small RPCs on their own connection in the highest class of switch and
     /// host.
     TcpClassed,
@@ -151,9 +157,10 @@ impl Transport {
     pub const COMPARED: [Self; 5] =
         [Self::Homa, Self::HomaFlat, Self::TcpClassed, Self::TcpPool, Self::Tcp];
     /// All, in the order of a report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Homa,
         Self::HomaFlat,
+        Self::HomaSharded,
         Self::TcpClassed,
         Self::TcpPool,
         Self::Tcp,
@@ -166,6 +173,7 @@ impl Transport {
         match self {
             Self::Homa => "homa",
             Self::HomaFlat => "homa-flat",
+            Self::HomaSharded => "homa-sharded",
             Self::TcpClassed => "tcp-classed",
             Self::TcpPool => "tcp-pool",
             Self::Tcp => "tcp",
@@ -187,7 +195,7 @@ impl Transport {
     /// Whether it is Homa, whose promises and packets the others do not share.
     pub fn is_homa(self) -> bool {
         match self {
-            Self::Homa | Self::HomaFlat => true,
+            Self::Homa | Self::HomaFlat | Self::HomaSharded => true,
             Self::TcpClassed | Self::TcpPool | Self::Tcp | Self::TcpEcn | Self::Dctcp => false,
         }
     }

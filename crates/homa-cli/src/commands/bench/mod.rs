@@ -105,7 +105,8 @@ pub struct Args {
     ///
     /// homa, homa-flat (one priority level), tcp-classed (a pool; small RPCs have a connection and
     /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
-    /// default: tcp-ecn (tcp that reacts to ECN marks), dctcp (the kernel's, where it has one).
+    /// default: homa-sharded (two engines at each host's address, as on two cores), tcp-ecn (tcp
+    /// that reacts to ECN marks), dctcp (the kernel's, where it has one).
     /// [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     transport: Vec<Transport>,
