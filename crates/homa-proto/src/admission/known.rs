@@ -1,5 +1,5 @@
-//! What is known about a request, and what is recorded of it: by its client's name where it has one,
-//! otherwise by its address.
+//! What is known about a request, and what is recorded of it: by its client's name where it has
+//! one, otherwise by its address.
 
 use crate::endpoint::Endpoint;
 use crate::packet::{Packet, PeerId, RpcId};

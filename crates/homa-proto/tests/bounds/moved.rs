@@ -70,7 +70,7 @@ fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() 
     server.unlisten(99);
     // Its answer would go to the old address.
     let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
-    let question = |peer| Packet { peer, ..packet(ID, body.clone()) };
+    let question = |peer| Packet { peer, ..packet(ID, body) };
     let said = |packets: Vec<Packet>| {
         packets.into_iter().find_map(|packet| match packet.body {
             Body::RpcUnknown { remembered, .. } => remembered,
