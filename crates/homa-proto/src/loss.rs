@@ -432,7 +432,8 @@ impl Endpoint {
             UnknownRpcReply::RpcUnknown => {
                 let nobody = !self.listening.contains(&packet.local_port);
                 // A client that moved has to say who it is before it can be told that nothing ran.
-                if nobody && for_server && self.may_have_moved(packet.peer) {
+                self.disown_who_left();
+                if nobody && for_server && self.may_have_moved(packet) {
                     let ports = (packet.local_port, packet.remote_port);
                     return self.challenge(now, packet.peer, ports);
                 }

@@ -270,6 +270,7 @@ impl Endpoint {
 
     /// A message is whole: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, who: Ref, length: u32) {
+        self.disown_who_left();
         let Some(rpc) = self.rpcs.get(who).filter(|rpc| !rpc.unproven) else { return };
         let request = rpc.state.receives() == MessageKind::Request;
         if request && rpc.inc.is_some() && self.ran_elsewhere(rpc.peer, rpc.id) {

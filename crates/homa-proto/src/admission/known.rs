@@ -48,10 +48,12 @@ impl Endpoint {
         }
     }
 
-    /// True for an address that has not answered yet: its client may be known by another.
-    pub(crate) fn may_have_moved(&self, peer: PeerId) -> bool {
-        let answers = self.peer(peer).is_some_and(|peer| peer.answers);
-        self.asks_for_proof() && self.suppresses_duplicates() && !answers
+    /// True where a request may have been executed for its client under another address: nobody at
+    /// this one said whose it is, and can say so.
+    pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {
+        let nameless = self.peer(packet.peer).is_none_or(|peer| peer.more.exchange.nameless);
+        let asks = self.asks_for_proof() && self.suppresses_duplicates();
+        asks && !nameless && self.knows(packet) == Known::Unproven
     }
 
     /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
@@ -65,10 +67,14 @@ impl Endpoint {
         let (epoch, counter) = split(id);
         let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
         let Some(client) = client else { return false };
-        self.admission.clients.get(client).is_none_or(|client| {
-            let executed = client.epoch.contains(counter);
-            executed && (client.epoch.tells(counter) || client.peer != peer)
-        })
+        match self.admission.clients.get(client) {
+            Some(client) => {
+                let executed = client.epoch.contains(counter);
+                executed && (client.epoch.tells(counter) || client.peer != peer)
+            }
+            // It went on at another endpoint; where there is none, it was forgotten.
+            None => self.admission.names.is_some(),
+        }
     }
 
     /// Records an execution with the client that its peer named; false where it named none. Where
@@ -80,6 +86,7 @@ impl Endpoint {
         let Some(client) = client else { return false };
         if let Some(client) = self.admission.clients.get_mut(client) {
             client.used = true;
+            client.peer = peer;
             let more = client.epoch.remember(counter, crowded);
             self.remembered = self.remembered.saturating_add_signed(more);
         }

@@ -91,6 +91,8 @@ pub(crate) struct Exchange {
     held: VecDeque<Ref>,
     /// Who it said it is.
     clients: Vec<(u32, Ref)>,
+    /// It answers without a name.
+    nameless: bool,
     /// The peer as server: our name there, 0: none yet.
     token: u64,
     /// Its boot id as it said last, 0: never.
@@ -278,6 +280,7 @@ impl Endpoint {
             return if exchange.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
         }
         (exchange.challenge, exchange.answered) = (0, id);
+        exchange.nameless = proof.is_none_or(|proof| proof.token == 0);
         let held = core::mem::take(&mut exchange.held);
         (peer.proven, peer.answers) = (true, true);
         self.counters.proofs_received += 1;

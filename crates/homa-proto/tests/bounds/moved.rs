@@ -81,3 +81,57 @@ fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() 
     let said = [5, 15, 35].map(|at| said(comes(&mut server, later(at), question(PeerId(1)))));
     assert_eq!(said, [None, None, Some(Duration::ZERO)], "it was executed");
 }
+
+#[test]
+fn another_client_that_answered_at_an_address_does_not_answer_for_one_that_moved_there() {
+    let mut server = server();
+    part(&mut server, START, PEER, 0);
+    part(&mut server, START, PEER, 1_000);
+    // Behind the same NAT, before.
+    let _ =
+        server.receive(later(1), &Packet { peer: PeerId(1), ..data(RpcId(9 << 32 | 8), 0, 500) });
+    let asked: Vec<Packet> = std::iter::from_fn(|| server.transmit(later(1))).collect();
+    for question in asked.iter().filter(|packet| matches!(packet.body, Body::Challenge { .. })) {
+        let proof = Proof { token: 4, epoch: 9, first: 0, next: 5 };
+        let answer = packet(question.id.client(), Body::Proof(proof));
+        let _ = server.receive(later(1), &Packet { peer: PeerId(1), ..answer });
+    }
+    assert_eq!(server.counters().requests_delivered, 2);
+    server.unlisten(99);
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let said = [5, 15].map(|at| {
+        let question = Packet { peer: PeerId(1), ..packet(ID, body) };
+        comes(&mut server, later(at), question).into_iter().find_map(|packet| match packet.body {
+            Body::RpcUnknown { remembered, .. } => remembered,
+            _ => None,
+        })
+    });
+    assert_eq!(said, [None, Some(Duration::ZERO)]);
+}
+
+#[test]
+fn a_long_request_arrives_however_many_clients_come_meanwhile() {
+    let mut server = server();
+    part(&mut server, START, PEER, 0);
+    let mut now = later(1);
+    for n in 0..140_000_u32 {
+        now += Duration::millis(2);
+        let id = RpcId(u64::from(100 + n) << 32 | 8);
+        let _ = server.receive(now, &Packet { peer: PeerId(1), ..data(id, 0, 500) });
+        let asked: Vec<Packet> = std::iter::from_fn(|| server.transmit(now)).collect();
+        for question in asked.iter().filter(|p| matches!(p.body, Body::Challenge { .. })) {
+            let proof = Proof { token: u64::from(n) + 10, epoch: 100 + n, first: 0, next: 5 };
+            let answer = packet(question.id.client(), Body::Proof(proof));
+            let _ = server.receive(now, &Packet { peer: PeerId(1), ..answer });
+        }
+        while let Some(event) = server.event() {
+            if let Event::Delivered(request) = event {
+                let _ = server.submit(now, Submit::Cancel { rpc: request.rpc });
+            }
+        }
+    }
+    let before = server.counters().requests_delivered;
+    assert!(before > 100_000, "{before}");
+    part(&mut server, now, PEER, 1_000);
+    assert_eq!(server.counters().requests_delivered, before + 1);
+}
