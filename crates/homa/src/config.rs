@@ -166,12 +166,6 @@ impl Config {
         {
             *max_incoming /= u32::from(shards);
         }
-        // Responses that come unasked meet in one switch buffer, whichever engine asked.
-        if let Some(incast) = &mut protocol.incast {
-            incast.threshold /= u32::from(shards);
-            incast.budget /= u32::from(shards);
-            incast.burst /= u32::from(shards);
-        }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
         // Far apart: seeds that follow each other, as those of runs may, have no parts in common.
@@ -278,10 +272,6 @@ mod tests {
         }
     }
 
-    fn incast(config: &Config) -> homa_proto::IncastConfig {
-        config.protocol.incast.unwrap_or_default()
-    }
-
     #[test]
     fn the_parts_of_engines_that_share_an_address_come_to_no_more_than_the_whole() {
         for whole in [Config::default().seed(7), Config::linux().seed(7)] {
@@ -297,10 +287,6 @@ mod tests {
                 of(|config| config.send_memory);
                 of(|config| config.max_peers.into());
                 of(|config| window(config).into());
-                if whole.protocol.incast.is_some() {
-                    of(|config| incast(config).budget.into());
-                    of(|config| incast(config).burst.into());
-                }
                 assert!(parts.iter().all(|part| part.protocol.sharing == shards));
                 assert!(parts.iter().all(|part| part.complete(1, Framing::Datagram).is_ok()));
                 // No two name their first RPC alike.
