@@ -160,7 +160,7 @@ fn what_does_not_go_together_is_said_before_it_runs() {
             s.scheme = "dctcp".to_owned();
             s.beside.as_mut().unwrap().scheme = "dctcp-30k".to_owned();
         }),
-        ("`beside`: `options` must", |s| {
+        ("`beside`: `options.overcommitment` must stay out", |s| {
             s.beside.as_mut().unwrap().options.overcommitment = Some(2);
         }),
         ("fabric.routing", |s| s.fabric.routing = None),

@@ -136,6 +136,15 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
+    /// Serves every host of the group for a time.
+    pub(crate) fn serve_for(&mut self, time: Duration) -> io::Result<()> {
+        let until_ns = sys::monotonic_ns() + time.as_nanos() as u64;
+        while sys::monotonic_ns() < until_ns {
+            self.poll(until_ns)?;
+        }
+        Ok(())
+    }
+
     /// Waits until a socket is readable or `until_ns` has come; returns the time.
     fn wait(&mut self, until_ns: u64) -> io::Result<u64> {
         let mut now = self.step();
