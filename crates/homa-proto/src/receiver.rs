@@ -270,10 +270,11 @@ impl Endpoint {
 
     /// A message is whole: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, who: Ref, length: u32) {
-        self.disown_who_left();
         let Some(rpc) = self.rpcs.get(who).filter(|rpc| !rpc.unproven) else { return };
-        let request = rpc.state.receives() == MessageKind::Request;
-        if request && rpc.inc.is_some() && self.ran_elsewhere(rpc.peer, rpc.id) {
+        // One of a single packet was looked at just now.
+        let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
+        let (peer, id) = (rpc.peer, rpc.id);
+        if request && self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
             self.end_server_rpc(who);
             return;

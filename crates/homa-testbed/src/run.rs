@@ -264,8 +264,9 @@ fn run_group(
     };
     let mut group = assemble(rack, members, plan, stages)?;
     group.finish(Stage::Connected).map_err(failed("setting up"))?;
-    // Servers vouch for what they executed since they began: where a busy machine delays their word
-    // for longer than they were there before a call, its client cannot tell whether it was.
+    // A server can only vouch for the time since it began. On a busy machine its answer may be
+    // delayed for longer than it had been there when the call was made, and then the client cannot
+    // tell whether the call was executed.
     group.serve_for(Duration::from_millis(250)).map_err(failed("warming up"))?;
     group.warm_up().map_err(failed("warming up"))?;
     group.finish(Stage::Warm).map_err(failed("warming up"))?;

@@ -71,8 +71,9 @@ impl Net {
         set: impl Fn(u16),
     ) -> [EngineCounters; 2] {
         let (client, (server, served), to) = self.ends(way, v4, any);
-        // A server vouches for what it executed since it began: where a busy machine delays its
-        // word for longer than it was there before a call, nobody can tell.
+        // A server can only vouch for the time since it began. On a busy machine its answer may be
+        // delayed for longer than it had been there when the call was made, and then the client
+        // cannot tell whether the call was executed.
         thread::sleep(Duration::from_secs(2));
         let (done, narrowed) = (AtomicU64::new(0), AtomicBool::new(false));
         let began = Instant::now();

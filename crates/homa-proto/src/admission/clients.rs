@@ -16,7 +16,7 @@ const MAX_CLIENTS: usize = 1 << 16;
 pub(super) struct Client {
     token: u64,
     pub(super) epoch: Epoch,
-    /// Where it named itself last.
+    /// Where it named itself, or had something executed, last.
     pub(super) peer: PeerId,
     /// It had something executed since the hand last passed.
     pub(super) used: bool,

@@ -48,8 +48,8 @@ impl Endpoint {
         }
     }
 
-    /// True where a request may have been executed for its client under another address: nobody at
-    /// this one said whose it is, and can say so.
+    /// True where a request may have been executed for a client under another address: at this one
+    /// its client has not named itself, and could.
     pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {
         let nameless = self.peer(packet.peer).is_none_or(|peer| peer.more.exchange.nameless);
         let asks = self.asks_for_proof() && self.suppresses_duplicates();
@@ -60,10 +60,11 @@ impl Endpoint {
     /// its client named itself from another address and sent it there again, or to another endpoint
     /// of ours. Below the watermark, where executions cannot be told apart, the client's last
     /// address decides.
-    pub(crate) fn ran_elsewhere(&self, peer: PeerId, id: RpcId) -> bool {
+    pub(crate) fn ran_elsewhere(&mut self, peer: PeerId, id: RpcId) -> bool {
         if !self.asks_for_proof() || !self.suppresses_duplicates() {
             return false;
         }
+        self.disown_who_left();
         let (epoch, counter) = split(id);
         let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
         let Some(client) = client else { return false };
@@ -72,7 +73,7 @@ impl Endpoint {
                 let executed = client.epoch.contains(counter);
                 executed && (client.epoch.tells(counter) || client.peer != peer)
             }
-            // It went on at another endpoint; where there is none, it was forgotten.
+            // It went on at another endpoint, or, where there is none, was forgotten.
             None => self.admission.names.is_some(),
         }
     }

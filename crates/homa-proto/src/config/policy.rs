@@ -70,14 +70,14 @@ pub(crate) struct LossPolicy {
     /// Without it, a message of 60 kB needs more than 80 us beside busy senders, instead of 59
     /// (`overcommitment`).
     pub spares_full_link: bool,
-    /// RESENDs for the gaps of one message at a time. With one, calls never end where memory is
-    /// short: 2 of 200,000 scenarios (`homa swarm`).
+    /// RESENDs for the gaps of one message at a time. With one, there are calls that never end
+    /// where memory is short: in 2 of 200,000 scenarios (`homa swarm`).
     pub ranges: usize,
     /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
     /// drift (Linux §2.5).
     pub on_beat: bool,
-    /// A message whose RESENDs bring nothing makes room for others: the only way to it where
-    /// patience is not shared by peer (`grant/parked.rs`).
+    /// A message whose RESENDs bring nothing makes room for others. Without `one_resend_per_peer`
+    /// nothing else has it do so (`grant/parked.rs`).
     pub parks: bool,
     /// What shows a receiver that its peer lives.
     pub alive: Alive,
@@ -87,8 +87,8 @@ pub(crate) struct LossPolicy {
     /// only where there is nothing to send again (Linux §2.5).
     pub busy_while_waiting: bool,
     /// A client's RESEND for a response that does not exist yet is also answered by asking for what
-    /// is missing of its request. Without it, calls never end where memory is short: 3 of 200,000
-    /// scenarios (`homa swarm`).
+    /// is missing of its request. Without it, there are calls that never end where memory is short:
+    /// in 3 of 200,000 scenarios (`homa swarm`).
     pub busy_is_asked: bool,
     /// A client to whom RPC_UNKNOWN is said …
     pub unknown: UnknownCall,

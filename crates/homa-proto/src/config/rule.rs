@@ -127,7 +127,7 @@ pub struct LossConfig {
     /// at 80 % (W4) loses 1.7 times as many frames: what waits behind others is asked for again.
     pub scale_with_bytes: bool,
     /// At most one RESEND outstanding per peer. Without it, a silent peer with 1,000 calls in
-    /// progress is sent 10,256 in a second; with it, 61.
+    /// progress is sent 10,256 RESENDs in a second; with it, 61.
     pub one_resend_per_peer: bool,
     /// Silence after which an RPC is given up; `None`: at the call's deadline (client) or never
     /// heard of again for `server_silence` (server).

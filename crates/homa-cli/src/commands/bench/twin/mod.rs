@@ -87,7 +87,7 @@ pub fn check(args: &Args) -> Result<(), Failure> {
         let error = anyhow::anyhow!("--twin can forecast no row of --transport");
         return Err(Failure::new(
             error,
-            "the simulator has Homa, and TCP under --cc cubic and reno",
+            "the simulator has Homa with one engine a host, and TCP under --cc cubic and reno",
         ));
     }
     scenarios.iter().try_for_each(|scenario| validate(scenario).hint(CHOOSE))
@@ -289,6 +289,7 @@ mod tests {
         assert!(!first.calibrated && first.p50_error.is_none());
         assert!(first.count > 500, "{first:?}");
         assert!(first.bound.p50_us <= first.p50_us && first.bound.p99_us < first.p99_us);
+        assert_eq!(twin(&args, Transport::HomaSharded, None), None, "one engine a host");
         let flat = twin(&args, Transport::HomaFlat, None).unwrap();
         assert!(flat.p99_us > first.p99_us, "one level: {flat:?}");
     }

@@ -27,9 +27,11 @@ pub struct Hosts {
 
 /// The rack under a row; `None`: the simulator does not have what runs on its hosts.
 pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
-    let (scheme, options) = match row.transport.is_homa() {
-        true => ("homa", homa(args, row.transport)),
-        false => tcp(args, row, hosts.rto_min)?,
+    let (scheme, options) = match row.transport {
+        // The simulated hosts have one engine each.
+        Transport::HomaSharded => return None,
+        Transport::Homa | Transport::HomaFlat => ("homa", homa(args, row.transport)),
+        _ => tcp(args, row, hosts.rto_min)?,
     };
     let delay = Span((hosts.us * 1e6) as u64);
     let sending = Span(delay.0 / 2);
