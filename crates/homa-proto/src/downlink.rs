@@ -21,6 +21,8 @@ const UNMEASURED: Rate = Rate::mbps(100);
 pub(crate) struct Downlink {
     since: Time,
     bytes: u64,
+    /// Wire bytes that came to this endpoint so far.
+    pub(crate) ours: u64,
     full: bool,
     /// In this window there was a time when nothing was owed.
     idle: bool,
@@ -41,7 +43,13 @@ impl Downlink {
             (self.since, self.bytes, self.idle) = (now, 0, false);
         }
         self.bytes += bytes;
+        self.ours += bytes;
         self.idle |= !more;
+    }
+
+    /// So many wire bytes came to other endpoints of this host.
+    pub(crate) fn received_beside(&mut self, bytes: u64) {
+        self.bytes += bytes;
     }
 
     /// A window of a link of unknown rate ends.

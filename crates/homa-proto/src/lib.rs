@@ -33,6 +33,7 @@ mod granted_levels;
 mod incast;
 mod link;
 mod loss;
+mod neighbours;
 mod overcommitment;
 mod overflow;
 mod packet;
@@ -67,6 +68,7 @@ pub use event::{
 };
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links};
+pub use neighbours::Neighbours;
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };

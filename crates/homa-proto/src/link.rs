@@ -12,6 +12,7 @@
 use crate::config::{Config, FULL_FRAME};
 use crate::downlink::Downlink;
 use crate::endpoint::Endpoint;
+use crate::neighbours::Neighbours;
 use crate::packet::{Packet, PeerId};
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
@@ -87,11 +88,14 @@ pub(crate) struct LinkTable {
     first: Link,
     /// From 1 on.
     others: Vec<Link>,
+    /// What other endpoints have coming by all of them.
+    pub(crate) neighbours: Neighbours,
 }
 
 impl LinkTable {
     pub(crate) fn new(config: &Config) -> Self {
-        Self { first: Self::unknown(config, config.link_rate), others: Vec::new() }
+        let first = Self::unknown(config, config.link_rate);
+        Self { first, others: Vec::new(), neighbours: Neighbours::default() }
     }
 
     fn unknown(config: &Config, rate: Option<Rate>) -> Link {

@@ -63,8 +63,8 @@ impl Endpoint {
             loss.resend_after
         };
         if loss.scale_with_bytes {
-            // Responses not begun may be on their way, too, one behind the other.
-            base + self.time_for(rpc.peer, self.incoming.expected + self.incoming.unheard)
+            // One behind the other, whichever endpoint of this host it is for.
+            base + self.time_for(rpc.peer, self.owed() + self.links.neighbours.owed)
         } else {
             base
         }

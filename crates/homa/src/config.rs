@@ -160,12 +160,6 @@ impl Config {
         let protocol = &mut part.protocol;
         protocol.memory_budget /= u64::from(shards);
         protocol.max_rpcs /= u32::from(shards);
-        protocol.sharing = shards;
-        if let GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } =
-            &mut protocol.window
-        {
-            *max_incoming /= u32::from(shards);
-        }
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
         // Far apart: seeds that follow each other, as those of runs may, have no parts in common.
@@ -261,16 +255,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::driver::JUMBO_MTU;
-
-    fn window(config: &Config) -> u32 {
-        match config.protocol.window {
-            GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
-                max_incoming
-            }
-            _ => panic!("not of these profiles"),
-        }
-    }
 
     #[test]
     fn the_parts_of_engines_that_share_an_address_come_to_no_more_than_the_whole() {
@@ -286,8 +270,6 @@ mod tests {
                 of(|config| config.protocol.max_rpcs.into());
                 of(|config| config.send_memory);
                 of(|config| config.max_peers.into());
-                of(|config| window(config).into());
-                assert!(parts.iter().all(|part| part.protocol.sharing == shards));
                 assert!(parts.iter().all(|part| part.complete(1, Framing::Datagram).is_ok()));
                 // No two name their first RPC alike.
                 let mut seeds: Vec<_> = parts.iter().map(|part| part.seed).collect();
@@ -295,17 +277,10 @@ mod tests {
                 assert_eq!(seeds.len(), usize::from(shards));
             }
         }
-        // What is left is worth a packet, even a large one.
-        let jumbo = Config::default().mtu(9_000).send_memory(1 << 40);
-        let most = jumbo.most_shards() as u16;
-        assert_eq!(most, 106, "960,000 bytes granted at a time");
-        assert!(window(&jumbo.part(0, most)) >= 9_000);
-        // Where nobody asked for such, packets are as large as what may be granted.
-        let most = Config::default().send_memory(1 << 40).most_shards() as u16;
-        assert_eq!(most, 640);
-        for (shards, largest) in [(1, JUMBO_MTU), (128, 7_500), (most, ETHERNET_MTU)] {
-            assert_eq!(Config::default().part(0, shards).largest_packet(JUMBO_MTU), largest);
-        }
+        // What all are granted together is worth a packet for each, even a large one.
+        let most = |config: Config| config.send_memory(1 << 40).most_shards();
+        assert_eq!(most(Config::default().mtu(9_000)), 106, "960,000 bytes granted at a time");
+        assert_eq!(most(Config::default()), 640);
     }
 
     #[test]

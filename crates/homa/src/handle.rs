@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::{Steering, UdpDriver};
+use crate::engine::beside::Beside;
 use crate::engine::shared::{Access, Shared};
 use crate::engine::{Core, canonical};
 use crate::error::{DrainTimeout, OpenError};
@@ -50,9 +51,13 @@ struct Owner {
 }
 
 impl Owner {
-    fn start(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+    fn start(
+        driver: Box<dyn Driver>,
+        config: Config,
+        beside: Option<Beside>,
+    ) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
-        let (shared, helper) = Shared::start(Core::new(driver, config)?, spin)?;
+        let (shared, helper) = Shared::start(Core::new(driver, config, beside)?, spin)?;
         Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
     }
 
@@ -141,7 +146,7 @@ impl Engine {
 
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        Ok(Self::group(vec![Owner::start(driver, config)?], None))
+        Ok(Self::group(vec![Owner::start(driver, config, None)?], None))
     }
 
     /// The first of several engines that share an address, over drivers that `steering` divides
@@ -151,9 +156,11 @@ impl Engine {
         steering: Steering,
         config: &Config,
     ) -> Result<Self, OpenError> {
-        let shards = drivers.len() as u16;
-        let start = |(number, driver)| Owner::start(Box::new(driver), config.part(number, shards));
-        let engines = drivers.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        let shards = drivers.len();
+        let parts = (0..shards).map(|number| config.part(number, shards as u16));
+        let each = drivers.into_iter().zip(parts.zip(Beside::all(shards)));
+        let start = |(driver, (part, beside))| Owner::start(Box::new(driver), part, Some(beside));
+        let engines = each.map(start).collect::<Result<_, _>>()?;
         Ok(Self::group(engines, Some(steering)))
     }
 

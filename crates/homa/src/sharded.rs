@@ -2,9 +2,11 @@
 //!
 //! Each shard is an engine with a socket, a lock and timers of its own. The kernel steers what a
 //! peer sends to one of them (`driver/udp/steering.rs`), and calls to a peer leave from there, so
-//! that a peer is known to one shard alone. Of the protocol they share one thing: where a client's
-//! address changes and it comes to another shard, a directory tells that shard that the client was
-//! known elsewhere, and what it has in progress counts as executed (`driver/udp/directory.rs`).
+//! that a peer is known to one shard alone. They share the links, each with its part of what is
+//! used at the time (`engine/beside.rs`), and of what the protocol knows one thing: where a
+//! client's address changes and it comes to another shard, a directory tells that shard that the
+//! client was known elsewhere, and what it has in progress counts as executed
+//! (`driver/udp/directory.rs`).
 //!
 //! Left out: moving peers, and what they had executed, between shards, so that one busy peer is one
 //! core's work; sharing an address between processes.
@@ -46,19 +48,16 @@ impl Engine {
     ///
     /// Each shard has an equal part of what `config` allows, so that all together have that:
     /// [`memory_budget`](homa_proto::Config::memory_budget),
-    /// [`send_memory`](Config::send_memory), [`max_rpcs`](homa_proto::Config::max_rpcs),
-    /// [`max_peers`](Config::max_peers), the bytes granted at a time to all senders (in profiles
-    /// whose grants are bounded together, `default` and `linux`), and the rate of links where it
-    /// is known. A shard that is busy alone does not get the others' parts: towards a link of known
-    /// rate one of n shards sends at an n-th of it, and what comes to one fills the downlink only
-    /// where there are no more shards than scheduled priority levels. What a host may take of a
-    /// shard (half of the memory for replies, say) is a share of the shard's part: a host with one
-    /// port has that of one shard, one with many ports that of each. Each shard's socket has a
+    /// [`send_memory`](Config::send_memory), [`max_rpcs`](homa_proto::Config::max_rpcs) and
+    /// [`max_peers`](Config::max_peers). The links are shared by need: those that send at the time
+    /// part a link's rate alike, where it is known, and those that wait for granted bytes part what
+    /// is granted at a time to all senders (in profiles whose grants are bounded together,
+    /// `default` and `linux`); one that is busy alone has all. What a host may take of a shard
+    /// (half of the memory for replies, say) is a share of the shard's part: a host with one port
+    /// has that of one shard, one with many ports that of each. Each shard's socket has a
     /// receive queue of [`receive_buffer`](Config::receive_buffer) bytes.
     ///
-    /// So choose no more shards than cores are busy. A single client of an idle group, echoing
-    /// 4 MB over loopback, got 0.83 GB/s each way of 4 shards and 0.28 of 64, as each grants an
-    /// n-th at a time.
+    /// So choose no more shards than cores are busy.
     ///
     /// To those it calls, a sharded client is as many clients as shards, at one address: a server
     /// of ours has each prove the address once, and where more than 4 shards call several ports of

@@ -1,6 +1,7 @@
 //! How many bytes may be on their way: of one message, and of all (Homa §3.3, §3.5).
 //!
-//! In the user profile the bound on all grants is the paper's on buffers, the degree of
+//! Where other endpoints of this host grant, too, each has an equal part of what is bounded over
+//! messages. In the user profile the bound on all grants is the paper's on buffers, the degree of
 //! overcommitment times RTTbytes, and it counts for a message what it and its betters have
 //! outstanding: the active messages before it, and those that only wait for their last bytes. What
 //! worse messages were granted before it came does not count: their senders may be busy with others
@@ -36,7 +37,8 @@ impl Endpoint {
     pub(super) fn window(&self, peer: PeerId) -> u32 {
         match self.config.window {
             GrantWindow::Shared { max_incoming } => {
-                max_incoming / (self.scheduler.active_len() as u32 + 1)
+                let most = max_incoming / self.links.neighbours.granted_with_us();
+                most / (self.scheduler.active_len() as u32 + 1)
             }
             GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
                 self.peer(peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes)
@@ -66,15 +68,16 @@ impl Endpoint {
     /// a GRANT where packets are longer than RTTbytes. Messages that wait for their last bytes
     /// count, else many no longer than RTTbytes would all be granted at once.
     pub(super) fn window_left(&self, rank: usize, window: u32, payload: u32) -> u64 {
+        let shared_by = u64::from(self.links.neighbours.granted_with_us());
         match self.config.window {
             GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
             GrantWindow::Shared { max_incoming } => {
-                u64::from(max_incoming).saturating_sub(self.incoming.granted)
+                (u64::from(max_incoming) / shared_by).saturating_sub(self.incoming.granted)
             }
             GrantWindow::RttBytesShared { max_incoming } => {
-                let most = (self.degree() as u64).saturating_mul(u64::from(window));
-                let most = (most / u64::from(self.config.sharing)).max(payload.into());
-                most.min(max_incoming.into()).saturating_sub(self.granted_to(rank))
+                let all = (self.degree() as u64).saturating_mul(u64::from(window));
+                let all = (all / u64::from(self.config.sharing)).min(max_incoming.into());
+                (all / shared_by).max(payload.into()).saturating_sub(self.granted_to(rank))
             }
         }
     }

@@ -79,6 +79,9 @@ impl Core {
             false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
             true => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
         };
+        if arrived || due {
+            self.state.budgets.exchange(&mut self.state.endpoint);
+        }
         if due {
             self.tick();
             self.run_timers();

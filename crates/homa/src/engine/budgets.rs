@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use homa_proto::{Duration, Endpoint, FULL_FRAME, LinkId, LinkInfo, Links, Rate, Time};
 
+use super::beside::{Beside, Part};
 use crate::config::{Config, LOOPBACK, rtt_bytes_max};
 use crate::egress::kernel::Kernel;
 use crate::egress::{Egress, Interfaces, LinkRate};
@@ -48,8 +49,10 @@ pub struct Budgets {
     configured: Option<Rate>,
     /// Our address, where the engine is bound to one: routes may depend on it.
     bound: Option<IpAddr>,
-    /// So many engines of this process send by the links: each at this part of their rates.
+    /// So many engines send by the links, whether they do or not: each at this part of their rates.
     sharing: u64,
+    /// Those of the same group, which part what is left alike while they send.
+    beside: Option<Beside>,
 }
 
 /// What may be pulled now.
@@ -67,6 +70,7 @@ struct Budget {
     /// `None`: no interface has been needed yet.
     egress: Option<Egress>,
     pacer: Pacer,
+    part: Option<Part>,
 }
 
 impl Budget {
@@ -76,8 +80,14 @@ impl Budget {
 }
 
 impl Budgets {
-    /// The links of an engine; `routed`: the kernel's routes choose between them.
-    pub fn new(config: &Config, routed: bool, endpoint: &mut Endpoint) -> Self {
+    /// The links of an engine, one of a group or not; `routed`: the kernel's routes choose between
+    /// them.
+    pub fn new(
+        config: &Config,
+        routed: bool,
+        beside: Option<Beside>,
+        endpoint: &mut Endpoint,
+    ) -> Self {
         let configured = config.link_rate;
         let protocol = endpoint.config().link_rate;
         let sharing = u64::from(config.protocol.sharing.max(1));
@@ -90,7 +100,11 @@ impl Budgets {
         let mut budgets = Self {
             kernel: kernel.ok(),
             interfaces: Interfaces::default(),
-            links: vec![Budget { egress: None, pacer: Pacer::new(part(configured, sharing)) }],
+            links: vec![Budget {
+                egress: None,
+                pacer: Pacer::new(divided(configured, sharing)),
+                part: beside.as_ref().map(|beside| beside.link(None)),
+            }],
             waits: 0,
             generation: 1,
             checked: Time::ZERO,
@@ -99,6 +113,7 @@ impl Budgets {
             configured,
             bound: None,
             sharing,
+            beside,
         };
         let alone = if routed { None } else { Some(LOOPBACK) };
         budgets.tell(FIRST, protocol.or(alone), endpoint);
@@ -183,7 +198,7 @@ impl Budgets {
         let at = match found.or_else(|| self.links.iter().position(free)) {
             Some(at) => at,
             None if self.links.len() < usize::from(LinkId::MAX) => {
-                self.links.push(Budget { egress: None, pacer: Pacer::new(None) });
+                self.links.push(Budget { egress: None, pacer: Pacer::new(None), part: None });
                 self.links.len() - 1
             }
             None => return FIRST,
@@ -191,6 +206,8 @@ impl Budgets {
         if self.links[at].index() != Some(egress.index) {
             let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));
             self.waits += before.waits();
+            let part = |beside: &Beside| beside.link(Some(egress.index));
+            self.links[at].part = self.beside.as_ref().map(part);
         }
         if self.links[at].egress.as_ref() != Some(&egress) {
             self.place(at, egress, endpoint);
@@ -205,7 +222,7 @@ impl Budgets {
             LinkRate::Unlimited => Some(LOOPBACK),
             LinkRate::Guess(_) | LinkRate::Unknown => None,
         };
-        self.links[at].pacer.set_rate(part(egress.rate.rate(), self.sharing));
+        self.links[at].pacer.set_rate(divided(egress.rate.rate(), self.sharing));
         self.links[at].egress = Some(egress);
         self.tell(LinkId(at as u8), self.protocol.or(known), endpoint);
     }
@@ -236,8 +253,12 @@ impl Budgets {
             if held.contains(link) {
                 continue;
             }
-            let Budget { egress, pacer } = &mut self.links[at];
+            let Budget { egress, pacer, part } = &mut self.links[at];
+            if let Some(part) = part {
+                pacer.set_senders(now, part.senders(now));
+            }
             let room = pacer.room(now, || below(egress.as_ref(), link, &queued));
+            tell_part(part.as_ref(), pacer);
             if room > 0 {
                 return Some(Room { link, bytes: room, links: Links::only(link) });
             }
@@ -254,8 +275,20 @@ impl Budgets {
         bytes: u32,
         queued: impl Fn(LinkId) -> Option<u32>,
     ) {
-        let Budget { egress, pacer } = &mut self.links[usize::from(link.0)];
+        let Budget { egress, pacer, part } = &mut self.links[usize::from(link.0)];
         pacer.sent(now, bytes, || below(egress.as_ref(), link, queued));
+        tell_part(part.as_ref(), pacer);
+    }
+
+    /// Tells the engines of the group what this one has coming, and its endpoint what they have.
+    pub fn exchange(&mut self, endpoint: &mut Endpoint) {
+        let Some(beside) = &self.beside else { return };
+        beside.exchange(endpoint);
+        for (link, budget) in (0..).map(LinkId).zip(&mut self.links) {
+            if let Some(part) = &mut budget.part {
+                part.exchange(link, endpoint);
+            }
+        }
     }
 
     /// True while a link takes whatever we send as fast as we send it.
@@ -292,8 +325,15 @@ impl Budgets {
     }
 }
 
+/// Tells the engines that share a link until when this one sends.
+fn tell_part(part: Option<&Part>, pacer: &Pacer) {
+    if let Some((part, until)) = part.zip(pacer.sends_until()) {
+        part.busy_until(until);
+    }
+}
+
 /// A part of a rate.
-fn part(rate: Option<Rate>, of: u64) -> Option<Rate> {
+fn divided(rate: Option<Rate>, of: u64) -> Option<Rate> {
     rate.map(|rate| Rate((rate.0 / of).max(1)))
 }
 

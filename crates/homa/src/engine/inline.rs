@@ -38,6 +38,7 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
+use super::beside::Beside;
 use super::fair::{FairQueue, Place};
 use super::{Core, Ready, Terms};
 use crate::config::{CallOptions, Config};
@@ -211,9 +212,11 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sharded(at: SocketAddr, shards: usize, config: Config) -> Result<Vec<Self>, OpenError> {
-        let drivers = sharded::drivers(at, shards, &config)?.0.into_iter().enumerate();
-        let part = |number| config.part(number, shards as u16);
-        drivers.map(|(number, driver)| Self::with_driver(Box::new(driver), part(number))).collect()
+        let drivers = sharded::drivers(at, shards, &config)?.0.into_iter();
+        let parts = (0..shards).map(|number| config.part(number, shards as u16));
+        let each = drivers.zip(parts.zip(Beside::all(shards)));
+        each.map(|(driver, (part, beside))| Self::open(Box::new(driver), part, Some(beside)))
+            .collect()
     }
 
     /// True when what a peer sends to the first local address comes to this engine, as always
@@ -237,8 +240,16 @@ impl Engine {
 
     /// An engine over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        Self::open(driver, config, None)
+    }
+
+    fn open(
+        driver: Box<dyn Driver>,
+        config: Config,
+        beside: Option<Beside>,
+    ) -> Result<Self, OpenError> {
         let handles = driver.handles();
-        Ok(Self { core: Core::new(driver, config)?, handles, left: Left::default() })
+        Ok(Self { core: Core::new(driver, config, beside)?, handles, left: Left::default() })
     }
 
     /// The first local address.

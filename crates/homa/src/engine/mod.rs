@@ -10,6 +10,7 @@
 
 mod accounts;
 mod arrivals;
+pub mod beside;
 mod budgets;
 mod clock;
 mod closing;
@@ -42,6 +43,7 @@ use crate::error::{CallError, OpenError, ReplyError};
 use crate::metrics::{Direction, Metrics, Outcome};
 use crate::payload::Payload;
 use arrivals::{Arrivals, Overdue};
+use beside::Beside;
 use clock::Clock;
 use closing::Closing;
 use held::Held;
@@ -95,8 +97,12 @@ impl Drop for Core {
 }
 
 impl Core {
-    /// Joins a protocol machine to `driver`.
-    pub fn new(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+    /// Joins a protocol machine to `driver`; `beside`: its place in a group.
+    pub fn new(
+        driver: Box<dyn Driver>,
+        config: Config,
+        beside: Option<Beside>,
+    ) -> Result<Self, OpenError> {
         let framing = driver.framing();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), framing)?);
         driver.names().into_iter().for_each(|names| endpoint.share_names(names));
@@ -104,9 +110,9 @@ impl Core {
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map, framing);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let mut state = State::new(endpoint, config, &*driver);
+        let clock = beside.as_ref().map_or_else(Clock::start, Beside::clock);
+        let mut state = State::new(endpoint, config, &*driver, beside);
         driver.local().first().iter().for_each(|at| state.budgets.set_bound(at.ip()));
-        let clock = Clock::start();
         Ok(Self {
             driver,
             state,

@@ -11,6 +11,7 @@ use homa_proto::{
 };
 
 use super::accounts::AccountId;
+use super::beside::Beside;
 use super::budgets::Budgets;
 use super::messages::{Messages, Terms};
 use super::paths::Paths;
@@ -104,11 +105,16 @@ pub struct State {
 
 impl State {
     /// The state of an engine that has not received anything.
-    pub fn new(mut endpoint: Endpoint, config: Config, driver: &dyn Driver) -> Self {
+    pub fn new(
+        mut endpoint: Endpoint,
+        config: Config,
+        driver: &dyn Driver,
+        beside: Option<Beside>,
+    ) -> Self {
         let (framing, routes) = (driver.framing(), driver.routes());
         let largest = config.largest_packet(driver.good_mtu());
         Self {
-            budgets: Budgets::new(&config, routes.is_some(), &mut endpoint),
+            budgets: Budgets::new(&config, routes.is_some(), beside, &mut endpoint),
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
             peers: Peers::new(config.max_peers, largest, framing, routes),
@@ -409,7 +415,7 @@ mod tests {
         let endpoint = Endpoint::new(config.complete(1 << 20, Framing::Datagram).unwrap());
         let network = Network::new(1, Faults::NONE);
         let driver = network.driver(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
-        let mut state = State::new(endpoint, config, &driver);
+        let mut state = State::new(endpoint, config, &driver, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];
         let train = Received { from, socket: 0, to: None, tos: 0, datagram: 100, bytes: &bytes };

@@ -9,6 +9,9 @@
 //! * and as long as something of what lay there at each question still lies there at the next, the
 //!   link was never idle: what left meanwhile is its rate.
 //!
+//! Where several send by the link, each at its part of a rate that it was told, packets leave
+//! faster than that one by one: then reports only tell that the clock is fast.
+//!
 //! A rate that we were told is doubted only after several reports in a row, and believed again when
 //! a measurement agrees with it. Without one, what may lie on the account is bounded as well, by
 //! what a report takes off it (as in Linux' dynamic queue limits): a shaper's queue would else fill
@@ -56,8 +59,10 @@ pub struct Clock {
     /// The kernel tells what is on the account.
     counted: bool,
     told: Option<f64>,
-    /// Bytes per nanosecond.
+    /// Bytes per nanosecond, for all that send.
     rate: f64,
+    /// So many send alike, this one included.
+    senders: f64,
     /// The rate was measured, or found too low.
     learned: bool,
     /// Bytes below us by the clock, at a time.
@@ -114,6 +119,7 @@ impl Clock {
             counted: true,
             told: told.map(per_nano),
             rate: per_nano(rate),
+            senders: 1.0,
             learned: false,
             backlog: 0.0,
             at: Time::ZERO,
@@ -178,9 +184,34 @@ impl Clock {
         (doubted && self.learned).then_some(Rate((rate * 8e9) as u64))
     }
 
+    /// From now on so many send by the link alike, this one included. What only the reports of one
+    /// that is alone tell begins anew.
+    pub fn set_senders(&mut self, now: Time, senders: u32) -> bool {
+        let senders = f64::from(senders);
+        if self.senders == senders {
+            return false;
+        }
+        self.pass(now);
+        self.senders = senders;
+        self.rate = self.probing.base.take().unwrap_or(self.rate);
+        self.window = None;
+        self.probing.forget_round();
+        true
+    }
+
+    /// When what was handed down and a packet more will have left.
+    pub fn idle_after_next(&self) -> Time {
+        self.at + self.time_for(self.backlog + FRAME)
+    }
+
+    /// When what was handed down will have left.
+    pub fn idle_at(&self) -> Time {
+        self.at + self.time_for(self.backlog)
+    }
+
     /// Bytes that leave in a time.
     pub fn bytes_in(&self, time: Duration) -> f64 {
-        self.rate * time.0 as f64
+        self.rate * time.0 as f64 / self.senders
     }
 
     /// Single packets last longer than our lateness.
@@ -189,7 +220,7 @@ impl Clock {
     }
 
     fn time_for(&self, bytes: f64) -> Duration {
-        Duration((bytes.max(0.0) / self.rate).ceil() as u64)
+        Duration((bytes.max(0.0) * self.senders / self.rate).ceil() as u64)
     }
 
     fn set(&mut self, rate: f64) {
@@ -283,9 +314,11 @@ impl Clock {
         // How much more left than the clock believes; it may believe what leaves between questions.
         let ahead = self.backlog - outstanding;
         let doubt = self.account.doubt();
-        let slack = 2.0 * FRAME + doubt + self.bytes_in(answer.since);
+        // Each of those that send may have two packets before ours.
+        let slack = 2.0 * FRAME * self.senders + doubt + self.bytes_in(answer.since);
         let idle = outstanding == 0.0 && ahead > FRAME / 64.0;
-        if idle || ahead > FRAME / 4.0 + doubt {
+        let alone = self.senders == 1.0;
+        if alone && (idle || ahead > FRAME / 4.0 + doubt) {
             self.was_slow(outstanding);
         } else {
             self.step = (self.step * 0.75).max(STEPS[0]);
@@ -299,8 +332,10 @@ impl Clock {
             self.hidden = 2.0 * self.hidden + self.limit();
         }
         self.full = false;
-        self.measure(now, &answer);
-        self.probe(now, &answer);
+        if alone {
+            self.measure(now, &answer);
+            self.probe(now, &answer);
+        }
         let gap = now.since(self.reported).0.min(RETRY_MAX.0);
         self.gap = Duration(self.gap.0 - self.gap.0 / 4 + gap / 4);
         self.reported = now;

@@ -89,6 +89,22 @@ impl Pacer {
         self.clock.estimate().filter(|_| self.swallow.is_none())
     }
 
+    /// So many send by the link now, alike, this one included: each has its part of a rate that it
+    /// was told. One that is learned is the part, already.
+    pub fn set_senders(&mut self, now: Time, senders: u32) {
+        if self.told && self.clock.set_senders(now, senders) {
+            self.wake = None;
+        }
+    }
+
+    /// Until when this one sends, where the rate was told: one that packets wait for hands down
+    /// another, even if it comes a little late.
+    pub fn sends_until(&self) -> Option<Time> {
+        let waiting = self.wake.is_some();
+        let until = if waiting { self.clock.idle_after_next() } else { self.clock.idle_at() };
+        self.told.then_some(until)
+    }
+
     /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` asks the kernel.
     pub fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
         if self.wake.is_some_and(|wake| now < wake) {

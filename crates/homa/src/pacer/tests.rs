@@ -247,3 +247,64 @@ fn a_rate_told_later_is_the_one_that_counts() {
     pacer.set_rate(None);
     assert!(pacer.room(Time(2_000), || None) >= FULL_FRAME);
 }
+
+/// A card that two engines with sockets of their own send by; it reports at fixed intervals.
+struct Both {
+    rate: Rate,
+    every: Duration,
+    free: Time,
+    /// When each packet has left, and whose it is.
+    packets: Vec<(Time, usize)>,
+}
+
+impl Both {
+    fn send(&mut self, now: Time, whose: usize) {
+        self.free = self.free.max(now) + self.rate.time_for(FULL_FRAME.into());
+        self.packets.push((self.free, whose));
+    }
+
+    /// What one socket is charged for.
+    fn queued(&self, now: Time, whose: usize) -> u32 {
+        let reported = Time(now.0 / self.every.0 * self.every.0);
+        let held = self.packets.iter().rev().take_while(|(left, _)| *left > reported);
+        held.filter(|(_, owner)| *owner == whose).count() as u32 * PACKET_BUFFER
+    }
+
+    /// Lets both send for 20 ms, the second from the middle on; how many packets each sent in the
+    /// first and in the last 8 ms, and most that had not left in these.
+    fn run(mut self) -> ([[usize; 2]; 2], usize) {
+        let mut pacers = [0; 2].map(|_| Pacer::new(Some(self.rate)));
+        let (mut now, mut most, mut sent) = (Time::ZERO, 0, [[0; 2]; 2]);
+        while now < Time(20_000_000) {
+            let both = now >= Time(10_000_000);
+            for (whose, pacer) in pacers.iter_mut().enumerate().take(1 + usize::from(both)) {
+                pacer.set_senders(now, 1 + u32::from(both));
+                while pacer.room(now, || Some(self.queued(now, whose))) >= FULL_FRAME {
+                    self.send(now, whose);
+                    pacer.sent(now, FULL_FRAME, || Some(self.queued(now, whose)));
+                    sent[usize::from(both)][whose] += usize::from(now.0 % 10_000_000 >= 2_000_000);
+                }
+            }
+            let waiting = self.packets.iter().rev().take_while(|(left, _)| *left > now).count();
+            // Whoever is alone also probes.
+            most = if now >= Time(12_000_000) { most.max(waiting) } else { 0 };
+            now += Duration(500);
+        }
+        (sent, most)
+    }
+}
+
+#[test]
+fn engines_that_send_by_one_card_part_it_whenever_it_reports() {
+    for (mbps, every) in [(1_000, 1), (1_000, 100), (10_000, 1), (10_000, 100)] {
+        let (rate, every) = (Rate::mbps(mbps), Duration::micros(every));
+        let possible = rate.bytes_in(Duration::millis(8)) as usize / FULL_FRAME as usize;
+        let (sent, most) = Both { rate, every, free: Time::ZERO, packets: Vec::new() }.run();
+        let what = format!("{mbps} Mbit/s, {every:?}: {sent:?} of {possible}, {most} queued");
+        let [[alone, none], both] = sent;
+        assert!(none == 0 && alone >= possible * 97 / 100, "{what}");
+        assert!(both.iter().sum::<usize>() >= possible * 97 / 100, "{what}");
+        assert!(both[0].abs_diff(both[1]) <= possible / 20, "{what}");
+        assert!(most <= 6, "{what}");
+    }
+}

@@ -15,9 +15,17 @@ fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
 }
 
 fn budgets_of(rates: &[LinkRate], config: &Config) -> (Budgets, Endpoint) {
+    budgets_beside(rates, config, None)
+}
+
+fn budgets_beside(
+    rates: &[LinkRate],
+    config: &Config,
+    beside: Option<Beside>,
+) -> (Budgets, Endpoint) {
     let mut endpoint =
         Endpoint::new(config.complete(1 << 20, crate::driver::Framing::Datagram).unwrap());
-    let mut budgets = Budgets::new(config, false, &mut endpoint);
+    let mut budgets = Budgets::new(config, false, beside, &mut endpoint);
     for (index, &rate) in (1..).zip(rates) {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -84,24 +92,54 @@ fn a_full_link_holds_back_no_packet_of_another() {
     assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
 }
 
-#[test]
-fn engines_that_share_an_address_send_no_faster_together_than_one() {
-    let config = Config::default();
-    for shards in [1, 2, 8] {
-        let part = config.part(0, shards);
-        let (mut budgets, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &part);
-        (0..400).for_each(|_| send(&mut endpoint, 1, 5_600));
-        let (mut sent, end) = ([0; 2], Time(1_000_000));
-        let mut now = Time(1_000);
-        while now < end {
-            transmit(&mut budgets, &mut endpoint, now, &mut sent);
-            let wake = budgets.wake(&endpoint, Links::NONE).expect("there is more to send");
-            now = wake.max(now + Duration(1));
+/// Packets that each of several engines of a group sends in a millisecond of the fast link while
+/// the first `busy` have something to send.
+fn sent_by_group(engines: usize, busy: usize) -> Vec<u32> {
+    let opened = Beside::all(engines).map(|beside| {
+        let config = Config::default();
+        let mut all = budgets_beside(&[LinkRate::Known(FAST)], &config, Some(beside));
+        (0..400).for_each(|_| send(&mut all.1, 1, 5_600));
+        (all, [0; 2])
+    });
+    let (mut engines, mut now): (Vec<_>, _) = (opened.collect(), Time(1_000));
+    while now < Time(1_001_000) {
+        let mut wake = Time::MAX;
+        for ((budgets, endpoint), sent) in &mut engines[..busy] {
+            transmit(budgets, endpoint, now, sent);
+            wake = wake.min(budgets.wake(endpoint, Links::NONE).expect("there is more to send"));
         }
-        let all = u64::from(sent[1]) * u64::from(shards) * u64::from(FULL_FRAME);
-        let most = FAST.bytes_in(Duration(end.0)) + u64::from(shards) * 3 * u64::from(FULL_FRAME);
-        assert!(all <= most && all > most / 2, "{shards}: {all} of {most}");
+        now = wake.max(now + Duration(1));
     }
+    engines.iter().map(|(_, sent)| sent[1]).collect()
+}
+
+#[test]
+fn engines_of_a_group_part_a_link_while_they_send_and_one_that_does_alone_has_all() {
+    let possible = (FAST.bytes_in(Duration::millis(1)) / u64::from(FULL_FRAME)) as u32;
+    for (engines, busy) in [(1, 1), (2, 1), (2, 2), (8, 3), (8, 8)] {
+        let sent = sent_by_group(engines, busy);
+        let all: u32 = sent.iter().sum();
+        let most = possible + 3 * engines as u32;
+        assert!((possible - 2..=most).contains(&all), "{sent:?} of {possible}");
+        let part = possible / busy as u32;
+        assert!(sent[..busy].iter().all(|&sent| sent.abs_diff(part) <= part / 20 + 3), "{sent:?}");
+    }
+}
+
+#[test]
+fn engines_of_different_processes_have_a_part_each_whether_others_send_or_not() {
+    let mut config = Config::default();
+    config.protocol.sharing = 4;
+    let (mut budgets, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &config);
+    (0..400).for_each(|_| send(&mut endpoint, 1, 5_600));
+    let (mut sent, mut now) = ([0; 2], Time(1_000));
+    while now < Time(1_001_000) {
+        transmit(&mut budgets, &mut endpoint, now, &mut sent);
+        let wake = budgets.wake(&endpoint, Links::NONE).expect("there is more to send");
+        now = wake.max(now + Duration(1));
+    }
+    let part = FAST.bytes_in(Duration::millis(1)) / 4 / u64::from(FULL_FRAME);
+    assert!(u64::from(sent[1]).abs_diff(part) <= 3, "{} of {part}", sent[1]);
 }
 
 #[test]

@@ -61,6 +61,13 @@ impl Probing {
     }
 }
 
+impl Probing {
+    /// The next report begins a round.
+    pub(super) fn forget_round(&mut self) {
+        self.round = None;
+    }
+}
+
 impl Clock {
     /// Takes in a report.
     pub(super) fn probe(&mut self, now: Time, answer: &Answer) {
