@@ -1,0 +1,192 @@
+//! Hours over a network that loses and repeats packets, beside a trickle of every attack: no call
+//! is lost, none runs twice, and memory is flat.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homa::{CallOptions, Config, Server};
+
+use super::attacks::{HOSTS, OTHERS, PRESSURE};
+use super::common::{engine, message};
+use super::host::Host;
+use super::pressure::host;
+
+/// Callers, each behind a relay of its own, and the bytes of their messages.
+const CALLERS: [usize; 4] = [100, 2_000, 50_000, 1_000_000];
+/// One packet in so many is lost, and of another a copy comes late.
+const LOST: u64 = 100;
+const LATE: Duration = Duration::from_millis(300);
+/// Between two packets of an attack.
+const TRICKLE: Duration = Duration::from_millis(5);
+/// Between two calls of a caller, and more after long ones: other work goes on beside.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A call that takes so long is lost.
+const GIVE_UP: Duration = Duration::from_secs(30);
+/// Bytes of what a stranger's request is answered with.
+const GENEROUS: usize = 1 << 20;
+
+/// Passes datagrams on in both directions: some never, some twice.
+struct Relay {
+    to_client: UdpSocket,
+    to_server: UdpSocket,
+    client: Mutex<Option<SocketAddr>>,
+    lost: AtomicU64,
+}
+
+impl Relay {
+    fn new(server: SocketAddr) -> Self {
+        let open = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            socket
+        };
+        let (to_client, to_server) = (open(), open());
+        to_server.connect(server).unwrap();
+        Self { to_client, to_server, client: Mutex::default(), lost: AtomicU64::new(0) }
+    }
+
+    /// Passes on what comes from one side until it is `over`.
+    fn pass(&self, seed: u64, over: &AtomicBool, from_client: bool) {
+        let (mut bytes, mut random) = (vec![0; 65_536], seed);
+        let mut late = VecDeque::<(Instant, Vec<u8>)>::new();
+        let from = if from_client { &self.to_client } else { &self.to_server };
+        while !over.load(Ordering::Relaxed) {
+            while late.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+                late.pop_front().iter().for_each(|(_, copy)| self.send(copy, from_client));
+            }
+            let Ok((len, source)) = from.recv_from(&mut bytes) else { continue };
+            if from_client {
+                *self.client.lock().unwrap() = Some(source);
+            }
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            match (random >> 33) % LOST {
+                0 => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+                1 => {
+                    late.push_back((Instant::now() + LATE, bytes[..len].to_vec()));
+                    self.send(&bytes[..len], from_client);
+                }
+                _ => self.send(&bytes[..len], from_client),
+            }
+        }
+    }
+
+    /// Sends to the other side; a full socket loses more.
+    fn send(&self, bytes: &[u8], to_server: bool) {
+        if to_server {
+            let _ = self.to_server.send(bytes);
+        } else if let Some(client) = *self.client.lock().unwrap() {
+            let _ = self.to_client.send_to(bytes, client);
+        }
+    }
+}
+
+/// The last call of each caller that ran: they are numbered.
+type Ran = Arc<[AtomicU64; CALLERS.len()]>;
+
+/// Echoes what callers send, and answers strangers with more.
+fn serve(server: Server, ran: &Ran) {
+    let ran = ran.clone();
+    thread::spawn(move || {
+        while let Some(mut request) = server.accept() {
+            let bytes = request.take_bytes();
+            let number = |at| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().unwrap()));
+            match number(0).and_then(|caller| ran.get(caller as usize)).zip(number(8)) {
+                Some((ran, call)) => {
+                    let before = ran.swap(call, Ordering::Relaxed);
+                    assert_eq!(call, before + 1, "a call ran twice, or the one before never");
+                    let _ = request.reply(bytes);
+                }
+                None => drop(request.reply(vec![7; GENEROUS])),
+            }
+        }
+    });
+}
+
+/// Calls one after the other until it is `over`; how many.
+fn call(caller: usize, to: SocketAddr, ran: &Ran, over: &AtomicBool) -> u64 {
+    let client = engine("127.0.0.1", Config::default()).client();
+    let mut bytes = message(CALLERS[caller], caller as u64);
+    bytes[..8].copy_from_slice(&(caller as u64).to_le_bytes());
+    for n in 1u64.. {
+        bytes[8..16].copy_from_slice(&n.to_le_bytes());
+        let answer = client.call_with(to, bytes.clone(), &CallOptions::deadline(GIVE_UP));
+        let answer = answer.unwrap_or_else(|error| panic!("call {n} of {caller}: {error}"));
+        assert!(answer == bytes[..], "call {n} of {caller} has another's answer");
+        assert_eq!(ran[caller].load(Ordering::Relaxed), n, "an answer to what did not run");
+        if over.load(Ordering::Relaxed) {
+            return n;
+        }
+        thread::sleep(PAUSE + Duration::from_nanos(100 * bytes.len() as u64));
+    }
+    unreachable!("numbers end")
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn soak() {
+    let seconds = std::env::var("HOMA_SOAK").map_or(Ok(6), |text| text.parse());
+    let lasts = Duration::from_secs(seconds.expect("HOMA_SOAK is a number of seconds"));
+    let ran = Ran::default();
+    let [over, closed] = [0; 2].map(|_| AtomicBool::new(false));
+    let server = engine("127.0.0.1", Config::default());
+    serve(server.serve().unwrap(), &ran);
+    let relays = CALLERS.map(|_| Relay::new(server.local_addr()));
+    let mut hosts: Vec<Host> = (0..HOSTS).map(|n| host(n, server.local_addr())).collect();
+    let begun = Instant::now();
+    // By quarters of the time.
+    let mut most = [0; 4];
+    let calls: Vec<u64> = thread::scope(|scope| {
+        for (relay, seed) in relays.iter().zip((1u64..).step_by(2)) {
+            let closed = &closed;
+            scope.spawn(move || relay.pass(seed, closed, true));
+            scope.spawn(move || relay.pass(seed + 1, closed, false));
+        }
+        scope.spawn(|| {
+            for n in 0.. {
+                for attack in PRESSURE.iter().chain(&OTHERS) {
+                    (attack.send)(&mut hosts, n);
+                }
+                thread::sleep(TRICKLE);
+                if closed.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let to = |caller: usize| relays[caller].to_client.local_addr().unwrap();
+        let (ran, over) = (&ran, &over);
+        let callers: Vec<_> = (0..CALLERS.len())
+            .map(|caller| scope.spawn(move || call(caller, to(caller), ran, over)))
+            .collect();
+        while begun.elapsed() < lasts && !callers.iter().any(|caller| caller.is_finished()) {
+            thread::sleep(Duration::from_millis(100));
+            let quarter = (4.0 * begun.elapsed().as_secs_f64() / lasts.as_secs_f64()) as usize;
+            let most = &mut most[quarter.min(3)];
+            *most = resident().max(*most);
+        }
+        over.store(true, Ordering::Relaxed);
+        let ended: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
+        closed.store(true, Ordering::Relaxed);
+        ended.into_iter().map(Result::unwrap).collect()
+    });
+    let lost: u64 = relays.iter().map(|relay| relay.lost.load(Ordering::Relaxed)).sum();
+    let metrics = server.metrics();
+    println!(
+        "{:.0} s: {calls:?} calls of {CALLERS:?} B, {lost} packets lost, {} requests delivered, \
+         {} challenges, resident by quarters {:?} MB",
+        begun.elapsed().as_secs_f64(),
+        metrics.protocol.requests_delivered,
+        metrics.protocol.challenges_sent,
+        most.map(|bytes| bytes >> 20),
+    );
+    assert!(lost > 0 && calls.iter().all(|&calls| calls > 10), "{calls:?}, {lost} lost");
+    // The first quarter fills tables of bounded size.
+    assert!(most[3] <= most[1] + most[1] / 10 + (16 << 20), "memory grows: {most:?}");
+}
