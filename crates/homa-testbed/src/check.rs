@@ -116,7 +116,8 @@ pub fn judge(rack: &RackConfig, seen: &SwitchInterval, shown: Shown) -> Verdict 
         let detail = format!("stood still for {stall_ms} ms (at most {STALL_MS} ms)");
         verdict.add("machine", false, detail);
     }
-    let frames = seen.delivered.max(1) as f64;
+    // All that came: of what a link that is cut loses, none is delivered.
+    let frames = (seen.delivered + seen.dropped + seen.lost + seen.cut).max(1) as f64;
     let missed = seen.overflow + seen.undeliverable;
     let late = seen.late_arrivals as f64 / frames;
     let detail = format!(
@@ -181,6 +182,8 @@ mod tests {
         assert!(!judge(&rack, &SwitchInterval { overflow: 1, ..good.clone() }, none).valid());
         assert!(!judge(&rack, &SwitchInterval { undeliverable: 1, ..good.clone() }, none).valid());
         assert!(!judge(&rack, &SwitchInterval { late_arrivals: 11, ..good.clone() }, none).valid());
+        let cut = SwitchInterval { delivered: 10, cut: 990, late_arrivals: 9, ..good.clone() };
+        assert!(judge(&rack, &cut, none).valid(), "nine of a thousand frames that came");
         let mut stalled = good.clone();
         (0..1_000).for_each(|_| stalled.lateness.record(1_000));
         assert!(judge(&rack, &stalled, none).valid());
