@@ -40,6 +40,11 @@ pub struct TableFault {
 pub const DETAIL: [(f64, f64); 5] =
     [(61.0, 0.0), (334.0, 0.5), (1_000.0, 0.9), (10_000.0, 0.986), (14_000.0, 1.0)];
 
+/// Longest round trip of a table, microseconds.
+const LONGEST_US: f64 = 1e12;
+/// Greatest count of one.
+const MOST: f64 = 1e18;
+
 impl RoundTrips {
     /// Reads a table with the header `us,count` (times and how often each was seen) or
     /// `us,cumulative_fraction` (times, ascending, and the share of at most that; the last is 1).
@@ -70,6 +75,9 @@ impl RoundTrips {
             };
             if time < 0.0 || share < 0.0 {
                 return Err(fault(line, "times, counts and shares are not below 0"));
+            }
+            if time > LONGEST_US || share > MOST {
+                return Err(fault(line, "times are at most 1e12 us, 11 days; counts at most 1e18"));
             }
             if !counted && rows.last().is_some_and(|last| time <= last.0 || share < last.1) {
                 return Err(fault(line, "times ascend, and shares do not fall"));
@@ -320,6 +328,8 @@ mod tests {
         assert_eq!(line("us,cumulative_fraction\n10,0.5\n9,1\n"), 3);
         assert_eq!(line("us,cumulative_fraction\n10,0.5\n20,0.9\n"), 3);
         assert_eq!(line("us,count\n10,0\n"), 2);
+        assert_eq!(line("us,count\n10,5\n1e13,1\n"), 3);
+        assert_eq!(line("us,count\n10,1e308\n11,1e308\n"), 2);
     }
 
     #[test]

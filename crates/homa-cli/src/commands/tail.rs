@@ -182,7 +182,7 @@ fn print(found: &Found) {
                 fanout.fanout.to_string(),
                 format!("{} ({:.1} %)", fanout.late, fanout.late_of_fanout * 100.0),
                 format!("{:.1} %", fanout.none_late_share * 100.0),
-                format!("{:.2}", fanout.all_answered_us / 1e3),
+                format!("{:.3}", fanout.all_answered_us / 1e3),
             ]));
         }
     }
