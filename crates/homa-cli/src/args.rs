@@ -74,9 +74,16 @@ fn below_zero(command: clap::Command) -> clap::Command {
     command.mut_subcommands(below_zero)
 }
 
-/// Whether `word` names a subcommand: for the hint after a usage error.
-pub fn is_command(word: &str) -> bool {
-    Cli::command().get_subcommands().any(|command| command.get_name() == word)
+/// The subcommands that a command line begins with, each with a space before it: for the hint after
+/// a usage error.
+pub fn named(words: impl Iterator<Item = String>) -> String {
+    let (mut at, mut named) = (Cli::command(), String::new());
+    for word in words {
+        let Some(next) = at.find_subcommand(&word).cloned() else { break };
+        named += &format!(" {word}");
+        at = next;
+    }
+    named
 }
 
 #[cfg(test)]
@@ -90,7 +97,9 @@ mod tests {
 
     #[test]
     fn only_subcommands_are_named_in_hints() {
-        assert!(is_command("bench"));
-        assert!(!is_command("--load"));
+        let named = |words: &str| named(words.split(' ').map(str::to_owned));
+        assert_eq!(named("bench --load x"), " bench");
+        assert_eq!(named("pfc thresholds --link 5"), " pfc thresholds");
+        assert_eq!((named("--load sim"), named("nonsense")), (String::new(), String::new()));
     }
 }

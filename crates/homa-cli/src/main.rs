@@ -66,8 +66,7 @@ fn explain_usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ => {
-            let command = std::env::args().nth(1).filter(|a| args::is_command(a));
-            let command = command.map(|c| format!(" {c}")).unwrap_or_default();
+            let command = args::named(std::env::args().skip(1));
             eprintln!(
                 "hint: `homa{command} --help` lists what is accepted, with units and defaults"
             );
