@@ -138,13 +138,23 @@ impl Args {
         all
     }
 
-    /// Refuses choices among paths that a single switch does not have, and changes of links after
-    /// the load's end, which nothing would show.
+    /// Refuses choices among paths that a single switch does not have, changes of links after the
+    /// load's end, which nothing would show, and two of one link at once.
     pub fn check_fabric(&self) -> Result<(), Failure> {
         let forwarding = self.forwarding.name();
         if self.fabric == Wired::SingleSwitch && self.forwarding != Choice::default() {
             let no = anyhow::anyhow!("--forwarding {forwarding}: a single switch has one path");
             return Err(Failure::new(no, "add --fabric leaf-spine"));
+        }
+        let mut changes = self.degraded();
+        changes.sort_by_key(|change| (change.after, change.spine, change.leaf));
+        let same =
+            |a: &Degraded, b: &Degraded| (a.after, a.spine, a.leaf) == (b.after, b.spine, b.leaf);
+        if let Some(twice) = changes.windows(2).find(|pair| same(&pair[0], &pair[1])) {
+            let Degraded { spine, leaf, .. } = twice[0];
+            let twice =
+                anyhow::anyhow!("--degrade: two changes of spine{spine}-leaf{leaf} at once");
+            return Err(Failure::new(twice, "leave one out, or give each a time: spine1:10@2s"));
         }
         let duration = self.duration();
         match self.degrade.iter().find(|degrade| degrade.after >= duration) {
@@ -194,6 +204,9 @@ mod tests {
         assert!(check(&["--forwarding", "alb", "--fabric", "leaf-spine"]));
         let late = ["--fabric", "leaf-spine", "--degrade", "spine1:10@1s", "--duration"];
         assert!(!check(&[&late[..], &["1s"]].concat()) && check(&[&late[..], &["2s"]].concat()));
+        let twice = |degrade| check(&["--fabric", "leaf-spine", "--degrade", degrade]);
+        assert!(!twice("spine1:10,spine1:50") && !twice("spine1:10@1s,spine1-leaf0:0@1s"));
+        assert!(twice("spine1:10,spine1:50@1s") && twice("spine1-leaf0:10,spine1-leaf1:50"));
     }
 
     #[test]
