@@ -118,6 +118,9 @@ fn mistakes_in_a_plan_exit_2_with_file_line_key_and_allowed_values() {
     assert!(stderr(&unknown).contains("homa-sim"), "{}", stderr(&unknown));
     let set = homa(&["sim", "--set", "load.fracton=1"]);
     assert!(stderr(&set).contains("--set: `load.fracton`"), "{}", stderr(&set));
+    let large = homa(&["sim", "--scheme", "detail", "--set", "options.switch.pause=4294967296"]);
+    let said = stderr(&large);
+    assert!(said.contains("`4294967296`, expected a whole number from 0 to 4294967295"), "{said}");
 }
 
 /// A resolved plan has `seeds`, and here an axis of one value: the command line replaces both.

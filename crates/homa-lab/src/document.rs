@@ -145,7 +145,10 @@ fn kind(expected: &str) -> &str {
         "a sequence" => "a list",
         "f64" => "a number",
         "a boolean" => "true or false",
-        "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number of at least 0",
         _ if expected.starts_with("struct ") || expected.starts_with("internally tagged ") => {
             "a table of keys and values"
         }
