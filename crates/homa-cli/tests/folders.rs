@@ -121,3 +121,43 @@ fn values_that_stand_twice_and_unquoted_paths_are_refused() {
     let unquoted = refusal("[axes]\nload.fraction = [0.1, 0.2]\n");
     assert!(unquoted.contains("\"load.fraction\" = [0.5, 0.8]"), "{unquoted}");
 }
+
+/// Five switches in a ring, a host at each that sends two switches on: nothing moves any more.
+fn ring(folder: &Folder) -> String {
+    let (mut links, mut flows) = (String::new(), "id,src,dst,bytes,start_ns\n".to_owned());
+    for at in 0..5 {
+        links += &format!("h{at},s{at},1,5476\ns{at},s{},1,5476\n", (at + 1) % 5);
+        for number in 0..10 {
+            flows += &format!("{},{at},{},1000000,0\n", 10 * at + number, (at + 2) % 5);
+        }
+    }
+    let (links, flows) = (folder.file("ring.csv", &links), folder.file("flows.csv", &flows));
+    let plan = format!(
+        "[scenario]\nslowdown = 'idle'\nstop = {{ time = '100ms', drain_limit = '300ms' }}\n\
+         fabric.shape = {{ kind = 'graph', file = '{links}' }}\n\
+         traffic = {{ pattern = 'flows', file = '{flows}' }}\n\
+         [axes]\nscheme = ['detail', 'flow-hashing']\n"
+    );
+    folder.file("ring.toml", &plan)
+}
+
+#[test]
+fn a_fabric_that_locks_up_is_told_by_table_sweep_and_page() {
+    let folder = Folder::new("deadlock");
+    let (plan, out) = (ring(&folder), folder.path("out"));
+    let said = "DEADLOCK: each waits for the next: s0-&gt;s1 -&gt; s1-&gt;s2";
+    let one = homa(&["sim", &plan, "--scheme", "detail"]);
+    assert_eq!(code(&one), 0, "{}", stderr(&one));
+    let table = String::from_utf8_lossy(&one.stdout).into_owned();
+    assert!(table.contains(&said.replace("&gt;", ">")), "{table}");
+    let swept = homa(&["sweep", &plan, "--out", &out]);
+    assert_eq!(code(&swept), 0, "{}", stderr(&swept));
+    let told = String::from_utf8_lossy(&swept.stdout).into_owned();
+    assert!(
+        told.contains(&format!("scheme=detail seed=1: {}", said.replace("&gt;", ">"))),
+        "{told}"
+    );
+    assert!(!told.contains("flow-hashing"), "it lost frames, as it should: {told}");
+    let page = std::fs::read_to_string(Path::new(&out).join("index.html")).expect("a page");
+    assert!(page.contains(&format!("scheme=detail seed=1: {said}")), "the page is silent");
+}

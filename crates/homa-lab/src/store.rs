@@ -152,6 +152,12 @@ impl Stored {
         let (version, program) = (VERSION.to_owned(), program.to_owned());
         Self { version, program, cell: cell.clone(), outcome }
     }
+
+    /// What nobody who reads the result may miss, with what the simulation is called in lists.
+    pub fn alarms(&self) -> impl Iterator<Item = String> {
+        let alarms = self.outcome.alarms().into_iter();
+        alarms.map(|alarm| format!("{}: {alarm}", self.cell.label()))
+    }
 }
 
 impl Manifest {

@@ -76,6 +76,27 @@ fn say_found(progress: &Progress, folder: &Path) {
     }
 }
 
+/// Alarms shown after a sweep; the page has more.
+const TOLD: usize = 10;
+
+/// What nobody may miss of the simulations: fabrics that locked up, lost frames, warnings.
+fn tell(store: &Store) -> Result<(), Failure> {
+    let remedy = "run the same command again";
+    let mut told = 0;
+    for listed in store.manifest().hint(remedy)?.cells {
+        for alarm in store.read(&listed.key).hint(remedy)?.alarms() {
+            told += 1;
+            if told <= TOLD {
+                line(alarm);
+            }
+        }
+    }
+    if told > TOLD {
+        line(format!("and {} more, of which the page has some", told - TOLD));
+    }
+    Ok(())
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let plan = Plan::read(&args.plan, &args.set).map_err(plan_failure)?;
@@ -126,6 +147,7 @@ pub fn run(args: &Args) -> Outcome {
     if complete {
         write_page(&folder, &Choice::default())?;
         line(format!("{what}; tables in {}", folder.display()));
+        tell(&store)?;
     } else {
         line(format!("{what}; other shards are missing in {}", folder.display()));
     }

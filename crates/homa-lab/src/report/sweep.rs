@@ -25,6 +25,9 @@ const OPEN: usize = 8;
 /// Rows of a table that is shown at once.
 const ROWS: usize = 40;
 
+/// Alarms that are listed one by one.
+const ALARMS: usize = 20;
+
 fn page_title(manifest: &Manifest) -> String {
     if manifest.title.is_empty() { "Simulations".to_owned() } else { manifest.title.clone() }
 }
@@ -56,6 +59,7 @@ pub(super) fn page(
         if missing > 0 { format!(", {missing} missing") } else { String::new() }
     );
     body += &caption(&varied);
+    body += &alarms(&simulations);
     let views = View::all(&varied, choice)?;
     body += &against(&runs, &varied, &views, choice)?;
     body += &whole_curves(&Panels::of(&runs, &varied, views.first().copied()), &views);
@@ -126,6 +130,22 @@ fn caption(varied: &Varied) -> String {
         );
     }
     out
+}
+
+/// What nobody who reads the page may miss, of each simulation that has something to tell.
+fn alarms(simulations: &[Run]) -> String {
+    let told: Vec<String> = simulations.iter().flat_map(|(_, stored)| stored.alarms()).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("<ul>\n");
+    for alarm in told.iter().take(ALARMS) {
+        let _ = writeln!(out, "<li class=\"false\">{}</li>", escaped(alarm));
+    }
+    if let more @ 1.. = told.len().saturating_sub(ALARMS) {
+        let _ = writeln!(out, "<li>and {more} more</li>");
+    }
+    out + "</ul>\n"
 }
 
 /// Quantities against what was swept. What hardly varies is said in one line.

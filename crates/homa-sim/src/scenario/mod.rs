@@ -10,6 +10,7 @@
 //!
 //! Unknown keys are refused when a scenario is read.
 
+mod alarms;
 mod beside;
 pub mod demand;
 mod error;

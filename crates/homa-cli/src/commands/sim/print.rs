@@ -152,15 +152,11 @@ fn workflows(workflows: &[WorkflowTimes]) {
     }
 }
 
-/// A pause that lasts as long has no other cause than a storm: no receiver is slow for so long.
-const STORM_US: f64 = 100_000.0;
-
 /// Ports shown that are paused when the run ends, those paused longest.
 const STUCK_SHOWN: usize = 10;
 
 /// What priority flow control did: at its worst, who waits for whom.
 fn pauses(outcome: &Simulated) {
-    outcome.warnings.iter().for_each(|warning| line(format!("WARNING: {warning}")));
     let expired = outcome.timeouts;
     if expired.expired > 0 {
         line(format!(
@@ -168,31 +164,24 @@ fn pauses(outcome: &Simulated) {
             expired.expired, expired.flows, expired.percent
         ));
     }
-    let Some(pauses) = &outcome.pauses else { return };
-    line(format!(
-        "pauses: {} ({} control frames), the longest {:.3} ms",
-        pauses.count,
-        pauses.control_frames,
-        pauses.longest_us / 1e3
-    ));
-    if let Some(first) = pauses.deadlock.first() {
+    if let Some(pauses) = &outcome.pauses {
         line(format!(
-            "DEADLOCK: each waits for the next: {} -> {first}",
-            pauses.deadlock.join(" -> ")
+            "pauses: {} ({} control frames), the longest {:.3} ms",
+            pauses.count,
+            pauses.control_frames,
+            pauses.longest_us / 1e3
         ));
-    } else if pauses.longest_us > STORM_US {
-        line(
-            "PAUSE STORM: a port was paused for longer than 100 ms; look for a slow link or \
-             receiver behind it",
-        );
     }
+    outcome.alarms().iter().for_each(line);
+    let Some(pauses) = &outcome.pauses else { return };
     let mut longest: Vec<_> = pauses.stuck.iter().collect();
     longest.sort_by(|a, b| a.since_us.total_cmp(&b.since_us));
     for stuck in longest.iter().take(STUCK_SHOWN) {
         let levels: Vec<String> = stuck.levels.iter().map(u8::to_string).collect();
         line(format!(
-            "  {} is paused at levels {} since {:.3} ms, waits for {}",
+            "  {} is paused at level{} {} since {:.3} ms, waits for {}",
             stuck.port,
+            if levels.len() == 1 { "" } else { "s" },
             levels.join(" "),
             stuck.since_us / 1e3,
             if stuck.waits_for.is_empty() { "nobody".into() } else { stuck.waits_for.join(", ") }
