@@ -2,7 +2,7 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Burst, Fabric, Groups, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic,
+    Bandwidth, Burst, Ending, Fabric, Groups, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic,
     WorkflowClass, WorkflowTraffic,
 };
 
@@ -64,8 +64,9 @@ fn steps_add_up_and_fan_outs_wait_for_the_last_under_every_kind_of_transport() {
         assert_eq!(all.count, two.count + eight.count, "{scheme}");
         // More than half of ten single ones, and no single one takes as long.
         let single = outcome.slowdown.buckets[0].p50_us.unwrap();
-        assert!(sequence.mean_us > 5.0 * single, "{scheme}: {} {single}", sequence.mean_us);
-        assert!(eight.mean_us > two.mean_us, "{scheme}: {} {}", eight.mean_us, two.mean_us);
+        let means = [sequence, eight, two].map(|of| of.mean_us.unwrap());
+        assert!(means[0] > 5.0 * single, "{scheme}: {means:?} {single}");
+        assert!(means[1] > means[2], "{scheme}: {means:?}");
         // Those that end after the end of traffic do not count, but their workflows do.
         let retrievals = 10 * sequence.count + 2 * two.count + 8 * eight.count;
         assert!(outcome.messages <= retrievals && 10 * outcome.messages > 7 * retrievals);
@@ -113,8 +114,29 @@ fn bursts_and_roles_are_those_of_the_plan_and_mistakes_are_named() {
     refused(WorkflowClass { per_second: None, burst: None, ..bursty.clone() }, "per_second");
     refused(WorkflowClass { level: Some(8), ..bursty.clone() }, "level");
     refused(WorkflowClass { fan_out: vec![], ..bursty.clone() }, "fan_out");
+    let without = serde_json::from_str(r#"{"per_second": 1}"#).unwrap();
+    refused(without, "response_bytes");
+    let unnamed = validate(&scenario("homa", &[("", bursty.clone())])).unwrap_err();
+    assert!(unnamed.to_string().contains("traffic.classes"), "{unnamed}");
     let burst = Some(Burst { length: Span::millis(11), ..burst });
     refused(WorkflowClass { burst, ..bursty }, "length");
     let one_way = validate(&scenario("homa-sim", &[("a", class(1, 1.0))])).unwrap_err();
     assert!(one_way.to_string().contains("one-way"), "{one_way}");
+}
+
+#[test]
+fn what_a_cut_run_leaves_is_counted_by_fan_out_and_nothing_has_no_mean() {
+    // 8 MB take 6.4 ms of a host's link, so that most of the pages of 20 ms are under way.
+    let page = WorkflowClass { fan_out: vec![2, 8], ..class(1_000_000, 500.0) };
+    let never = class(100_000_000, 100.0);
+    let mut scenario = scenario("homa", &[("never", never), ("page", page)]);
+    scenario.stop.ending = Ending::Cut;
+    let outcome = outcome(&scenario);
+    let [never, all, two, eight] = &outcome.workflows[..] else {
+        panic!("{:?}", outcome.workflows)
+    };
+    assert!(two.unfinished > 0 && eight.unfinished > 0, "{two:?} {eight:?}");
+    assert_eq!(all.unfinished, two.unfinished + eight.unfinished);
+    assert!(never.count == 0 && never.unfinished > 0, "{never:?}");
+    assert_eq!((never.mean_us, never.max_us), (None, None));
 }

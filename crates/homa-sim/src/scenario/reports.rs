@@ -126,14 +126,14 @@ pub struct WorkflowTimes {
     pub fan_out: Option<u32>,
     /// Workflows that were measured and are through.
     pub count: u64,
-    /// Workflows of the class that were to be measured, and of which a request was given up.
+    /// Workflows that were to be measured, and of which a request was given up.
     pub failed: u64,
-    /// Workflows of the class that were to be measured, and were under way when the run ended.
+    /// Workflows that were to be measured, and were under way when the run ended.
     pub unfinished: u64,
-    /// Mean, microseconds.
-    pub mean_us: f64,
-    /// The longest, microseconds.
-    pub max_us: f64,
+    /// Mean of those that are through, microseconds; absent: none is.
+    pub mean_us: Option<f64>,
+    /// The longest of them, microseconds.
+    pub max_us: Option<f64>,
     /// Those of `measures.groups.percentiles`, else the 50th, 99th and 99.9th.
     pub percentiles: Vec<LatencyPercentile>,
 }

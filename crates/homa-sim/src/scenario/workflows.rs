@@ -39,7 +39,9 @@ const fn ten() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowClass {
-    /// Bytes of a response: each of these is as likely.
+    /// Bytes of a response: each of these is as likely. Not to be left out; the class that has none
+    /// is named by [`WorkflowTraffic::check`].
+    #[serde(default)]
     pub response_bytes: Vec<u32>,
     /// Steps, one after the other.
     #[serde(default = "one")]
@@ -99,11 +101,14 @@ impl WorkflowTraffic {
             }
             _ => {}
         }
-        if self.request_bytes == 0 {
-            return wrong("traffic.request_bytes", "be at least 1");
+        if !(1..=1 << 30).contains(&self.request_bytes) {
+            return wrong("traffic.request_bytes", "be 1 to 1073741824");
         }
         if self.classes.is_empty() || self.classes.len() > MOST {
             return wrong("traffic.classes", "name at least one kind of workflow, at most 200");
+        }
+        if self.classes.contains_key("") {
+            return wrong("traffic.classes", "have names that are not empty");
         }
         self.classes.iter().try_for_each(|(name, class)| {
             let must = |what: &str| format!("have classes that make sense: `{name}` {what}");

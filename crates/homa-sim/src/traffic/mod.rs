@@ -43,4 +43,4 @@ pub use numbered::Numbered;
 pub use paths::{Classes, Distance, Paths};
 pub use planned::{Planned, PlannedCall};
 pub use source::Source;
-pub use workflows::Workflows;
+pub use workflows::{ClassCount, Workflows};

@@ -6,6 +6,8 @@
 //! from the host's own streams). Invariants: every workflow that begins ends once, through or given
 //! up; its steps do not overlap; what began before the end of traffic is seen through.
 
+use std::collections::BTreeMap;
+
 use homa_workload::rng::Rng;
 
 use crate::scenario::{Burst, WorkflowClass, WorkflowTraffic};
@@ -24,7 +26,7 @@ pub struct Through {
     pub took: SimDuration,
 }
 
-/// What was counted of a class.
+/// What was counted of a class, or of those of its workflows that have one fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCount {
     /// Workflows that began while it was measured.
@@ -101,7 +103,8 @@ pub struct Workflows {
     /// Traffic has ended; whether the load lasts.
     over: Option<bool>,
     open: u64,
-    counts: Vec<ClassCount>,
+    /// By class, then by fan-out.
+    counts: Vec<BTreeMap<u32, ClassCount>>,
     through: Vec<Through>,
     /// Memory of [`Workflows::draw_servers`].
     drawn: Vec<u32>,
@@ -130,7 +133,7 @@ impl Workflows {
         };
         Self {
             streams: clients.iter().flat_map(of).collect(),
-            counts: vec![ClassCount::default(); names.len()],
+            counts: vec![BTreeMap::new(); names.len()],
             classes: traffic.classes.values().cloned().collect(),
             names,
             request_bytes: traffic.request_bytes,
@@ -146,9 +149,9 @@ impl Workflows {
         }
     }
 
-    /// The names of the classes and what was counted of each.
-    pub fn counts(&self) -> impl Iterator<Item = (&str, ClassCount)> {
-        self.names.iter().map(String::as_str).zip(self.counts.iter().copied())
+    /// The names of the classes and what was counted of each, by fan-out.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, &BTreeMap<u32, ClassCount>)> {
+        self.names.iter().map(String::as_str).zip(&self.counts)
     }
 
     /// Those that were measured and are through, in the order in which they ended.
@@ -180,7 +183,9 @@ impl Workflows {
         let fan_out = kind.fan_out[draws.uniform_below(kind.fan_out.len() as u32) as usize];
         let measured = self.over.is_none() && now >= self.warm_up;
         self.open += u64::from(measured);
-        self.counts[class].begun += u64::from(measured);
+        if measured {
+            self.counts[class].entry(fan_out).or_default().begun += 1;
+        }
         let workflow = Running {
             class: class as u8,
             client,
@@ -251,7 +256,7 @@ impl Workflows {
         if measured {
             self.open -= 1;
             match failed {
-                true => self.counts[usize::from(class)].failed += 1,
+                true => self.counts[usize::from(class)].entry(fan_out).or_default().failed += 1,
                 false => self.through.push(Through { class, fan_out, took: now.since(began) }),
             }
         }
@@ -411,7 +416,8 @@ mod tests {
             .for_each(|_| source.ended(SimTime(60), Ended { token: 1, failed: true }, &mut asked));
         assert!(source.is_through() && asked.starts.is_empty());
         let counts: Vec<_> = source.counts().collect();
-        assert_eq!(counts, [("page", ClassCount { begun: 2, failed: 1 })]);
+        let of_three = BTreeMap::from([(3, ClassCount { begun: 2, failed: 1 })]);
+        assert_eq!(counts, [("page", &of_three)]);
     }
 
     #[test]

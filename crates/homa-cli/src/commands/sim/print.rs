@@ -138,17 +138,18 @@ fn workflows(workflows: &[WorkflowTimes]) {
         let percentiles = of.percentiles.iter();
         let percentiles: String =
             percentiles.map(|at| format!(", p{} {:.2} ms", at.percent, at.us / 1e3)).collect();
+        let times = match (of.mean_us, of.max_us) {
+            (Some(mean), Some(max)) => {
+                let (mean, max) = (mean / 1e3, max / 1e3);
+                format!(", mean {mean:.2} ms{percentiles}, longest {max:.2} ms")
+            }
+            _ => " through".to_owned(),
+        };
         let rest = match of.failed + of.unfinished {
             0 => String::new(),
             _ => format!("; failed {}, unfinished {}", of.failed, of.unfinished),
         };
-        line(format!(
-            "workflows {}{fan_out}: {}, mean {:.2} ms{percentiles}, longest {:.2} ms{rest}",
-            of.name,
-            of.count,
-            of.mean_us / 1e3,
-            of.max_us / 1e3
-        ));
+        line(format!("workflows {}{fan_out}: {}{times}{rest}", of.name, of.count));
     }
 }
 
