@@ -5,8 +5,8 @@ mod common;
 use common::scenario;
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape, SlowdownBy,
-    Span, SwitchKind, SwitchOptions, TcpOptions, Traffic,
+    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
+    SlowdownBy, Span, SwitchKind, SwitchOptions, TcpOptions, Traffic,
 };
 use homa_sim::scheme;
 
@@ -226,4 +226,32 @@ fn a_pause_threshold_that_is_not_safe_is_warned_of_and_runs() {
     assert_eq!(warned(safe, 4_557, &plain), [""; 0], "it is safe itself");
     let tight = |fabric: &mut Fabric| fabric.buffer = Buffer::PerPort { bytes: 20_000 };
     assert!(warned(2_000, 1_000, &tight)[0].contains("above any threshold"));
+}
+
+#[test]
+fn settings_that_change_nothing_and_pauses_that_come_too_late_are_told() {
+    let mut scenario = fat_tree("flow-hashing", false);
+    scenario.stop.messages = Some(100);
+    scenario.fabric.thresholds = Some(vec![1_000]);
+    let [warning] = &outcome(&scenario).warnings[..] else { panic!("one warning") };
+    assert!(warning.contains("`fabric.thresholds`") && warning.contains("ecmp"), "{warning}");
+    scenario.scheme = "detail".to_owned();
+    assert_eq!(outcome(&scenario).warnings, [""; 0]);
+    // All to one, and thresholds far above what is safe.
+    let mut late = fat_tree("detail", false);
+    late.slowdown = SlowdownBy::Idle;
+    late.traffic = Traffic::LongFlows { senders: 15, groups: Vec::new() };
+    late.stop.time = Some(Span::millis(20));
+    late.stop.ending = Ending::Cut;
+    assert_eq!(outcome(&late).alarms(), [""; 0]);
+    late.fabric = Fabric { propagation: Span::nanos(20_000), ..late.fabric };
+    late.fabric.buffer = Buffer::PerPort { bytes: 20_000 };
+    let (pause, unpause) = (Some(19_000), Some(4_557));
+    late.options.switch = Some(SwitchOptions { pause, unpause, ..SwitchOptions::default() });
+    let told = outcome(&late).alarms();
+    assert!(told[0].contains(" frames found full buffers although switches pause"), "{told:?}");
+    assert!(told[1].contains("`options.switch.pause` is 19000"), "{told:?}");
+    late.options.switch.as_mut().unwrap().pause = None;
+    let refused = validate(&late).unwrap_err().to_string();
+    assert_eq!(refused, "`options.switch.unpause` must come with `pause`");
 }

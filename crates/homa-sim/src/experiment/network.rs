@@ -38,6 +38,8 @@ pub(crate) struct Network {
     pub pauses: Vec<Pause>,
     /// Where the scenario's own threshold of pauses is not safe.
     late_pause: Option<LatePause>,
+    /// Settings of adaptive forwarding are given, and nothing forwards so.
+    unheeded: bool,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
 }
@@ -91,8 +93,11 @@ impl Network {
             Some((config, late)) => (Some(config), late),
             None => (None, None),
         };
+        let config = config(scenario, (scheme, memory, cioq), alb(fabric)?);
+        let given = fabric.thresholds.is_some() || fabric.round_robin;
         Ok(Self {
-            config: config(scenario, (scheme, memory, cioq), alb(fabric)?),
+            unheeded: given && !matches!(config.forwarding, Forwarding::Adaptive(_)),
+            config,
             wiring,
             paths,
             link,
@@ -106,7 +111,7 @@ impl Network {
     }
 
     /// What somebody who reads the results should know: thresholds of pauses that the scenario
-    /// gives although frames may be lost with them.
+    /// gives although frames may be lost with them, and settings that change nothing.
     pub fn warnings(&self) -> Vec<String> {
         let late = self.late_pause.iter().map(|late| {
             let LatePause { link, pause, safe } = *late;
@@ -121,7 +126,14 @@ impl Network {
                 "`options.switch.pause` is {pause}, and behind {at} frames may be lost above {safe}"
             )
         });
-        late.collect()
+        let forwarding = self.config.forwarding;
+        let unheeded = self.unheeded.then(|| {
+            format!(
+                "`fabric.thresholds` and `fabric.round_robin` change nothing here: they are of \
+                 `adaptive` routing, and switches forward by `{forwarding}`"
+            )
+        });
+        late.chain(unheeded).collect()
     }
 
     /// A port by the names of its two ends, as plans write them: `tor0->aggr1`.

@@ -139,6 +139,7 @@ pub fn switch(
         (Some(pause), Some(unpause)) if 0 < unpause && unpause <= pause => {
             Some(PfcThresholds { pause, unpause })
         }
+        (None, Some(_)) => return wrong("options.switch.unpause", "come with `pause`"),
         _ => {
             let must = "come with `unpause`, which is more than 0 and not above it";
             return wrong("options.switch.pause", must);
