@@ -345,7 +345,8 @@ impl AnyLink {
                 return Gusher::new(Vec::new(), 0, priorities);
             }
             if in_order {
-                // Host 0 hears all but the last, which keeps the wire busy on which host 1 is paused.
+                // Host 0 hears all but the last, which keeps busy the wire on which host 1 is
+                // paused.
                 let to = vec![u32::from(host == hosts - 1 && host > 1)];
                 return Gusher { frame, ..Gusher::new(to, 3_000, priorities) };
             }
