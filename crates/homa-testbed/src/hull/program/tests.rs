@@ -13,11 +13,7 @@ use std::os::fd::AsFd;
 use super::*;
 
 /// Runs the instructions that [`assemble`] uses.
-fn interpret(
-    code: &[u64],
-    value: &mut [u64; WORDS],
-    packet: (u32, u32, bool),
-) -> bool {
+fn interpret(code: &[u64], value: &mut [u64; WORDS], packet: (u32, u32, bool)) -> bool {
     interpret_of(code, value, packet, libc::ETH_P_IP)
 }
 
