@@ -68,11 +68,15 @@ fn run(
     let seen = queue.status().map_err(hull)?;
     let found = end.run(|| Attached::to(DEVICE).map_err(hull))?;
     assert!(found.status().map_err(hull)?.contains(&seen), "status of another process finds it");
+    let other = &pair.ends[usize::from(place == Place::Egress)];
+    let here = other.run(|| Attached::to(DEVICE).map_err(hull))?;
+    assert_eq!(here.status().map_err(hull)?, [], "the other end has the same name and index");
     // Detaching concerns the device of this network.
-    end.run(|| {
+    let left = end.run(|| {
         drop(queue);
-        Ok(())
+        Attached::to(DEVICE).and_then(|left| left.status()).map_err(hull)
     })?;
+    assert_eq!(left, [], "status of another process finds no more");
     Ok((seen, arrived))
 }
 
@@ -81,7 +85,10 @@ fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
     let pair = isolate().and_then(|inside: Isolation| VethPair::new(&inside, 1500));
     let pair = match pair {
         Ok(pair) => pair,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => {
+            println!("{error}");
+            return skip::test("namespaces (see `homa doctor`)");
+        }
     };
     let ways: [(Place, Attach); 4] = [
         (Place::Ingress, Hook::link),
@@ -93,7 +100,7 @@ fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
         let (seen, arrived) = match run(&pair, way, ECT) {
             Ok(run) => run,
             Err(TestbedError::Config(why)) => {
-                println!("way {n} skipped: {why}");
+                skip::part(&format!("eBPF on devices ({why})"));
                 continue;
             }
             Err(error) => panic!("way {n}: {error}"),

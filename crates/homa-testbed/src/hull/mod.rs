@@ -15,12 +15,15 @@ mod program;
 
 use std::ffi::CStr;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use homa::driver::bpf::{self, Capabilities, Kind, TCX_EGRESS, TCX_INGRESS, WordMap};
 use homa_proto::Rate;
 
+use crate::sys::current_network;
 use crate::sys::netlink::{Netlink, Request, interface_index};
 use program::{Clock, WORDS};
 
@@ -112,8 +115,20 @@ impl PhantomStatus {
 /// An attached phantom queue; dropping it detaches it.
 #[derive(Debug)]
 pub struct PhantomPort {
-    map: WordMap<WORDS>,
+    // Goes first.
     _hook: Hook,
+    map: Listed,
+}
+
+/// The map of a queue, empty once that is detached: the kernel keeps it for a while, and whoever
+/// looks for what is attached would find it.
+#[derive(Debug)]
+struct Listed(WordMap<WORDS>);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let _ = self.0.write(&[0; WORDS]);
+    }
 }
 
 impl PhantomPort {
@@ -144,18 +159,19 @@ impl PhantomPort {
         }
         let map = WordMap::create(NAME).map_err(refused("make a map for the queue"))?;
         let place_word = u64::from(place == Place::Egress);
-        let value = program::initial((drain.0, threshold_bytes), (interface, place_word));
+        let where_to = (interface, place_word, namespace()?);
+        let value = program::initial((drain.0, threshold_bytes), where_to);
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
         let code = program::assemble(map.descriptor(), Clock::Kernel);
         let program =
             bpf::load(Kind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
-        Ok(Self { map, _hook: hook })
+        Ok(Self { _hook: hook, map: Listed(map) })
     }
 
     /// What it saw so far.
     pub fn status(&self) -> Result<PhantomStatus, HullError> {
-        let value = self.map.read().map_err(refused("read the queue's counters"))?;
+        let value = self.map.0.read().map_err(refused("read the queue's counters"))?;
         Ok(PhantomStatus::of(&value))
     }
 }
@@ -166,10 +182,9 @@ impl PhantomPort {
 pub struct Attached(Vec<WordMap<WORDS>>);
 
 impl Attached {
-    /// Those of a device of the calling thread's network namespace. Devices of other namespaces
-    /// with the same index are among them.
+    /// Those of a device of the calling thread's network namespace.
     pub fn to(device: &str) -> Result<Self, HullError> {
-        let interface = u64::from(index_of(device)?);
+        let port = (u64::from(index_of(device)?), namespace()?);
         if !Capabilities::of_this_process().has(Capabilities::SYS_ADMIN) {
             let what = "looking for what others attached";
             return Err(HullError::Lacks { what, capability: "CAP_SYS_ADMIN" });
@@ -177,12 +192,13 @@ impl Attached {
         let mut found = Vec::new();
         for map in WordMap::<WORDS>::find(NAME).map_err(refused("list eBPF maps"))? {
             let value = map.read().map_err(refused("read a queue's counters"))?;
-            found.extend((value[program::INTERFACE] == interface).then_some(map));
+            let its = (value[program::INTERFACE], value[program::NAMESPACE]);
+            found.extend((its == port).then_some(map));
         }
         Ok(Self(found))
     }
 
-    /// What each saw so far.
+    /// What each saw so far; those detached since they were looked for drain nothing.
     pub fn status(&self) -> Result<Vec<PhantomStatus>, HullError> {
         let read = |map: &WordMap<WORDS>| Ok(PhantomStatus::of(&map.read()?));
         let all: io::Result<Vec<PhantomStatus>> = self.0.iter().map(read).collect();
@@ -196,6 +212,12 @@ fn index_of(device: &str) -> Result<u32, HullError> {
         return Err(none(io::ErrorKind::InvalidInput.into()));
     }
     interface_index(device).map_err(none)
+}
+
+/// The calling thread's network namespace: interfaces of several have the same index.
+fn namespace() -> Result<u64, HullError> {
+    let of = |network: File| Ok(network.metadata()?.ino());
+    current_network().and_then(of).map_err(refused("look at this network namespace in /proc"))
 }
 
 /// What holds a program at a device.

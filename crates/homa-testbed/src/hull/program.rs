@@ -16,7 +16,7 @@
 use homa::driver::bpf::{Assembler, op};
 
 /// Words of the map's value.
-pub(crate) const WORDS: usize = 10;
+pub(crate) const WORDS: usize = 11;
 /// When the virtual link is free.
 pub(crate) const FREE_AT: usize = 0;
 /// Time of a byte, in 2^-16 of the unit.
@@ -37,6 +37,8 @@ pub(crate) const THRESHOLD_BYTES: usize = 7;
 pub(crate) const INTERFACE: usize = 8;
 /// 0: ingress; 1: egress.
 pub(crate) const PLACE: usize = 9;
+/// Number of the network namespace that the interface is in.
+pub(crate) const NAMESPACE: usize = 10;
 /// The time, for [`Clock::Map`], which cares for no interface.
 #[cfg(test)]
 const CLOCK: usize = INTERFACE;
@@ -54,7 +56,7 @@ const TRIES: usize = 8;
 /// What the map holds at first.
 pub(crate) fn initial(
     (drain_bps, threshold_bytes): (u64, u32),
-    (interface, place): (u32, u64),
+    (interface, place, namespace): (u32, u64, u64),
 ) -> [u64; WORDS] {
     let scale = 8_000_000_000_u128 << (UNIT_SHIFT + FRACTION_SHIFT);
     let per_byte = (scale + u128::from(drain_bps / 2)) / u128::from(drain_bps.max(1));
@@ -66,6 +68,7 @@ pub(crate) fn initial(
     value[THRESHOLD_BYTES] = u64::from(threshold_bytes);
     value[INTERFACE] = u64::from(interface);
     value[PLACE] = place;
+    value[NAMESPACE] = namespace;
     value
 }
 

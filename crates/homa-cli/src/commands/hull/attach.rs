@@ -131,7 +131,9 @@ fn status(args: &Args) -> Outcome {
     let row = |(before, now): (&PhantomStatus, &PhantomStatus)| {
         (Row::new(&args.device, before, now, lasted), now.place)
     };
-    let rows: Vec<(Row, Place)> = before.iter().zip(&now).map(row).collect();
+    // Without those that were detached meanwhile.
+    let both = before.iter().zip(&now).filter(|(_, now)| now.drain.0 > 0);
+    let rows: Vec<(Row, Place)> = both.map(row).collect();
     if rows.is_empty() && args.format == Format::Table {
         line(format!("No phantom queue is attached to {}.", args.device));
     }

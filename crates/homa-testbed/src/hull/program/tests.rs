@@ -141,7 +141,7 @@ const QUEUES: [(u64, u32, u64); 3] = [
 fn marks_are_those_of_the_model_packet_by_packet() {
     let code = assemble(0, Clock::Map);
     for (drain, threshold, link) in QUEUES {
-        let mut value = initial((drain, threshold), (1, 0));
+        let mut value = initial((drain, threshold), (1, 0, 0));
         let packets = packets(drain, 20_000, link);
         let mark = |&(now, bytes, ect): &Packet| {
             value[CLOCK] = now;
@@ -162,7 +162,7 @@ fn marks_are_those_of_the_model_packet_by_packet() {
 fn other_drain_rates_are_kept_to_a_millionth() {
     let code = assemble(0, Clock::Map);
     for drain in [1_000_000_u64, 9_500_000_000, 97_531_000_000, 1_000_000_000_000] {
-        let mut value = initial((drain, 1_000), (1, 0));
+        let mut value = initial((drain, 1_000), (1, 0, 0));
         let count = 100_000;
         for _ in 0..count {
             interpret(&code, &mut value, (1_514, 0, true));
@@ -180,7 +180,7 @@ fn other_drain_rates_are_kept_to_a_millionth() {
 fn a_joined_frame_counts_the_headers_of_its_segments() {
     let code = assemble(0, Clock::Map);
     let bytes = |length, segments| {
-        let mut value = initial((1_000_000_000, 1_000), (1, 0));
+        let mut value = initial((1_000_000_000, 1_000), (1, 0, 0));
         interpret(&code, &mut value, (length, segments, true));
         value[BYTES]
     };
@@ -193,7 +193,7 @@ fn a_joined_frame_counts_the_headers_of_its_segments() {
 fn only_what_is_held_for_ip_is_marked_and_the_rest_counts() {
     let code = assemble(0, Clock::Map);
     let second = |protocol| {
-        let mut value = initial((1_000_000, 1_000), (1, 0));
+        let mut value = initial((1_000_000, 1_000), (1, 0, 0));
         value[CLOCK] = 1_000_000;
         let packet = (1_514, 0, true);
         interpret_of(&code, &mut value, packet, protocol);
@@ -210,7 +210,7 @@ fn only_what_is_held_for_ip_is_marked_and_the_rest_counts() {
 #[test]
 fn an_idle_queue_is_empty_even_when_the_clock_has_gone_round() {
     let code = assemble(0, Clock::Map);
-    let mut value = initial((1_000_000, 1_000), (1, 0));
+    let mut value = initial((1_000_000, 1_000), (1, 0, 0));
     // A packet just before the end of the count, 12 ms of drain; the next ones after it.
     let end = u64::MAX >> UNIT_SHIFT;
     value[FREE_AT] = (end - 1_000_000) << UNIT_SHIFT;
@@ -234,20 +234,16 @@ fn packet(bytes: u32, ect: bool) -> Vec<u8> {
     frame
 }
 
+const NEEDS: &str = "root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)";
+
 #[test]
 fn the_kernel_marks_the_same_packets() {
-    let map = match bpf::WordMap::<WORDS>::create(c"homa_test") {
-        Ok(map) => map,
-        Err(error) => {
-            println!("skipped: bpf(2) is refused here ({error})");
-            return;
-        }
-    };
+    let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     let program =
         bpf::load(bpf::Kind::Classifier, &assemble(map.descriptor(), Clock::Map), c"homa_test");
     let program = program.expect("the verifier takes the program");
     for (drain, threshold, link) in QUEUES {
-        let mut value = initial((drain, threshold), (1, 0));
+        let mut value = initial((drain, threshold), (1, 0, 0));
         let packets = packets(drain, 2_000, link);
         let mut mark = |&(now, bytes, ect): &Packet| {
             value[CLOCK] = now;
@@ -275,11 +271,8 @@ fn tagged(bytes: u32) -> Vec<u8> {
 
 #[test]
 fn the_kernel_leaves_packets_behind_a_vlan_tag_as_they_are() {
-    let map = match bpf::WordMap::<WORDS>::create(c"homa_test") {
-        Ok(map) => map,
-        Err(error) => return println!("skipped: bpf(2) is refused here ({error})"),
-    };
-    map.write(&initial((1_000_000, 1_000), (1, 0))).expect("written");
+    let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
+    map.write(&initial((1_000_000, 1_000), (1, 0, 0))).expect("written");
     let program =
         bpf::load(bpf::Kind::Classifier, &assemble(map.descriptor(), Clock::Map), c"homa_test");
     let program = program.expect("the verifier takes the program");
