@@ -198,8 +198,8 @@ fn change(config: &mut PacerConfig, changes: &PacerOptions) -> Result<(), Scenar
 pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, ScenarioError> {
     let paper = PhantomConfig::PAPER;
     let drain = options.drain.unwrap_or(f64::from(paper.drain_ppm) / 1e6);
-    if !(drain > 0.0 && drain <= 1.0) {
-        let must = "be a share of the link: above 0 and at most 1";
+    if !(1e-6..=1.0).contains(&drain) {
+        let must = "be a share of the link: a millionth to 1";
         return Err(ScenarioError::field("options.phantom.drain", must));
     }
     let config = PhantomConfig {
@@ -249,7 +249,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_its_key() {
         let with = |drain| PhantomOptions { drain: Some(drain), ..PhantomOptions::default() };
         assert_eq!(phantom(&with(0.9)).unwrap().unwrap().drain_ppm, 900_000);
-        for wrong in [0.0, 1.5, f64::NAN] {
+        for wrong in [0.0, 1e-9, 1.5, f64::NAN] {
             let error = phantom(&with(wrong)).unwrap_err().to_string();
             assert!(error.contains("options.phantom.drain"), "{error}");
         }

@@ -6,7 +6,8 @@
 //! before it, those that arrive, also the ones that the port then drops. Packets without ECT count
 //! and are never marked. The counter drains continuously, or in ticks as the paper's hardware
 //! does; either is computed when a packet comes, never an event. Ports that never queue mark, too.
-//! Invariant: the backlog never falls below zero. Left out: the drain rate is a share of the rate
+//! Invariant: the backlog never falls below zero nor begins anew at 2.3 GB, which is its end and
+//! that of thresholds: those above never mark. Left out: the drain rate is a share of the rate
 //! that the link had at the start, and does not follow a link that becomes slower.
 
 use homa_proto::Rate;
@@ -92,7 +93,7 @@ impl Counter {
         Self {
             kbps: u64::try_from(kbps).unwrap_or(u64::MAX),
             tick: config.tick.map_or(0, |tick| tick.0),
-            threshold: u64::from(config.threshold) * BYTE,
+            threshold: u64::from(config.threshold).saturating_mul(BYTE),
             counts_itself: config.order == PhantomOrder::AddThenCompare,
             uncounted: config.uncounted,
             backlog: 0,
@@ -114,7 +115,9 @@ impl Counter {
     fn passes(&mut self, wire_bytes: u16, at: SimTime) -> bool {
         self.drain(at);
         let found = self.backlog;
-        self.backlog += u64::from(wire_bytes.saturating_sub(self.uncounted)) * BYTE;
+        let bytes = u64::from(wire_bytes.saturating_sub(self.uncounted));
+        // Where hosts heed no marks, 2.3 GB are reached, and stand for all beyond.
+        self.backlog = self.backlog.saturating_add(bytes * BYTE);
         let compared = if self.counts_itself { self.backlog } else { found };
         compared > self.threshold
     }
@@ -260,6 +263,19 @@ mod tests {
         assert_eq!(one.backlog, 905 * BYTE);
         one.drain(SimTime(2_400_001));
         assert_eq!(one.backlog, 715 * BYTE);
+    }
+
+    #[test]
+    fn a_backlog_that_hosts_do_not_heed_never_begins_anew() {
+        // It drains next to nothing.
+        let config = PhantomConfig { drain_ppm: 1, ..PhantomConfig::PAPER };
+        let mut counter = Counter::new(config, LINK);
+        counter.backlog = u64::MAX - 2 * 1_514 * BYTE;
+        assert!((0..5).all(|n| counter.passes(1_538, SimTime(n))));
+        let never = PhantomConfig { threshold: u32::MAX, ..config };
+        let mut counter = Counter::new(never, LINK);
+        counter.backlog = u64::MAX - 2 * 1_514 * BYTE;
+        assert!(!(0..5).any(|n| counter.passes(1_538, SimTime(n))));
     }
 
     #[test]
