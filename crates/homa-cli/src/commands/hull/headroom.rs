@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use homa_lab::headroom::{Answer, HeadroomError, Pair, Question, Seen};
 use homa_proto::Rate;
+use homa_sim::measure::headroom::DCTCP_SHORTFALL;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -22,13 +23,13 @@ pub struct Args {
     /// Number of long flows that share a link.
     #[arg(long, value_name = "N", default_value_t = 4)]
     flows: u32,
-    /// Share of the link that traffic takes.
+    /// Share of the link that traffic takes, 0.01 or more.
     #[arg(long, default_value = "0.4", value_parser = values::load)]
     load: f64,
-    /// Drain rate of phantom queues, as a share of the link. [default: what the rule says]
-    #[arg(long, value_name = "SHARE", value_parser = values::load)]
+    /// Drain rate of phantom queues, as a share of the link below 1. [default: what the rule says]
+    #[arg(long, value_name = "SHARE", value_parser = drain)]
     drain: Option<f64>,
-    /// Bytes of a large flow.
+    /// Bytes of a large flow, 100kB to 100MB.
     #[arg(long, value_name = "BYTES", default_value = "10MB", value_parser = values::message_bytes)]
     flow: u32,
     /// Print what the rules say, and simulate nothing.
@@ -40,6 +41,11 @@ pub struct Args {
     /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+}
+
+fn drain(text: &str) -> Result<f64, String> {
+    let must = "a drain rate is a share of the link above 0 and below 1, such as 0.95";
+    values::load(text).map_err(|_| must.into())
 }
 
 /// What was asked for.
@@ -79,10 +85,12 @@ impl From<Answer> for Simulation {
 
 fn refused(error: HeadroomError) -> Failure {
     let hint = match error {
-        HeadroomError::NotCarried { .. } => {
+        HeadroomError::NotCarried { load, .. } if load + DCTCP_SHORTFALL < 0.95 => {
             "choose a lower --load, fewer --flows, a faster --link, or say yourself what phantom \
              queues drain: --drain 0.95"
         }
+        HeadroomError::NotCarried { .. } => "choose a lower --load",
+        HeadroomError::Large { .. } => "--rule-only prints what the rules say without simulating",
         HeadroomError::Question(_) | HeadroomError::Scenario(_) => {
             "`homa hull headroom --help` lists what is accepted, with units and defaults"
         }
@@ -118,15 +126,17 @@ fn print(document: &Document) {
     let Document { config, rule, simulation } = document;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     line(format!(
-        "{} flows on {} with a round trip of {} us, {:.1} full packets",
+        "{} long flow{} on {} with a round trip of {} us, {:.1} full packets",
         config.flows,
+        if config.flows == 1 { "" } else { "s" },
         values::show_rate(config.link_bps),
         config.rtt_us,
         rule.packets_in_flight
     ));
     line(format!(
-        "headroom (HULL eq. 5): more than {} of the link; phantom queues drain {}",
+        "headroom (HULL eq. 5): more than {} of the link{}; phantom queues drain {}",
         percent(rule.headroom),
+        if rule.headroom < 1.0 { "" } else { ", so that none suffices" },
         percent(rule.drain)
     ));
     line(format!(
@@ -138,7 +148,7 @@ fn print(document: &Document) {
     line("");
     let right = |title, width| (title, Align::Right, width);
     let table = Table::new(&[
-        ("simulated", Align::Left, 34),
+        ("simulated", Align::Left, 38),
         right("link used", 9),
         right("wait, mean us", 13),
         right("99 %, us", 9),
@@ -165,9 +175,11 @@ fn print(document: &Document) {
     );
     row("the same, with headroom".into(), simulation.at_load.with);
     line("");
+    let saved = |us: f64| format!("{:.1} us {}", us.abs(), if us < 0.0 { "longer" } else { "less" });
     line(format!(
-        "large flows took {:.2} times as long; packets waited {:.1} us less on average, {:.1} us \
-         less at 99 %",
-        simulation.slowdown, simulation.saved_mean_us, simulation.saved_p99_us
+        "large flows took {:.2} times as long; packets waited {} on average, {} at 99 %",
+        simulation.slowdown,
+        saved(simulation.saved_mean_us),
+        saved(simulation.saved_p99_us)
     ));
 }
