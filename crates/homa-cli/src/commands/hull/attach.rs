@@ -1,8 +1,9 @@
 //! `homa hull attach`: a phantom queue on a real port, for as long as the command runs.
 
-use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use homa_proto::Rate;
 use homa_testbed::hull::{Attached, HullError, PhantomPort, PhantomStatus, Place};
@@ -112,12 +113,48 @@ pub fn run(args: &Args) -> Outcome {
     let (began, before) = (Instant::now(), queue.status().map_err(failure)?);
     let until = args.time.map_or("Ctrl-C".into(), values::show_duration);
     eprintln!("attached to {}: {place}; until {until}", args.device);
+    let link = Link::of(&args.device).filter(|_| !args.egress);
+    if let Some(most) = link.map(Link::most_counted).filter(|most| *most <= drain.0) {
+        eprintln!(
+            "warning: by what {} says of its link, it brings at most {} Mbit/s, counted from the \
+             Ethernet header on: at this drain rate nothing is ever marked",
+            args.device,
+            most / 1_000_000
+        );
+    }
     crate::commands::wait_for_the_end(args.time).map_err(no_signals)?;
     let now = queue.status().map_err(failure)?;
     let row = Row::new(&args.device, &before, &now, began.elapsed());
     drop(queue);
     eprintln!("detached");
     print(args, vec![(row, place)])
+}
+
+/// A link, as its device describes it.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    mbps: u64,
+    mtu: u64,
+}
+
+impl Link {
+    /// `None`: the device does not say.
+    fn of(device: &str) -> Option<Self> {
+        let read = |what: &str| {
+            let path = Path::new("/sys/class/net").join(device).join(what);
+            fs::read_to_string(path).ok()?.trim().parse().ok()
+        };
+        // Some devices give a number for "unknown".
+        let mbps = read("speed").filter(|mbps| (1..10_000_000).contains(mbps))?;
+        Some(Self { mbps, mtu: read("mtu")? })
+    }
+
+    /// Bits per second, from the Ethernet header on, when full frames fill it: preamble, gap and
+    /// check sequence, 24 bytes, are not counted.
+    fn most_counted(self) -> u64 {
+        let counted = self.mtu + 14;
+        self.mbps * 1_000_000 * counted / (counted + 24)
+    }
 }
 
 /// What others attached.
@@ -167,4 +204,16 @@ fn failure(error: HullError) -> Failure {
         }
     };
     Failure::new(error, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_link_brings_less_than_its_rate_as_counted() {
+        // 1514 of 1538 bytes.
+        assert_eq!(Link { mbps: 10_000, mtu: 1_500 }.most_counted(), 9_843_953_185);
+        assert!(Link::of("no such device").is_none());
+    }
 }

@@ -175,7 +175,8 @@ fn print(document: &Document) {
     );
     row("the same, with headroom".into(), simulation.at_load.with);
     line("");
-    let saved = |us: f64| format!("{:.1} us {}", us.abs(), if us < 0.0 { "longer" } else { "less" });
+    let saved =
+        |us: f64| format!("{:.1} us {}", us.abs(), if us < 0.0 { "longer" } else { "less" });
     line(format!(
         "large flows took {:.2} times as long; packets waited {} on average, {} at 99 %",
         simulation.slowdown,
