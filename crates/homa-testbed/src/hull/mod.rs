@@ -1,5 +1,5 @@
-//! A phantom queue on a real port of a stock kernel (HULL, NSDI 2012, §2.1): a classifier of a few
-//! dozen instructions that counts what passes and marks packets before the link behind it is full.
+//! A phantom queue on a real port of a stock kernel (HULL, NSDI 2012, §2.1): a classifier of some
+//! hundred instructions that counts what passes and marks packets before the link behind it is full.
 //!
 //! At the *ingress* of the device behind the link it sees packets as they left it, in series, as
 //! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel,
@@ -95,7 +95,8 @@ pub struct PhantomStatus {
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets marked with CE; only those whose sender set ECT can be.
+    /// Packets that went on with CE, those that came with it included; only those whose sender set
+    /// ECT can be.
     pub marked: u64,
 }
 
