@@ -238,29 +238,30 @@ impl Question {
         (packets as f64 * WIRE[0] as f64 * 8e12 / self.link.0 as f64) as u64
     }
 
-    /// Bytes beyond which DCTCP's switches mark: HULL §6.1 below 10 Gbit/s, DCTCP §3.5 from there on
-    /// (65 packets), but not less than a seventh of what is in flight (its §3.4, eq. 13).
+    /// Bytes beyond which DCTCP's switches mark: HULL §6.1 below 10 Gbit/s, DCTCP §3.5 from there
+    /// on (65 packets), but not less than a seventh of what is in flight (its §3.4, eq. 13).
     fn usual_threshold(&self) -> u32 {
         let usual = if self.link < Rate::gbps(10) { 30_000 } else { 65 * WIRE[0] as u32 };
         let in_flight = self.link.0 as f64 / 8.0 * self.rtt.0 as f64 * 1e-9;
         usual.max((in_flight / 7.0) as u32)
     }
 
+    /// What is measured of a run, and its warm-up, picoseconds.
+    fn lasts(&self, lasting: bool) -> (u64, u64) {
+        let round_trips = |count: u64| self.rtt.0 * 1_000 * count;
+        if lasting {
+            let lasts = self.time_for(PACKETS).max(round_trips(ROUND_TRIPS));
+            return (lasts, (lasts / 10).max(round_trips(WARM_UP)));
+        }
+        let packets = FLOWS as f64 * f64::from(self.flow_bytes) / 1_448.0 / self.load;
+        let lasts = self.time_for(packets as u64);
+        (lasts, lasts / 10)
+    }
+
     fn scenario(&self, lasting: bool, drain: Option<f64>) -> Scenario {
         let bytes = self.flow_bytes;
         let delay = Span((self.rtt.0 - self.serialised().0) * 1_000 / 4);
-        let round_trips = |count: u64| self.rtt.0 * 1_000 * count;
-        let (lasts, warm_up) = match lasting {
-            true => {
-                let lasts = self.time_for(PACKETS).max(round_trips(ROUND_TRIPS));
-                (lasts, (lasts / 10).max(round_trips(WARM_UP)))
-            }
-            false => {
-                let packets = FLOWS as f64 * f64::from(bytes) / 1_448.0 / self.load;
-                let lasts = self.time_for(packets as u64);
-                (lasts, lasts / 10)
-            }
-        };
+        let (lasts, warm_up) = self.lasts(lasting);
         let mut scenario = Scenario {
             scheme: if drain.is_some() { "hull" } else { "dctcp" }.to_owned(),
             fabric: Fabric {

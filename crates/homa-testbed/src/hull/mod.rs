@@ -1,5 +1,6 @@
 //! A phantom queue on a real port of a stock kernel (HULL, NSDI 2012, §2.1): a classifier of some
-//! hundred instructions that counts what passes and marks packets before the link behind it is full.
+//! hundred instructions that counts what passes and marks packets before the link behind it is
+//! full.
 //!
 //! At the *ingress* of the device behind the link it sees packets as they left it, in series, as
 //! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel,
