@@ -52,7 +52,8 @@ impl Engine {
     /// [`max_peers`](Config::max_peers). The links are shared by need: those that send at the time
     /// part a link's rate alike, where it is known, and those that wait for granted bytes part what
     /// is granted at a time to all senders (in profiles whose grants are bounded together,
-    /// `default` and `linux`); one that is busy alone has all. What a host may take of a shard
+    /// `default` and `linux`), a packet at least; one that is busy alone has all. What a host may
+    /// take of a shard
     /// (half of the memory for replies, say) is a share of the shard's part: a host with one port
     /// has that of one shard, one with many ports that of each. Each shard's socket has a
     /// receive queue of [`receive_buffer`](Config::receive_buffer) bytes.

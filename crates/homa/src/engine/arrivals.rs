@@ -65,6 +65,7 @@ impl Core {
             // What was just sent may have been answered meanwhile: times between are measured.
             self.fresh = false;
             self.tick();
+            self.state.budgets.hear(&mut self.state.endpoint);
             self.receive();
             self.receive_more();
             if self.state.ready.is_empty() {
@@ -79,12 +80,13 @@ impl Core {
             false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
             true => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
         };
-        if arrived || due {
-            self.state.budgets.exchange(&mut self.state.endpoint);
-        }
         if due {
             self.tick();
+            self.state.budgets.hear(&mut self.state.endpoint);
             self.run_timers();
+        }
+        if arrived || due {
+            self.state.budgets.tell_others(&self.state.endpoint);
         }
         self.fresh = false;
     }

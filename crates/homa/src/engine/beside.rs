@@ -7,7 +7,8 @@
 //!   (`homa_proto::Neighbours`).
 //!
 //! Each engine writes words of its own and reads those of others: nobody waits for anybody. What is
-//! read may be as old as the other's last turn; then links have a packet more or fewer, no more.
+//! read may be as old as the other's last turn: then links have a packet more or fewer, and engines
+//! that begin to receive at once may each grant all for a round trip.
 //!
 //! Left out: engines of other groups and processes
 //! ([`Config::sharing`](homa_proto::Config::sharing)).
@@ -37,8 +38,9 @@ struct Group {
 /// An interface, `None` where engines do not distinguish them, and what each does with it.
 type Link = (Option<u32>, Arc<[Usage]>);
 
-/// What one engine has coming.
+/// What one engine has coming. Engines of different cores write no cache line in common.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Incoming {
     granted: AtomicU64,
     owed: AtomicU64,
@@ -46,6 +48,7 @@ struct Incoming {
 
 /// What one engine does with a link.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Usage {
     /// Until when it sends.
     until: AtomicU64,
@@ -66,28 +69,32 @@ impl Beside {
         self.group.clock
     }
 
-    /// Its part in a link.
-    pub fn link(&self, interface: Option<u32>) -> Part {
+    /// Its part in a link by which `received` wire bytes came to it that are no news.
+    pub fn link(&self, interface: Option<u32>, received: u64) -> Part {
         let mut links = self.group.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = links.iter().find(|(other, _)| *other == interface);
-        let usage = match found {
-            Some((_, usage)) => usage.clone(),
-            None => {
-                let usage: Arc<[Usage]> =
-                    self.group.incoming.iter().map(|_| Usage::default()).collect();
-                links.push((interface, usage.clone()));
-                usage
-            }
-        };
-        let others = others(&usage, self.number).map(|other| other.received.load(Relaxed)).sum();
-        Part { usage, number: self.number, others }
+        // Interfaces come and go.
+        links.retain(|(other, usage)| *other == interface || Arc::strong_count(usage) > 1);
+        let known = links.iter().find(|(other, _)| *other == interface);
+        let usage = known.map(|(_, usage)| usage.clone()).unwrap_or_else(|| {
+            let usage: Arc<[Usage]> =
+                self.group.incoming.iter().map(|_| Usage::default()).collect();
+            links.push((interface, usage.clone()));
+            usage
+        });
+        let mut part = Part { usage, number: self.number, ours: received, others: 0 };
+        part.others = part.received_by_others();
+        part
     }
 
-    /// Says what this engine has coming, and tells it what the others have.
-    pub fn exchange(&self, endpoint: &mut Endpoint) {
+    /// Says what this engine has coming.
+    pub fn tell(&self, endpoint: &Endpoint) {
         let ours = &self.group.incoming[self.number];
         ours.granted.store(endpoint.granted(), Relaxed);
         ours.owed.store(endpoint.owed(), Relaxed);
+    }
+
+    /// Tells the endpoint what the others have coming.
+    pub fn hear(&self, endpoint: &mut Endpoint) {
         let mut neighbours = Neighbours::default();
         for other in others(&self.group.incoming, self.number) {
             neighbours.granting += u16::from(other.granted.load(Relaxed) > 0);
@@ -115,6 +122,8 @@ fn others<T>(all: &[T], number: usize) -> impl Iterator<Item = &T> {
 pub struct Part {
     usage: Arc<[Usage]>,
     number: usize,
+    /// Wire bytes that came to this one, as far as the others were told.
+    ours: u64,
     /// Wire bytes that came to the others, as far as the endpoint was told.
     others: u64,
 }
@@ -131,13 +140,21 @@ impl Part {
         self.usage[self.number].until.store(until.0, Relaxed);
     }
 
-    /// Says what came by the link, and tells the endpoint what came to others.
-    pub fn exchange(&mut self, link: LinkId, endpoint: &mut Endpoint) {
-        self.usage[self.number].received.store(endpoint.received_by(link), Relaxed);
-        let received = others(&self.usage, self.number).map(|other| other.received.load(Relaxed));
-        let received: u64 = received.sum();
-        endpoint.neighbours_received(link, received.wrapping_sub(self.others));
-        self.others = received;
+    /// Says that so many wire bytes came by the link so far.
+    pub fn tell(&mut self, received: u64) {
+        let more = received - std::mem::replace(&mut self.ours, received);
+        self.usage[self.number].received.fetch_add(more, Relaxed);
+    }
+
+    /// Tells the endpoint what came to others.
+    pub fn hear(&mut self, link: LinkId, endpoint: &mut Endpoint) {
+        let received = self.received_by_others();
+        let more = received - std::mem::replace(&mut self.others, received);
+        endpoint.neighbours_received(link, more);
+    }
+
+    fn received_by_others(&self) -> u64 {
+        others(&self.usage, self.number).map(|other| other.received.load(Relaxed)).sum()
     }
 }
 
@@ -147,10 +164,14 @@ mod tests {
 
     use super::*;
 
+    fn endpoint() -> Endpoint {
+        Endpoint::new(Config::for_users(Rate::gbps(1)).validate().unwrap())
+    }
+
     #[test]
     fn engines_count_as_senders_by_link_until_what_they_sent_has_left() {
         let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
-        let parts = [a.link(Some(3)), b.link(Some(3)), b.link(Some(4))];
+        let parts = [a.link(Some(3), 0), b.link(Some(3), 0), b.link(Some(4), 0)];
         parts[1].busy_until(Time(100));
         let senders = |at| [&parts[0], &parts[1], &parts[2]].map(|part| part.senders(Time(at)));
         assert_eq!(senders(99), [2, 1, 1]);
@@ -159,7 +180,6 @@ mod tests {
 
     #[test]
     fn what_an_engine_has_coming_is_told_to_the_others_until_it_is_gone() {
-        let endpoint = || Endpoint::new(Config::for_users(Rate::gbps(1)).validate().unwrap());
         let (mut one, mut other) = (endpoint(), endpoint());
         let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
         one.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
@@ -176,13 +196,32 @@ mod tests {
         one.submit(Time(1), Submit::Request(request)).unwrap();
         assert!(one.owed() > 0, "a response");
         let mut told = |from: Option<&Beside>| {
-            from.into_iter().for_each(|from| from.exchange(&mut one));
-            b.exchange(&mut other);
+            from.into_iter().for_each(|from| from.tell(&one));
+            b.hear(&mut other);
             other.neighbours()
         };
         let neighbours = told(Some(&a));
         assert!(neighbours.owed > 0 && neighbours.granting == 0, "{neighbours:?}");
         drop(a);
         assert_eq!(told(None), Neighbours::default());
+    }
+
+    #[test]
+    fn what_came_by_an_interface_is_told_once_whatever_its_number() {
+        let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
+        let mut here = b.link(Some(3), 0);
+        a.link(Some(3), 0).tell(5_000);
+        assert_eq!(here.received_by_others(), 5_000);
+        // The number had been another interface's; and the interface comes back with it.
+        let mut again = a.link(Some(3), 70_000);
+        again.tell(70_000);
+        assert_eq!(here.received_by_others(), 5_000);
+        again.tell(71_000);
+        assert_eq!(here.received_by_others() - here.others, 6_000);
+        here.hear(LinkId(0), &mut endpoint());
+        assert_eq!(here.others, 6_000);
+        drop((again, here));
+        drop(b.link(Some(4), 0));
+        assert_eq!(b.group.links.lock().unwrap().len(), 1, "interfaces that nobody uses are gone");
     }
 }

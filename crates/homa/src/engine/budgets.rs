@@ -103,7 +103,7 @@ impl Budgets {
             links: vec![Budget {
                 egress: None,
                 pacer: Pacer::new(divided(configured, sharing)),
-                part: beside.as_ref().map(|beside| beside.link(None)),
+                part: beside.as_ref().map(|beside| beside.link(None, endpoint.received_by(FIRST))),
             }],
             waits: 0,
             generation: 1,
@@ -206,7 +206,8 @@ impl Budgets {
         if self.links[at].index() != Some(egress.index) {
             let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));
             self.waits += before.waits();
-            let part = |beside: &Beside| beside.link(Some(egress.index));
+            let received = endpoint.received_by(LinkId(at as u8));
+            let part = |beside: &Beside| beside.link(Some(egress.index), received);
             self.links[at].part = self.beside.as_ref().map(part);
         }
         if self.links[at].egress.as_ref() != Some(&egress) {
@@ -280,13 +281,24 @@ impl Budgets {
         tell_part(part.as_ref(), pacer);
     }
 
-    /// Tells the engines of the group what this one has coming, and its endpoint what they have.
-    pub fn exchange(&mut self, endpoint: &mut Endpoint) {
+    /// Tells the endpoint what the other engines of the group have coming.
+    pub fn hear(&mut self, endpoint: &mut Endpoint) {
         let Some(beside) = &self.beside else { return };
-        beside.exchange(endpoint);
+        beside.hear(endpoint);
         for (link, budget) in (0..).map(LinkId).zip(&mut self.links) {
             if let Some(part) = &mut budget.part {
-                part.exchange(link, endpoint);
+                part.hear(link, endpoint);
+            }
+        }
+    }
+
+    /// Tells the other engines of the group what this one has coming.
+    pub fn tell_others(&mut self, endpoint: &Endpoint) {
+        let Some(beside) = &self.beside else { return };
+        beside.tell(endpoint);
+        for (link, budget) in (0..).map(LinkId).zip(&mut self.links) {
+            if let Some(part) = &mut budget.part {
+                part.tell(endpoint.received_by(link));
             }
         }
     }

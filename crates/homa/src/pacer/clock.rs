@@ -63,6 +63,9 @@ pub struct Clock {
     rate: f64,
     /// So many send alike, this one included.
     senders: f64,
+    /// Others stopped sending: the next report says what is left of a queue that was reckoned at
+    /// our part of the rate.
+    left_alone: bool,
     /// The rate was measured, or found too low.
     learned: bool,
     /// Bytes below us by the clock, at a time.
@@ -120,6 +123,7 @@ impl Clock {
             told: told.map(per_nano),
             rate: per_nano(rate),
             senders: 1.0,
+            left_alone: false,
             learned: false,
             backlog: 0.0,
             at: Time::ZERO,
@@ -171,9 +175,13 @@ impl Clock {
     /// Takes another rate.
     pub fn set_rate(&mut self, told: Option<Rate>) {
         self.told = told.map(per_nano);
-        if let Some(rate) = self.told {
-            self.set(rate);
-            (self.slow, self.doubts) = (0, DOUBTS[0]);
+        match self.told {
+            Some(rate) => {
+                self.set(rate);
+                (self.slow, self.doubts) = (0, DOUBTS[0]);
+            }
+            // One that is learned is our part, however many send.
+            None => self.senders = 1.0,
         }
     }
 
@@ -194,7 +202,8 @@ impl Clock {
         self.pass(now);
         self.senders = senders;
         self.rate = self.probing.base.take().unwrap_or(self.rate);
-        self.window = None;
+        (self.window, self.slow) = (None, 0);
+        self.left_alone = senders == 1.0;
         self.probing.forget_round();
         true
     }
@@ -311,6 +320,9 @@ impl Clock {
             return;
         }
         let outstanding = self.account.outstanding();
+        if std::mem::take(&mut self.left_alone) {
+            self.backlog = self.backlog.min(outstanding);
+        }
         // How much more left than the clock believes; it may believe what leaves between questions.
         let ahead = self.backlog - outstanding;
         let doubt = self.account.doubt();

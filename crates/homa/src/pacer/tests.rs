@@ -258,6 +258,10 @@ struct Both {
 }
 
 impl Both {
+    fn new(rate: Rate, every: Duration) -> Self {
+        Self { rate, every, free: Time::ZERO, packets: Vec::new() }
+    }
+
     fn send(&mut self, now: Time, whose: usize) {
         self.free = self.free.max(now) + self.rate.time_for(FULL_FRAME.into());
         self.packets.push((self.free, whose));
@@ -299,12 +303,31 @@ fn engines_that_send_by_one_card_part_it_whenever_it_reports() {
     for (mbps, every) in [(1_000, 1), (1_000, 100), (10_000, 1), (10_000, 100)] {
         let (rate, every) = (Rate::mbps(mbps), Duration::micros(every));
         let possible = rate.bytes_in(Duration::millis(8)) as usize / FULL_FRAME as usize;
-        let (sent, most) = Both { rate, every, free: Time::ZERO, packets: Vec::new() }.run();
+        let (sent, most) = Both::new(rate, every).run();
         let what = format!("{mbps} Mbit/s, {every:?}: {sent:?} of {possible}, {most} queued");
         let [[alone, none], both] = sent;
         assert!(none == 0 && alone >= possible * 97 / 100, "{what}");
         assert!(both.iter().sum::<usize>() >= possible * 97 / 100, "{what}");
         assert!(both[0].abs_diff(both[1]) <= possible / 20, "{what}");
         assert!(most <= 6, "{what}");
+    }
+}
+
+#[test]
+fn one_that_others_join_now_and_then_does_not_take_the_link_for_faster_than_it_was_told() {
+    let rate = Rate::gbps(1);
+    for pause in [50_000, 300_000, 1_000_000] {
+        let mut card = Both::new(rate, Duration::micros(1));
+        let mut pacer = Pacer::new(Some(rate));
+        for step in 0..40_000u64 {
+            let now = Time(500 * step);
+            // The other has little to send: what we send leaves faster than we count on.
+            pacer.set_senders(now, 1 + ((now.0 / pause) % 2) as u32);
+            while pacer.room(now, || Some(card.queued(now, 0))) >= FULL_FRAME {
+                card.send(now, 0);
+                pacer.sent(now, FULL_FRAME, || Some(card.queued(now, 0)));
+            }
+            assert_eq!(pacer.estimate(), None, "turns of {pause} ns, at {now:?}");
+        }
     }
 }

@@ -59,9 +59,7 @@ impl Probing {
         let wait = if told { WAIT } else { 0 };
         Self { round: None, base: None, began: Time::ZERO, excess: EXCESS[0], wait }
     }
-}
 
-impl Probing {
     /// The next report begins a round.
     pub(super) fn forget_round(&mut self) {
         self.round = None;
