@@ -2,7 +2,7 @@
 //! its part of what is used now, not of what all could use.
 //!
 //! * **Sending**: an engine says until when what it handed down, and a packet more if some wait,
-//!   keeps the link busy at its part of the rate. As many as are not done share the link, alike.
+//!   keeps the link busy at its part of the rate. Those that are not done share the link equally.
 //! * **Receiving**: an engine says what is owed to it, whether it granted, and how many bytes came
 //!   (`homa_proto::Neighbours`).
 //!
@@ -151,6 +151,12 @@ impl Part {
         let received = self.received_by_others();
         let more = received - std::mem::replace(&mut self.others, received);
         endpoint.neighbours_received(link, more);
+    }
+
+    /// What came to others, as far as the endpoint was told.
+    #[cfg(test)]
+    pub fn heard(&self) -> u64 {
+        self.others
     }
 
     fn received_by_others(&self) -> u64 {

@@ -49,9 +49,10 @@ pub struct Budgets {
     configured: Option<Rate>,
     /// Our address, where the engine is bound to one: routes may depend on it.
     bound: Option<IpAddr>,
-    /// So many engines send by the links, whether they do or not: each at this part of their rates.
+    /// Each of this many engines has an equal part of the links' rates, whether the others send or
+    /// not.
     sharing: u64,
-    /// Those of the same group, which part what is left alike while they send.
+    /// The others of the group, with whom that part is shared equally while they send.
     beside: Option<Beside>,
 }
 
@@ -206,14 +207,18 @@ impl Budgets {
         if self.links[at].index() != Some(egress.index) {
             let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));
             self.waits += before.waits();
-            let received = endpoint.received_by(LinkId(at as u8));
-            let part = |beside: &Beside| beside.link(Some(egress.index), received);
-            self.links[at].part = self.beside.as_ref().map(part);
+            self.links[at].part = None;
         }
+        let (link, index) = (LinkId(at as u8), egress.index);
         if self.links[at].egress.as_ref() != Some(&egress) {
             self.place(at, egress, endpoint);
         }
-        LinkId(at as u8)
+        if self.links[at].part.is_none() {
+            // Now the endpoint knows the link, and what came by its number before.
+            let part = |beside: &Beside| beside.link(Some(index), endpoint.received_by(link));
+            self.links[at].part = self.beside.as_ref().map(part);
+        }
+        link
     }
 
     fn place(&mut self, at: usize, egress: Egress, endpoint: &mut Endpoint) {

@@ -61,7 +61,7 @@ pub struct Clock {
     told: Option<f64>,
     /// Bytes per nanosecond, for all that send.
     rate: f64,
-    /// So many send alike, this one included.
+    /// Engines that share the link equally now, this one included.
     senders: f64,
     /// Others stopped sending: the next report says what is left of a queue that was reckoned at
     /// our part of the rate.
@@ -192,8 +192,8 @@ impl Clock {
         (doubted && self.learned).then_some(Rate((rate * 8e9) as u64))
     }
 
-    /// From now on so many send by the link alike, this one included. What only the reports of one
-    /// that is alone tell begins anew.
+    /// From now on this many engines share the link equally, this one included; false if they did
+    /// before. Measurements that assume a lone sender start over.
     pub fn set_senders(&mut self, now: Time, senders: u32) -> bool {
         let senders = f64::from(senders);
         if self.senders == senders {

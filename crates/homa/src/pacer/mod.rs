@@ -89,8 +89,8 @@ impl Pacer {
         self.clock.estimate().filter(|_| self.swallow.is_none())
     }
 
-    /// So many send by the link now, alike, this one included: each has its part of a rate that it
-    /// was told. One that is learned is the part, already.
+    /// This many engines share the link now, this one included: each has an equal part of a rate
+    /// that it was told. A rate that is learned is that part already.
     pub fn set_senders(&mut self, now: Time, senders: u32) {
         if self.told && self.clock.set_senders(now, senders) {
             self.wake = None;

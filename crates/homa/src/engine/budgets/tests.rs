@@ -126,6 +126,34 @@ fn engines_of_a_group_part_a_link_while_they_send_and_one_that_does_alone_has_al
     }
 }
 
+/// A message arrives from peer 1.
+fn arrive(endpoint: &mut Endpoint, length: u32) {
+    let (_, mut sender) = budgets(&[LinkRate::Known(FAST)]);
+    send(&mut sender, 1, length);
+    while let Some(packet) = sender.transmit(Time(1)) {
+        let _ = endpoint.receive(Time(1), &packet);
+        while endpoint.event().is_some() {}
+    }
+}
+
+#[test]
+fn a_link_that_is_new_tells_the_others_nothing_that_came_by_another() {
+    let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
+    let (one, two) = (&[LinkRate::Known(FAST)], &[LinkRate::Known(FAST), LinkRate::Known(SLOW)]);
+    let (mut budgets, mut endpoint) = budgets_beside(one, &Config::default(), Some(a));
+    let (mut others, mut other) = budgets_beside(two, &Config::default(), Some(b));
+    arrive(&mut endpoint, 5_600);
+    budgets.tell_others(&endpoint);
+    let egress = others.links[1].egress.clone().unwrap();
+    let link = budgets.link_of(egress, &mut endpoint);
+    assert_eq!((link, endpoint.received_by(link)), (LinkId(1), 0));
+    budgets.tell_others(&endpoint);
+    others.hear(&mut other);
+    let heard = |at: usize| others.links[at].part.as_ref().unwrap().heard();
+    assert_eq!([heard(0), heard(1)], [endpoint.received_by(LinkId(0)), 0]);
+    assert!(heard(0) > 5_600);
+}
+
 #[test]
 fn engines_of_different_processes_have_a_part_each_whether_others_send_or_not() {
     let mut config = Config::default();
