@@ -13,9 +13,9 @@
 //! then builds [`Rack`]s as it likes.
 //!
 //! Instead of the one switch there can be a small fabric ([`Topology::LeafSpine`]), computed by the
-//! same thread, whose links become slower or fail under load. Left out: propagation delay, hosts
-//! with more than one link, priority flow control: a pause would have to reach into the queue of a
-//! kernel's network card, and a veth pair has none that heeds it.
+//! same thread, whose links become slower or fail under load. Left out: propagation delay but that
+//! of uplinks, hosts with more than one link, priority flow control: a pause would have to reach
+//! into the queue of a kernel's network card, and a veth pair has none that heeds it.
 
 pub mod check;
 mod error;

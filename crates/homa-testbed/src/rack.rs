@@ -57,6 +57,10 @@ pub struct RackConfig {
     pub degraded: Vec<Degraded>,
     /// Rate of every link. Default 100 Mbit/s: slow enough that two cores keep up with five hosts.
     pub link: Rate,
+    /// How much longer a frame takes from a host to its first switch than its bits do, at most a
+    /// second: the length of the wire. Frames to a host need no more than their bits, so that this
+    /// twice is in every round trip. Default 0.
+    pub uplink_delay: Duration,
     /// Buffer of every switch port, wire bytes, shared by all priorities. Default 131,072.
     pub buffer_bytes: u64,
     /// Where the switch marks congestion. Default nowhere.
@@ -73,6 +77,7 @@ impl Default for RackConfig {
             forwarding: Forwarding::default(),
             degraded: Vec::new(),
             link: Rate::mbps(100),
+            uplink_delay: Duration::ZERO,
             buffer_bytes: 131_072,
             marking: Marking::default(),
             faults: Faults::default(),
@@ -89,6 +94,9 @@ impl RackConfig {
         }
         if !(1_000_000..=10_000_000_000).contains(&self.link.0) {
             return refuse("a link has 1 Mbit/s to 10 Gbit/s: choose --link in that range");
+        }
+        if self.uplink_delay > Duration::from_secs(1) {
+            return refuse("a frame is at most a second on its way to a switch");
         }
         if self.topology == Topology::LeafSpine && (!self.hosts.is_multiple_of(2) || self.hosts < 4)
         {
@@ -121,6 +129,7 @@ impl RackConfig {
         FabricConfig {
             wiring: self.wiring(),
             forwarding: self.forwarding,
+            uplink_delay: SimDuration::nanos(self.uplink_delay.as_nanos() as u64),
             buffer_bytes: self.buffer_bytes,
             marking: self.marking,
             faults: self.faults,
@@ -154,7 +163,8 @@ impl RackConfig {
     pub fn wire_round_trip_ns(&self, framing: Framing, bytes: u32) -> u64 {
         let first = framing.data_wire_bytes(bytes.min(framing.max_payload()));
         let further = self.links(0, self.hosts - 1) - 1;
-        2 * self.link.time_for(framing.data_wire_bytes(bytes) + further * first).0
+        let wire = self.link.time_for(framing.data_wire_bytes(bytes) + further * first);
+        2 * (wire.0 + self.uplink_delay.as_nanos() as u64)
     }
 
     /// What the links of [`Self::degraded`] become when the load starts at that time, nanoseconds

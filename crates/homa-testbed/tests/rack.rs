@@ -32,8 +32,11 @@ use nix::unistd::geteuid;
 
 #[path = "rack/below.rs"]
 mod below;
+#[path = "rack/held.rs"]
+mod held;
 
 use below::homa_keeps_two_packets_below_it;
+use held::tcp_is_held_near_a_drain_rate;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 type Claim = (&'static str, fn(&Isolation) -> Outcome);
@@ -52,6 +55,7 @@ const CLAIMS: &[Claim] = &[
     ("rpcs_survive_loss_and_duplication", rpcs_survive_loss_and_duplication),
     ("incast_completes_what_it_starts", incast_completes_what_it_starts),
     ("tcp_heeds_the_marks_of_the_switch_if_it_asked_for_them", tcp_heeds_marks),
+    ("a_phantom_queue_on_a_host_holds_tcp_near_its_rate", tcp_is_held_near_a_drain_rate),
     ("an_incast_without_bound_ends", an_incast_without_bound_ends),
     ("rpcs_survive_a_link_that_fails_in_a_small_fabric", rpcs_survive_a_link_that_fails),
     ("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),

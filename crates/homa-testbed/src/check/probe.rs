@@ -178,11 +178,12 @@ fn priority_delays(rack: &Rack) -> Result<(Sorted<f64>, f64), TestbedError> {
 }
 
 /// Delay of a datagram between the first and the last host over idle links by computation: its
-/// serialisation on each of them.
+/// serialisation on each of them, and the first one's delay.
 fn idle_us(rack: &RackConfig, length: usize) -> f64 {
     let (one, other) = hosts_apart(rack);
     let wire = wire_bytes(length + HEADERS);
-    rack.links(one, other) as f64 * rack.link.time_for(u64::from(wire)).0 as f64 / 1e3
+    let bits_ns = rack.links(one, other) * rack.link.time_for(u64::from(wire)).0;
+    (bits_ns as f64 + rack.uplink_delay.as_nanos() as f64) / 1e3
 }
 
 fn bind(host: Host<'_>, tos: libc::c_int) -> Result<UdpSocket, TestbedError> {

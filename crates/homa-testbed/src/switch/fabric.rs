@@ -115,6 +115,8 @@ pub(crate) struct FabricConfig {
     pub(crate) wiring: Wiring,
     /// Choice among shortest paths.
     pub(crate) forwarding: Forwarding,
+    /// From a host to its first switch, beside the time of a frame's bits.
+    pub(crate) uplink_delay: SimDuration,
     /// Buffer of every output port, wire bytes.
     pub(crate) buffer_bytes: u64,
     /// Where they mark.
@@ -218,8 +220,8 @@ impl<F: Frame + Clone> Fabric<F> {
     /// of a flow.
     pub(crate) fn send(&mut self, at: SimTime, (from, to): (usize, usize), label: u32, frame: F) {
         let uplink = &mut self.uplinks[from];
-        let last_bit = at.max(uplink.free_at) + uplink.rate.serialisation(frame.bytes());
-        uplink.free_at = last_bit;
+        uplink.free_at = at.max(uplink.free_at) + uplink.rate.serialisation(frame.bytes());
+        let last_bit = uplink.free_at + self.config.uplink_delay;
         if last_bit < self.done {
             self.counters.late += 1;
         }

@@ -27,6 +27,7 @@ fn config(faults: Faults) -> FabricConfig {
     FabricConfig {
         wiring: SingleSwitch { hosts: 3, physics }.wire(),
         forwarding: Forwarding::Spray,
+        uplink_delay: SimDuration::ZERO,
         buffer_bytes: 4_000,
         marking: Marking::default(),
         faults,
@@ -57,6 +58,18 @@ fn an_idle_rack_takes_the_serialisation_time_twice() {
     assert_eq!(fabric.next_delivery(), Some(SimTime(256_080_000)));
     assert_eq!(deliveries(&mut fabric, us(257)), [("a", 2, 256_080)]);
     assert_eq!(fabric.next_delivery(), None);
+}
+
+#[test]
+fn frames_follow_each_other_on_a_long_uplink() {
+    let uplink_delay = SimDuration::micros(1_000);
+    let config = FabricConfig { uplink_delay, ..config(Faults::default()) };
+    let mut fabric = Fabric::new(config);
+    fabric.send(us(0), (0, 1), 0, TestFrame(("a", 1_000, 0)));
+    fabric.send(us(0), (0, 1), 0, TestFrame(("b", 1_000, 0)));
+    assert_eq!(fabric.next_delivery(), Some(us(1_160)));
+    let expected = [("a", 1, 1_160_000), ("b", 1, 1_240_000)];
+    assert_eq!(deliveries(&mut fabric, us(2_000)), expected);
 }
 
 #[test]
