@@ -31,6 +31,9 @@ impl Phantom {
     }
 }
 
+/// Share of a link full of full frames that phantom queues count.
+const MOST_COUNTED: f64 = 1514.0 / 1538.0;
+
 impl fmt::Display for Phantom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.drain, self.threshold)
@@ -108,8 +111,17 @@ impl Args {
     /// What is marked, for people; `None`: nothing.
     pub fn marking_line(&self) -> Option<String> {
         let phantom = self.phantom_queue.map(|queue| {
+            let never = if queue.drain < MOST_COUNTED {
+                String::new()
+            } else {
+                // Three digits, and not rounded up.
+                let most = (MOST_COUNTED * 1e3).floor() / 10.0;
+                format!(
+                    " (never: frames count from the Ethernet header on, {most} % of a full link)"
+                )
+            };
             format!(
-                "a phantom queue that drains at {} % of the link and marks beyond {} B",
+                "a phantom queue that drains at {} % of the link and marks beyond {} B{never}",
                 (queue.drain * 1e8).round() / 1e6,
                 queue.threshold
             )
@@ -142,6 +154,14 @@ mod tests {
         let planned = |marks| Planned { transport: Transport::TcpEcn, marks };
         assert_eq!(planned(Some(false)).marking(&args), Marking::default());
         assert_eq!(planned(Some(true)).marking(&args), marking);
+    }
+
+    #[test]
+    fn a_queue_that_never_marks_is_told() {
+        let line = |queue| asked(&["--phantom-queue", queue]).marking_line().unwrap();
+        assert!(!line("0.98,1KB").contains("never"), "{}", line("0.98,1KB"));
+        assert!(line("0.99,1KB").contains("never: frames count"), "{}", line("0.99,1KB"));
+        assert!(line("1,1KB").contains("98.4 % of a full link"), "{}", line("1,1KB"));
     }
 
     #[test]

@@ -121,6 +121,7 @@ pub fn rack_config(args: &Args) -> RackConfig {
         buffer_bytes: args.buffer,
         marking: args.marking(),
         faults: Faults { loss: args.loss, duplication: args.duplicate, seed: args.seed },
+        ..RackConfig::default()
     }
 }
 
