@@ -201,14 +201,19 @@ pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Setti
     let listed = changes.iter().map(|(path, value)| (path.as_str(), value.clone()));
     settings.set_all(listed).map_err(|(path, message)| fault(&path, message))?;
     if let Err(message) = settings.scenario() {
-        // At fault is the change without which all is well.
-        let culprit = (0..changes.len()).find(|&left_out| {
-            let others = changes.iter().enumerate().filter(|(place, _)| *place != left_out);
-            let others = others.map(|(_, (path, value))| (path.as_str(), value.clone()));
-            let mut without = Settings::of(scenario).ok();
-            without.as_mut().is_some_and(|without| {
-                without.set_all(others).is_ok() && without.scenario().is_ok()
-            })
+        // Those changes alone for which `kept` holds.
+        let only = |kept: &dyn Fn(usize) -> bool| {
+            let chosen = changes.iter().enumerate().filter(|(place, _)| kept(*place));
+            let chosen = chosen.map(|(_, (path, value))| (path.as_str(), value.clone()));
+            let mut settings = Settings::of(scenario)?;
+            settings.set_all(chosen).map_err(|(_, message)| message)?;
+            settings.scenario().map(drop)
+        };
+        // At fault is the change without which all is well; of several, the one that alone is
+        // refused in the same words.
+        let culprit = (0..changes.len()).find(|&one| only(&|place| place != one).is_ok());
+        let culprit = culprit.or_else(|| {
+            (0..changes.len()).find(|&one| only(&|place| place == one).as_ref() == Err(&message))
         });
         let key = culprit.or(changes.len().checked_sub(1)).map_or("", |at| &changes[at].0);
         return Err(fault(key, message));
@@ -496,5 +501,12 @@ mod tests {
         two.extend(set("load.fraction", 0.4));
         let fault = Plan::parse(&document, &two).unwrap_err();
         assert!(fault.to_string().starts_with("--set: `load.fracton`: unknown key"), "{fault}");
+        let text = |text: &str| Value::String(text.into());
+        let both = [("fabric.shape", text("x")), ("fabric.buffer", text("y"))];
+        let both = both.map(|(key, value)| (key.to_owned(), value));
+        let fault = Plan::parse(&document, &both).unwrap_err();
+        let at_fault =
+            if fault.message.contains("\"x\"") { "fabric.shape" } else { "fabric.buffer" };
+        assert_eq!(fault.key, at_fault, "{fault}");
     }
 }
