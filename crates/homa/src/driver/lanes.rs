@@ -4,12 +4,14 @@
 //! whose queue that is where packets leave by several links, and a slow link that fills the
 //! socket's buffer would hold back the others. So the first link has the socket that receives,
 //! and each further one, when it is first used, a socket of its own at the same address, which
-//! only sends. Where the system refuses that, or the thread that would open it is in another
+//! only sends. One that sent nothing since the kernel had sent all is not asked how much it holds:
+//! an engine may have many. Where the system refuses that, or the thread that would open it is in another
 //! network namespace, links share the first; so do peers that no route is known to.
 //!
 //! What the network reports about packets may arrive at any of them over IP; over UDP it arrives at
 //! the one that receives.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -25,52 +27,108 @@ const FIRST: LinkId = LinkId(0);
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Lanes {
+    /// Whether the socket that receives may hold something unsent.
+    holds: Cell<bool>,
     /// Of each link but the first, or when it was refused.
-    others: Vec<(LinkId, Result<OwnedFd, Instant>)>,
+    others: Vec<(LinkId, Result<Lane, Instant>)>,
+}
+
+/// A socket that only sends.
+#[derive(Debug)]
+struct Lane {
+    socket: OwnedFd,
+    holds: Cell<bool>,
 }
 
 impl Lanes {
-    /// The socket that sends by a link, where `main` receives; `open` opens another.
+    /// The socket that sends by a link, and now will, where `main` receives; `open` opens another.
     pub fn socket(
         &mut self,
         main: RawFd,
         link: LinkId,
         open: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> RawFd {
-        if link == FIRST {
-            return main;
-        }
         let found = self.others.iter().position(|(other, _)| *other == link);
         match found.map(|at| &self.others[at].1) {
-            Some(Ok(socket)) => return socket.as_raw_fd(),
-            Some(Err(at)) if at.elapsed() < AGAIN => return main,
-            _ => {}
+            Some(Ok(lane)) => {
+                lane.holds.set(true);
+                return lane.socket.as_raw_fd();
+            }
+            Some(Err(at)) if at.elapsed() >= AGAIN => {}
+            None if link != FIRST => {}
+            _ => {
+                self.holds.set(true);
+                return main;
+            }
         }
         let opened = open().map_err(|error| {
             tracing::info!(%error, "links share a socket, and what is queued there");
             Instant::now()
         });
         self.others.retain(|(other, _)| *other != link);
-        self.others.push((link, opened));
-        self.known(link).unwrap_or(main)
+        let fd = opened.as_ref().map_or(main, AsRawFd::as_raw_fd);
+        self.holds.set(self.holds.get() || opened.is_err());
+        let lane = opened.map(|socket| Lane { socket, holds: Cell::new(true) });
+        self.others.push((link, lane));
+        fd
     }
 
-    /// The socket that sent by a link, where `main` receives; `None` before the first time.
-    pub fn sent_by(&self, main: RawFd, link: LinkId) -> Option<RawFd> {
-        let shares = self.others.iter().any(|(other, own)| *other == link && own.is_err());
-        match link == FIRST || shares {
-            true => Some(main),
-            false => self.known(link),
-        }
-    }
-
-    fn known(&self, link: LinkId) -> Option<RawFd> {
-        let (_, socket) = self.others.iter().find(|(other, _)| *other == link)?;
-        socket.as_ref().ok().map(AsRawFd::as_raw_fd)
+    /// What the socket that sends by a link has not sent, where `main` receives, as `ask` says of a
+    /// socket.
+    pub fn queued(
+        &self,
+        main: RawFd,
+        link: LinkId,
+        ask: impl Fn(RawFd) -> Option<u32>,
+    ) -> Option<u32> {
+        let found = self.others.iter().find(|(other, _)| *other == link);
+        let (fd, holds) = match found {
+            Some((_, Ok(lane))) => (lane.socket.as_raw_fd(), &lane.holds),
+            None if link != FIRST => return Some(0),
+            _ => (main, &self.holds),
+        };
+        let queued = if holds.get() { ask(fd)? } else { 0 };
+        holds.set(queued > 0);
+        Some(queued)
     }
 
     /// The sockets that only send.
     pub fn senders(&self) -> impl Iterator<Item = RawFd> {
-        self.others.iter().filter_map(|(_, socket)| socket.as_ref().ok().map(AsRawFd::as_raw_fd))
+        let opened = self.others.iter().filter_map(|(_, lane)| lane.as_ref().ok());
+        opened.map(|lane| lane.socket.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_asked_from_when_it_sends_until_it_holds_nothing() {
+        const MAIN: RawFd = 77;
+        let open = || File::open("/dev/null").map(OwnedFd::from);
+        let (mut lanes, link) = (Lanes::default(), LinkId(3));
+        let nobody = |_| -> Option<u32> { panic!("asked in vain") };
+        assert_eq!(lanes.queued(MAIN, FIRST, nobody), Some(0));
+        assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
+        let own = lanes.socket(MAIN, link, open);
+        assert_eq!(lanes.socket(MAIN, FIRST, open), MAIN);
+        for (link, fd) in [(link, own), (FIRST, MAIN)] {
+            let holds = |bytes| move |asked| (asked == fd).then_some(bytes);
+            for bytes in [9, 5, 0] {
+                assert_eq!(lanes.queued(MAIN, link, holds(bytes)), Some(bytes));
+            }
+            assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
+        }
+        assert_eq!(lanes.socket(MAIN, link, open), own);
+        assert_eq!(lanes.queued(MAIN, link, |_| None), None, "nobody can say");
+        assert_eq!(lanes.queued(MAIN, link, |_| Some(1)), Some(1));
+        // Without a socket of its own a link shares the first.
+        lanes.socket(MAIN, LinkId(4), || Err(io::ErrorKind::Other.into()));
+        for shares in [LinkId(4), FIRST] {
+            assert_eq!(lanes.queued(MAIN, shares, |fd| Some(fd as u32)), Some(77));
+        }
     }
 }

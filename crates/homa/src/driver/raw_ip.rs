@@ -431,8 +431,7 @@ impl Driver for RawIpDriver {
 
     fn queued(&self, link: LinkId) -> Option<u32> {
         let sockets = self.sockets.iter().zip(&self.lanes);
-        let senders = sockets.filter_map(|(main, lanes)| lanes.sent_by(main.as_raw_fd(), link));
-        senders.map(queued).sum()
+        sockets.map(|(main, lanes)| lanes.queued(main.as_raw_fd(), link, queued)).sum()
     }
 
     fn receive_buffer(&self) -> u32 {

@@ -398,9 +398,8 @@ impl Driver for UdpDriver {
 
     fn queued(&self, link: LinkId) -> Option<u32> {
         let sockets = self.sockets.iter().zip(&self.lanes);
-        let senders =
-            sockets.filter_map(|(main, lanes)| lanes.sent_by(main.as_ref()?.as_raw_fd(), link));
-        senders.map(socket::queued).sum()
+        let open = sockets.filter_map(|(main, lanes)| Some((main.as_ref()?.as_raw_fd(), lanes)));
+        open.map(|(main, lanes)| lanes.queued(main, link, socket::queued)).sum()
     }
 
     fn receive_buffer(&self) -> u32 {
