@@ -116,3 +116,15 @@ fn a_phantom_queue_gives_bandwidth_away_for_a_short_queue() {
     assert!(hull * 3.0 < dctcp, "{hull} bytes with HULL, {dctcp} without");
     assert!((0.34..0.50).contains(&hull_seconds), "{hull_seconds}");
 }
+
+#[test]
+fn only_flows_that_met_marks_wait_for_tokens() {
+    let slow = |probability| {
+        let pacer = PACED.pacer.map(|pacer| PacerConfig { probability, ceiling: 12.5e6, ..pacer });
+        run(Some(PhantomConfig::PAPER), NicConfig { pacer, ..PACED }).1
+    };
+    // A tenth of the link each.
+    let (none, all) = (slow(0.0), slow(1.0));
+    assert!(none < 0.6, "nobody is associated, and 40 MB take {none} s");
+    assert!(all > 1.5, "everybody is, and 20 MB from each host take {all} s");
+}
