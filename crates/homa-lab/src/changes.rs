@@ -5,8 +5,9 @@ use homa_sim::scenario::Scenario;
 use toml::Value;
 
 use crate::document::Document;
-use crate::error::LabError;
-use crate::plan::{Plan, changed};
+use crate::error::{LabError, PlanFault};
+use crate::plan::Plan;
+use crate::settings::Settings;
 
 /// The keys of a scenario that have names of their own, and any others.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,6 +76,38 @@ impl Changes {
             cells => Err(LabError::Several { cells }),
         }
     }
+}
+
+/// A scenario with single keys changed by `--set`.
+pub fn changed(scenario: &Scenario, changes: &[(String, Value)]) -> Result<Settings, PlanFault> {
+    let fault = |key: &str, message| PlanFault {
+        file: "--set".into(),
+        line: 0,
+        key: key.to_owned(),
+        message,
+    };
+    let mut settings = Settings::of(scenario).map_err(|message| fault("", message))?;
+    let listed = changes.iter().map(|(path, value)| (path.as_str(), value.clone()));
+    settings.set_all(listed).map_err(|(path, message)| fault(&path, message))?;
+    if let Err(message) = settings.scenario() {
+        // Those changes alone for which `kept` holds.
+        let only = |kept: &dyn Fn(usize) -> bool| {
+            let chosen = changes.iter().enumerate().filter(|(place, _)| kept(*place));
+            let chosen = chosen.map(|(_, (path, value))| (path.as_str(), value.clone()));
+            let mut settings = Settings::of(scenario)?;
+            settings.set_all(chosen).map_err(|(_, message)| message)?;
+            settings.scenario().map(drop)
+        };
+        // At fault is the change without which all is well; of several, the one that alone is
+        // refused in the same words.
+        let culprit = (0..changes.len()).find(|&one| only(&|place| place != one).is_ok());
+        let culprit = culprit.or_else(|| {
+            (0..changes.len()).find(|&one| only(&|place| place == one).as_ref() == Err(&message))
+        });
+        let key = culprit.or(changes.len().checked_sub(1)).map_or("", |at| &changes[at].0);
+        return Err(fault(key, message));
+    }
+    Ok(settings)
 }
 
 #[cfg(test)]

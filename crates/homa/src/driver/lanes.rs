@@ -4,9 +4,9 @@
 //! whose queue that is where packets leave by several links, and a slow link that fills the
 //! socket's buffer would hold back the others. So the first link has the socket that receives,
 //! and each further one, when it is first used, a socket of its own at the same address, which
-//! only sends. One that sent nothing since the kernel had sent all is not asked how much it holds:
-//! an engine may have many. Where the system refuses that, or the thread that would open it is in another
-//! network namespace, links share the first; so do peers that no route is known to.
+//! only sends. Where the system refuses that, or the thread that would open it is in another
+//! network namespace, links share the first; so do peers that no route is known to. An engine may
+//! have many sockets: one that sent nothing since the kernel had sent all is not asked.
 //!
 //! What the network reports about packets may arrive at any of them over IP; over UDP it arrives at
 //! the one that receives.
