@@ -13,12 +13,13 @@ use crate::overflow::Overflows;
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
 use crate::priority::Levels;
+use crate::random::Random;
 use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
 use crate::sender::Sender;
 use crate::standstill::STANDSTILL;
-use crate::table::{Keyed, Ref, SplitMix, Table};
+use crate::table::{Keyed, Ref, Table};
 use crate::timer::Wheel;
 use crate::units::Time;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -93,7 +94,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without peers.
     pub fn new(config: ValidConfig) -> Self {
-        let mut random = SplitMix(config.seed);
+        let mut random = Random::new(config.seed);
         let hash = Keyed::new(random.next() | 1);
         let levels = Levels::new(&config);
         let incoming = IncomingTotals::new(&config);

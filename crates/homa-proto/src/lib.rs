@@ -40,6 +40,7 @@ mod packet;
 mod path;
 mod peer;
 mod priority;
+mod random;
 mod reassembly;
 mod receiver;
 mod rpc;

@@ -5,7 +5,8 @@
 
 use crate::executed::Epoch;
 use crate::packet::PeerId;
-use crate::table::{Keyed, Ref, SplitMix};
+use crate::random::Random;
+use crate::table::{Keyed, Ref};
 use alloc::vec::Vec;
 
 /// Clients whose executions are remembered.
@@ -36,7 +37,7 @@ pub(super) struct Named {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Clients {
-    random: SplitMix,
+    random: Random,
     /// Our boot id, never 0.
     pub(super) boot: u64,
     all: Vec<Client>,
@@ -48,7 +49,7 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn new(seed: u64, hash: Keyed) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = Random::new(seed);
         let boot = random.next() | 1;
         let by_name = hashbrown::HashMap::with_hasher(hash);
         Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, hand: 0 }

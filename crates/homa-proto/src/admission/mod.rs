@@ -26,8 +26,9 @@ use crate::endpoint::Endpoint;
 use crate::event::DropReason;
 use crate::executed::Epoch;
 use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
+use crate::random::Random;
 use crate::rpc::id::split;
-use crate::table::{Keyed, Ref, SplitMix};
+use crate::table::{Keyed, Ref};
 use crate::units::{Duration, Time};
 use crate::wire;
 use alloc::boxed::Box;
@@ -53,7 +54,7 @@ const CLIENTS_OF_PEER: usize = 4;
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    random: SplitMix,
+    random: Random,
     clients: Clients,
     /// Of others at our address.
     names: Option<Box<dyn Names>>,
@@ -66,7 +67,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(crate) fn new(seed: u64, hash: Keyed) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = Random::new(seed);
         let clients = Clients::new(random.next(), hash);
         Self { random, clients, names: None, waiting: VecDeque::new(), held: 0, memory: 0 }
     }

@@ -7,12 +7,12 @@
 //! 61 bits to guess.
 
 use crate::packet::RpcId;
-use crate::table::SplitMix;
+use crate::random::Random;
 
 /// The client's id generator.
 #[derive(Debug)]
 pub(crate) struct RpcIds {
-    random: SplitMix,
+    random: Random,
     epoch: u32,
     counter: u32,
     /// Counters begin anywhere.
@@ -24,7 +24,7 @@ const COUNTERS: u32 = 1 << 31;
 
 impl RpcIds {
     pub(crate) fn new(seed: u64, unguessable: bool) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = Random::new(seed);
         let epoch = Self::draw(&mut random);
         let mut ids = Self { random, epoch, counter: 0, unguessable };
         ids.counter = ids.start();
@@ -36,7 +36,7 @@ impl RpcIds {
     }
 
     /// Never zero: id 0 is reserved, and small ids are those of kernel hosts.
-    fn draw(random: &mut SplitMix) -> u32 {
+    fn draw(random: &mut Random) -> u32 {
         (random.next() >> 32) as u32 | 0x8000_0000
     }
 
