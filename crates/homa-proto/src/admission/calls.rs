@@ -7,8 +7,9 @@ use crate::rpc::id::split;
 use crate::units::{Duration, Time};
 
 /// Least time between two searches through the calls for one peer: half of that between two
-/// challenges of a server.
+/// challenges of a server; and for each call that is looked at.
 const SEARCHED: Duration = Duration(super::AGAIN.0 / 2);
+const SEARCHED_EACH: u64 = 500;
 
 impl Endpoint {
     /// A challenge at the client: says who it is to servers that it has calls with.
@@ -26,14 +27,16 @@ impl Endpoint {
         let fresh = self.admission.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
+        // Strangers are told nothing, and cost no search through the calls.
+        let calls = peer.rpcs > peer.more.served && names_itself;
         // What it executed under another boot id it has forgotten. Anybody can send a challenge in
         // its name, so nothing is kept of what one says but that there was another id.
         let known = &peer.more.exchange;
-        let restarted = known.restarted || known.boot != boot && known.boot != 0;
+        let restarted = calls && (known.restarted || known.boot != boot && known.boot != 0);
         if restarted && now < known.searched {
             return;
         }
-        let unnamed = known.token == 0;
+        let unnamed = calls && known.token == 0;
         let safe = restarted.then(|| self.begun_since(packet.peer, now, remembered));
         // One server may have several ports, which are peers of ours: calls to the others may be
         // in its keeping already, and are not executed either.
@@ -41,14 +44,14 @@ impl Endpoint {
             .then(|| self.begun_elsewhere(packet.peer, now, remembered))
             .flatten()
             .unwrap_or(u64::MAX);
+        let pause = SEARCHED.max(Duration(SEARCHED_EACH * self.client_rpcs.len() as u64));
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        let calls = peer.rpcs > peer.more.served && names_itself;
         let exchange = &mut peer.more.exchange;
         let mut proof = Proof::default();
         if calls {
             let first = match safe {
                 Some(safe) => {
-                    (exchange.restarted, exchange.searched) = (true, now + SEARCHED);
+                    (exchange.restarted, exchange.searched) = (true, now + pause);
                     safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1).min(elsewhere)
                 }
                 None => {
