@@ -172,8 +172,12 @@ impl Endpoint {
         // A sender may run a little ahead of its grant, and unscheduled bytes are not promised
         // anything; memory is for what was granted.
         let held = inc.held_with(end, data.span.len);
-        if held > inc.reserved
-            && !self.incoming.has_room(held - inc.reserved)
+        let more = held.saturating_sub(inc.reserved);
+        if more > 0 && rpc.unproven && self.admission.is_short(more, self.config.memory_budget) {
+            return Err(DropReason::NoMemory);
+        }
+        if more > 0
+            && !self.incoming.has_room(more)
             && *self.incoming.beyond_budget.get_or_insert(who) != who
         {
             rpc.heard = now;

@@ -72,6 +72,11 @@ impl Admission {
         Self { random, clients, names: None, waiting: VecDeque::new(), held: 0, memory: 0 }
     }
 
+    /// Of a budget, requests that wait have no part left for so many bytes more.
+    pub(crate) const fn is_short(&self, bytes: u32, budget: u64) -> bool {
+        self.memory + bytes as u64 > budget / SHARE as u64
+    }
+
     /// A request that waits counts for more memory.
     pub(crate) fn count(&mut self, more: u32) {
         self.memory += u64::from(more);
@@ -164,17 +169,14 @@ impl Endpoint {
     /// A stranger's request needs a place: the oldest that wait give theirs.
     pub(crate) fn make_room_for_stranger(&mut self) {
         let most = (self.config.max_rpcs / SHARE).max(1) as usize;
-        while self.admission.held >= most || self.is_short_for_strangers(0) {
+        let budget = self.config.memory_budget;
+        while self.admission.held >= most || self.admission.is_short(0, budget) {
             let Some(oldest) = self.admission.waiting.pop_front() else { return };
             if self.rpcs.get(oldest).is_some_and(|rpc| rpc.unproven) {
                 self.counters.strangers_dropped += 1;
                 self.end_server_rpc(oldest);
             }
         }
-    }
-
-    fn is_short_for_strangers(&self, bytes: u32) -> bool {
-        self.admission.memory + u64::from(bytes) > self.config.memory_budget / u64::from(SHARE)
     }
 
     /// A request was created that waits for its client's answer.
@@ -230,12 +232,13 @@ impl Endpoint {
     /// A request that waits is looked at: one more question, then silence. Yields the next look.
     pub(crate) fn check_stranger(&mut self, now: Time, who: Ref) -> Option<Time> {
         let rpc = self.rpcs.get_mut(who)?;
-        if now.since(rpc.heard) >= PATIENCE {
+        // Whatever else came of it: that is no answer.
+        let end = rpc.started + PATIENCE;
+        if now >= end {
             self.counters.strangers_dropped += 1;
             self.end_server_rpc(who);
             return None;
         }
-        let end = rpc.heard + PATIENCE;
         if rpc.rounds == 0 {
             rpc.rounds = 1;
             rpc.asked = now;
