@@ -143,3 +143,66 @@ fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
     assert_eq!(told(&mut host, at(30), (ids[3], 1_000)), None);
     assert_eq!(told(&mut host, at(1_030), (ids[4], 1_000)), Some(share));
 }
+
+/// Its challenges are not answered.
+fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
+    let config = users().prove_addresses(true).unguessable_ids(true).memory_budget(budget);
+    let mut server = endpoint(config);
+    for peer in 1..=peers {
+        server.open_peer(PeerId(peer), PeerInfo { host: peer, max_payload: 1_400 });
+    }
+    server
+}
+
+#[test]
+fn requests_of_strangers_that_grow_keep_to_their_part_of_the_memory_and_to_their_time() {
+    const BUDGET: u64 = 1_000_000;
+    let mut server = server_of_strangers(100, BUDGET);
+    let grown = |peer, offset| {
+        let packet = data(RpcId(2), offset, 70_000);
+        let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+        let body = Body::Data(Data { incoming: 60_000, ..bytes });
+        Packet { peer: PeerId(peer), body, ..packet }
+    };
+    let mut placed = 0;
+    for round in 0..60 {
+        let now = START + Duration::millis(10 * u64::from(round));
+        server.expire(now);
+        for peer in 1..=100 {
+            let receipt = server.receive(now, &grown(peer, 1_000 * round));
+            placed += u32::from(matches!(receipt, Receipt::Place(_)));
+        }
+        assert!(server.credit().memory <= BUDGET / 8 + 1_000, "{}", server.credit().memory);
+    }
+    assert!(placed >= 100, "{placed} parts were taken");
+    // New bytes are no answer.
+    for ms in (700..2_000).step_by(100) {
+        let now = START + Duration::millis(ms);
+        server.expire(now);
+        let _ = server.receive(now, &grown(1, 60_000 + ms as u32));
+    }
+    let (_, left) = server.rpcs();
+    assert!(left <= 1, "{left} are left");
+}
+
+#[test]
+fn a_challenge_from_a_stranger_is_not_told_a_name() {
+    let mut client = server_of_strangers(1, 1 << 20);
+    client.submit(START, call(100, 1)).expect("accepted");
+    sent(&mut client, START);
+    let body = Body::Challenge { boot: 7, remembered: Duration::secs(100) };
+    let question = |peer, n: u64| Packet { peer, ..packet(RpcId(2 * n + 1), body) };
+    let answer = |client: &mut Endpoint, peer, n| {
+        let _ = client.receive(START, &question(peer, n));
+        let all = sent(client, START);
+        all.iter().find_map(|packet| match packet.body {
+            Body::Proof(proof) if packet.peer == peer => Some(proof.token),
+            _ => None,
+        })
+    };
+    let told: Vec<u64> = (1..5).filter_map(|n| answer(&mut client, PeerId(1), n)).collect();
+    assert!(!told.is_empty() && told.iter().all(|&token| token == 0), "{told:?}");
+    let name = answer(&mut client, PEER, 5);
+    assert!(name.is_some_and(|token| token != 0), "its server is told");
+    assert_eq!(answer(&mut client, PEER, 6), name);
+}
