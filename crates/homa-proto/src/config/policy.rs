@@ -76,8 +76,9 @@ pub(crate) struct LossPolicy {
     /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
     /// drift (Linux §2.5).
     pub on_beat: bool,
-    /// A message whose RESENDs bring nothing makes room for others. Without `one_resend_per_peer`
-    /// nothing else has it do so (`grant/parked.rs`).
+    /// A message whose RESENDs bring nothing makes room for others. Where `one_resend_per_peer` is
+    /// off nothing else has it do so (`grant/parked.rs`): without this, eight silent hosts stop the
+    /// requests of all others (`bounds`, `silent`).
     pub parks: bool,
     /// What shows a receiver that its peer lives.
     pub alive: Alive,

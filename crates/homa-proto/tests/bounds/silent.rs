@@ -37,9 +37,10 @@ fn with_incoming(packet: Packet, incoming: u32) -> Packet {
 }
 
 /// Bytes of a client that arrive beside silent hosts, each of which sends the first packets of
-/// `at_once` messages, and of one more every 16 ms; they say that `incoming` bytes come unasked.
-fn arrived_beside(hosts: u32, at_once: u32, incoming: u32) -> u64 {
-    let mut server = endpoint(users());
+/// `at_once` messages; one of them, in turns, that of one more after each `every` microseconds;
+/// they say that `incoming` bytes come unasked.
+fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), incoming: u32) -> u64 {
+    let mut server = endpoint(config);
     for host in 1..=hosts {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
         server.set_account(PeerId(host), host);
@@ -58,8 +59,8 @@ fn arrived_beside(hosts: u32, at_once: u32, incoming: u32) -> u64 {
     let mut arrived = 0;
     for micro in 0..LASTS {
         let now = START + Duration(MICRO.0 * micro);
-        if micro % 2_000 == 0 {
-            announce(&mut server, now, 1 + (micro / 2_000) as u32 % hosts);
+        if micro % every == 0 {
+            announce(&mut server, now, 1 + (micro / every) as u32 % hosts);
         }
         under_way.extend(client.next().map(|packet| (micro + DELAY, packet)));
         if under_way.first().is_some_and(|(at, _)| *at == micro) {
@@ -93,7 +94,15 @@ fn arrived_beside(hosts: u32, at_once: u32, incoming: u32) -> u64 {
 fn who_takes_grants_and_sends_nothing_takes_little_from_those_who_send() {
     // No more than what is here is said to come unasked, or all that may.
     for incoming in [1_000, 50_000] {
-        let arrived = arrived_beside(8, 500, incoming);
+        let arrived = arrived_beside(users(), 8, (500, 2_000), incoming);
         assert!(arrived >= LASTS * 1_000 / 100 * 80, "{incoming}: {arrived} in {LASTS} us");
     }
+}
+
+#[test]
+fn who_sends_nothing_makes_room_also_where_every_message_asks_for_itself() {
+    let loss = users().loss;
+    let config = users().loss(loss.one_resend_per_peer(false));
+    let arrived = arrived_beside(config, 8, (1, LASTS), 50_000);
+    assert!(arrived >= LASTS * 1_000 / 100 * 80, "{arrived} in {LASTS} us");
 }
