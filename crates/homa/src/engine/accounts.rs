@@ -59,6 +59,12 @@ impl Accounts {
         id
     }
 
+    /// The account of an address that has peers, and how many.
+    pub fn of(&self, address: IpAddr) -> Option<(AccountId, usize)> {
+        let id = *self.by_host.get(&host_of(address))?;
+        Some((id, self.all[id as usize].peers as usize))
+    }
+
     /// A peer is forgotten.
     pub fn close(&mut self, id: AccountId) {
         let account = &mut self.all[id as usize];

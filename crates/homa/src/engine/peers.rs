@@ -200,11 +200,22 @@ impl Peers {
         while self.strangers.len() >= most {
             self.drop_stranger(now, endpoint);
         }
+        if !self.has_place_for(now, address.ip(), endpoint) {
+            return None;
+        }
         let peer = self.find(now, address, source, endpoint)?;
         if !endpoint.is_proven(peer) {
             self.strangers.push_back(((self.of_peer(address), source), peer.0));
         }
         Some(peer)
+    }
+
+    /// True where one more peer may be of a host: one that has more than there are places left
+    /// takes those of its own.
+    fn has_place_for(&mut self, now: Time, host: IpAddr, endpoint: &mut Endpoint) -> bool {
+        let Some((account, peers)) = self.accounts.of(host) else { return true };
+        peers <= self.max.saturating_sub(self.by_address.len())
+            || self.evict(now, Some(account), endpoint)
     }
 
     /// Forgets the oldest of those that have proven nothing, unless it has by now.
@@ -244,7 +255,7 @@ impl Peers {
         // The first look at an entry may only clear its mark.
         let mut looks = 2 * self.peers.len();
         while self.by_address.len() >= self.max && looks > 0 {
-            self.evict(now, endpoint);
+            self.evict(now, None, endpoint);
             looks = looks.saturating_sub(EXAMINED);
         }
     }
@@ -331,7 +342,7 @@ impl Peers {
 
     fn open(&mut self, now: Time, key: Key, endpoint: &mut Endpoint) -> Option<u32> {
         if self.by_address.len() >= self.max {
-            self.evict(now, endpoint);
+            self.evict(now, None, endpoint);
         }
         if self.by_address.len() >= self.max {
             return None;
@@ -382,15 +393,20 @@ impl Peers {
         Some(index)
     }
 
-    /// Forgets some peers without RPCs that were not used since the hand last came by.
-    fn evict(&mut self, now: Time, endpoint: &mut Endpoint) {
+    /// Forgets some peers without RPCs, those of one account if it is named, that were not used
+    /// since the hand last came by. True if there were any.
+    fn evict(&mut self, now: Time, of: Option<AccountId>, endpoint: &mut Endpoint) -> bool {
+        let before = self.evicted;
         if self.peers.is_empty() {
-            return;
+            return false;
         }
         // The first look at an entry may only clear its mark.
         for _ in 0..EXAMINED.max(self.peers.len().min(2 * EXAMINED)) {
             self.hand = (self.hand + 1) % self.peers.len();
             let peer = &mut self.peers[self.hand];
+            if of.is_some_and(|account| account != peer.account) {
+                continue;
+            }
             if std::mem::replace(&mut peer.used, false) || !peer.open {
                 continue;
             }
@@ -400,6 +416,7 @@ impl Peers {
                 self.forget(key, self.hand as u32);
             }
         }
+        self.evicted > before
     }
 
     fn forget(&mut self, key: Key, index: u32) {

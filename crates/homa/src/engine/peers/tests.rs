@@ -127,3 +127,45 @@ fn a_route_says_what_may_be_tried_and_an_unknown_one_is_asked_again() {
     peers.measure(id, 1, &mut endpoint);
     assert_eq!(peers.get(id).unwrap().measured, None);
 }
+
+#[test]
+fn a_host_with_many_ports_leaves_places_to_others() {
+    const MAX: u32 = 1_000;
+    let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+    let mut endpoint = Endpoint::new(config.validate().unwrap());
+    endpoint.listen(99);
+    let mut peers = Peers::new(MAX, 1500, Framing::Datagram, None);
+    let mut n = 0;
+    let mut begins = |address: SocketAddr, busy: bool| {
+        let peer = peers.find_stranger(Time::ZERO, address, None, &mut endpoint);
+        n += 2;
+        if let Some(peer) = peer.filter(|_| busy) {
+            half_a_request(&mut endpoint, peer, n);
+        }
+        peer.is_some()
+    };
+    let port = |port: u16| SocketAddr::from(([10, 9, 9, 9], port));
+    let busy = (1..=2 * MAX as u16).filter(|&n| begins(port(n), true)).count();
+    assert!((400..=501).contains(&busy), "{busy} places are one host's");
+    assert!((0..400).all(|n| begins(address(n), false)), "the others are for others");
+    // Nobody else's place is one host's, however many ports it has.
+    assert!((1..=2 * MAX as u16).all(|n| !begins(port(10_000 + n), false)));
+    assert!((0..400).all(|n| begins(address(n), false)));
+}
+
+/// A peer begins a request.
+fn half_a_request(endpoint: &mut Endpoint, peer: PeerId, id: u64) {
+    use homa_proto::{Body, Data, MessageId, Packet, RpcId, Span};
+    let body = Body::Data(Data {
+        span: Span { message: MessageId(0), offset: 0, len: 1 },
+        message_length: 2,
+        incoming: 2,
+        ack: None,
+        cutoff_version: 0,
+        retransmit: false,
+        incast: None,
+    });
+    let (priority, local_port, remote_port, id) = (0, 99, 1, RpcId(id));
+    let _ =
+        endpoint.receive(Time::ZERO, &Packet { peer, priority, local_port, remote_port, id, body });
+}
