@@ -144,6 +144,11 @@ impl Endpoint {
     }
 
     fn accept(&mut self, now: Time, who: Ref, data: &Data, end: u32) -> Result<Place, DropReason> {
+        // Its host begins no more requests, and this one is only gone on with as it is granted.
+        let greedy = self.incoming.is_half_full()
+            && self.rpcs.get(who).is_some_and(|rpc| {
+                rpc.state == State::ServerIncoming && self.has_its_share(rpc.peer)
+            });
         let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
             State::ClientOutgoing | State::ClientIncoming => {}
@@ -177,7 +182,7 @@ impl Endpoint {
             return Err(DropReason::NoMemory);
         }
         if more > 0
-            && !self.incoming.has_room(more)
+            && (greedy || !self.incoming.has_room(more))
             && *self.incoming.beyond_budget.get_or_insert(who) != who
         {
             rpc.heard = now;

@@ -112,6 +112,11 @@ impl IncomingTotals {
         other || self.starved || !self.waiting.is_empty()
     }
 
+    /// More than half of the memory is held: hosts keep to their shares.
+    pub(crate) const fn is_half_full(&self) -> bool {
+        self.budget.saturating_sub(self.memory) < self.budget / 2
+    }
+
     /// Memory for `bytes` more?
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         self.memory + u64::from(bytes) <= self.budget
@@ -163,7 +168,7 @@ impl Endpoint {
     pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
         let left = self.incoming.budget.saturating_sub(self.incoming.memory);
         let of_host = |peer| self.incoming.accounts.of(peer).memory;
-        left < self.incoming.budget / 2 && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
+        self.incoming.is_half_full() && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
     }
 
     /// Room that a message needs to begin, of which a packet up to `end` is here and whose sender

@@ -206,3 +206,51 @@ fn a_challenge_from_a_stranger_is_not_told_a_name() {
     assert!(name.is_some_and(|token| token != 0), "its server is told");
     assert_eq!(answer(&mut client, PEER, 6), name);
 }
+
+#[test]
+fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other() {
+    const BUDGET: u64 = 1_000_000;
+    const LENGTH: u32 = 40_000;
+    let mut server = endpoint(users().memory_budget(BUDGET));
+    for host in 1..=2 {
+        server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
+        server.set_account(PeerId(host), host);
+    }
+    let part = |peer, id, offset, len: u32| {
+        let packet = data(RpcId(id), offset, LENGTH);
+        let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
+        let span = Span { len, ..bytes.span };
+        let body = Body::Data(Data { span, incoming: LENGTH, ..bytes });
+        Packet { peer: PeerId(peer), body, ..packet }
+    };
+    for n in 1..=200 {
+        assert!(matches!(server.receive(START, &part(1, 2 * n, 0, 1)), Receipt::Place(_)));
+    }
+    // All of them go on at once.
+    for offset in (1..LENGTH).step_by(1_000) {
+        let len = 1_000.min(LENGTH - offset);
+        for n in 1..=200 {
+            let _ = server.receive(START, &part(1, 2 * n, offset, len));
+        }
+    }
+    let held = server.credit().memory;
+    assert!((BUDGET / 2..BUDGET * 3 / 5).contains(&held), "{held} bytes are one host's");
+    let other = server.receive(START, &part(2, 2, 0, 1_000));
+    assert!(matches!(other, Receipt::Place(_)), "{other:?}");
+    // What was refused comes again when it is asked for.
+    let mut now = START;
+    while server.counters().requests_delivered < 200 && now < START + Duration::secs(20) {
+        now += Duration::millis(1);
+        server.expire(now);
+        for asked in sent(&mut server, now).into_iter().filter(|packet| packet.peer == PeerId(1)) {
+            let Body::Resend { offset, length: ResendLength::Bytes(len), .. } = asked.body else {
+                continue;
+            };
+            for at in (offset..offset + len).step_by(1_000) {
+                let len = 1_000.min(offset + len - at);
+                let _ = server.receive(now, &part(1, asked.id.client().0, at, len));
+            }
+        }
+    }
+    assert_eq!(server.counters().requests_delivered, 200);
+}
