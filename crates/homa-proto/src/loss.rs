@@ -288,7 +288,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(who) else { return };
         let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
         let forgets = self.config.completion == Completion::AtLeastOnce;
-        if !silent || !forgets || !self.incoming.is_short(who) {
+        if !silent || !forgets || !self.incoming.is_short(who) || self.is_first_in_line(who) {
             return;
         }
         match rpc.state {
@@ -296,6 +296,15 @@ impl Endpoint {
             State::ServerIncoming => self.end_server_rpc(who),
             _ => {}
         }
+    }
+
+    /// Of the messages that hold memory here or wait for it, this one's RPC has the smallest id.
+    /// Each end sees the same order, so of those that lack what another holds one always goes on.
+    fn is_first_in_line(&self, who: Ref) -> bool {
+        let incoming = |who, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(who);
+        let all = self.rpcs.iter().filter(|&(who, rpc)| incoming(who, rpc));
+        let first = all.min_by_key(|(_, rpc)| rpc.id.client().0);
+        first.is_some_and(|(first, _)| first == who)
     }
 
     /// Everything granted is here: silence about this message means nothing. A client that lives
