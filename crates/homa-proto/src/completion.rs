@@ -323,7 +323,7 @@ impl Endpoint {
         }
         if let Some(inc) = inc {
             self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, ended.peer, inc);
+            self.end_incoming(who, (ended.peer, unproven), inc);
             self.grant(None);
         }
         Some(ended)

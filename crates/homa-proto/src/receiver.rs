@@ -304,7 +304,7 @@ impl Endpoint {
             cookie: rpc.cookie,
         }));
         if let Some(inc) = inc {
-            self.end_incoming(who, peer, inc);
+            self.end_incoming(who, (peer, false), inc);
         }
         match kind {
             MessageKind::Response => self.complete_client(who),

@@ -408,6 +408,7 @@ impl Endpoint {
         let whole = rpc.inc.as_ref().filter(|inc| inc.bytes.is_complete());
         let (length, peer) = (whole.map(|inc| inc.bytes.length()), rpc.peer);
         self.uncount_stranger(reserved);
+        self.charge_memory(peer, reserved);
         self.charge_request(peer, true);
         match length {
             Some(length) => self.deliver(now, who, length),

@@ -75,23 +75,33 @@ pub(crate) struct IncomingTotals {
     spare: Vec<Box<Incoming>>,
 }
 
-/// Counts memory for a message of a peer.
-fn reserve(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId, bytes: u32) {
+/// Counts memory for a message of a peer; its host has no part in what a stranger holds.
+fn reserve(
+    totals: &mut IncomingTotals,
+    peers: &mut [Option<Peer>],
+    (peer, stranger): (PeerId, bool),
+    bytes: u32,
+) {
     totals.memory += u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
         peer.more.memory += u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer) {
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
             account.memory += u64::from(bytes);
         }
     }
 }
 
 /// Gives memory back.
-fn release(totals: &mut IncomingTotals, peers: &mut [Option<Peer>], peer: PeerId, bytes: u32) {
+fn release(
+    totals: &mut IncomingTotals,
+    peers: &mut [Option<Peer>],
+    (peer, stranger): (PeerId, bool),
+    bytes: u32,
+) {
     totals.memory -= u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
         peer.more.memory -= u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer) {
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
             account.memory -= u64::from(bytes);
         }
     }
@@ -212,7 +222,7 @@ impl Endpoint {
         let parked = stranger || wasteful && unscheduled > data.span.len;
         inc.parked = parked;
         rpc.inc = Some(inc);
-        reserve(&mut self.incoming, &mut self.peers, peer, reserved);
+        reserve(&mut self.incoming, &mut self.peers, (peer, stranger), reserved);
         if stranger {
             self.admission.count(reserved);
         }
@@ -240,7 +250,7 @@ impl Endpoint {
         }
         let more = inc.held().saturating_sub(inc.reserved);
         if more > 0 {
-            reserve(&mut self.incoming, &mut self.peers, rpc.peer, more);
+            reserve(&mut self.incoming, &mut self.peers, (rpc.peer, rpc.unproven), more);
             inc.reserved += more;
             if rpc.unproven {
                 self.admission.count(more);
@@ -257,8 +267,15 @@ impl Endpoint {
         }
     }
 
-    /// An incoming message from `peer`, just taken from its RPC, ends: delivered or given up.
-    pub(crate) fn end_incoming(&mut self, who: Ref, peer: PeerId, inc: Box<Incoming>) {
+    /// The message of a stranger, who is none any more, counts for its host.
+    pub(crate) fn charge_memory(&mut self, peer: PeerId, bytes: u32) {
+        release(&mut self.incoming, &mut self.peers, (peer, true), bytes);
+        reserve(&mut self.incoming, &mut self.peers, (peer, false), bytes);
+    }
+
+    /// An incoming message, just taken from its RPC, ends: delivered or given up. `from`: its
+    /// sender, and whether that was a stranger.
+    pub(crate) fn end_incoming(&mut self, who: Ref, from: (PeerId, bool), inc: Box<Incoming>) {
         if !inc.parked {
             let outstanding = u64::from(inc.outstanding());
             self.incoming.expected -= outstanding;
@@ -266,9 +283,9 @@ impl Endpoint {
         }
         if inc.scheduled {
             let key = Self::key(&self.config.policy().grants, who, &inc);
-            self.scheduler.remove(key, Self::host_of(&self.peers, peer));
+            self.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
-        release(&mut self.incoming, &mut self.peers, peer, inc.reserved);
+        release(&mut self.incoming, &mut self.peers, from, inc.reserved);
         if self.incoming.beyond_budget == Some(who) {
             self.incoming.beyond_budget = None;
         }
@@ -425,7 +442,8 @@ impl Endpoint {
         let counted = core::mem::replace(&mut inc.window_counted, true);
         self.incoming.granted += if counted { more } else { u64::from(inc.outstanding()) };
         if inc.granted > inc.reserved {
-            reserve(&mut self.incoming, &mut self.peers, rpc.peer, inc.granted - inc.reserved);
+            let (of, more) = ((rpc.peer, false), inc.granted - inc.reserved);
+            reserve(&mut self.incoming, &mut self.peers, of, more);
             inc.reserved = inc.granted;
         }
         inc.priority = priority;

@@ -52,7 +52,7 @@ impl Endpoint {
         inc.parked = true;
         let unused = inc.reserved.saturating_sub(inc.held());
         inc.reserved -= unused;
-        release(&mut self.incoming, &mut self.peers, rpc.peer, unused);
+        release(&mut self.incoming, &mut self.peers, (rpc.peer, false), unused);
         if core::mem::take(&mut inc.scheduled) {
             let key = Self::key(&self.config.policy().grants, who, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));

@@ -148,7 +148,8 @@ impl Endpoint {
     /// The same in the user profile: the request is sent again only if the server's memory covers
     /// the RPC's whole life (so it was never executed), or the call is idempotent, which goes on
     /// under another id (its server may remember this one as executed); otherwise nobody can tell,
-    /// and the call fails as such.
+    /// and the call fails as such. So does one whose request never left whole: servers may act on
+    /// what they read of a request that arrives.
     fn on_unknown_call(
         &mut self,
         now: Time,
@@ -205,7 +206,7 @@ impl Endpoint {
         if let Some(inc) = inc {
             rpc.known = true;
             self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, peer, inc);
+            self.end_incoming(who, (peer, false), inc);
             self.grant(None);
         }
     }

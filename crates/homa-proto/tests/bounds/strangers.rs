@@ -254,3 +254,39 @@ fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other()
     }
     assert_eq!(server.counters().requests_delivered, 200);
 }
+
+/// The first packet of a request of 60 kB.
+fn begins(peer: u32, id: u64) -> Packet {
+    Packet { peer: PeerId(peer), ..data(RpcId(id), 0, 60_000) }
+}
+
+#[test]
+fn what_strangers_hold_in_a_hosts_name_takes_nothing_from_its_share() {
+    const BUDGET: u64 = 200_000;
+    let mut server = server_of_strangers(6, BUDGET);
+    // The last two are of one host: one that answers, and one in its name.
+    for (peer, account) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 5)] {
+        server.set_account(PeerId(peer), account);
+    }
+    for peer in 1..=5 {
+        let _ = server.receive(START, &begins(peer, 2));
+        for asked in sent(&mut server, START) {
+            let answer = packet(asked.id.client(), Body::Ack(Acks::default()));
+            let _ = server.receive(START, &Packet { peer: PeerId(peer), ..answer });
+        }
+        let over = packet(RpcId(2), Body::Ack(Acks::default()));
+        let _ = server.receive(START, &Packet { peer: PeerId(peer), ..over });
+    }
+    assert_eq!(server.rpcs().1, 0);
+    for n in 1..=BUDGET / 8_000 {
+        let _ = server.receive(START, &begins(6, 2 * n));
+    }
+    for peer in 1..=4 {
+        let mut ids = (2..).map(|n| 2 * n);
+        while let Receipt::Place(_) = server.receive(START, &begins(peer, ids.next().unwrap())) {}
+    }
+    let left = BUDGET - server.credit().memory;
+    assert!((1_000..BUDGET / 8 - 2_000).contains(&left), "{left} bytes are left");
+    let other = server.receive(START, &begins(5, 4));
+    assert!(matches!(other, Receipt::Place(_)), "{other:?}");
+}
