@@ -245,3 +245,34 @@ fn a_client_with_more_requests_than_are_served_delays_itself() {
     assert!(place.is_some_and(|place| place < 3), "{place:?}");
     drop(call);
 }
+
+#[test]
+fn requests_that_grow_once_they_have_begun_leave_memory_for_others() {
+    const REQUESTS: u64 = 300;
+    const EACH: u32 = 1_000;
+    let mut config = Config::default();
+    config.protocol.memory_budget = 8 << 20;
+    let (server, _) = serving(config);
+    let mut greedy = host(1, server.local_addr());
+    let id = |n: u64| 0x8765_4321_0000_0000 + 2 * (n % REQUESTS + 1);
+    greedy.send(&first(id(0), 1, 70_000));
+    while server.metrics().protocol.proofs_received == 0 {
+        greedy.answer();
+    }
+    // One byte counts for little; 55 kB of each are more than there is room for.
+    for part_of in 0..56 {
+        let (offset, len) = if part_of == 0 { (0, 1) } else { ((part_of - 1) * EACH + 1, EACH) };
+        for n in 0..REQUESTS {
+            greedy.send(&part(id(n), offset, &vec![7; len as usize], 70_000));
+            if n % 20 == 0 {
+                pause();
+            }
+        }
+    }
+    let mut n = 0;
+    beside(&server, || {
+        n += 1;
+        greedy.send(&part(id(n), 60_000 + (n / REQUESTS) as u32, &[7], 70_000));
+        pause();
+    });
+}
