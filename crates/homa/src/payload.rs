@@ -13,6 +13,9 @@ use crate::message::Message;
 /// A list of [`Bytes`] is one message, which is sent from where its parts lie: only packets with
 /// many small parts, and those of at most 600 bytes, are copied together.
 ///
+/// Memory of your own ([`Bytes::from_owner`]) is dropped by any thread that uses the engine, or by
+/// the engine's own, when the message is over: its destructor may use the engine.
+///
 /// ```
 /// # use homa::{Client, Server};
 /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
@@ -108,11 +111,12 @@ impl Payload {
         whole.into_iter().chain(parts)
     }
 
-    /// The vector, for its memory, unless the bytes are shared.
-    pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
+    /// The vector, for its memory; itself where the bytes may be shared, and somebody's code runs
+    /// when they are dropped ([`Bytes::from_owner`]).
+    pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
         match self.0 {
-            Held::Own(Own::Vector(bytes)) => Some(bytes),
-            Held::Shared(_) | Held::Own(Own::List(_)) => None,
+            Held::Own(Own::Vector(bytes)) => Ok(bytes),
+            Held::Shared(_) | Held::Own(Own::List(_)) => Err(self),
         }
     }
 }

@@ -243,7 +243,7 @@ pub struct Cancelled<'a> {
 impl Cancelled<'_> {
     fn leave(&mut self, access: &mut Access<'_>) {
         if let (Some(rpc), Some(ticket)) = (self.request.rpc, self.ticket.take()) {
-            access.board.watch().leave(rpc, ticket);
+            access.board.leave_watch(rpc, ticket);
         }
     }
 }

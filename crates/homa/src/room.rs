@@ -99,7 +99,7 @@ pub(crate) fn leave(engine: &Engine, ticket: &mut Option<u64>) {
     if let Some(ticket) = ticket.take()
         && let Some(mut access) = engine.here()
     {
-        access.board.room().leave(ticket);
+        access.board.leave_room(ticket);
         let state = &mut *access;
         state.board.offer_room(&state.core);
     }

@@ -231,12 +231,13 @@ impl Socket {
         request: impl Into<Payload>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
+        // Before the lock is taken, and dropped after it: that may be the caller's code.
+        let (to, request) = (canonical(to), request.into());
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
-        let to = canonical(to);
-        let rpc = access.core.call(0, to, request.into(), &options.call, 0)?;
+        let rpc = access.core.call(0, to, request, &options.call, 0)?;
         if let Some((mailbox, _)) = access.board.mailbox() {
             mailbox.started(rpc, Call::new(to, options.cookie, options.private));
         }
@@ -256,10 +257,12 @@ impl Socket {
         if !id.request {
             return Err(ReplyError::Gone);
         }
+        // What is left of it is dropped last, without the lock.
+        let mut response = Some(response.into());
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
         let State { board, core, .. } = &mut *access;
         let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
-        mailbox.reply(id.rpc, to.map(canonical), response.into(), core)?;
+        mailbox.reply(id.rpc, to.map(canonical), &mut response, core)?;
         access.submitted();
         Ok(())
     }

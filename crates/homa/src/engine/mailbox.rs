@@ -343,23 +343,26 @@ impl Mailbox {
         self.waiters.retain(|waiter| waiter.ticket != ticket);
     }
 
-    /// Answers a request. That the client gave up meanwhile is no error; `Gone` means that no such
-    /// request (of the client `to`) waits for an answer.
+    /// Answers a request, and takes the response if that is sent. That the client gave up meanwhile
+    /// is no error; `Gone` means that no such request (of the client `to`) waits for an answer.
     pub fn reply(
         &mut self,
         rpc: RpcHandle,
         to: Option<SocketAddr>,
-        response: Payload,
+        response: &mut Option<Payload>,
         core: &mut Core,
     ) -> Result<(), ReplyError> {
         let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
         if self.requests.contains(open.place) || to.is_some_and(|to| to != open.from) {
             return Err(ReplyError::Gone);
         }
-        if !open.cancelled {
-            match core.reply(rpc, response) {
-                Ok(()) | Err((ReplyError::Gone, _)) => {}
-                Err((error, _)) => return Err(error),
+        if !open.cancelled
+            && let Some(bytes) = response.take()
+            && let Err((error, refused)) = core.reply(rpc, bytes)
+        {
+            *response = Some(refused);
+            if error != ReplyError::Gone {
+                return Err(error);
             }
         }
         self.open.remove(&rpc);

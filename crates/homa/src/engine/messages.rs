@@ -172,13 +172,17 @@ pub struct Messages {
     outgoing_to: Vec<u64>,
     /// Bytes of addresses that may still be reserved for incoming messages.
     addresses: u64,
+    /// Payloads that are over and that others may own: see [`Self::over`].
+    over: Vec<Payload>,
+    keeps_over: bool,
 }
 
 impl Messages {
     /// No messages; of incoming ones, addresses for `addresses` bytes may be reserved at a time.
     pub fn new(addresses: u64) -> Self {
-        let outgoing_to = Vec::new();
-        Self { slots: Vec::new(), spare: Vec::new(), outgoing_bytes: 0, outgoing_to, addresses }
+        let (outgoing_bytes, outgoing_to) = (0, Vec::new());
+        let (slots, spare, over) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slots, spare, outgoing_bytes, outgoing_to, addresses, over, keeps_over: false }
     }
 
     fn slot(&mut self, id: MessageId) -> &mut Slot {
@@ -363,13 +367,37 @@ impl Messages {
         };
         self.outgoing_bytes -= bytes.len() as u64;
         self.outgoing_to[to as usize] -= bytes.len() as u64;
-        if let Some(mut memory) = bytes.into_memory()
-            && memory.capacity() <= SPARE_CAPACITY
-            && self.spare.len() < SPARE
-        {
-            memory.clear();
-            self.spare.push(memory);
+        self.discard(bytes);
+    }
+
+    /// From here on what others may own is kept in [`Self::over`] when it is over.
+    pub fn keep_over(&mut self) {
+        self.keeps_over = true;
+    }
+
+    /// A payload is over; memory of ours is kept for the next message.
+    #[inline]
+    pub fn discard(&mut self, payload: Payload) {
+        match payload.into_memory() {
+            Ok(mut memory) if memory.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE => {
+                memory.clear();
+                self.spare.push(memory);
+            }
+            Ok(_) => {}
+            Err(payload) if self.keeps_over => self.over.push(payload),
+            Err(_) => {}
         }
+    }
+
+    /// What is over, to be dropped where no lock is held: the destructor of its owner may call
+    /// back.
+    pub fn over(&mut self) -> &mut Vec<Payload> {
+        &mut self.over
+    }
+
+    /// True when there is such.
+    pub fn has_over(&self) -> bool {
+        !self.over.is_empty()
     }
 }
 

@@ -9,6 +9,7 @@
 //! application; message bytes live from submission to release.
 
 mod accounts;
+mod after;
 mod arrivals;
 pub mod beside;
 mod budgets;
@@ -174,19 +175,22 @@ impl Core {
             return Err(CallError::Forked);
         }
         let now = self.tick();
-        let result = self.try_call(now, socket, to, request, options, cookie);
+        let mut request = Some(request);
+        let result = self.try_call(now, socket, to, &mut request, options, cookie);
         if result.is_err() {
             self.state.counters.calls_refused += 1;
         }
+        request.into_iter().for_each(|request| self.state.messages.discard(request));
         result
     }
 
+    /// Takes the request unless it is refused.
     fn try_call(
         &mut self,
         now: Time,
         socket: usize,
         to: SocketAddr,
-        request: Payload,
+        request: &mut Option<Payload>,
         options: &CallOptions,
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
@@ -201,9 +205,10 @@ impl Core {
         if !self.driver.hears(socket, to) {
             return Err(CallError::OtherShard { to });
         }
-        let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
+        let bytes = request.as_ref().map_or(0, Payload::len);
+        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.fits(length).map_err(|refusal| match refusal {
-            Refusal::Ever { max } => CallError::MessageTooLong { length: request.len(), max },
+            Refusal::Ever { max } => CallError::MessageTooLong { length: bytes, max },
             Refusal::Now { held } => CallError::SendMemoryFull { held },
         })?;
         let state = &mut self.state;
@@ -225,8 +230,10 @@ impl Core {
         let submitted = state
             .endpoint
             .submit(now, submit)
-            .map_err(|error| CallError::refused(error, request.len(), max_peers))?;
-        if let Some(message) = submitted.message {
+            .map_err(|error| CallError::refused(error, bytes, max_peers))?;
+        if let Some(message) = submitted.message
+            && let Some(request) = request.take()
+        {
             state.messages.insert(message, request, state.peers.account(peer), terms);
         }
         state.submitted(now, peer, length);
@@ -265,8 +272,11 @@ impl Core {
             Ok(submitted) => submitted,
             Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
         };
-        if let Some(message) = submitted.message {
-            self.state.messages.insert(message, response, account, Terms::NONE);
+        match submitted.message {
+            Some(message) => {
+                self.state.messages.insert(message, response, account, Terms::NONE);
+            }
+            None => self.state.messages.discard(response),
         }
         self.state.submitted(now, peer, length);
         self.state.ended(rpc, Outcome::Ok);
@@ -384,6 +394,21 @@ impl Core {
             Ready::Request { .. } => self.next(),
             _ => None,
         }
+    }
+
+    /// A lock guards this: from here on [`Self::over`] has payloads that are over.
+    pub fn keep_over(&mut self) {
+        self.state.messages.keep_over();
+    }
+
+    /// Payloads that are over, to be dropped where no lock is held.
+    pub fn over(&mut self) -> &mut Vec<Payload> {
+        self.state.messages.over()
+    }
+
+    /// True when there are such.
+    pub fn has_over(&self) -> bool {
+        self.state.messages.has_over()
     }
 
     /// True when nobody waits any more for what has these terms.

@@ -93,10 +93,9 @@ impl Waiters {
     }
 
     /// A waiter came back, or gives up.
-    pub fn leave(&mut self, ticket: u64) {
-        if let Ok(at) = self.all.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
-            self.all.remove(at);
-        }
+    pub fn leave(&mut self, ticket: u64) -> Option<Waker> {
+        let at = self.all.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
+        self.all.remove(at).map(|waiter| waiter.waker)
     }
 
     /// Takes out those who would find room now.

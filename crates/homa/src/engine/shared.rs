@@ -29,8 +29,9 @@ use std::time::{Duration, Instant};
 use homa_proto::Time;
 
 use super::Core;
+use super::after::After;
 use super::spinner::Spinner;
-use super::switchboard::{Switchboard, Waiting};
+use super::switchboard::Switchboard;
 use crate::driver::{Waker, signals, wait_also_for_room};
 use crate::error::OpenError;
 
@@ -68,7 +69,7 @@ pub struct State {
     /// The last handle is gone.
     closing: bool,
     lead: Lead,
-    /// The leading thread, or the last one that led.
+    /// The leading thread, if one leads and knows that it does.
     leader: Option<ThreadId>,
     /// Parked threads that could lead, by order of arrival.
     followers: BTreeMap<u64, Thread>,
@@ -130,18 +131,33 @@ impl Drop for Access<'_> {
 }
 
 impl Access<'_> {
-    /// Releases the lock, then wakes.
+    /// Releases the lock, then wakes, and ends what is over.
     fn release(&mut self) {
         if self.guard.is_none() {
             return;
         }
-        let wakes = self.board.take_wakes();
+        let State { board, core, .. } = &mut **self;
+        board.ring();
+        let after = After::of(board, core);
         // A leader that sleeps on the sockets is not woken by being unparked.
-        if self.asleep_until.is_some() && wakes.iter().any(|w| w.is_thread(self.leader)) {
+        if self.asleep_until.is_some()
+            && let Some(after) = &after
+            && after.wakes(self.leader)
+        {
             self.kick(Lead::Thread);
         }
         self.guard = None;
-        wakes.into_iter().for_each(Waiting::wake);
+        after.into_iter().for_each(After::run);
+    }
+
+    /// Ends what is over, without the lock; true if there was something. It may call back and wait
+    /// for what only this thread drives: due before this thread sleeps or can be handed the lead.
+    fn end_what_is_over(&mut self) -> bool {
+        let is_over = self.core.has_over() || self.board.has_retired();
+        if is_over {
+            self.unlocked(|| ());
+        }
+        is_over
     }
 
     /// Does something without the lock.
@@ -248,6 +264,8 @@ impl Access<'_> {
         until: Option<Instant>,
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
+        // What this thread ends while it leads calls back: it goes on leading.
+        let nested = self.lead == Lead::Thread && self.leader == Some(thread::current().id());
         let result = loop {
             if let Some(value) = done(self) {
                 break Some(value);
@@ -256,14 +274,14 @@ impl Access<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 break None;
             }
-            if !self.leading && self.lead != Lead::Thread {
+            if !self.leading && !nested && self.lead != Lead::Thread {
                 if self.lead == Lead::Helper {
                     self.kick(Lead::Helper);
                 }
                 self.lead = Lead::Thread;
                 self.leading = true;
             }
-            if self.leading {
+            if self.leading || nested {
                 self.leader = Some(thread::current().id());
                 self.lead_once(Lead::Thread, left);
             } else {
@@ -272,12 +290,18 @@ impl Access<'_> {
         };
         if self.leading {
             self.step_down();
+        } else if nested {
+            // It may be about to sleep until what was due before.
+            self.kick(Lead::Thread);
         }
         result
     }
 
     /// As the given leader, sleeps until something happens, and deals with it.
     fn lead_once(&mut self, me: Lead, left: Option<Duration>) {
+        if self.end_what_is_over() {
+            return;
+        }
         let shared = self.shared;
         let state = &mut **self;
         let timeout = [state.core.idle(), left].into_iter().flatten().min();
@@ -329,6 +353,9 @@ impl Access<'_> {
 
     /// Parks; true when the lead was handed over meanwhile.
     fn follow(&mut self, left: Option<Duration>) -> bool {
+        if self.end_what_is_over() {
+            return false;
+        }
         self.next_follower += 1;
         let ticket = self.next_follower;
         self.followers.insert(ticket, thread::current());
@@ -341,7 +368,7 @@ impl Access<'_> {
 
     /// Hands the lead over, or leaves it to the helper.
     fn step_down(&mut self) {
-        self.leading = false;
+        (self.leading, self.leader) = (false, None);
         self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
         if let Some((_, follower)) = self.followers.pop_first() {
             follower.unpark();
@@ -356,7 +383,8 @@ impl Access<'_> {
 
 impl Shared {
     /// Starts the helper of an engine.
-    pub fn start(core: Core, spin: Duration) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+    pub fn start(mut core: Core, spin: Duration) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+        core.keep_over();
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();

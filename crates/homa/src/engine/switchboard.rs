@@ -131,6 +131,8 @@ pub struct Switchboard {
     room: Waiters,
     watch: Watch,
     to_wake: Vec<Waiting>,
+    /// Who waits no longer: dropped once the lock is released, as with a waker a task may end.
+    retired: Vec<Waker>,
     tasks: usize,
     next_ticket: u64,
 }
@@ -174,9 +176,9 @@ impl Switchboard {
         call.generation = call.generation.wrapping_add(1);
         let rpc = call.rpc.take();
         let ended = call.result.take().is_some();
-        let task = matches!(call.waiting.take(), Some(Waiting::Task(_)));
+        let waiting = call.waiting.take();
         (call.partial, call.lent, call.missing) = (None, None, 0);
-        self.tasks -= usize::from(task);
+        self.retire(waiting);
         self.free.push(key.0 as u32);
         rpc.filter(|_| !ended)
     }
@@ -201,13 +203,21 @@ impl Switchboard {
         }
         call.progress = false;
         let (waiting, before) = (waiting(), call.waiting.take());
-        self.wait(key, waiting, before.as_ref());
+        self.wait(key, waiting, before);
         None
     }
 
-    fn wait(&mut self, key: CallKey, waiting: Waiting, before: Option<&Waiting>) {
+    /// Somebody waits no longer, unwoken.
+    fn retire(&mut self, waiting: Option<Waiting>) {
+        if let Some(Waiting::Task(waker)) = waiting {
+            self.tasks -= 1;
+            self.retired.push(waker);
+        }
+    }
+
+    fn wait(&mut self, key: CallKey, waiting: Waiting, before: Option<Waiting>) {
         self.tasks += usize::from(is_task(&waiting));
-        self.tasks -= usize::from(before.is_some_and(is_task));
+        self.retire(before);
         if let Some(call) = self.call(key.0) {
             call.waiting = Some(waiting);
         }
@@ -223,7 +233,7 @@ impl Switchboard {
         }
         call.progress = true;
         let before = call.waiting.take();
-        self.wait(key, waiting, before.as_ref());
+        self.wait(key, waiting, before);
         Progress::Nothing
     }
 
@@ -311,8 +321,8 @@ impl Switchboard {
     pub fn stop_waiting(&mut self, port: u16, ticket: u64) {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
-            let task = queue.acceptors.remove(at).is_some_and(|(_, waiting)| is_task(&waiting));
-            self.tasks -= usize::from(task);
+            let waiting = queue.acceptors.remove(at).map(|(_, waiting)| waiting);
+            self.retire(waiting);
         }
     }
 
@@ -441,12 +451,31 @@ impl Switchboard {
         }
     }
 
-    /// Whom to wake once the lock is released, which is now.
-    pub fn take_wakes(&mut self) -> Vec<Waiting> {
+    /// Who waited for room does so no longer.
+    pub fn leave_room(&mut self, ticket: u64) {
+        self.retired.extend(self.room.leave(ticket));
+    }
+
+    /// Who waited for the end of a request does so no longer.
+    pub fn leave_watch(&mut self, rpc: RpcHandle, ticket: u64) {
+        self.retired.extend(self.watch.leave(rpc, ticket));
+    }
+
+    /// The lock is about to be released: a socket's descriptor tells what is there.
+    pub fn ring(&mut self) {
         if let Some(mailbox) = &mut self.mailbox {
             mailbox.ring();
         }
-        std::mem::take(&mut self.to_wake)
+    }
+
+    /// There are some to drop once the lock is released.
+    pub fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Whom to wake once the lock is released, and whom to drop then.
+    pub fn leavers(&mut self) -> (&mut Vec<Waiting>, &mut Vec<Waker>) {
+        (&mut self.to_wake, &mut self.retired)
     }
 }
 

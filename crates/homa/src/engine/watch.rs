@@ -40,14 +40,15 @@ impl Watch {
     }
 
     /// Who waited came back, or gives up.
-    pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) {
-        let Some(watchers) = self.watchers.get_mut(&rpc) else { return };
-        if let Some(at) = watchers.iter().position(|watcher| watcher.ticket == ticket) {
-            self.due.remove(&(watchers.swap_remove(at).until, ticket));
-        }
+    pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
+        let watchers = self.watchers.get_mut(&rpc)?;
+        let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
+        let Watcher { until, waker, .. } = watchers.swap_remove(at);
         if watchers.is_empty() {
             self.watchers.remove(&rpc);
         }
+        self.due.remove(&(until, ticket));
+        Some(waker)
     }
 
     /// The request is over.
