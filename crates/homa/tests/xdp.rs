@@ -14,10 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{echo, message};
-use homa::driver::Driver;
 use homa::driver::bpf::Capabilities;
 use homa::driver::xdp::XdpDriver;
+use homa::driver::{Driver, Gather, Outbox, Piece, Train};
 use homa::metrics::Metrics;
+use homa::proto::{LinkId, Span};
 use homa::{CallOptions, Config, Engine, OpenError};
 use hosts::Host;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -267,6 +268,7 @@ fn a_link_whose_mtu_shrinks_goes_on() {
 #[test]
 fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
     let Some(net) = Net::new() else { return };
+    net.server.ip("address add 10.8.0.9/24 dev far");
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, PORT)), &Config::default());
     let served = echo(server.serve().unwrap());
     // Somebody else's port.
@@ -284,16 +286,100 @@ fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
         udp.extend([1; 12]);
         raw.send_to(&udp, &SocketAddr::from((SERVER, 0)).into()).unwrap();
     }
+    // From another address of the server's own.
+    let raw = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255))));
+    let header = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 8, 0, 9, 10, 8, 0, 2];
+    let udp = [50_000_u16, PORT, 20, 0].map(u16::to_be_bytes).concat();
+    let packet = [&header[..], &udp, &[1; 12]].concat();
+    raw.unwrap().send_to(&packet, &SocketAddr::from((SERVER, 0)).into()).unwrap();
     let begun = Instant::now();
-    while server.metrics().driver.frames_malformed < 3 {
+    while server.metrics().driver.frames_malformed < 4 {
         assert!(begun.elapsed() < GIVE_UP, "{}", server.metrics().to_openmetrics());
         thread::sleep(Duration::from_millis(5));
     }
     let client = Way::Udp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
     call_all(&net.client, &client, SocketAddr::from((SERVER, PORT)), &[100]);
-    assert_eq!(server.metrics().driver.frames_malformed, 3);
+    assert_eq!(server.metrics().driver.frames_malformed, 4);
     server.drain(GIVE_UP).unwrap();
     served.join().unwrap();
+}
+
+#[test]
+fn the_port_of_a_server_that_ended_is_left_to_others_also_when_addresses_change() {
+    let Some(net) = Net::new() else { return };
+    let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, 0)), &Config::default());
+    let served = net.server.run(|| echo(server.serve().unwrap()));
+    drop(net.server.run(|| server.serve_at(SocketAddr::from((SERVER, PORT))).unwrap()));
+    let other = net.server.run(|| {
+        let begun = Instant::now();
+        loop {
+            match UdpSocket::bind((SERVER, PORT)) {
+                Err(_) if begun.elapsed() < GIVE_UP => thread::sleep(Duration::from_millis(1)),
+                bound => break bound.unwrap(),
+            }
+        }
+    });
+    other.set_read_timeout(Some(GIVE_UP)).unwrap();
+    let client = Way::Udp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
+    net.server.ip("address add 10.8.0.9/24 dev far");
+    // Until the new address is known to the driver.
+    let known = || server.metrics().driver.frames_malformed > 0;
+    let raw =
+        |kind| net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(kind))));
+    let (udp_only, with_header) = (raw(17).unwrap(), raw(255).unwrap());
+    let udp = |port: u16| [50_000_u16, port, 20, 0].map(u16::to_be_bytes).concat();
+    let header = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 8, 0, 9, 10, 8, 0, 2];
+    let spoofed = [&header[..], &udp(server.local_addr().port()), &[1; 12]].concat();
+    let begun = Instant::now();
+    while !known() {
+        assert!(begun.elapsed() < GIVE_UP);
+        call_all(&net.client, &client, server.local_addr(), &[100]);
+        with_header.send_to(&spoofed, &SocketAddr::from((SERVER, 0)).into()).unwrap();
+    }
+    let hello = [&udp(PORT)[..], &[1; 12]].concat();
+    udp_only.send_to(&hello, &SocketAddr::from((SERVER, 0)).into()).unwrap();
+    assert_eq!(other.recv_from(&mut [0; 32]).unwrap().0, 12);
+    server.drain(GIVE_UP).unwrap();
+    served.join().unwrap();
+}
+
+#[test]
+fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
+    struct NoMessages;
+    impl Gather for NoMessages {
+        fn bytes(&self, _: Span) -> &[u8] {
+            &[]
+        }
+    }
+    let Some(net) = Net::new() else { return };
+    let link = LinkId(0);
+    let mut driver =
+        net.client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20).unwrap());
+    let (to, tos, pieces) = (SocketAddr::from((SERVER, PORT)), 0, 0..1);
+    let (datagram, len, source) = (100, 100, None);
+    let train = Train { to, link, socket: 0, source, tos, datagram, len, pieces };
+    let (bytes, pieces) = (vec![0; 100], vec![Piece::Buffered(0..100)]);
+    let outbox = Outbox { bytes, pieces, trains: vec![train] };
+    let mut goes_in_a_frame = || {
+        let before = driver.counters().frames_sent;
+        driver.send(&outbox, &NoMessages);
+        (driver.counters().frames_sent > before, driver.queued(link))
+    };
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < GIVE_UP);
+        if !goes_in_a_frame().0 {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        net.client.ip("link set near down");
+        let (went, queued) = goes_in_a_frame();
+        net.client.ip("link set near up");
+        // Otherwise the driver knew already, and left it to the system.
+        if went {
+            return assert_eq!(queued, Some(0));
+        }
+    }
 }
 
 #[test]

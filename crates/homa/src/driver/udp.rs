@@ -130,6 +130,13 @@ impl UdpDriver {
         &mut self.counters
     }
 
+    /// Local addresses that are open.
+    #[cfg(feature = "xdp")]
+    pub(super) fn open_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let all = self.sockets.iter().zip(&self.local);
+        all.filter(|(socket, _)| socket.is_some()).map(|(_, at)| *at)
+    }
+
     /// Trains that leave from the same socket as the first, as many as fit in one call.
     fn run_length(&self, trains: &[Train]) -> usize {
         let most = if self.offload { send::TRAINS_MAX } else { 1 };

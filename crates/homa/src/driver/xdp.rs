@@ -13,12 +13,13 @@
 //! good as others.
 //!
 //! Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. Whoever stops, however, leaves
-//! nothing behind. Packet filters of the host (nftables, traffic control, IPsec policies) do not
-//! see these frames, and captures (tcpdump) none that arrive.
+//! nothing behind. Packet filters of the host (nftables, traffic control, IPsec policies, the check
+//! of sources against routes) do not see these frames, and captures (tcpdump) none that arrive.
 //!
 //! Left out: packets larger than a page's frame (they take the socket's way), VLAN tags in frames
 //! (interfaces of VLANs are used as they are), multipath routes and tunnels (left to the system),
-//! addresses and interfaces that come later (heard at the socket), cards' checksums.
+//! interfaces that come later, or whose Ethernet address changes (heard at the socket), cards'
+//! checksums.
 
 mod frame;
 mod gather;
@@ -158,7 +159,7 @@ impl XdpDriver {
             busy: 0,
             unasked: FRAMES_PER_QUESTION,
         };
-        driver.accept(driver.udp.local()[0]).map_err(|source| OpenError::bind(at, source))?;
+        driver.accept(driver.udp.local()[0]);
         Ok(driver)
     }
 
@@ -171,8 +172,8 @@ impl XdpDriver {
         })
     }
 
-    fn accept(&self, at: SocketAddr) -> io::Result<()> {
-        self.interfaces.iter().try_for_each(|interface| interface.accept(at))
+    fn accept(&self, at: SocketAddr) {
+        self.interfaces.iter().for_each(|interface| interface.accept(at));
     }
 
     /// Takes note of what changed about the interfaces, now and then.
@@ -182,14 +183,14 @@ impl XdpDriver {
         }
         let Some(stations) = self.ways.stations() else { return };
         for interface in &mut self.interfaces {
-            interface.stopped = false;
             let now = stations.iter().find(|now| now.index == interface.station.index);
+            // What waits there may leave now, where it is up.
+            interface.stopped = now.is_none() || interface.ports[0].flush().is_err();
             let Some(now) = now.filter(|now| **now != interface.station) else { continue };
-            let local = self.udp.local();
-            local.iter().for_each(|at| interface.leave(*at));
+            self.udp.open_addresses().for_each(|at| interface.leave(at));
             interface.station = now.clone();
-            // What does not fit the table is heard at the socket.
-            local.iter().for_each(|at| drop(interface.accept(*at)));
+            // Not those that were closed: others may have them.
+            self.udp.open_addresses().for_each(|at| interface.accept(at));
         }
     }
 
@@ -291,6 +292,11 @@ impl XdpDriver {
             let datagram = frame::read(frame, interface.station.index);
             let local = self.udp.local();
             let found = datagram.and_then(|datagram| {
+                // The system's routes would refuse what comes from ourselves.
+                let own = |interface: &Interface| interface.has(datagram.from.ip());
+                if self.interfaces.iter().any(own) {
+                    return None;
+                }
                 let socket = local.iter().position(|at| at.port() == datagram.to.port())?;
                 Some((datagram, socket))
             });
@@ -353,7 +359,7 @@ impl Driver for XdpDriver {
 
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
         let local = self.udp.bind(at)?;
-        self.accept(local)?;
+        self.accept(local);
         Ok(local)
     }
 
@@ -422,7 +428,11 @@ impl Driver for XdpDriver {
             }
         }
         match self.receive_frames(expected) {
-            0 if expected => self.receive_from_sockets(true),
+            0 if expected => {
+                // Whoever waits for room at an interface that is gone sends nothing.
+                self.refresh(Instant::now());
+                self.receive_from_sockets(true)
+            }
             frames => frames,
         }
     }
@@ -447,7 +457,9 @@ impl Driver for XdpDriver {
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {
-        let by_link = self.interfaces.iter().filter(|interface| interface.link == link);
+        // Of one that is down or gone nobody knows when something leaves, if ever.
+        let up = self.interfaces.iter().filter(|interface| !interface.stopped);
+        let by_link = up.filter(|interface| interface.link == link);
         let frames: u64 = by_link.map(|interface| interface.ports[0].queued()).sum();
         Some(self.udp.queued(link)?.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX)))
     }

@@ -139,10 +139,17 @@ impl Interface {
         u16::try_from(room).unwrap_or(u16::MAX)
     }
 
+    /// True for an address of the interface.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        self.station.addresses.contains(&ip)
+    }
+
     /// Takes frames to a local address from now on.
-    pub fn accept(&self, at: SocketAddr) -> io::Result<()> {
-        let mut own = self.addresses(at);
-        own.try_for_each(|ip| self.local.insert(&key(ip, at.port()), 0))
+    pub fn accept(&self, at: SocketAddr) {
+        for ip in self.addresses(at) {
+            // What does not fit the table is heard at the socket.
+            let _ = self.local.insert(&key(ip, at.port()), 0);
+        }
     }
 
     /// Leaves frames to a local address to the system.

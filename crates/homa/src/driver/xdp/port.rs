@@ -6,7 +6,7 @@
 //! be in it, so that none is ever full and no frame is lost.
 
 use std::io;
-use std::mem::size_of;
+use std::mem::{self, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::ring::{Consumer, Mapping, Producer};
@@ -48,7 +48,8 @@ pub struct Port {
     receive: Consumer<libc::xdp_desc>,
     send: Producer<libc::xdp_desc>,
     completed: Consumer<u64>,
-    /// Frames to send in that are free, and the bytes of each in use.
+    /// Frames to send in that are free, and of each frame the bytes that are on their way in it, 0
+    /// where none are: so no frame is free twice, whatever the kernel says has left.
     free: Vec<u64>,
     lengths: Vec<u32>,
     /// Bytes of frames on their way, as far as completions were read.
@@ -75,7 +76,7 @@ impl Port {
         let (frames, all) = (size.frames, 2 * size.frames);
         let memory = Mapping::anonymous((all * size.frame) as usize)?;
         // SAFETY: plain integers, for which zero is a value.
-        let mut area: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
+        let mut area: libc::xdp_umem_reg = unsafe { mem::zeroed() };
         area.addr = memory.start().as_ptr() as u64;
         area.len = memory.len() as u64;
         area.chunk_size = size.frame;
@@ -89,7 +90,7 @@ impl Port {
             set(fd.as_fd(), ring, &frames)?;
         }
         // SAFETY: as above.
-        let mut layout: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+        let mut layout: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
         get(fd.as_fd(), libc::XDP_MMAP_OFFSETS, &mut layout)?;
         let socket = fd.as_fd();
         let at = |offset: libc::c_ulonglong| offset as libc::off_t;
@@ -175,7 +176,7 @@ impl Port {
     /// Puts a frame of `len` bytes, which `write` writes, into the send ring; false when there is
     /// no room. It leaves with [`Self::flush`].
     pub fn put(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
-        if len > self.size.frame as usize {
+        if len == 0 || len > self.size.frame as usize {
             return false;
         }
         let Some(frame) = self.free.pop() else { return false };
@@ -255,9 +256,13 @@ impl Port {
     fn reclaim(&mut self) {
         let count = self.completed.available();
         for index in 0..count {
-            let frame = self.completed.get(index);
-            self.under_way = self.under_way.saturating_sub(self.length(frame).into());
-            self.free.push(frame);
+            let slot = self.completed.get(index) / u64::from(self.size.frame);
+            let Some(length) = self.lengths.get_mut(slot as usize) else { continue };
+            let length = mem::take(length);
+            if length > 0 {
+                self.under_way = self.under_way.saturating_sub(length.into());
+                self.free.push(slot * u64::from(self.size.frame));
+            }
         }
         if count > 0 {
             self.completed.release(count);
@@ -281,12 +286,12 @@ impl Port {
     /// Frames that were lost since this was last asked, because none was free to receive in.
     pub fn take_lost(&mut self) -> u64 {
         // SAFETY: plain integers, for which zero is a value.
-        let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        let mut statistics: libc::xdp_statistics = unsafe { mem::zeroed() };
         if get(self.fd.as_fd(), libc::XDP_STATISTICS, &mut statistics).is_err() {
             return 0;
         }
         let lost = statistics.rx_dropped + statistics.rx_ring_full;
-        lost - std::mem::replace(&mut self.lost, lost).min(lost)
+        lost - mem::replace(&mut self.lost, lost).min(lost)
     }
 
     /// Packets that wait to be received at most.
