@@ -19,7 +19,7 @@ use crate::timer::TICK;
 use crate::units::{Duration, Time};
 
 /// RESENDs without DATA after which a message makes room for others.
-const PARK_ROUNDS: u16 = 2;
+pub(crate) const PARK_ROUNDS: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
 const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
@@ -279,32 +279,6 @@ impl Endpoint {
         if park {
             self.park(who);
         }
-    }
-
-    /// Gives up what is here of a silent message while others lack memory. Where servers forget at
-    /// once, each end may hold parts of what the other has no room to begin again. Whoever still
-    /// wants it asks for all of it.
-    fn make_room(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
-        let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
-        let forgets = self.config.completion == Completion::AtLeastOnce;
-        if !silent || !forgets || !self.incoming.is_short(who) || self.is_first_in_line(who) {
-            return;
-        }
-        match rpc.state {
-            State::ClientIncoming => self.drop_response(who),
-            State::ServerIncoming => self.end_server_rpc(who),
-            _ => {}
-        }
-    }
-
-    /// Of the messages that hold memory here or wait for it, this one's RPC has the smallest id.
-    /// Each end sees the same order, so of those that lack what another holds one always goes on.
-    fn is_first_in_line(&self, who: Ref) -> bool {
-        let incoming = |who, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(who);
-        let all = self.rpcs.iter().filter(|&(who, rpc)| incoming(who, rpc));
-        let first = all.min_by_key(|(_, rpc)| rpc.id.client().0);
-        first.is_some_and(|(first, _)| first == who)
     }
 
     /// Everything granted is here: silence about this message means nothing. A client that lives

@@ -144,11 +144,6 @@ impl Endpoint {
     }
 
     fn accept(&mut self, now: Time, who: Ref, data: &Data, end: u32) -> Result<Place, DropReason> {
-        // Its host begins no more requests, and this one is only gone on with as it is granted.
-        let greedy = self.incoming.is_half_full()
-            && self.rpcs.get(who).is_some_and(|rpc| {
-                rpc.state == State::ServerIncoming && self.has_its_share(rpc.peer)
-            });
         let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
             State::ClientOutgoing | State::ClientIncoming => {}
@@ -174,21 +169,12 @@ impl Endpoint {
             let late = rpc.again || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
-        // A sender may run a little ahead of its grant, and unscheduled bytes are not promised
-        // anything; memory is for what was granted.
-        let held = inc.held_with(end, data.span.len);
-        let more = held.saturating_sub(inc.reserved);
-        if more > 0 && rpc.unproven && self.admission.is_short(more, self.config.memory_budget) {
-            return Err(DropReason::NoMemory);
+        let more = inc.held_with(end, len).saturating_sub(inc.reserved);
+        if more > 0 {
+            self.find_memory(now, who, more)?;
         }
-        if more > 0
-            && (greedy || !self.incoming.has_room(more))
-            && *self.incoming.beyond_budget.get_or_insert(who) != who
-        {
-            rpc.heard = now;
-            self.grant_beyond_budget();
-            return Err(DropReason::NoMemory);
-        }
+        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
+        let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
         let mut before = (inc.outstanding(), inc.bytes.received());
         let heard = rpc.heard;
         if self.config.policy().loss.alive == Alive::AnyPacket {

@@ -10,6 +10,7 @@
 mod accounts;
 mod credit;
 mod fifo;
+mod memory;
 mod parked;
 mod per_sender;
 mod waiting;
@@ -31,6 +32,7 @@ use crate::units::Time;
 use accounts::Accounts;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use memory::{release, reserve};
 use waiting::Waiting;
 
 pub use credit::Credit;
@@ -75,38 +77,6 @@ pub(crate) struct IncomingTotals {
     spare: Vec<Box<Incoming>>,
 }
 
-/// Counts memory for a message of a peer; its host has no part in what a stranger holds.
-fn reserve(
-    totals: &mut IncomingTotals,
-    peers: &mut [Option<Peer>],
-    (peer, stranger): (PeerId, bool),
-    bytes: u32,
-) {
-    totals.memory += u64::from(bytes);
-    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-        peer.more.memory += u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
-            account.memory += u64::from(bytes);
-        }
-    }
-}
-
-/// Gives memory back.
-fn release(
-    totals: &mut IncomingTotals,
-    peers: &mut [Option<Peer>],
-    (peer, stranger): (PeerId, bool),
-    bytes: u32,
-) {
-    totals.memory -= u64::from(bytes);
-    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-        peer.more.memory -= u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
-            account.memory -= u64::from(bytes);
-        }
-    }
-}
-
 impl IncomingTotals {
     pub(crate) fn new(config: &Config) -> Self {
         // Unscheduled bytes, before the packet that announces them or when that one was sent again
@@ -114,22 +84,6 @@ impl IncomingTotals {
         let packet = config.profile.policy().grants.packet;
         let ahead = most_unscheduled(config).saturating_add(packet);
         Self { budget: config.memory_budget, ahead, ..Self::default() }
-    }
-
-    /// Memory is short for others than `who`.
-    pub(crate) fn is_short(&self, who: Ref) -> bool {
-        let other = self.beyond_budget.is_some_and(|other| other != who);
-        other || self.starved || !self.waiting.is_empty()
-    }
-
-    /// More than half of the memory is held: hosts keep to their shares.
-    pub(crate) const fn is_half_full(&self) -> bool {
-        self.budget.saturating_sub(self.memory) < self.budget / 2
-    }
-
-    /// Memory for `bytes` more?
-    pub(crate) fn has_room(&self, bytes: u32) -> bool {
-        self.memory + u64::from(bytes) <= self.budget
     }
 }
 
@@ -166,30 +120,6 @@ impl Endpoint {
     pub(crate) fn payload_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
         let known = peers.get(peer.0 as usize).and_then(Option::as_ref);
         known.map_or(1, |p| p.info.max_payload)
-    }
-
-    /// Room for `bytes` more of incoming messages?
-    pub(crate) fn has_memory(&self, bytes: u32) -> bool {
-        self.incoming.has_room(bytes)
-    }
-
-    /// True when a peer's host holds more memory than is left for all others: it begins no more
-    /// requests.
-    pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
-        let left = self.incoming.budget.saturating_sub(self.incoming.memory);
-        let of_host = |peer| self.incoming.accounts.of(peer).memory;
-        self.incoming.is_half_full() && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
-    }
-
-    /// Room that a message needs to begin, of which a packet up to `end` is here and whose sender
-    /// says that `incoming` bytes come unasked: for what we told senders to send at most, not for
-    /// what this one says.
-    pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
-        if incoming <= end {
-            return end;
-        }
-        let most = self.unscheduled_cap() + Self::payload_of(&self.peers, peer);
-        incoming.min(most).max(end)
     }
 
     /// The first packet of a message arrived: the bytes that it says come without a grant do, if
@@ -265,12 +195,6 @@ impl Endpoint {
             let host = Self::host_of(&self.peers, rpc.peer);
             self.scheduler.update(old, new.remaining, host);
         }
-    }
-
-    /// The message of a stranger, who is none any more, counts for its host.
-    pub(crate) fn charge_memory(&mut self, peer: PeerId, bytes: u32) {
-        release(&mut self.incoming, &mut self.peers, (peer, true), bytes);
-        reserve(&mut self.incoming, &mut self.peers, (peer, false), bytes);
     }
 
     /// An incoming message, just taken from its RPC, ends: delivered or given up. `from`: its

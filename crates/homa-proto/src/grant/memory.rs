@@ -1,0 +1,142 @@
+//! Memory for incoming messages: what is held, and by whom; who may take more, and who gives way.
+
+use super::IncomingTotals;
+use crate::config::Completion;
+use crate::endpoint::Endpoint;
+use crate::event::DropReason;
+use crate::loss::PARK_ROUNDS;
+use crate::packet::PeerId;
+use crate::peer::Peer;
+use crate::rpc::{Rpc, State};
+use crate::table::Ref;
+use crate::units::Time;
+
+/// Counts memory for a message of a peer; its host has no part in what a stranger holds.
+pub(super) fn reserve(
+    totals: &mut IncomingTotals,
+    peers: &mut [Option<Peer>],
+    (peer, stranger): (PeerId, bool),
+    bytes: u32,
+) {
+    totals.memory += u64::from(bytes);
+    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+        peer.more.memory += u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
+            account.memory += u64::from(bytes);
+        }
+    }
+}
+
+/// Gives memory back.
+pub(super) fn release(
+    totals: &mut IncomingTotals,
+    peers: &mut [Option<Peer>],
+    (peer, stranger): (PeerId, bool),
+    bytes: u32,
+) {
+    totals.memory -= u64::from(bytes);
+    if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
+        peer.more.memory -= u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
+            account.memory -= u64::from(bytes);
+        }
+    }
+}
+
+impl IncomingTotals {
+    /// Memory is short for others than `who`.
+    pub(crate) fn is_short(&self, who: Ref) -> bool {
+        let other = self.beyond_budget.is_some_and(|other| other != who);
+        other || self.starved || !self.waiting.is_empty()
+    }
+
+    /// More than half of the memory is held: hosts keep to their shares.
+    pub(crate) const fn is_half_full(&self) -> bool {
+        self.budget.saturating_sub(self.memory) < self.budget / 2
+    }
+
+    /// Memory for `bytes` more?
+    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+        self.memory + u64::from(bytes) <= self.budget
+    }
+}
+
+impl Endpoint {
+    /// Room for `bytes` more of incoming messages?
+    pub(crate) fn has_memory(&self, bytes: u32) -> bool {
+        self.incoming.has_room(bytes)
+    }
+
+    /// True when a peer's host holds more memory than is left for all others: it begins no more
+    /// requests.
+    pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
+        let left = self.incoming.budget.saturating_sub(self.incoming.memory);
+        let of_host = |peer| self.incoming.accounts.of(peer).memory;
+        self.incoming.is_half_full() && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
+    }
+
+    /// Room that a message needs to begin, of which a packet up to `end` is here and whose sender
+    /// says that `incoming` bytes come unasked: for what we told senders to send at most, not for
+    /// what this one says.
+    pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
+        if incoming <= end {
+            return end;
+        }
+        let most = self.unscheduled_cap() + Self::payload_of(&self.peers, peer);
+        incoming.min(most).max(end)
+    }
+
+    /// The message of a stranger, who is none any more, counts for its host.
+    pub(crate) fn charge_memory(&mut self, peer: PeerId, bytes: u32) {
+        release(&mut self.incoming, &mut self.peers, (peer, true), bytes);
+        reserve(&mut self.incoming, &mut self.peers, (peer, false), bytes);
+    }
+
+    /// Memory for bytes of a message that were not granted: a sender may run a little ahead of its
+    /// grant, and unscheduled bytes are not promised anything. Where there is none, one message
+    /// is gone on with beyond the budget. A host that has its share begins no more requests, and
+    /// those that it began are only gone on with as they are granted.
+    pub(crate) fn find_memory(&mut self, now: Time, who: Ref, more: u32) -> Result<(), DropReason> {
+        let rpc = self.rpcs.get(who).ok_or(DropReason::UnknownRpc)?;
+        if rpc.unproven && self.admission.is_short(more, self.config.memory_budget) {
+            return Err(DropReason::NoMemory);
+        }
+        let greedy = rpc.state == State::ServerIncoming && self.has_its_share(rpc.peer);
+        if (greedy || !self.incoming.has_room(more))
+            && *self.incoming.beyond_budget.get_or_insert(who) != who
+        {
+            if let Some(rpc) = self.rpcs.get_mut(who) {
+                rpc.heard = now;
+            }
+            self.grant_beyond_budget();
+            return Err(DropReason::NoMemory);
+        }
+        Ok(())
+    }
+
+    /// Gives up what is here of a silent message while others lack memory. Where servers forget at
+    /// once, each end may hold parts of what the other has no room to begin again. Whoever still
+    /// wants it asks for all of it.
+    pub(crate) fn make_room(&mut self, who: Ref) {
+        let Some(rpc) = self.rpcs.get(who) else { return };
+        let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
+        let forgets = self.config.completion == Completion::AtLeastOnce;
+        if !silent || !forgets || !self.incoming.is_short(who) || self.is_first_in_line(who) {
+            return;
+        }
+        match rpc.state {
+            State::ClientIncoming => self.drop_response(who),
+            State::ServerIncoming => self.end_server_rpc(who),
+            _ => {}
+        }
+    }
+
+    /// Of the messages that hold memory here or wait for it, this one's RPC has the smallest id.
+    /// Each end sees the same order, so of those that lack what another holds one always goes on.
+    fn is_first_in_line(&self, who: Ref) -> bool {
+        let incoming = |who, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(who);
+        let all = self.rpcs.iter().filter(|&(who, rpc)| incoming(who, rpc));
+        let first = all.min_by_key(|(_, rpc)| rpc.id.client().0);
+        first.is_some_and(|(first, _)| first == who)
+    }
+}
