@@ -14,9 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{echo, message};
-use homa::driver::bpf::Capabilities;
-use homa::driver::xdp::XdpDriver;
-use homa::driver::{Driver, Gather, Outbox, Piece, Train};
+use homa::driver::{Driver, Gather, Outbox, Piece, Train, bpf::Capabilities, xdp::XdpDriver};
 use homa::metrics::Metrics;
 use homa::proto::{LinkId, Span};
 use homa::{CallOptions, Config, Engine, OpenError};
@@ -25,6 +23,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Only reached when something is broken.
 const GIVE_UP: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
 const PORT: u16 = 4000;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
@@ -76,12 +75,9 @@ impl Way {
         let begun = Instant::now();
         host.run(|| {
             loop {
+                let busy = |e: &_| matches!(e, OpenError::Bind { .. } | OpenError::Xdp { .. });
                 match open() {
-                    Err(OpenError::Bind { .. } | OpenError::Xdp { .. })
-                        if begun.elapsed() < GIVE_UP =>
-                    {
-                        thread::sleep(Duration::from_millis(5));
-                    }
+                    Err(e) if busy(&e) && begun.elapsed() < GIVE_UP => thread::sleep(PAUSE),
                     opened => break opened.unwrap(),
                 }
             }
@@ -478,7 +474,7 @@ fn a_process_that_is_killed_leaves_nothing_attached() {
     // The kernel takes the program away when the last of the process is gone.
     while link(&net).contains("xdp") {
         assert!(begun.elapsed() < GIVE_UP, "{}", link(&net));
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(PAUSE);
     }
     let again = Way::Xdp.open(&net.client, at, &Config::default());
     assert_eq!(again.local_addr(), at);
@@ -499,7 +495,6 @@ fn a_process_without_the_privilege_is_told_what_is_missing() {
         return skip::test("a folder of tests that every user can read");
     };
     let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&stdout);
-    let lacks = "lacks CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW";
-    assert!(said.contains(lacks), "{said}\n{}", String::from_utf8_lossy(&stderr));
+    let [said, log] = [&stdout, &stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(said.contains("lacks CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW"), "{said}\n{log}");
 }

@@ -14,10 +14,11 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use homa_proto::wire::datagram::{Told, TraceContext};
+use homa_proto::wire::datagram::Told;
 use homa_proto::{MessageId, Place, RpcHandle, Span, Time};
 
 use super::accounts::AccountId;
+use super::terms::Terms;
 use crate::driver::Gather;
 use crate::payload::Payload;
 
@@ -46,32 +47,6 @@ struct Outgoing {
     to: AccountId,
     /// What its datagrams tell of it when it is a request.
     terms: Terms,
-}
-
-/// What a client says of its request beside the message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// Until when it waits for the response; `Time::MAX`: it did not say.
-    pub until: Time,
-    /// The distributed trace that it belongs to.
-    pub trace: Option<Box<TraceContext>>,
-}
-
-impl Terms {
-    /// It says nothing.
-    pub const NONE: Self = Self { until: Time::MAX, trace: None };
-
-    /// As a datagram tells it that leaves now.
-    pub fn told(&self, now: Time) -> Told {
-        let left = (self.until != Time::MAX).then(|| self.until.since(now));
-        Told { left, trace: self.trace.as_deref().copied() }
-    }
-
-    /// As a datagram tells it that arrived now.
-    pub fn heard(now: Time, told: &Told) -> Self {
-        let until = told.left.map_or(Time::MAX, |left| now + left);
-        Self { until, trace: told.trace.map(Box::new) }
-    }
 }
 
 #[derive(Debug)]

@@ -15,6 +15,7 @@ pub mod beside;
 mod budgets;
 mod clock;
 mod closing;
+mod counts;
 mod fair;
 mod held;
 pub mod inline;
@@ -30,6 +31,7 @@ pub mod shared;
 mod spinner;
 mod state;
 pub mod switchboard;
+mod terms;
 pub mod watch;
 
 use std::net::SocketAddr;
@@ -41,18 +43,18 @@ use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
-use crate::metrics::{Direction, Metrics, Outcome};
+use crate::metrics::{Direction, Outcome};
 use crate::payload::Payload;
 use arrivals::{Arrivals, Overdue};
 use beside::Beside;
 use clock::Clock;
 use closing::Closing;
 use held::Held;
-pub use messages::Terms;
 use pack::{Packer, Sources};
 use room::Refusal;
 pub use state::{Partial, Ready, canonical};
 use state::{State, is_one_server};
+pub use terms::Terms;
 
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
@@ -483,30 +485,5 @@ impl Core {
     /// RPCs in progress as client and as server.
     pub fn rpcs(&self) -> (usize, usize) {
         self.state.endpoint.rpcs()
-    }
-
-    /// What was counted.
-    pub fn metrics(&self) -> Metrics {
-        let mut engine = self.state.counters;
-        let (peers, evicted) = self.state.peers.count();
-        engine.pacer_waits = self.state.budgets.waits();
-        let changes = self.state.paths.changes;
-        engine.path_mtu_lowered = changes.lowered;
-        engine.path_mtu_raised = changes.raised;
-        engine.path_mtu_black_holes = changes.black_holes;
-        engine.peers = peers as u64;
-        engine.peers_evicted = evicted;
-        engine.send_memory_bytes = self.state.messages.outgoing_bytes();
-        let (calls, requests) = self.rpcs();
-        engine.calls_in_progress = calls as u64;
-        engine.requests_in_progress = requests as u64;
-        Metrics {
-            protocol: self.state.endpoint.counters().clone(),
-            driver: *self.driver.counters(),
-            engine,
-            links: self.state.budgets.metrics(),
-            latencies: self.state.latencies.histograms(),
-            peers: self.state.peers.busiest(),
-        }
     }
 }

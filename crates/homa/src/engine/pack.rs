@@ -13,8 +13,9 @@ use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, T
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
-use super::messages::{Messages, Terms};
+use super::messages::Messages;
 use super::peers::{Peer, Peers};
+use super::terms::Terms;
 use crate::PriorityMap;
 use crate::driver::{Framing, Outbox, Piece, TRAIN_MAX, Train};
 

@@ -13,9 +13,10 @@ use homa_proto::{
 use super::accounts::AccountId;
 use super::beside::Beside;
 use super::budgets::Budgets;
-use super::messages::{Messages, Terms};
+use super::messages::Messages;
 use super::paths::Paths;
 use super::peers::Peers;
+use super::terms::Terms;
 use crate::config::Config;
 use crate::driver::{Driver, Framing, Received};
 use crate::error::CallError;
