@@ -4,7 +4,8 @@
 //! RFC 5681 and 6582 without, RFC 6675 or 8985 with selective acknowledgements; RFC 3042 and 6298;
 //! RFC 3168 §6.1.2. Invariants: the retransmission timer runs exactly while something is under way;
 //! `una <= next`; a loss is answered once per window. Left out: rules 3 and 4 of RFC 6675's
-//! `NextSeg` (the timer or the probe repairs such tails), spurious timeouts (RFC 5682).
+//! `NextSeg` (the timer or the probe repairs such tails), spurious timeouts (RFC 5682), the
+//! reduction spread over a round trip as Linux does (RFC 6937).
 
 use homa_proto::{Duration, Time};
 
@@ -116,7 +117,8 @@ impl Sender {
     #[inline]
     pub fn choose(&self, available: u32, config: &TcpConfig) -> Option<Choice> {
         let pipe = self.board.pipe();
-        let fits = |len: u32, extra: u32| pipe == 0 || pipe + len <= self.window.cwnd + extra;
+        let may_fly = |extra| self.window.cwnd.saturating_add(extra);
+        let fits = |len: u32, extra: u32| pipe == 0 || pipe + len <= may_fly(extra);
         if let Some(lost) = self.board.next_lost() {
             return (self.must_resend || fits(lost.len, 0)).then_some(Choice::Again(lost));
         }

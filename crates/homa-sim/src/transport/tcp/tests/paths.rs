@@ -88,6 +88,19 @@ fn three_duplicates_halve_and_inflate_the_window() {
 }
 
 #[test]
+fn a_window_without_bound_is_none_after_two_duplicates_either() {
+    // Limited transmit adds two segments to the largest window there is.
+    let config = TcpConfig { initial_window: u32::MAX, ..plain(Recovery::NEWRENO) };
+    let mut path = losing(&[0]);
+    let mut world = World::new(&config, 2, &mut path);
+    world.one_way(0, 1, 40_000);
+    let first = Time(1_000);
+    assert_eq!(world.sent.iter().filter(|(at, ..)| *at == first).count(), 40);
+    world.run();
+    assert_eq!((world.delivered.len(), world.payloads(0).count()), (1, 41));
+}
+
+#[test]
 fn a_partial_acknowledgement_sends_the_next_hole() {
     // RFC 6582: one hole per round trip, and no timeout.
     let (_, again, there) = lose(Recovery::NEWRENO, &[0, 3]);
