@@ -83,10 +83,9 @@ impl Experiment<'_> {
             (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
                 refused("preemption at ports that mark congestion")
             }
-            (
-                HostConfig::StopAndWait | HostConfig::PHost(_) | HostConfig::Ndp(_),
-                Queue::Combined(_),
-            ) => refused("hosts of this scheme over switches that queue at their inputs"),
+            (hosts, Queue::Combined(_)) if !hosts.knows_combined() => {
+                refused("hosts of this scheme over switches that queue at their inputs")
+            }
             (_, Queue::Combined(_)) if self.network.config.cut_through => {
                 refused("cut-through in switches that queue at their inputs")
             }

@@ -260,6 +260,11 @@ impl HostConfig {
         !matches!(self, Self::Tcp(..))
     }
 
+    /// `experiment/start.rs` has them over switches that queue at their inputs.
+    pub fn knows_combined(&self) -> bool {
+        matches!(self, Self::Homa(..) | Self::PFabric(_) | Self::Tcp(..))
+    }
+
     /// The degree of overcommitment; `None` where there is none, or it is measured or unlimited.
     pub fn degree(&self) -> Option<usize> {
         match self {
