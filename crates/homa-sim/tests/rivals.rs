@@ -3,10 +3,13 @@
 
 use homa_proto::{Duration, Event, PeerId, Rate, Submit};
 use homa_sim::engine::{Application, Context, LinkChange, NoFaults, Probe, Simulation};
-use homa_sim::experiment::run as simulate;
+use homa_sim::experiment::{run as simulate, validate};
 use homa_sim::fabric::queue::{PriorityDrop, Trimming, TrimmingConfig};
 use homa_sim::fabric::{Buffers, FabricConfig, Forwarding, PortQueue, StrictPriority};
-use homa_sim::scenario::{Fabric, Routing, Scenario, Shape, Traffic};
+use homa_sim::scenario::{
+    Bandwidth, Fabric, NdpOptions, PFabricOptions, PHostOptions, Routing, Scenario, SchemeOptions,
+    Shape, Span, TcpOptions, Traffic,
+};
 use homa_sim::topology::{FatTree, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring};
 use homa_sim::transport::Transport;
 use homa_sim::transport::ndp::{Ndp, NdpConfig};
@@ -352,4 +355,55 @@ fn a_pias_message_of_one_packet_costs_a_packet_and_an_acknowledgement() {
     // Within a rack 2 hops each way, otherwise 4: no more than 8 a message, and nothing twice.
     assert!(outcome.packet_hops <= 8 * outcome.submitted, "{outcome:?}");
     assert_eq!((outcome.drops.refused, outcome.undelivered), (0, 0));
+}
+
+/// Shorter, hosts repeated themselves faster than their links could say it: queues grew in hosts'
+/// memory, and no message moved. A place for each of four thousand million connections took 48 GB.
+#[test]
+fn parameters_that_leave_no_room_for_data_are_refused_by_their_key() {
+    let timeout = Some(Span::nanos(999));
+    let pfabric = |options| SchemeOptions { pfabric: Some(options), ..SchemeOptions::default() };
+    let phost = |options| SchemeOptions { phost: Some(options), ..SchemeOptions::default() };
+    let ndp = NdpOptions { timeout, ..NdpOptions::default() };
+    let tcp = TcpOptions { connections: Some(u32::MAX), ..TcpOptions::default() };
+    let cases = [
+        ("pfabric", "timeout", pfabric(PFabricOptions { timeout, ..Default::default() })),
+        (
+            "pfabric",
+            "max_window",
+            pfabric(PFabricOptions { max_window: Some(1), ..Default::default() }),
+        ),
+        ("phost", "resend", phost(PHostOptions { resend: Some(0.9), ..Default::default() })),
+        ("phost", "expiry", phost(PHostOptions { expiry: Some(0.0), ..Default::default() })),
+        ("ndp", "timeout", SchemeOptions { ndp: Some(ndp), ..SchemeOptions::default() }),
+        ("tcp", "connections", SchemeOptions { tcp: Some(tcp), ..SchemeOptions::default() }),
+    ];
+    for (scheme, key, options) in cases {
+        let scheme = scheme.to_owned();
+        let refused = validate(&Scenario { scheme, options, ..Scenario::default() });
+        let refused = refused.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
+        assert!(refused.contains("`options.") && refused.contains(key), "{key}: {refused}");
+    }
+}
+
+/// The default timeout of pFabric follows the round trip, on links of any speed.
+#[test]
+fn a_network_of_no_delay_has_timeouts_that_are_accepted() {
+    let none = Span::nanos(0);
+    let fabric = Fabric {
+        shape: Shape::SingleSwitch { hosts: 4 },
+        host_link: Bandwidth::gbps(400),
+        fabric_link: Bandwidth::gbps(400),
+        send_delay: none,
+        nic_delay: none,
+        receive_delay: none,
+        switch_delay: none,
+        ..Fabric::default()
+    };
+    for scheme in ["pfabric", "phost", "ndp"] {
+        let fabric = fabric.clone();
+        let accepted =
+            validate(&Scenario { scheme: scheme.to_owned(), fabric, ..Scenario::default() });
+        assert_eq!(accepted, Ok(()), "{scheme}");
+    }
 }

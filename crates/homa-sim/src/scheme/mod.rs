@@ -168,11 +168,12 @@ fn plain_format(
     })
 }
 
-/// A time that timers can count.
-fn positive(time: Duration, field: &'static str) -> Result<Duration, ScenarioError> {
-    match time {
-        Duration::ZERO => Err(ScenarioError::field(field, "be at least 1ns")),
-        time => Ok(time),
+/// A timeout that leaves a host time for anything but sending again: of the fastest networks, a
+/// round trip takes longer.
+fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioError> {
+    match time >= Duration::micros(1) {
+        true => Ok(time),
+        false => Err(ScenarioError::field(field, "be at least 1us")),
     }
 }
 

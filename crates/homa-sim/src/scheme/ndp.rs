@@ -7,7 +7,7 @@ use crate::scenario::{NdpOptions, ScenarioError, SchemeOptions};
 use crate::transport::ndp::NdpConfig;
 use crate::transport::parts::WireFormat;
 
-use super::{Environment, plain_format, positive};
+use super::{Environment, plain_format};
 
 /// Full packets that wait at a port (NDP §3.1).
 const QUEUE: u32 = 8;
@@ -31,7 +31,7 @@ pub fn configure(
         wire,
         link: environment.link,
         initial_window: initial_window.unwrap_or(fills),
-        timeout: positive(timeout, "options.ndp.timeout")?,
+        timeout: super::timeout(timeout, "options.ndp.timeout")?,
         paths: 1,
         avoid_bad_paths: avoid_bad_paths.unwrap_or(true),
         seed: 0,

@@ -5,7 +5,7 @@ use homa_proto::Duration;
 use crate::scenario::{PFabricOptions, ScenarioError, SchemeOptions};
 use crate::transport::pfabric::PFabricConfig;
 
-use super::{Environment, plain_format, positive};
+use super::{Environment, plain_format};
 
 /// The row's hosts. What the paper sets to the bandwidth-delay product follows the network's.
 pub fn configure(
@@ -18,16 +18,21 @@ pub fn configure(
     let queue = queue_packets(environment.rtt_bytes, options)?;
     let window = initial_window.unwrap_or(environment.bdp(wire.full()));
     let largest = max_window.unwrap_or_else(|| (queue - 1).max(window));
-    if window == 0 || largest < window {
-        let must = "be at least 1 packet, and max_window no less";
-        return Err(ScenarioError::field("options.pfabric.initial_window", must));
+    if window == 0 {
+        return Err(ScenarioError::field("options.pfabric.initial_window", "be at least 1 packet"));
     }
-    let timeout = timeout.map_or(environment.round_trips(3), |span| Duration(span.0 / 1_000));
+    if largest < window {
+        let must = "be at least `initial_window`, of which the default is the bandwidth-delay \
+                    product";
+        return Err(ScenarioError::field("options.pfabric.max_window", must));
+    }
+    let three_round_trips = environment.round_trips(3).max(Duration::micros(1));
+    let timeout = timeout.map_or(three_round_trips, |span| Duration(span.0 / 1_000));
     Ok(PFabricConfig {
         wire,
         initial_window: window,
         max_window: largest,
-        timeout: positive(timeout, "options.pfabric.timeout")?,
+        timeout: super::timeout(timeout, "options.pfabric.timeout")?,
         probe_after: probe_after.unwrap_or(5).max(1),
     })
 }

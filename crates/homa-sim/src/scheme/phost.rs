@@ -16,18 +16,20 @@ pub fn configure(
     let bdp = environment.bdp(wire.full());
     let PHostOptions { downgrade, expiry, resend, .. } = options.phost.unwrap_or_default();
     let round_trips = f64::from(3 * environment.rtt_bytes) / f64::from(wire.full());
-    let tenths = |times: Option<f64>, default: f64| {
-        let times = times.unwrap_or(default);
-        match times > 0.0 && times < 1e6 {
-            true => Ok((times * 10.0).round().max(1.0) as u32),
-            false => Err(ScenarioError::field(
-                "options.phost.downgrade, expiry and resend",
-                "be packet times above 0 and below a million",
-            )),
-        }
-    };
+    let tenths = |times: f64| (times * 10.0).round().max(1.0) as u32;
+    let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
+    let (downgrade, expiry) = (downgrade.unwrap_or(round_trips), expiry.unwrap_or(1.5));
+    let resend = resend.unwrap_or(round_trips.max(1.0));
+    if !(downgrade > 0.0 && downgrade < 1e6 && expiry > 0.0 && expiry < 1e6) {
+        let must = "be packet times above 0 and below a million";
+        return wrong("options.phost.downgrade and expiry", must);
+    }
+    // Sooner, a host repeats itself faster than its link can say it.
+    if !(1.0..1e6).contains(&resend) {
+        return wrong("options.phost.resend", "be packet times from 1 to below a million");
+    }
     if window == Some(0) {
-        return Err(ScenarioError::field("options.phost.window", "be at least 1"));
+        return wrong("options.phost.window", "be at least 1");
     }
     Ok(PHostConfig {
         wire,
@@ -35,9 +37,9 @@ pub fn configure(
         free_tokens: free_tokens.unwrap_or(bdp),
         free_for_long: free_for_long.unwrap_or(true),
         window: window.unwrap_or(bdp),
-        downgrade: tenths(downgrade, round_trips)?,
-        expiry: tenths(expiry, 1.5)?,
-        resend: tenths(resend, round_trips)?,
+        downgrade: tenths(downgrade),
+        expiry: tenths(expiry),
+        resend: tenths(resend),
         levels: match first {
             None | Some(PHostFirst::Blind) => PHostLevels::Blind,
             Some(PHostFirst::Short) => PHostLevels::ShortMessages,

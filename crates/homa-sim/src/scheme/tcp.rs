@@ -16,6 +16,10 @@ use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
 use super::Environment;
 
+/// Permanent connections per client and server that a scenario may ask for: a place for each is
+/// kept from the first message on.
+const MOST_CONNECTIONS: u32 = 4_096;
+
 /// How a row makes its configuration.
 pub type Build = fn(&Environment<'_>) -> TcpConfig;
 
@@ -174,6 +178,9 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
             PickName::Random => Pick::Random,
             PickName::Idle => Pick::Idle,
         };
+        if size > MOST_CONNECTIONS {
+            return wrong("options.tcp.connections", "be at most 4096 per client and server");
+        }
         config.connections = match size {
             0 => ConnectionPolicy::PerMessage,
             size => ConnectionPolicy::Pool { size, pick },
