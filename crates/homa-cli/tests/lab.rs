@@ -121,6 +121,12 @@ fn mistakes_in_a_plan_exit_2_with_file_line_key_and_allowed_values() {
     let large = homa(&["sim", "--scheme", "detail", "--set", "options.switch.pause=4294967296"]);
     let said = stderr(&large);
     assert!(said.contains("`4294967296`, expected a whole number from 0 to 4294967295"), "{said}");
+    // What nobody gave is not laid to an option, and what was given goes by its key.
+    let alone = homa(&["sim", "--set", "beside.scheme=dctcp"]);
+    assert!(stderr(&alone).contains("error: the scenario: `fabric.routing`: "), "{alone:?}");
+    let second = homa(&["sim", "--scheme", "homa", "--set", "beside.scheme=pigeon"]);
+    let said = stderr(&second);
+    assert!(said.contains("--set: `beside.scheme`: ") && said.contains("`pigeon`"), "{said}");
 }
 
 /// A resolved plan has `seeds`, and here an axis of one value: the command line replaces both.

@@ -84,7 +84,7 @@ impl LabError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct PlanFault {
-    /// The plan's file, or `--set` for the command line.
+    /// The plan's file, `--set` for the command line, or `the scenario` where there is no plan.
     pub file: String,
     /// Line from 1; 0 when no single line is at fault.
     pub line: usize,

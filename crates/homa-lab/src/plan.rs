@@ -143,9 +143,9 @@ impl Plan {
 
 impl Plan {
     /// A plan of one simulation, checked like any other; a mistake is one of the `changes` that led
-    /// to these settings.
+    /// to these settings, or their going together.
     pub fn single(settings: &Settings, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
-        let document = Document::new("--set", String::new());
+        let document = Document::new("the scenario", String::new());
         let scenario = settings.scenario().map_err(|message| document.fault(&[], message))?;
         let resolved = Resolved {
             title: "",
@@ -158,7 +158,12 @@ impl Plan {
         let resolved = resolved.map_err(|error| document.fault(&[], error.to_string()))?;
         let cells = vec![Cell { axes: Vec::new(), scenario }];
         let (document, base) = (&document, settings);
-        Origin { document, changes, base, axes: &[], seeds: 1 }.check(&cells)?;
+        let origin = Origin { document, changes, base, axes: &[], seeds: 1 };
+        origin.check(&cells).map_err(|fault| {
+            // There is no file that has the keys in a table `scenario`.
+            let key = fault.key.strip_prefix("scenario").unwrap_or(&fault.key);
+            PlanFault { key: key.trim_start_matches('.').to_owned(), ..fault }
+        })?;
         Ok(Self { title: String::new(), cells, resolved })
     }
 }

@@ -144,15 +144,15 @@ fn marks_reach_those_who_asked_for_them() {
 #[test]
 fn what_does_not_go_together_is_said_before_it_runs() {
     type Change = fn(&mut Scenario);
-    let cases: [(&str, Change); 14] = [
+    let cases: [(&str, Change); 15] = [
         ("beside.share", |s| s.beside.as_mut().unwrap().share = 1.5),
         ("single host", |s| s.beside.as_mut().unwrap().share = 0.1),
         ("unknown scheme `hama`", |s| s.beside.as_mut().unwrap().scheme = "hama".to_owned()),
-        ("hosts of two kinds but Homa and TCP", |s| {
+        ("hosts of two kinds other than Homa and TCP", |s| {
             s.beside.as_mut().unwrap().scheme = "pfabric".to_owned();
         }),
-        ("hosts of two kinds but Homa and TCP", |s| s.scheme = "detail".to_owned()),
-        ("hosts of two kinds but Homa and TCP", |s| {
+        ("hosts of two kinds other than Homa and TCP", |s| s.scheme = "detail".to_owned()),
+        ("hosts of two kinds other than Homa and TCP", |s| {
             let large_send = Some(65_536);
             s.options.nic = Some(NicOptions { large_send, ..NicOptions::default() });
         }),
@@ -162,6 +162,9 @@ fn what_does_not_go_together_is_said_before_it_runs() {
         }),
         ("`beside`: `options.overcommitment` must stay out", |s| {
             s.beside.as_mut().unwrap().options.overcommitment = Some(2);
+        }),
+        ("`beside.scheme` must name a scheme: unknown scheme `pigeon`: use one of", |s| {
+            s.beside.as_mut().unwrap().scheme = "pigeon".to_owned();
         }),
         ("fabric.routing", |s| s.fabric.routing = None),
         ("fabric.preemption", |s| s.fabric.preemption = true),

@@ -17,7 +17,7 @@ use crate::transport::tcp::Tcp;
 
 use super::Experiment;
 use super::applications::Applications;
-use super::parts::row;
+use super::parts::second_row;
 use super::start::{Started, Watching, ecn_queue};
 
 /// What a second kind of hosts adds to an experiment.
@@ -67,7 +67,7 @@ pub(super) fn check_forwarding(
 ) -> Result<(), ScenarioError> {
     let Some(beside) = &scenario.beside else { return Ok(()) };
     let has_paths = !matches!(scenario.fabric.shape, Shape::SingleSwitch { .. });
-    let differ = row(&beside.scheme)?.forwarding != first;
+    let differ = second_row(&beside.scheme)?.forwarding != first;
     if has_paths && differ && scenario.fabric.routing.is_none() {
         let must = "say how packets find their way, such as \"ecmp\": by themselves, `scheme` and \
                     `beside.scheme` differ";
@@ -108,8 +108,9 @@ impl Beside {
         if known && plain(first) && plain(&self.hosts) {
             return Ok(());
         }
-        let what = "hosts of two kinds but Homa and TCP over ports with strict priorities, without \
-                    options.nic, pacers, phantom queues and switches that queue at their inputs";
+        let what = "hosts of two kinds other than Homa and TCP over ports with strict priorities, \
+                    without options.nic, pacers, phantom queues and switches that queue at their \
+                    inputs";
         Err(ScenarioError::Unsupported { what: what.to_owned() })
     }
 }

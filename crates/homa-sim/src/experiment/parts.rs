@@ -23,6 +23,12 @@ pub(super) fn row(name: &str) -> Result<&'static Scheme, ScenarioError> {
     })
 }
 
+/// The row of the hosts beside the others.
+pub(super) fn second_row(name: &str) -> Result<&'static Scheme, ScenarioError> {
+    row(name)
+        .map_err(|error| ScenarioError::field("beside.scheme", format!("name a scheme: {error}")))
+}
+
 /// What runs on the hosts of a row.
 pub(super) fn configure(
     options: &SchemeOptions,
@@ -53,7 +59,7 @@ impl Parts {
             let must = "be \"all-to-all\" where hosts are of two kinds";
             return Err(ScenarioError::field("traffic.pattern", must));
         };
-        let second = row(&given.scheme)?;
+        let second = second_row(&given.scheme)?;
         let of_second = configure(&given.options, (second, network, demand));
         let of_second = of_second.and_then(|hosts| Ok((hosts, second.queue(&given.options)?)));
         let (other, other_queue) = of_second.map_err(beside::of_beside)?;
