@@ -130,7 +130,7 @@ fn print(found: &Found) {
     line(table.row(&[lowest.to_string(), "all".into(), String::new(), percent(1.0), percent(1.0)]));
     let published = found.mean_published.map_or_else(String::new, |mean| {
         let bytes = found.published.iter().flatten().map(u32::to_string).collect::<Vec<_>>();
-        format!(", published thresholds {mean:.2} ({})", bytes.join(" "))
+        format!(", thresholds published for 80 % load {mean:.2} ({})", bytes.join(" "))
     });
     line(format!(
         "mean time over that of a message alone, by the model: {:.2}; one level {:.2}, messages \

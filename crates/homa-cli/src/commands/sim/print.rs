@@ -57,7 +57,13 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     } else if outcome.traffic_seconds * 2.0 > outcome.simulated_seconds {
         line(format!("links carried {carried} while messages began"));
     }
-    line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
+    match scheme::find(&outcome.scheme).map(|row| row.host) {
+        Some(scheme::Host::Homa { .. }) | None => {
+            line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
+        }
+        Some(scheme::Host::Bound) => {}
+        Some(_) => line(format!("RTTbytes of the network: {}", outcome.rtt_bytes)),
+    }
     line("");
     latencies(outcome, bins);
     line("");
