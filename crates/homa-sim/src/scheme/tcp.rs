@@ -16,7 +16,7 @@ use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
 use super::Environment;
 
-/// Permanent connections per client and server that a scenario may ask for: a place for each is
+/// Permanent connections per client and server from which one may be drawn: a place for each is
 /// kept from the first message on.
 const MOST_CONNECTIONS: u32 = 4_096;
 
@@ -178,8 +178,8 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
             PickName::Random => Pick::Random,
             PickName::Idle => Pick::Idle,
         };
-        if size > MOST_CONNECTIONS {
-            return wrong("options.tcp.connections", "be at most 4096 per client and server");
+        if size > MOST_CONNECTIONS && pick == Pick::Random {
+            return wrong("options.tcp.connections", "be at most 4096, unless `pick` is \"idle\"");
         }
         config.connections = match size {
             0 => ConnectionPolicy::PerMessage,
