@@ -41,7 +41,7 @@ struct Lane {
 }
 
 impl Lanes {
-    /// The socket that sends by a link, and now will, where `main` receives; `open` opens another.
+    /// The socket by which to send now over a link, where `main` receives; `open` opens another.
     pub fn socket(
         &mut self,
         main: RawFd,
