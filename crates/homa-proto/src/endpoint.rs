@@ -85,8 +85,6 @@ pub struct Endpoint {
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
     pub(crate) acks_due: Time,
-    /// Entries in the peers' records of what was executed.
-    pub(crate) remembered: usize,
     /// Since when nothing that peers did was forgotten.
     remembers_since: Option<Time>,
 }
@@ -127,7 +125,6 @@ impl Endpoint {
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
-            remembered: 0,
             remembers_since: None,
             config,
         };

@@ -4,7 +4,7 @@
 //!
 //! Counters are kept in words of 64; runs of full words are one entry, words without any are none.
 //! Invariant: what is below the watermark counts as executed; the entries of a peer are bounded,
-//! and of all peers: beyond that, whoever adds one has its own watermark raised.
+//! and of all peers: whoever adds one has its own watermark raised where its host has its share.
 //!
 //! Two things are forgotten, and with them what would execute again: a peer that the environment
 //! closes to make room for another, and the stalest of a peer's client epochs when it begins a
@@ -24,7 +24,7 @@ const WINDOW: u32 = 1 << 12;
 const JUMP: u32 = WINDOW / 2;
 /// Client epochs remembered per peer: a client that restarts makes a new one.
 const EPOCHS: usize = 4;
-/// Entries over all peers (16 MiB) above which an epoch keeps [`CROWDED`] of them.
+/// Entries over all peers, 16 MiB. Of a host that has its share, an epoch keeps [`CROWDED`].
 pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 const CROWDED: usize = 16;
 /// RPCs of a peer known to be refused without having been executed; of older ones nobody can tell.
@@ -225,8 +225,8 @@ impl Executed {
         -(self.use_epoch(now, epoch, counter / 64) as isize)
     }
 
-    /// Records an RPC; `crowded`: there are too many entries over all peers. Yields what their
-    /// number changed by.
+    /// Records an RPC; `crowded`: its host has its share of all entries. Yields what their number
+    /// changed by.
     pub(crate) fn insert(&mut self, now: Time, id: RpcId, crowded: bool) -> isize {
         let (epoch, counter) = split(id);
         let forgotten = self.use_epoch(now, epoch, counter / 64);

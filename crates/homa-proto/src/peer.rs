@@ -62,6 +62,8 @@ pub(crate) struct Peer {
 pub(crate) struct More {
     /// The account of its host, where the environment keeps such.
     pub(crate) account: Option<u32>,
+    /// Its host, for what is remembered longer than its peers.
+    pub(crate) home: u64,
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
     /// What the peer wasted, where there are no accounts.
@@ -99,6 +101,7 @@ impl Peer {
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let more = More {
             account: None,
+            home: u64::from(info.host),
             memory: 0,
             wasted: 0,
             served: 0,
@@ -183,11 +186,13 @@ impl Endpoint {
 
     /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
     /// with other peers of its host: nobody gets more of what is scarce by calling from many ports.
-    /// Accounts are numbered densely and used again.
-    pub fn set_account(&mut self, peer: PeerId, account: u32) {
+    /// Its requests count until [`Endpoint::taken`]. Accounts are numbered densely and used again;
+    /// `home` names the host as long as the endpoint
+    /// lives, since what is remembered of its clients outlives its peers.
+    pub fn set_account(&mut self, peer: PeerId, account: u32, home: u64) {
         let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.more.account.is_none();
         if let Some(peer) = self.peer_mut(peer).filter(free) {
-            peer.more.account = Some(account);
+            (peer.more.account, peer.more.home) = (Some(account), home);
             self.incoming.accounts.open(account);
         }
     }
@@ -211,10 +216,7 @@ impl Endpoint {
             return self.peer(peer).is_none();
         };
         self.incoming.accounts.close(&mut closed);
-        if !closed.more.executed.is_empty() {
-            self.forgot(now);
-            self.remembered -= closed.more.executed.entries();
-        }
+        self.forget_executed(now, &closed);
         self.control.retain(|c| !matches!(c, Control::Packet(p) if p.peer == peer));
         true
     }

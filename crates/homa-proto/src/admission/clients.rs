@@ -1,8 +1,9 @@
 //! Clients by their own account, and what of their requests was executed.
 //!
-//! Bounded: where there are too many, those that were not active of late are forgotten, and this
-//! server gets another boot id for it.
+//! Bounded: where there are too many, one is forgotten of the host that has most (`homes.rs`), and
+//! this server gets another boot id for it.
 
+use super::homes::Homes;
 use crate::executed::Epoch;
 use crate::packet::PeerId;
 use crate::random::Random;
@@ -19,7 +20,9 @@ pub(super) struct Client {
     pub(super) epoch: Epoch,
     /// Where it named itself, or had something executed, last.
     pub(super) peer: PeerId,
-    /// It had something executed since the hand last passed.
+    /// The host from which it named itself last.
+    pub(super) host: u64,
+    /// It had something executed since it was last spared.
     pub(super) used: bool,
     /// Of its place in the table.
     generation: u32,
@@ -28,10 +31,8 @@ pub(super) struct Client {
 /// A client that named itself.
 pub(super) struct Named {
     pub(super) client: Ref,
-    /// Entries that its record begins with; 0 where there was one.
-    pub(super) begun: usize,
-    /// Whom it was forgotten for: that one's token, and what it had executed.
-    pub(super) forgotten: Option<(u64, Epoch)>,
+    /// Token and epoch of the one that was forgotten for it.
+    pub(super) forgotten: Option<(u64, u32)>,
 }
 
 /// See the module's documentation.
@@ -44,7 +45,7 @@ pub(super) struct Clients {
     /// Places in it of clients that were disowned.
     free: Vec<u32>,
     by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
-    hand: usize,
+    pub(super) homes: Homes,
 }
 
 impl Clients {
@@ -52,70 +53,100 @@ impl Clients {
         let mut random = Random::new(seed);
         let boot = random.next() | 1;
         let by_name = hashbrown::HashMap::with_hasher(hash);
-        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, hand: 0 }
+        let homes = Homes::new(hash);
+        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, homes }
     }
 
     pub(super) fn get(&self, who: Ref) -> Option<&Client> {
         self.all.get(who.index as usize).filter(|client| client.generation == who.generation)
     }
 
-    pub(super) fn get_mut(&mut self, who: Ref) -> Option<&mut Client> {
-        self.all.get_mut(who.index as usize).filter(|client| client.generation == who.generation)
-    }
-
-    /// The record of a client that named itself at `peer`, new if need be: then nothing from
-    /// `first` on was executed.
-    pub(super) fn named(&mut self, (token, epoch): (u64, u32), first: u32, peer: PeerId) -> Named {
-        if let Some(&index) = self.by_name.get(&(token, epoch)) {
-            let client = &mut self.all[index as usize];
-            client.peer = peer;
-            let generation = client.generation;
-            return Named { client: Ref { index, generation }, begun: 0, forgotten: None };
+    /// The record of a client that named itself at a peer of a host, new if need be: then nothing
+    /// from `first` on was executed.
+    pub(super) fn named(&mut self, name: (u64, u32), first: u32, at: (PeerId, u64)) -> Named {
+        if let Some(&index) = self.by_name.get(&name) {
+            return Named { client: self.came(index, at), forgotten: None };
         }
-        let executed = Epoch::beginning_at(epoch, first);
-        let begun = executed.entries();
-        let mut client = Client { token, epoch: executed, peer, used: false, generation: 0 };
-        let mut forgotten = None;
-        let index = match self.free.pop() {
-            None if self.all.len() < MAX_CLIENTS => {
-                self.all.push(client);
-                self.all.len() - 1
+        let forgotten =
+            if self.by_name.len() == MAX_CLIENTS { self.forget_for(at.1) } else { None };
+        let (token, epoch) = name;
+        let ((peer, host), epoch) = (at, Epoch::beginning_at(epoch, first));
+        let mut client = Client { token, epoch, peer, host, used: false, generation: 0 };
+        let index = self.free.pop().unwrap_or(self.all.len() as u32);
+        match self.all.get_mut(index as usize) {
+            Some(free) => {
+                client.generation = free.generation;
+                *free = client;
             }
-            free => {
-                let index = free.map_or_else(|| self.advance(), |index| index as usize);
-                client.generation = self.all[index].generation.wrapping_add(1);
-                let old = core::mem::replace(&mut self.all[index], client);
-                if free.is_none() {
-                    self.by_name.remove(&(old.token, old.epoch.number()));
-                    self.boot = self.random.next() | 1;
-                    forgotten = Some((old.token, old.epoch));
-                }
-                index
-            }
-        };
-        self.by_name.insert((token, epoch), index as u32);
-        let generation = self.all[index].generation;
-        Named { client: Ref { index: index as u32, generation }, begun, forgotten }
+            None => self.all.push(client),
+        }
+        self.by_name.insert(name, index);
+        Named { client: self.settle(index), forgotten }
     }
 
-    /// Forgets a client, which goes on elsewhere: here it is a stranger. Yields what it had
-    /// executed.
-    pub(super) fn disown(&mut self, token: u64, epoch: u32) -> Option<Epoch> {
-        let index = self.by_name.remove(&(token, epoch))?;
+    /// A client is there again, perhaps at another host.
+    fn came(&mut self, index: u32, (peer, host): (PeerId, u64)) -> Ref {
+        let client = &mut self.all[index as usize];
+        client.peer = peer;
+        if client.host == host {
+            return Ref { index, generation: client.generation };
+        }
+        self.homes.charge(client.host, -(client.epoch.entries() as isize));
+        self.homes.remove(client.host);
+        client.host = host;
+        self.settle(index)
+    }
+
+    /// A client counts for the host it is at.
+    fn settle(&mut self, index: u32) -> Ref {
+        let client = &self.all[index as usize];
+        let who = Ref { index, generation: client.generation };
+        self.homes.charge(client.host, client.epoch.entries() as isize);
+        let all = &self.all;
+        let here = |other: Ref| {
+            let other = (&all[other.index as usize], other.generation);
+            other.0.generation == other.1 && other.0.host == client.host
+        };
+        self.homes.add(client.host, who, here);
+        who
+    }
+
+    /// Forgets one client for another one of a host.
+    fn forget_for(&mut self, host: u64) -> Option<(u64, u32)> {
+        let all = &mut self.all;
+        let way = self.homes.give_way(host, |who, host| {
+            let client = &mut all[who.index as usize];
+            let here = client.generation == who.generation && client.host == host;
+            here.then(|| core::mem::take(&mut client.used))
+        });
+        let client = self.get(way?)?;
+        let name = (client.token, client.epoch.number());
+        self.disown(name);
+        self.boot = self.random.next() | 1;
+        Some(name)
+    }
+
+    /// Forgets a client: here it is a stranger.
+    pub(super) fn disown(&mut self, name: (u64, u32)) {
+        let Some(index) = self.by_name.remove(&name) else { return };
         self.free.push(index);
         let client = &mut self.all[index as usize];
         client.generation = client.generation.wrapping_add(1);
-        Some(core::mem::replace(&mut client.epoch, Epoch::beginning_at(epoch, 0)))
+        let executed = core::mem::replace(&mut client.epoch, Epoch::beginning_at(name.1, 0));
+        self.homes.charge(client.host, -(executed.entries() as isize));
+        self.homes.remove(client.host);
     }
 
-    /// Moves the hand to a client that was not active since it last passed, and yields its place.
-    fn advance(&mut self) -> usize {
-        loop {
-            self.hand = (self.hand + 1) % self.all.len();
-            if !core::mem::take(&mut self.all[self.hand].used) {
-                return self.hand;
-            }
+    /// A client had an RPC executed, at a peer.
+    pub(super) fn remember(&mut self, who: Ref, counter: u32, peer: PeerId) {
+        let Some(client) = self.all.get_mut(who.index as usize) else { return };
+        if client.generation != who.generation {
+            return;
         }
+        (client.used, client.peer) = (true, peer);
+        let crowded = self.homes.has_its_share(client.host);
+        let more = client.epoch.remember(counter, crowded);
+        self.homes.charge(client.host, more);
     }
 }
 
@@ -123,60 +154,145 @@ impl Clients {
 mod tests {
     use super::*;
 
-    const PEER: PeerId = PeerId(0);
+    /// At a peer of a host.
+    const AT: (PeerId, u64) = (PeerId(0), 0);
+
+    /// So many more clients name themselves at a host, with tokens from `first` on. Yields those
+    /// that were forgotten.
+    fn name(clients: &mut Clients, host: u64, first: u64, count: usize) -> Vec<u64> {
+        let tokens = first..first + count as u64;
+        let named = tokens.map(|token| clients.named((token, 5), 0, (PeerId(0), host)).forgotten);
+        named.flatten().map(|(token, _)| token).collect()
+    }
 
     #[test]
     fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let busy = clients.named((1, 5), 0, PEER).client;
-        let idle = clients.named((2, 5), 0, PEER).client;
+        let busy = clients.named((1, 5), 0, AT).client;
+        let idle = clients.named((2, 5), 0, AT).client;
         let boot = clients.boot;
-        for token in 3..=MAX_CLIENTS as u64 {
-            assert!(clients.named((token, 5), 0, PEER).forgotten.is_none());
-        }
+        assert!(name(&mut clients, 0, 3, MAX_CLIENTS - 2).is_empty());
         assert_eq!(clients.boot, boot);
-        let mut forgotten = 0;
         for token in 0..2 * MAX_CLIENTS as u64 {
-            if let Some(client) = clients.get_mut(busy) {
-                client.used = true;
-            }
-            forgotten +=
-                u32::from(clients.named((1 << 40 | token, 5), 0, PEER).forgotten.is_some());
+            clients.remember(busy, 1, AT.0);
+            assert_eq!(name(&mut clients, 0, 1 << 40 | token, 1).len(), 1);
         }
-        assert_eq!(forgotten, 2 * MAX_CLIENTS as u32);
         assert!(clients.get(busy).is_some() && clients.get(idle).is_none());
         assert_eq!(clients.by_name.len(), MAX_CLIENTS);
         assert_ne!(clients.boot, boot);
     }
 
     #[test]
+    fn a_host_with_many_names_loses_its_own() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        assert!(name(&mut clients, 1, 0, 10).is_empty());
+        assert!(name(&mut clients, 2, 100, 10).is_empty());
+        // Its last are active, which takes nothing from those who have less.
+        let of_many = |token: &u64| (1_000..1 << 40).contains(token);
+        let lost = name(&mut clients, 3, 1_000, 2 * MAX_CLIENTS);
+        assert_eq!(lost.len(), MAX_CLIENTS + 20);
+        assert!(lost.iter().all(of_many));
+        for (&(token, _), &index) in &clients.by_name.clone() {
+            let generation = clients.all[index as usize].generation;
+            clients.remember(Ref { index, generation }, token as u32, AT.0);
+        }
+        assert!(name(&mut clients, 3, 1_000_000, 1_000).iter().all(of_many));
+        // Others, old and new, get places of its.
+        assert!(name(&mut clients, 1, 200, 10).iter().all(of_many));
+        assert!(name(&mut clients, 4, 300, 10_000).iter().all(of_many));
+        assert_eq!(clients.by_name.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn with_as_many_names_as_anybody_a_host_loses_its_own() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let half = MAX_CLIENTS / 2;
+        name(&mut clients, 1, 0, half);
+        name(&mut clients, 2, 1 << 20, half);
+        let lost = name(&mut clients, 1, 1 << 40, 1_000);
+        assert!(lost.iter().all(|token| *token < 1 << 20), "{lost:?}");
+        let lost = name(&mut clients, 2, 1 << 41, 1_000);
+        assert!(lost.iter().all(|token| *token >= 1 << 20), "{lost:?}");
+    }
+
+    #[test]
+    fn of_hosts_with_one_name_each_those_stay_that_are_active() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let at = |host: u64| (PeerId(0), host);
+        let busy: Vec<Ref> = (0..100).map(|n| clients.named((n, 5), 0, at(n)).client).collect();
+        for n in 100..3 * MAX_CLIENTS as u64 {
+            if n % 100 == 0 {
+                busy.iter().for_each(|&who| clients.remember(who, n as u32, AT.0));
+            }
+            clients.named((n, 5), 0, at(n));
+        }
+        assert!(busy.iter().all(|&who| clients.get(who).is_some()));
+        assert_eq!(clients.by_name.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn a_client_counts_where_it_named_itself_last() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let moves = clients.named((1, 5), 0, AT).client;
+        clients.remember(moves, 1_000, AT.0);
+        for host in 1..1_000 {
+            assert_eq!(clients.named((1, 5), 0, (PeerId(0), host % 2)).client, moves);
+        }
+        assert_eq!((clients.homes.entries_of(0), clients.homes.entries_of(1)), (0, 1));
+        name(&mut clients, 0, 10, MAX_CLIENTS - 1);
+        // It is the only one at the other host by now.
+        let lost = name(&mut clients, 0, 1_000_000, MAX_CLIENTS);
+        assert!(clients.get(moves).is_some() && !lost.contains(&1));
+        assert_eq!(clients.homes.places(), MAX_CLIENTS);
+    }
+
+    #[test]
     fn a_client_that_comes_again_is_the_same_by_name_only() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named((9, 5), 100, PEER).client;
+        let first = clients.named((9, 5), 100, AT).client;
         let of = |clients: &Clients, who, counter| {
             clients.get(who).map(|client| client.epoch.contains(counter))
         };
         assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
-        let _ = clients.get_mut(first).map(|client| client.epoch.remember(100, false));
-        let again = clients.named((9, 5), 0, PEER).client;
+        clients.remember(first, 100, AT.0);
+        let again = clients.named((9, 5), 0, AT).client;
         assert_eq!(of(&clients, again, 100), Some(true));
-        let other = clients.named((8, 5), 0, PEER).client;
+        let other = clients.named((8, 5), 0, AT).client;
         assert_eq!(of(&clients, other, 100), Some(false));
     }
 
     #[test]
     fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named((1, 5), 70, PEER).client;
-        for token in 2..=MAX_CLIENTS as u64 {
-            clients.named((token, 5), 0, PEER);
-        }
+        let first = clients.named((1, 5), 70, AT).client;
+        name(&mut clients, 0, 2, MAX_CLIENTS - 1);
         let boot = clients.boot;
-        assert_eq!(clients.disown(1, 5).map(|executed| executed.contains(69)), Some(true));
-        assert!(clients.disown(1, 5).is_none() && clients.get(first).is_none());
-        let again = clients.named((1, 5), 100, PEER);
+        clients.disown((1, 5));
+        clients.disown((1, 5));
+        assert!(clients.get(first).is_none());
+        let again = clients.named((1, 5), 100, AT);
         assert!(again.forgotten.is_none() && clients.boot == boot);
         assert!(clients.get(again.client).is_some() && clients.get(first).is_none());
-        assert!(clients.named((1 << 40, 5), 0, PEER).forgotten.is_some(), "the table is full");
+        assert!(clients.named((1 << 40, 5), 0, AT).forgotten.is_some(), "the table is full");
+    }
+
+    #[test]
+    fn a_host_that_leaves_gaps_pays_for_them_itself() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let honest = clients.named((1, 5), 0, (PeerId(0), 1)).client;
+        let gaps = || (0..1_000).map(|n| 200 * n);
+        gaps().for_each(|counter| clients.remember(honest, counter, AT.0));
+        for token in 0..1_000 {
+            let greedy = clients.named((1_000 + token, 5), 0, (PeerId(0), 2)).client;
+            for n in 0..2_000 {
+                clients.remember(greedy, 200 * n, AT.0);
+            }
+        }
+        for n in 1_000..1_100 {
+            clients.remember(honest, 200 * n, AT.0);
+        }
+        let honest = clients.get(honest).map(|client| &client.epoch);
+        assert_eq!(honest.map(|epoch| epoch.contains(200 * 3 + 1)), Some(false));
+        assert!(clients.homes.entries_of(2) < crate::executed::MAX_ENTRIES * 3 / 4);
     }
 }

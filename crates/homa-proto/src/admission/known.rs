@@ -3,7 +3,9 @@
 
 use crate::endpoint::Endpoint;
 use crate::packet::{Packet, PeerId, RpcId};
+use crate::peer::Peer;
 use crate::rpc::id::split;
+use crate::units::Time;
 
 /// What is known about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +83,44 @@ impl Endpoint {
     /// Records an execution with the client that its peer named; false where it named none. Where
     /// that record is gone nothing is recorded: the client is asked for its name before anything
     /// else of it is executed here.
-    pub(crate) fn remember_of_client(&mut self, peer: PeerId, id: RpcId, crowded: bool) -> bool {
+    fn remember_of_client(&mut self, peer: PeerId, id: RpcId) -> bool {
         let (epoch, counter) = split(id);
         let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
         let Some(client) = client else { return false };
-        if let Some(client) = self.admission.clients.get_mut(client) {
-            client.used = true;
-            client.peer = peer;
-            let more = client.epoch.remember(counter, crowded);
-            self.remembered = self.remembered.saturating_add_signed(more);
-        }
+        self.admission.clients.remember(client, counter, peer);
         true
+    }
+
+    /// Records that a request is executed, or counts as such.
+    pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
+        if !self.suppresses_duplicates()
+            || self.asks_for_proof() && self.remember_of_client(peer, id)
+        {
+            return;
+        }
+        let homes = &mut self.admission.clients.homes;
+        let slot = self.peers.get_mut(peer.0 as usize);
+        if let Some(Peer { more, .. }) = slot.and_then(Option::as_mut) {
+            let crowded = homes.has_its_share(more.home);
+            homes.charge(more.home, more.executed.insert(now, id, crowded));
+        }
+    }
+
+    /// A client that names nobody is there, with a request that waited for its answer.
+    pub(super) fn begin_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
+        let slot = self.peers.get_mut(peer.0 as usize);
+        if let Some(Peer { more, .. }) = slot.and_then(Option::as_mut) {
+            self.admission.clients.homes.charge(more.home, more.executed.begin(now, id));
+        }
+    }
+
+    /// A peer is closed: what it executed here is forgotten.
+    pub(crate) fn forget_executed(&mut self, now: Time, closed: &Peer) {
+        let more = &closed.more;
+        if !more.executed.is_empty() {
+            self.forgot(now);
+            let entries = more.executed.entries() as isize;
+            self.admission.clients.homes.charge(more.home, -entries);
+        }
     }
 }

@@ -19,6 +19,7 @@
 
 mod calls;
 mod clients;
+mod homes;
 mod known;
 mod names;
 
@@ -312,19 +313,18 @@ impl Endpoint {
         let first = match names.is_some_and(|names| names.comes_from_another(token, epoch)) {
             true => {
                 // It may have been here before that.
-                self.disown(token, epoch);
+                self.admission.clients.disown((token, epoch));
                 next
             }
             false => first,
         };
+        let host = self.peer(peer).map_or(0, |peer| peer.more.home);
         let Admission { clients, names, .. } = &mut self.admission;
-        let Named { client, begun, forgotten } = clients.named((token, epoch), first, peer);
-        self.remembered += begun;
-        if let Some((token, executed)) = forgotten {
+        let Named { client, forgotten } = clients.named((token, epoch), first, (peer, host));
+        if let Some((token, epoch)) = forgotten {
             if let Some(names) = names {
-                names.forgotten(token, executed.number());
+                names.forgotten(token, epoch);
             }
-            self.remembered -= executed.entries();
             self.forgot(now);
         }
         client
@@ -334,14 +334,9 @@ impl Endpoint {
     /// before a request is looked at.
     #[inline]
     pub(crate) fn disown_who_left(&mut self) {
-        while let Some((token, epoch)) = self.admission.names.as_mut().and_then(|n| n.left()) {
-            self.disown(token, epoch);
+        while let Some(name) = self.admission.names.as_mut().and_then(|n| n.left()) {
+            self.admission.clients.disown(name);
         }
-    }
-
-    fn disown(&mut self, token: u64, epoch: u32) {
-        let executed = self.admission.clients.disown(token, epoch);
-        self.remembered -= executed.map_or(0, |executed| executed.entries());
     }
 
     /// Environment in: other endpoints hear other peers at the same address, and `names` tells to
@@ -371,8 +366,7 @@ impl Endpoint {
         };
         if admitted && !self.exceeds_its_share(peer) {
             if proof.is_none() && self.suppresses_duplicates() {
-                let begun = self.peer_mut(peer).map_or(0, |p| p.more.executed.begin(now, id));
-                self.remembered = self.remembered.saturating_add_signed(begun);
+                self.begin_executed(now, peer, id);
             }
             return self.admit(now, who);
         }

@@ -7,7 +7,6 @@ use crate::admission::Known;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, SubmitError, Submitted};
-use crate::executed;
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
 use crate::table::Ref;
 use crate::units::{Duration, Time};
@@ -96,18 +95,6 @@ impl Endpoint {
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         self.remember_executed(now, peer, id);
-    }
-
-    pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
-        let remember = self.suppresses_duplicates();
-        let crowded = self.remembered > executed::MAX_ENTRIES;
-        if remember && self.asks_for_proof() && self.remember_of_client(peer, id, crowded) {
-            return;
-        }
-        if remember && let Some(peer) = self.peer_mut(peer) {
-            let more = peer.more.executed.insert(now, id, crowded);
-            self.remembered = self.remembered.saturating_add_signed(more);
-        }
     }
 
     /// The application gave a request up: its client need not wait for its own timer to hear that

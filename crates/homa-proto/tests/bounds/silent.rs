@@ -43,7 +43,7 @@ fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), inco
     let mut server = endpoint(config);
     for host in 1..=hosts {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
-        server.set_account(PeerId(host), host);
+        server.set_account(PeerId(host), host, u64::from(host));
     }
     let mut client = Client::default();
     let mut announced = vec![0; hosts as usize + 1];

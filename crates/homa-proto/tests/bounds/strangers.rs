@@ -214,7 +214,7 @@ fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other()
     let mut server = endpoint(users().memory_budget(BUDGET));
     for host in 1..=2 {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
-        server.set_account(PeerId(host), host);
+        server.set_account(PeerId(host), host, u64::from(host));
     }
     let part = |peer, id, offset, len: u32| {
         let packet = data(RpcId(id), offset, LENGTH);
@@ -266,7 +266,7 @@ fn what_strangers_hold_in_a_hosts_name_takes_nothing_from_its_share() {
     let mut server = server_of_strangers(6, BUDGET);
     // The last two are of one host: one that answers, and one in its name.
     for (peer, account) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 5)] {
-        server.set_account(PeerId(peer), account);
+        server.set_account(PeerId(peer), account, u64::from(account));
     }
     for peer in 1..=5 {
         let _ = server.receive(START, &begins(peer, 2));

@@ -36,6 +36,15 @@ pub fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The host of an address as a number, which stays when its account is another's.
+pub fn home_of(address: IpAddr) -> u64 {
+    match address {
+        // No network has such 64 bits in front.
+        IpAddr::V4(v4) => 0xffff << 32 | u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+    }
+}
+
 impl Accounts {
     /// One more peer at an address.
     pub fn open(&mut self, address: IpAddr) -> AccountId {

@@ -23,7 +23,7 @@ use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
-use super::accounts::{AccountId, Accounts};
+use super::accounts::{AccountId, Accounts, home_of};
 use super::budgets::Budgets;
 use crate::driver::{ETHERNET_MTU, Framing, RouteMtu};
 use crate::metrics::{Direction, Ended, PeerLatency, busiest};
@@ -388,7 +388,7 @@ impl Peers {
         }
         let max_payload = (datagram - overhead) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
-        endpoint.set_account(PeerId(index), account);
+        endpoint.set_account(PeerId(index), account, home_of(address.ip()));
         self.by_address.insert(key, index);
         Some(index)
     }

@@ -1,0 +1,145 @@
+//! Hosts that clients called from: whose place a new name takes, and who remembers less, so that a
+//! host with many names, or one that leaves gaps in what it has executed, pays for them itself.
+//!
+//! Where the table of names is full, the host with most names loses one, its own first if it would
+//! have most itself: the one that was idle longest, but for rounding (a clock, Corbató 1968, per
+//! host). Of executions no host has more than is left for all others.
+//!
+//! Invariants: a host is known while it has names or executions; the walk past clients that were
+//! active is paid for by their executions.
+
+use crate::executed::MAX_ENTRIES;
+use crate::table::{Keyed, Ref};
+use alloc::collections::{BTreeSet, VecDeque};
+use core::cmp::Reverse;
+
+/// What is remembered of one host.
+#[derive(Debug, Default)]
+struct Home {
+    names: u32,
+    /// Stretches of RPCs that its clients had executed, and of those without a name there.
+    entries: usize,
+    /// Its place among hosts with as many names.
+    turn: u64,
+    /// Its clients, the next to be looked at first, and some that are elsewhere by now.
+    clients: VecDeque<Ref>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Homes {
+    all: hashbrown::HashMap<u64, Home, Keyed>,
+    /// Those with names: who has most is last, and of equals who had its turn longest ago.
+    order: BTreeSet<(u32, Reverse<u64>, u64)>,
+    turns: u64,
+    /// Entries of all.
+    entries: usize,
+}
+
+impl Homes {
+    pub(super) fn new(hash: Keyed) -> Self {
+        let all = hashbrown::HashMap::with_hasher(hash);
+        Self { all, order: BTreeSet::new(), turns: 0, entries: 0 }
+    }
+
+    /// Changes a host's number of names.
+    fn count(&mut self, host: u64, more: i32) {
+        let home = self.all.entry(host).or_default();
+        self.order.remove(&(home.names, Reverse(home.turn), host));
+        home.names = home.names.saturating_add_signed(more);
+        if home.names > 0 {
+            self.turns += 1;
+            home.turn = self.turns;
+            self.order.insert((home.names, Reverse(home.turn), host));
+        } else if home.entries == 0 {
+            self.all.remove(&host);
+        }
+    }
+
+    /// A client named itself from a host; `lives` there says of others whether they still do.
+    pub(super) fn add(&mut self, host: u64, client: Ref, lives: impl Fn(Ref) -> bool) {
+        self.count(host, 1);
+        let Some(home) = self.all.get_mut(&host) else { return };
+        if home.clients.len() > 2 * home.names as usize + 16 {
+            home.clients.retain(|&other| lives(other));
+        }
+        home.clients.push_back(client);
+    }
+
+    /// A client is forgotten, or named itself from another host.
+    pub(super) fn remove(&mut self, host: u64) {
+        self.count(host, -1);
+    }
+
+    /// The client whose place is for one more of a host. `used` says of one that lives at a host
+    /// whether it was active since it was asked last, and of others nothing.
+    pub(super) fn give_way(
+        &mut self,
+        newcomer: u64,
+        mut used: impl FnMut(Ref, u64) -> Option<bool>,
+    ) -> Option<Ref> {
+        let most = self.order.last()?.0;
+        let own = self.all.get(&newcomer).map_or(0, |home| home.names);
+        if own > 0
+            && own + 1 >= most
+            && let Some(idle) = self.idle(newcomer, &mut used)
+        {
+            return Some(idle);
+        }
+        loop {
+            let &(_, _, host) = self.order.last()?;
+            if let Some(idle) = self.idle(host, &mut used) {
+                return Some(idle);
+            }
+            // All of its clients were active: those of the next with as many names are asked, and
+            // the second time one of its own is found.
+            self.count(host, 0);
+        }
+    }
+
+    /// The first of a host's clients that was not active.
+    fn idle(&mut self, host: u64, used: &mut impl FnMut(Ref, u64) -> Option<bool>) -> Option<Ref> {
+        let clients = &mut self.all.get_mut(&host)?.clients;
+        for _ in 0..clients.len() {
+            let client = clients.pop_front()?;
+            match used(client, host) {
+                Some(false) => return Some(client),
+                Some(true) => clients.push_back(client),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Entries of a host are added or forgotten.
+    pub(super) fn charge(&mut self, host: u64, more: isize) {
+        if more == 0 {
+            return;
+        }
+        self.entries = self.entries.saturating_add_signed(more);
+        let home = self.all.entry(host).or_default();
+        home.entries = home.entries.saturating_add_signed(more);
+        if home.entries == 0 && home.names == 0 {
+            self.all.remove(&host);
+        }
+    }
+
+    /// A host has more entries than are left for all others.
+    #[inline]
+    pub(super) fn has_its_share(&self, host: u64) -> bool {
+        let left = MAX_ENTRIES.saturating_sub(self.entries);
+        left < MAX_ENTRIES / 2 && self.all.get(&host).is_some_and(|home| home.entries > left)
+    }
+
+    /// Places that hosts keep in their lists of clients.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.all.values().map(|home| home.clients.len()).sum()
+    }
+
+    /// Entries of a host.
+    #[cfg(test)]
+    pub(super) fn entries_of(&self, host: u64) -> usize {
+        self.all.get(&host).map_or(0, |home| home.entries)
+    }
+}
