@@ -294,7 +294,10 @@ impl Endpoint {
         }
         match kind {
             MessageKind::Response => self.complete_client(who),
-            MessageKind::Request => self.begin_service(now, who),
+            MessageKind::Request => {
+                self.charge_untaken(peer, length);
+                self.begin_service(now, who);
+            }
             MessageKind::OneWay => {
                 self.forget(who);
             }

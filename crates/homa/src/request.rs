@@ -15,7 +15,7 @@ use tracing::field::Empty;
 use crate::client::Client;
 use crate::engine::room::Wants;
 use crate::engine::shared::Access;
-use crate::engine::switchboard::Arrived;
+use crate::engine::switchboard::Accepted;
 use crate::error::ReplyError;
 use crate::handle::Engine;
 use crate::message::Message;
@@ -42,8 +42,8 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(engine: Engine, arrived: Arrived) -> Self {
-        let Arrived { rpc, from, bytes, id, terms, deadline } = arrived;
+    pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
+        let Accepted { rpc, from, bytes, id, terms, deadline } = accepted;
         let trace = terms.trace.map(|trace| *trace);
         // Where nobody listens this is one look at an atomic number.
         let span = tracing::debug_span!(

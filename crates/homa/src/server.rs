@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::engine::switchboard::{Arrived, Waiting};
+use crate::engine::switchboard::{Accepted, Waiting};
 use crate::error::{DrainTimeout, OpenError};
 use crate::handle::{DRAIN_STEP, Engine};
 use crate::request::Request;
@@ -116,8 +116,8 @@ impl Server {
         Accept { server: self, ticket: None }
     }
 
-    fn request(&self, arrived: Arrived) -> Request {
-        Request::new(self.0.engine.clone(), arrived)
+    fn request(&self, accepted: Accepted) -> Request {
+        Request::new(self.0.engine.clone(), accepted)
     }
 }
 

@@ -5,6 +5,9 @@
 //! until as many bytes of messages came from it, its messages come behind those of all others
 //! (`overcommitment.rs`) and are granted two packets at a time (`window.rs`): each place that it
 //! takes in vain costs it what the place was worth.
+//!
+//! Whole requests count for their host until the application takes them. A host that has its share
+//! of the memory while many wait comes behind others, too, as it may not be granted more.
 
 use crate::overcommitment::Scheduler;
 use crate::packet::PeerId;
@@ -19,6 +22,8 @@ const MAX_WASTED: u32 = 1 << 20;
 pub(crate) struct Account {
     /// Memory for incoming messages.
     pub(crate) memory: u64,
+    /// Bytes of its whole requests that the application has not taken.
+    pub(crate) untaken: u64,
     /// Requests of it in progress.
     pub(crate) served: u32,
     /// Bytes granted to it in vain, and not made good for.
@@ -33,6 +38,15 @@ pub(crate) struct Accounts {
     all: Vec<Account>,
     /// Accounts, and peers without one, that wasted something.
     wasteful: u32,
+    /// Peers, and their hosts, whose requests get no more grants until some are taken.
+    pub(super) withheld: Vec<(PeerId, u32)>,
+}
+
+impl Account {
+    /// Memory that requests of the host hold, here and in front of the application.
+    pub(crate) const fn held(&self) -> u64 {
+        self.memory + self.untaken
+    }
 }
 
 impl Accounts {
@@ -59,8 +73,15 @@ impl Accounts {
     pub(crate) fn of(&self, peer: &Peer) -> Account {
         let more = &peer.more;
         let (memory, served, wasted) = (more.memory, more.served, more.wasted);
-        let alone = Account { memory, served, wasted, peers: 1 };
+        let alone = Account { memory, untaken: 0, served, wasted, peers: 1 };
         more.account.map_or(alone, |account| self.all[account as usize])
+    }
+
+    /// The application has taken a request of a host.
+    pub(crate) fn taken(&mut self, account: u32, bytes: u32) {
+        if let Some(account) = self.all.get_mut(account as usize) {
+            account.untaken = account.untaken.saturating_sub(bytes.into());
+        }
     }
 
     /// The account of a peer's host.
@@ -81,6 +102,25 @@ impl Accounts {
     /// True when a peer's host has something to make good for.
     pub(crate) fn is_wasteful(&self, peer: &Peer) -> bool {
         self.wasteful > 0 && self.of(peer).wasted > 0
+    }
+
+    /// True when the messages of a peer's host come behind those of others.
+    pub(crate) fn is_behind(&self, peer: &Peer) -> bool {
+        self.is_wasteful(peer) || self.is_withheld(peer.info.host)
+    }
+
+    fn is_withheld(&self, host: u32) -> bool {
+        self.withheld.iter().any(|&(_, of)| of == host)
+    }
+
+    /// A request gets no grant until some are taken: meanwhile its host's messages come behind
+    /// those of others.
+    pub(super) fn withhold(&mut self, peer: &Peer, scheduler: &mut Scheduler, from: PeerId) {
+        let host = peer.info.host;
+        if !self.is_withheld(host) {
+            self.withheld.push((from, host));
+            scheduler.set_behind(host, true);
+        }
     }
 
     /// A peer did not send what it was granted.
@@ -106,7 +146,7 @@ impl Accounts {
         let Some(peer) = peer.filter(|peer| self.of(peer).wasted > 0) else { return };
         let left = self.of(peer).wasted.saturating_sub(bytes);
         self.set_wasted(peer, left);
-        if left == 0 {
+        if left == 0 && !self.is_withheld(peer.info.host) {
             scheduler.set_behind(peer.info.host, false);
         }
     }

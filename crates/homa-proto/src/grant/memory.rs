@@ -50,14 +50,30 @@ impl IncomingTotals {
         other || self.starved || !self.waiting.is_empty()
     }
 
+    /// Memory that nobody holds.
+    pub(crate) const fn left(&self) -> u64 {
+        self.budget.saturating_sub(self.memory + self.untaken)
+    }
+
     /// More than half of the memory is held: hosts keep to their shares.
-    pub(crate) const fn is_half_full(&self) -> bool {
-        self.budget.saturating_sub(self.memory) < self.budget / 2
+    const fn is_half_full(&self) -> bool {
+        self.left() < self.budget / 2
+    }
+
+    /// Much waits for the application, which frees memory as it takes it.
+    const fn waits_for_taking(&self) -> bool {
+        self.untaken > self.budget / 64
+    }
+
+    /// One message may go beyond the budget, or its host's share, until it is whole. Not a request
+    /// where memory becomes free without that.
+    pub(super) const fn may_exceed(&self, state: State) -> bool {
+        !matches!(state, State::ServerIncoming) || !self.waits_for_taking()
     }
 
     /// Memory for `bytes` more?
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
-        self.memory + u64::from(bytes) <= self.budget
+        u64::from(bytes) <= self.left()
     }
 }
 
@@ -67,12 +83,56 @@ impl Endpoint {
         self.incoming.has_room(bytes)
     }
 
+    /// A request of a peer is delivered: its memory counts, and for its host, until it is taken.
+    pub(crate) fn charge_untaken(&mut self, peer: PeerId, bytes: u32) {
+        let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+        if let Some(account) = peer.and_then(|peer| self.incoming.accounts.of_mut(peer)) {
+            account.untaken += u64::from(bytes);
+            self.incoming.untaken += u64::from(bytes);
+        }
+    }
+
+    /// Application in: has taken a request of so many bytes, of a peer with an account.
+    pub fn taken(&mut self, account: u32, bytes: u32) {
+        self.incoming.accounts.taken(account, bytes);
+        self.incoming.untaken = self.incoming.untaken.saturating_sub(bytes.into());
+        self.memory_became_free();
+    }
+
     /// True when a peer's host holds more memory than is left for all others: it begins no more
     /// requests.
     pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
-        let left = self.incoming.budget.saturating_sub(self.incoming.memory);
-        let of_host = |peer| self.incoming.accounts.of(peer).memory;
+        let left = self.incoming.left();
+        let of_host = |peer| self.incoming.accounts.of(peer).held();
         self.incoming.is_half_full() && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
+    }
+
+    /// Requests of a peer get no more grants: its host has its share of the memory, and some comes
+    /// back without its being whole.
+    pub(super) fn is_withheld(&self, peer: PeerId) -> bool {
+        self.incoming.waits_for_taking() && self.has_its_share(peer)
+    }
+
+    /// Requests of a peer get no more grants until some are taken.
+    pub(super) fn withhold(&mut self, peer: Option<PeerId>) {
+        let Some(from) = peer else { return };
+        if let Some(peer) = self.peers.get(from.0 as usize).and_then(Option::as_ref) {
+            self.incoming.accounts.withhold(peer, &mut self.scheduler, from);
+        }
+    }
+
+    /// Hosts that may be granted more come beside others again.
+    pub(super) fn give_back_turns(&mut self) {
+        let withheld = |host: &Self| {
+            let all = &host.incoming.accounts.withheld;
+            all.iter().position(|&(peer, _)| !host.is_withheld(peer))
+        };
+        while let Some(at) = withheld(self) {
+            let (peer, host) = self.incoming.accounts.withheld.swap_remove(at);
+            let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
+            let behind = peer.is_some_and(|peer| self.incoming.accounts.is_behind(peer));
+            self.scheduler.set_behind(host, behind);
+        }
     }
 
     /// Room that a message needs to begin, of which a packet up to `end` is here and whose sender
@@ -102,9 +162,13 @@ impl Endpoint {
             return Err(DropReason::NoMemory);
         }
         let greedy = rpc.state == State::ServerIncoming && self.has_its_share(rpc.peer);
-        if (greedy || !self.incoming.has_room(more))
-            && *self.incoming.beyond_budget.get_or_insert(who) != who
-        {
+        if !greedy && self.incoming.has_room(more) {
+            return Ok(());
+        }
+        if self.incoming.may_exceed(rpc.state) {
+            self.incoming.beyond_budget.get_or_insert(who);
+        }
+        if self.incoming.beyond_budget != Some(who) {
             if let Some(rpc) = self.rpcs.get_mut(who) {
                 rpc.heard = now;
             }

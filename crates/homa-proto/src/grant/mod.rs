@@ -58,6 +58,8 @@ pub(crate) struct IncomingTotals {
     pub(crate) accounts: Accounts,
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
+    /// Held, of it, by whole requests that the application has not taken.
+    untaken: u64,
     pub(crate) budget: u64,
     /// How far ahead of its grant a sender's bytes may be.
     pub(crate) ahead: u32,
@@ -328,30 +330,37 @@ impl Endpoint {
     /// is none left, the message with the fewest bytes to grant goes beyond the budget, alone, and
     /// thereby frees memory soonest.
     fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) -> u32 {
-        let memory = self.incoming.budget.saturating_sub(self.incoming.memory);
         let policy = self.config.policy();
         let first = self.scheduler.rank(who) == Some(0);
+        let Some(rpc) = self.rpcs.get(who) else { return 0 };
+        let waits = rpc.state == State::ServerIncoming && self.is_withheld(rpc.peer);
+        let may_exceed = self.incoming.may_exceed(rpc.state);
+        let memory = if waits { 0 } else { self.incoming.left() };
         let Some(rpc) = self.rpcs.get_mut(who) else { return 0 };
         let Some(inc) = &mut rpc.inc else { return 0 };
         // Reserved ahead of the grant, or granted and not reserved (any more).
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
         let owed = u64::from(inc.granted.saturating_sub(inc.reserved));
         let room = (memory + spare).saturating_sub(owed);
+        let mut withheld = false;
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
-            if first && self.incoming.beyond_budget.is_none() {
-                self.incoming.beyond_budget = Some(who);
+            if first && may_exceed {
+                self.incoming.beyond_budget.get_or_insert(who);
             }
             if self.incoming.beyond_budget == Some(who) {
                 extra
             } else {
                 self.incoming.starved = true;
+                withheld = waits;
                 room as u32
             }
         } else {
             extra
         };
         if extra == 0 {
+            let peer = rpc.peer;
+            self.withhold(withheld.then_some(peer));
             return 0;
         }
         let old = Self::key(&policy.grants, who, inc);
@@ -372,18 +381,19 @@ impl Endpoint {
         }
         inc.priority = priority;
         self.incoming.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
-        let full = inc.granted == inc.bytes.length();
+        let (full, peer) = (inc.granted == inc.bytes.length(), rpc.peer);
         let remaining = Self::remaining(&policy.grants, inc);
         inc.scheduled = !full;
         if full {
             self.incoming.finishing += u64::from(inc.outstanding());
         }
-        let host = Self::host_of(&self.peers, rpc.peer);
+        let host = Self::host_of(&self.peers, peer);
         if full {
             self.scheduler.remove(old, host);
         } else {
             self.scheduler.update(old, remaining, host);
         }
+        self.withhold(withheld.then_some(peer));
         extra
     }
 

@@ -36,7 +36,7 @@ impl Endpoint {
     /// A message of a peer waits for grants.
     fn enlist(&mut self, key: Key, peer: PeerId) {
         let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let behind = known.is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
+        let behind = known.is_some_and(|peer| self.incoming.accounts.is_behind(peer));
         self.scheduler.insert(key, Self::host_of(&self.peers, peer), behind);
     }
 

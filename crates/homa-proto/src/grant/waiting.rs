@@ -77,6 +77,11 @@ impl Endpoint {
     /// See [`Endpoint::limit_memory`].
     pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
         self.incoming.budget = bytes;
+        self.memory_became_free();
+    }
+
+    /// Some of what is held was given back, or more may be.
+    pub(crate) fn memory_became_free(&mut self) {
         self.wake_waiting();
         if self.incoming.starved {
             self.grant(None);
@@ -94,7 +99,8 @@ impl Endpoint {
 
     /// Memory became free: those that waited for it are asked for everything.
     pub(crate) fn wake_waiting(&mut self) {
-        let mut room = self.incoming.budget.saturating_sub(self.incoming.memory);
+        self.give_back_turns();
+        let mut room = self.incoming.left();
         while let Some((need, who)) = self.next_waiting(room) {
             self.incoming.waiting.remove(who);
             room -= u64::from(need);

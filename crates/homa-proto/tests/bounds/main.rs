@@ -11,6 +11,7 @@ mod forged;
 mod moved;
 mod silent;
 mod strangers;
+mod untaken;
 
 const PEER: PeerId = PeerId(0);
 const START: Time = Time(1_000_000_000);

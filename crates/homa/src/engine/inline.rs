@@ -40,7 +40,7 @@ use homa_proto::{MessageKind, RpcHandle};
 
 use super::beside::Beside;
 use super::fair::{FairQueue, Place};
-use super::{Core, Ready, Terms};
+use super::{Core, Ready, Terms, Untaken};
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
@@ -161,7 +161,7 @@ struct Request {
     rpc: RpcHandle,
     from: SocketAddr,
     port: u16,
-    bytes: Message,
+    bytes: Untaken,
     terms: Terms,
 }
 
@@ -378,7 +378,7 @@ impl Engine {
             let Some(ready) = self.core.next() else {
                 let request = if self.left.is_empty() { None } else { self.left.pop() }?;
                 if self.core.is_late(&request.terms) {
-                    self.core.expire(request.rpc, request.bytes.len());
+                    self.core.expire(request.rpc, request.bytes);
                     continue;
                 }
                 return Some(self.take(request));
@@ -402,7 +402,7 @@ impl Engine {
                 Ready::Cancelled { rpc } => {
                     // Of a request that was left, the application knows nothing.
                     if let Some(request) = self.left.remove(rpc) {
-                        self.core.taken(request.bytes.len());
+                        self.core.take_request(request.bytes);
                         continue;
                     }
                     Completion::Cancelled { id: RequestId(rpc) }
@@ -414,7 +414,7 @@ impl Engine {
     #[inline]
     fn take(&mut self, request: Request) -> Completion {
         let Request { rpc, from, port, bytes, terms } = request;
-        self.core.taken(bytes.len());
+        let bytes = self.core.take_request(bytes);
         let deadline = self.core.instant(terms.until);
         let id = RequestId(rpc);
         Completion::Request { id, from, port, bytes, deadline, trace: terms.trace }

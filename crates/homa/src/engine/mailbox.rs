@@ -19,7 +19,7 @@ use homa_proto::{RpcHandle, Time};
 
 use super::fair::{FairQueue, Place};
 use super::switchboard::Waiting;
-use super::{Core, Ready, Terms};
+use super::{Core, Ready, Terms, Untaken};
 use crate::driver::Waker;
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
@@ -108,7 +108,7 @@ struct Open {
 #[derive(Debug)]
 struct Arrived {
     rpc: RpcHandle,
-    bytes: Message,
+    bytes: Untaken,
     terms: Terms,
     /// Its place among what anybody may take.
     order: u64,
@@ -211,7 +211,7 @@ impl Mailbox {
                 }
             }
             Ready::Request { rpc, bytes, .. } if self.phase != Phase::Open => {
-                core.taken(bytes.len());
+                core.take_request(bytes);
                 core.cancel(rpc);
             }
             Ready::Request { rpc, from, bytes, terms, .. } => {
@@ -224,7 +224,7 @@ impl Mailbox {
                 let Some(open) = self.open.get_mut(&rpc) else { return };
                 open.cancelled = true;
                 if let Some(request) = self.requests.remove(open.place) {
-                    core.taken(request.bytes.len());
+                    core.take_request(request.bytes);
                     self.open.remove(&rpc);
                 }
             }
@@ -304,7 +304,7 @@ impl Mailbox {
             && let Some(Arrived { rpc, bytes, .. }) = self.requests.pop()
         {
             self.open.remove(&rpc);
-            core.expire(rpc, bytes.len());
+            core.expire(rpc, bytes);
         }
     }
 
@@ -312,7 +312,7 @@ impl Mailbox {
         let Some(Arrived { rpc, bytes, terms, .. }) = self.requests.pop() else {
             return Look::Nothing;
         };
-        core.taken(bytes.len());
+        let bytes = core.take_request(bytes);
         let Some(open) = self.open.get(&rpc) else { return Look::Nothing };
         let from = open.from;
         self.nudge(rpc, wakes);

@@ -43,6 +43,7 @@ use crate::config::{CallOptions, Config};
 use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
+use crate::message::Message;
 use crate::metrics::{Direction, Outcome};
 use crate::payload::Payload;
 use arrivals::{Arrivals, Overdue};
@@ -52,7 +53,7 @@ use closing::Closing;
 use held::Held;
 use pack::{Packer, Sources};
 use room::Refusal;
-pub use state::{Partial, Ready, canonical};
+pub use state::{Partial, Ready, Untaken, canonical};
 use state::{State, is_one_server};
 pub use terms::Terms;
 
@@ -419,9 +420,9 @@ impl Core {
     }
 
     /// Gives up a request that was delivered and not taken, whose client waits no longer.
-    pub fn expire(&mut self, rpc: RpcHandle, bytes: usize) {
+    pub fn expire(&mut self, rpc: RpcHandle, request: Untaken) {
         self.tick();
-        self.taken(bytes);
+        self.take_request(request);
         self.state.expire(rpc);
         self.state.drain_events();
     }
@@ -456,10 +457,15 @@ impl Core {
         self.state.messages.give_back(partial.message, partial.rpc, lent)
     }
 
-    /// The application took a message of so many bytes.
+    /// The application took a response of so many bytes.
     pub fn taken(&mut self, bytes: usize) {
         self.state.waiting -= bytes as u64;
         self.state.limit_memory(self.now);
+    }
+
+    /// The application takes a request.
+    pub fn take_request(&mut self, request: Untaken) -> Message {
+        self.state.take(request)
     }
 
     /// True when [`Self::next`] would yield something.

@@ -46,7 +46,7 @@ pub enum Ready {
         /// The local port it was sent to.
         port: u16,
         /// Its bytes.
-        bytes: Message,
+        bytes: Untaken,
         /// Its number, as its client writes it.
         id: RpcId,
         /// What its client says of it.
@@ -59,6 +59,16 @@ pub enum Ready {
         /// The request.
         rpc: RpcHandle,
     },
+}
+
+/// The bytes of a request that the application has not taken: they count for its client's host
+/// until [`Core::take_request`](super::Core::take_request).
+#[derive(Debug)]
+pub struct Untaken {
+    /// The bytes.
+    pub bytes: Message,
+    /// The host.
+    pub account: AccountId,
 }
 
 /// A message that arrives.
@@ -90,7 +100,7 @@ pub struct State {
     pub paths: Paths,
     /// What the application has not taken.
     pub ready: VecDeque<Ready>,
-    /// Bytes of messages that arrived whole and were not taken.
+    /// Bytes of responses that were not taken.
     pub waiting: u64,
     /// What `waiting` was when the protocol's memory limit was set last.
     limited_at: u64,
@@ -325,11 +335,13 @@ impl State {
     fn deliver(&mut self, delivered: &Delivered) {
         let (bytes, lent, terms) = self.messages.take(delivered.message);
         let bytes = Message::from(bytes);
-        let (rpc, length) = (delivered.rpc, bytes.len() as u64);
+        let rpc = delivered.rpc;
         match delivered.kind {
             MessageKind::Request if terms.until <= self.endpoint.now() => {
                 let now = self.endpoint.now();
                 self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
+                let account = self.peers.account(delivered.peer);
+                self.take(Untaken { bytes, account });
                 self.expire(rpc);
             }
             MessageKind::Request => {
@@ -337,7 +349,8 @@ impl State {
                 let Some(peer) = self.peers.get(delivered.peer) else { return };
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);
-                self.waiting += length;
+                let account = self.peers.account(delivered.peer);
+                let bytes = Untaken { bytes, account };
                 let (id, now) = (delivered.id, self.endpoint.now());
                 self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
                 self.ready.push_back(Ready::Request { rpc, from, port, bytes, id, terms });
@@ -345,13 +358,20 @@ impl State {
             MessageKind::Response => {
                 let cookie = delivered.cookie;
                 self.ended(rpc, Outcome::Ok);
-                self.waiting += length;
+                self.waiting += bytes.len() as u64;
                 let result = Ok(bytes);
                 self.ready.push_back(Ready::Response { rpc, cookie, result, lent });
             }
             // No wire encoding exists for these.
             MessageKind::OneWay => {}
         }
+    }
+
+    /// The application takes a request.
+    pub fn take(&mut self, request: Untaken) -> Message {
+        let Untaken { bytes, account } = request;
+        self.endpoint.taken(account, bytes.len() as u32);
+        bytes
     }
 
     /// An RPC ended, with a peer that is still known.
@@ -371,8 +391,8 @@ impl State {
         let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
     }
 
-    /// Messages that the application has not taken yet count against the memory for incoming ones;
-    /// responses to clients of a shared engine count as taken when they are on its board.
+    /// Responses that the application has not taken yet count against the memory for incoming
+    /// messages; those to clients of a shared engine count as taken when they are on its board.
     pub fn limit_memory(&mut self, now: Time) {
         let budget = self.config.protocol.memory_budget;
         if self.waiting.abs_diff(self.limited_at) > budget / 16 {

@@ -17,7 +17,7 @@ use super::fair::{FairQueue, Place};
 use super::mailbox::Mailbox;
 use super::room::Waiters;
 use super::watch::Watch;
-use super::{Core, Partial, Ready, Terms};
+use super::{Core, Partial, Ready, Terms, Untaken};
 use crate::error::CallError;
 use crate::message::Message;
 
@@ -83,9 +83,19 @@ pub enum Progress {
     Nothing,
 }
 
-/// A request that arrived.
+/// A request that nobody accepted.
 #[derive(Debug)]
-pub struct Arrived {
+struct Arrived {
+    rpc: RpcHandle,
+    from: SocketAddr,
+    bytes: Untaken,
+    id: RpcId,
+    terms: Terms,
+}
+
+/// A request that was accepted.
+#[derive(Debug)]
+pub struct Accepted {
     /// Where to reply.
     pub rpc: RpcHandle,
     /// The client.
@@ -268,8 +278,8 @@ impl Switchboard {
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
         let Some(queue) = self.queues.remove(&port) else { return };
         for request in queue.requests.into_requests() {
-            core.taken(request.bytes.len());
             core.cancel(request.rpc);
+            core.take_request(request.bytes);
             self.open.remove(&request.rpc);
         }
         self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
@@ -277,16 +287,16 @@ impl Switchboard {
     }
 
     /// The next request at a port whose client still waits.
-    pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Arrived> {
+    pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Accepted> {
         loop {
             let request = self.queues.get_mut(&port)?.requests.pop()?;
             if !core.is_late(&request.terms) {
-                core.taken(request.bytes.len());
-                let deadline = core.instant(request.terms.until);
-                return Some(Arrived { deadline, ..request });
+                let Arrived { rpc, from, bytes, id, terms } = request;
+                let (bytes, deadline) = (core.take_request(bytes), core.instant(terms.until));
+                return Some(Accepted { rpc, from, bytes, id, terms, deadline });
             }
             self.open.remove(&request.rpc);
-            core.expire(request.rpc, request.bytes.len());
+            core.expire(request.rpc, request.bytes);
         }
     }
 
@@ -299,7 +309,7 @@ impl Switchboard {
         self.room.cancelled(rpc, &mut self.to_wake);
         let queue = self.queues.get_mut(&port);
         if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
-            core.taken(request.bytes.len());
+            core.take_request(request.bytes);
             self.open.remove(&rpc);
         }
     }
@@ -414,11 +424,11 @@ impl Switchboard {
                 }
                 Ready::Request { rpc, from, port, bytes, id, terms } => {
                     let Some(queue) = self.queues.get_mut(&port) else {
-                        core.taken(bytes.len());
+                        core.take_request(bytes);
                         core.cancel(rpc);
                         continue;
                     };
-                    let arrived = Arrived { rpc, from, bytes, id, terms, deadline: None };
+                    let arrived = Arrived { rpc, from, bytes, id, terms };
                     let place = queue.requests.push(from, arrived);
                     self.open.insert(rpc, Open { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.

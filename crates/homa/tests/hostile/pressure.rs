@@ -247,6 +247,51 @@ fn a_client_with_more_requests_than_are_served_delays_itself() {
 }
 
 #[test]
+fn whole_requests_that_nobody_accepts_leave_memory_for_those_of_others() {
+    const LONG: usize = 200_000;
+    let mut config = Config::default();
+    config.protocol.memory_budget = 8 << 20;
+    let server = engine("127.0.0.1", config);
+    let stuck = server.serve().unwrap();
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let serving = server.serve_at(at).unwrap();
+    let working = serving.local_addr();
+    let echo = echo(serving);
+    let delivered = || server.metrics().protocol.requests_delivered;
+    // Each of two hosts asks for more than there is memory for.
+    let greedy = ["127.9.0.1", "127.9.0.2"].map(|ip| engine(ip, Config::default()));
+    let patient = CallOptions::deadline(3 * GIVE_UP);
+    let mut calls = Vec::new();
+    for n in 0..60 {
+        for host in &greedy {
+            let (to, bytes) = (server.local_addr(), message(LONG, n));
+            calls.push(host.client().call_async_with(to, bytes, &patient));
+        }
+    }
+    let begun = Instant::now();
+    while delivered() < 2 {
+        assert!(begun.elapsed() < GIVE_UP, "{:?}", server.metrics());
+        thread::yield_now();
+    }
+    let modest = engine("127.0.0.1", Config::default()).client();
+    let options = CallOptions::deadline(GIVE_UP);
+    for n in 0..20 {
+        let request = message(LONG, n);
+        assert!(modest.call_with(working, request.clone(), &options).unwrap() == request[..]);
+    }
+    assert!(delivered() - 20 <= 40, "{:?}", server.metrics());
+    // The greedy hosts go on as their requests are taken.
+    let echo_of_stuck = super::common::echo(stuck);
+    while delivered() < 140 {
+        assert!(begun.elapsed() < 3 * GIVE_UP, "{:?}", server.metrics());
+        thread::yield_now();
+    }
+    server.drain(GIVE_UP).unwrap();
+    assert_eq!((echo.join().unwrap(), echo_of_stuck.join().unwrap()), (20, 120));
+    drop(calls);
+}
+
+#[test]
 fn requests_that_grow_once_they_have_begun_leave_memory_for_others() {
     const REQUESTS: u64 = 300;
     const EACH: u32 = 1_000;

@@ -1,0 +1,158 @@
+//! Requests that are here whole, and that the application does not take.
+
+use super::*;
+use std::collections::BTreeMap;
+
+const BUDGET: u64 = 16_000_000;
+/// Bytes that come unasked.
+const UNASKED: u32 = 10_000;
+/// Hosts with more requests than there is memory for, as many as are granted at once.
+const GREEDY: u32 = 8;
+const REQUESTS: u64 = 300;
+const LENGTH: u32 = 100_000;
+/// Another one, whose requests are longer: shortest remaining first does not help it.
+const MODEST: u32 = 9;
+const LONGER: u32 = 110_000;
+
+/// A request at its client.
+struct Sending {
+    length: u32,
+    sent: u32,
+    granted: u32,
+}
+
+/// A server, and clients on hosts of their own that send as they are granted.
+struct Rack {
+    server: Endpoint,
+    sending: BTreeMap<(u32, u64), Sending>,
+    /// Requests that arrived whole: their hosts and lengths.
+    whole: Vec<(u32, u32)>,
+    untaken: u64,
+    /// Packets that the server sent.
+    said: u32,
+}
+
+impl Rack {
+    fn new() -> Self {
+        let mut server = endpoint(users().memory_budget(BUDGET));
+        for host in 1..=MODEST {
+            server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
+            server.set_account(PeerId(host), host, u64::from(host));
+        }
+        Self { server, sending: BTreeMap::new(), whole: Vec::new(), untaken: 0, said: 0 }
+    }
+
+    fn request(&mut self, host: u32, number: u64, length: u32) {
+        let sending = Sending { length, sent: 0, granted: UNASKED };
+        self.sending.insert((host, 2 * number), sending);
+    }
+
+    /// Until nobody sends any more. `takes`: the application takes what arrives whole.
+    fn run(&mut self, takes: bool) {
+        loop {
+            let mut sent = false;
+            for ((host, id), one) in &mut self.sending {
+                if one.sent >= one.granted.min(one.length) {
+                    continue;
+                }
+                let Body::Data(data) = data(RpcId(*id), one.sent, one.length).body else {
+                    panic!()
+                };
+                let body = Body::Data(Data { incoming: UNASKED, ..data });
+                let packet = Packet { peer: PeerId(*host), ..packet(RpcId(*id), body) };
+                // What is dropped comes again later.
+                if let Receipt::Place(_) = self.server.receive(START, &packet) {
+                    (one.sent, sent) = (one.sent + data.span.len, true);
+                }
+            }
+            self.turn(takes);
+            let held = self.server.credit().memory + self.untaken;
+            assert!(held <= BUDGET + u64::from(LENGTH), "{held} bytes are held");
+            if !sent {
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self, takes: bool) {
+        while let Some(event) = self.server.event() {
+            if let Event::Delivered(whole) = event {
+                let host = whole.peer.0;
+                self.whole.push((host, whole.length));
+                self.sending.remove(&(host, whole.id.client().0));
+                self.untaken += u64::from(whole.length);
+                if takes {
+                    self.take(host, whole.length);
+                }
+            }
+        }
+        while let Some(packet) = self.server.transmit(START) {
+            self.said += 1;
+            let one = self.sending.get_mut(&(packet.peer.0, packet.id.client().0));
+            match (packet.body, one) {
+                (Body::Grant { offset, .. }, Some(one)) => one.granted = one.granted.max(offset),
+                (Body::Resend { offset: 0, .. }, Some(one)) => one.sent = 0,
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, host: u32, length: u32) {
+        self.server.taken(host, length);
+        self.untaken -= u64::from(length);
+    }
+
+    fn arrived(&self, host: u32) -> usize {
+        self.whole.iter().filter(|(from, _)| *from == host).count()
+    }
+}
+
+#[test]
+fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
+    let mut rack = Rack::new();
+    for host in 1..=GREEDY {
+        (0..REQUESTS).for_each(|number| rack.request(host, number, LENGTH));
+    }
+    rack.run(false);
+    assert!(rack.sending.len() > 100 && rack.untaken > 0, "{:?}", rack.server.credit());
+    rack.request(MODEST, 1, LONGER);
+    rack.run(false);
+    assert_eq!(rack.arrived(MODEST), 1, "{:?}", rack.server.credit());
+
+    // What is taken makes room for more.
+    for (host, length) in rack.whole.clone() {
+        rack.take(host, length);
+    }
+    rack.run(true);
+    for host in 1..=GREEDY {
+        assert_eq!(rack.arrived(host), REQUESTS as usize, "{:?}", rack.server.credit());
+    }
+    assert_eq!((rack.untaken, rack.server.credit().memory), (0, 0));
+}
+
+#[test]
+fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
+    let mut rack = Rack::new();
+    (0..REQUESTS).for_each(|number| rack.request(1, number, LENGTH));
+    rack.run(false);
+    let held = rack.server.credit().memory + rack.untaken;
+    assert!(held < BUDGET / 2 + 2 * u64::from(LENGTH), "{held} bytes are held");
+    for (host, length) in rack.whole.clone() {
+        rack.take(host, length);
+    }
+    let (before, said) = (rack.whole.len(), rack.said);
+    rack.turn(false);
+    assert!(rack.said > said, "those that waited for memory hear of it at once");
+    // As its requests are shorter, it is first again, whoever else sends.
+    (2..=MODEST).for_each(|host| rack.request(host, 1, LONGER));
+    rack.run(true);
+    assert_eq!(rack.whole[before].0, 1);
+    assert_eq!(rack.arrived(1), REQUESTS as usize);
+    // Of what it sent and was taken nothing counts any more.
+    (2..REQUESTS).for_each(|number| rack.request(MODEST, number, LONGER));
+    rack.run(false);
+    let before = rack.arrived(1);
+    rack.request(1, REQUESTS, LENGTH);
+    rack.run(false);
+    assert_eq!(rack.arrived(1), before + 1);
+}
