@@ -30,13 +30,6 @@ impl PriorityMap {
         let highest = self.levels() - 1;
         (if level < highest { level } else { highest }) << 5
     }
-
-    /// The level that a received type-of-service byte stands for.
-    pub const fn level(self, tos: u8) -> u8 {
-        let highest = self.levels() - 1;
-        let selector = tos >> 5;
-        if selector < highest { selector } else { highest }
-    }
 }
 
 #[cfg(test)]
@@ -44,13 +37,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_survives_the_type_of_service_byte() {
-        for map in [PriorityMap::Linux, PriorityMap::Operator, PriorityMap::Flat] {
-            for level in 0..map.levels() {
-                assert_eq!(map.level(map.tos(level)), level);
-            }
-        }
-        assert_eq!(PriorityMap::Linux.tos(7), 0xe0);
-        assert_eq!(PriorityMap::Operator.tos(7), 0xa0, "CS6 and CS7 belong to routing");
+    fn levels_are_class_selectors_and_those_above_the_highest_share_it() {
+        let tos = |map: PriorityMap| (0..8).map(|level| map.tos(level)).collect::<Vec<u8>>();
+        let all = [0x00, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xc0, 0xe0];
+        assert_eq!(tos(PriorityMap::Linux), all);
+        let without = [0x00, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xa0, 0xa0];
+        assert_eq!(tos(PriorityMap::Operator), without, "CS6 and CS7 belong to routing");
+        assert_eq!(tos(PriorityMap::Flat), [0; 8]);
     }
 }

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use homa_proto::LinkId;
 
+use super::udp::class::Usual;
+
 /// After a socket was refused, for want of descriptors, say, until it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -29,6 +31,8 @@ const FIRST: LinkId = LinkId(0);
 pub struct Lanes {
     /// Whether the socket that receives may hold something unsent.
     holds: Cell<bool>,
+    /// What it sends.
+    usual: Usual,
     /// Of each link but the first, or when it was refused.
     others: Vec<(LinkId, Result<Lane, Instant>)>,
 }
@@ -38,39 +42,49 @@ pub struct Lanes {
 struct Lane {
     socket: OwnedFd,
     holds: Cell<bool>,
+    usual: Usual,
 }
 
 impl Lanes {
-    /// The socket by which to send now over a link, where `main` receives; `open` opens another.
+    /// The socket by which to send now over a link, where `main` receives, and its class; `open`
+    /// opens another.
     pub fn socket(
         &mut self,
         main: RawFd,
         link: LinkId,
         open: impl FnOnce() -> io::Result<OwnedFd>,
-    ) -> RawFd {
-        let found = self.others.iter().position(|(other, _)| *other == link);
-        match found.map(|at| &self.others[at].1) {
-            Some(Ok(lane)) => {
-                lane.holds.set(true);
-                return lane.socket.as_raw_fd();
+    ) -> (RawFd, &mut Usual) {
+        let known = self.others.iter().position(|(other, _)| *other == link);
+        let shares = match known.map(|at| &self.others[at].1) {
+            Some(Ok(_)) => false,
+            Some(Err(at)) => at.elapsed() < AGAIN || !self.open(link, open),
+            None => link == FIRST || !self.open(link, open),
+        };
+        let lane = if shares { None } else { self.others.iter_mut().find(|(of, _)| *of == link) };
+        match lane {
+            Some((_, Ok(Lane { socket, holds, usual }))) => {
+                holds.set(true);
+                (socket.as_raw_fd(), usual)
             }
-            Some(Err(at)) if at.elapsed() >= AGAIN => {}
-            None if link != FIRST => {}
             _ => {
                 self.holds.set(true);
-                return main;
+                (main, &mut self.usual)
             }
         }
-        let opened = open().map_err(|error| {
+    }
+
+    /// Opens a socket for a link; false where it is refused.
+    #[cold]
+    fn open(&mut self, link: LinkId, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
+        let lane = |socket| Lane { socket, holds: Cell::new(true), usual: Usual::default() };
+        let opened = open().map(lane).map_err(|error| {
             tracing::info!(%error, "links share a socket, and what is queued there");
             Instant::now()
         });
+        let done = opened.is_ok();
         self.others.retain(|(other, _)| *other != link);
-        let fd = opened.as_ref().map_or(main, AsRawFd::as_raw_fd);
-        self.holds.set(self.holds.get() || opened.is_err());
-        let lane = opened.map(|socket| Lane { socket, holds: Cell::new(true) });
-        self.others.push((link, lane));
-        fd
+        self.others.push((link, opened));
+        done
     }
 
     /// What the socket that sends by a link has not sent, where `main` receives, as `ask` says of a
@@ -113,8 +127,8 @@ mod tests {
         let nobody = |_| -> Option<u32> { panic!("asked in vain") };
         assert_eq!(lanes.queued(MAIN, FIRST, nobody), Some(0));
         assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
-        let own = lanes.socket(MAIN, link, open);
-        assert_eq!(lanes.socket(MAIN, FIRST, open), MAIN);
+        let own = lanes.socket(MAIN, link, open).0;
+        assert_eq!(lanes.socket(MAIN, FIRST, open).0, MAIN);
         for (link, fd) in [(link, own), (FIRST, MAIN)] {
             let holds = |bytes| move |asked| (asked == fd).then_some(bytes);
             for bytes in [9, 5, 0] {
@@ -122,7 +136,7 @@ mod tests {
             }
             assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
         }
-        assert_eq!(lanes.socket(MAIN, link, open), own);
+        assert_eq!(lanes.socket(MAIN, link, open).0, own);
         assert_eq!(lanes.queued(MAIN, link, |_| None), None, "nobody can say");
         assert_eq!(lanes.queued(MAIN, link, |_| Some(1)), Some(1));
         // Without a socket of its own a link shares the first.

@@ -72,7 +72,6 @@ struct Queue {
 #[derive(Clone, Debug)]
 struct Datagram {
     from: SocketAddr,
-    tos: u8,
     bytes: Vec<u8>,
 }
 
@@ -207,7 +206,7 @@ impl Driver for MemoryDriver {
             let from = self.local[train.socket];
             for datagram in bytes.chunks(train.datagram.max(1)) {
                 let bytes = datagram.to_vec();
-                if !state.deliver(train.to, Datagram { from, tos: train.tos, bytes }) {
+                if !state.deliver(train.to, Datagram { from, bytes }) {
                     self.counters.trains_refused += 1;
                     self.unreachable.push_back(Unreachable {
                         to: train.to,
@@ -254,7 +253,6 @@ impl Driver for MemoryDriver {
             from: datagram.from,
             socket: *socket,
             to: None,
-            tos: datagram.tos,
             datagram: datagram.bytes.len().max(1),
             bytes: &datagram.bytes,
         }
@@ -331,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_as_its_datagrams_with_its_class() {
+    fn a_train_arrives_as_its_datagrams() {
         let network = Network::new(1, Faults::default());
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let mut b = network.driver("10.0.0.2:7".parse().unwrap()).unwrap();
         a.send(&outbox(b.local()[0], b"abcdefgh", 3), &Nothing);
         assert_eq!(b.receive(false), 3);
         let got = b.received(2);
-        assert_eq!((got.bytes, got.tos, got.from), (&b"gh"[..], 0x60, a.local()[0]));
+        assert_eq!((got.bytes, got.from), (&b"gh"[..], a.local()[0]));
         assert_eq!(b.receive(false), 0);
     }
 

@@ -120,8 +120,6 @@ pub struct Received<'a> {
     pub socket: usize,
     /// The local address it was sent to, where the socket has several.
     pub to: Option<IpAddr>,
-    /// Type-of-service byte.
-    pub tos: u8,
     /// Bytes of every datagram but the last, which may be shorter.
     pub datagram: usize,
     /// The datagrams, one after the other.

@@ -203,9 +203,9 @@ impl RawIpDriver {
     ) -> Result<(), Stopped> {
         let RawSocket { ip, .. } = self.sockets[socket];
         // Nothing is left to the kernel to cut.
-        self.send.fill(trains, outbox, messages, false, ip.is_ipv6());
+        self.send.fill(trains, outbox, messages, false, (ip.is_ipv6(), 0));
         let (main, link) = (self.sockets[socket].as_raw_fd(), trains[0].link);
-        let fd = self.lanes[socket].socket(main, link, || open_sender(main, ip));
+        let (fd, _) = self.lanes[socket].socket(main, link, || open_sender(main, ip));
         let meaning = |report: &Report| meaning(&self.local, report);
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);

@@ -1,9 +1,10 @@
 //! Homa over UDP sockets: no privileges, IPv4 and IPv6, trains by segmentation offload (GSO, GRO).
 //!
-//! One `sendmmsg` takes a whole batch, one entry per train with its traffic class; long payloads
-//! are gathered from the messages themselves. Where the kernel refuses segmentation (some devices
-//! do so only at the first packet, with EIO), trains are sent as single datagrams from then on; a
-//! train that it refuses for itself (EINVAL, or EMSGSIZE: the link's MTU shrank) is the only one.
+//! One `sendmmsg` takes a whole batch, one entry per train, with its traffic class unless that is
+//! the socket's (`class`); long payloads are gathered from the messages themselves. Where the
+//! kernel refuses segmentation (some devices do so only at the first packet, with EIO), trains are
+//! sent as single datagrams from then on; a train that it refuses for itself (EINVAL, or EMSGSIZE:
+//! the link's MTU shrank) is the only one.
 //!
 //! Datagrams carry DF and are never cut; that one was too big is reported. A train for which a
 //! device's queue has no room is tried as single datagrams before it waits.
@@ -18,6 +19,7 @@
 //! Left out: pacing and path MTU discovery (the engine's), encryption.
 
 pub(super) mod address;
+pub(super) mod class;
 pub(super) mod control;
 mod directory;
 pub(super) mod error_queue;
@@ -192,13 +194,18 @@ impl UdpDriver {
         let (main, local) = (socket.as_raw_fd(), self.local[first.socket]);
         let lanes = &mut self.lanes[first.socket];
         let alone = self.member.is_none() || first.socket != 0;
-        let fd = lanes.socket(main, first.link, || match alone {
+        let (fd, usual) = lanes.socket(main, first.link, || match alone {
             true => socket::open_sender(main, local),
             false => Err(io::Error::other("several engines share the address")),
         });
         // Those that only send speak IPv6.
         let on_v6 = local.is_ipv6() || fd != main;
-        self.send.fill(trains, outbox, messages, offload, on_v6);
+        for train in trains {
+            if usual.sees(train.tos) {
+                usual.settle(train.tos, socket::set_class(fd, on_v6, train.tos).is_ok());
+            }
+        }
+        self.send.fill(trains, outbox, messages, offload, (on_v6, usual.class()));
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));

@@ -89,7 +89,6 @@ pub struct XdpDriver {
 struct Arrived {
     from: SocketAddr,
     to: Option<IpAddr>,
-    tos: u8,
     socket: usize,
     port: (usize, usize),
     frame: u32,
@@ -309,7 +308,6 @@ impl XdpDriver {
             self.arrived.push(Arrived {
                 from: datagram.from,
                 to: everywhere.then_some(datagram.to.ip()),
-                tos: datagram.tos,
                 socket,
                 port: at,
                 frame: index,
@@ -438,14 +436,13 @@ impl Driver for XdpDriver {
     }
 
     fn received(&self, index: usize) -> Received<'_> {
-        let Some(&Arrived { from, to, tos, socket, port, frame, start, len }) =
-            self.arrived.get(index)
+        let Some(&Arrived { from, to, socket, port, frame, start, len }) = self.arrived.get(index)
         else {
             return self.udp.received(index);
         };
         let frame = self.interfaces[port.0].ports[port.1].frame(frame);
         let bytes = frame.get(start..start + len).unwrap_or_default();
-        Received { from, socket, to, tos, datagram: len.max(1), bytes }
+        Received { from, socket, to, datagram: len.max(1), bytes }
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {

@@ -23,6 +23,9 @@ use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::{Direction, EngineCounters, Latencies, Outcome};
 
+/// The level of packets that arrived: no rule asks for it, and the system's telling costs.
+const UNASKED: u8 = 0;
+
 /// Something for the application.
 #[derive(Debug)]
 pub enum Ready {
@@ -192,10 +195,9 @@ impl State {
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
         self.counters.unknown_extensions += u64::from(datagram.unknown_extensions);
-        let level = self.config.priority_map.level(train.tos);
         // Whose packets these are is known when they are read: by who sent them, server or client.
         let mut peers = [None; 2];
-        let mut packets = datagram.packets(PeerId(0), level);
+        let mut packets = datagram.packets(PeerId(0), UNASKED);
         while let Some(decoded) = packets.next() {
             let mut decoded = match decoded {
                 Ok(decoded) => decoded,
@@ -233,8 +235,7 @@ impl State {
 
     /// Takes in one packet that was the payload of an IP packet.
     fn receive_packet(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
-        let level = self.config.priority_map.level(train.tos);
-        let mut decoded = match wire::decode(bytes, PeerId(0), level) {
+        let mut decoded = match wire::decode(bytes, PeerId(0), UNASKED) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
@@ -439,7 +440,7 @@ mod tests {
         let mut state = State::new(endpoint, config, &driver, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];
-        let train = Received { from, socket: 0, to: None, tos: 0, datagram: 100, bytes: &bytes };
+        let train = Received { from, socket: 0, to: None, datagram: 100, bytes: &bytes };
         state.receive(Time::ZERO, &train, &bytes, 4000);
         assert_eq!(state.endpoint.counters().dropped(DropReason::UnknownPeer), 1);
         assert_eq!(state.peers.count().0, 0);

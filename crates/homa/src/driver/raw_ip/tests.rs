@@ -7,6 +7,7 @@ use std::time::Duration;
 use homa_proto::{LinkId, MessageId, Span};
 
 use super::*;
+use crate::driver::udp::control;
 use crate::driver::{Piece, wait};
 use crate::inline::{Completion, Engine, Wait};
 use crate::{CallOptions, Config};
@@ -62,8 +63,8 @@ fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (
     (outbox, message)
 }
 
-/// Waits for `count` packets; their payloads joined, and the last one's sender, class and number.
-fn collect(driver: &mut RawIpDriver, count: usize) -> (Vec<u8>, SocketAddr, u8, usize) {
+/// Waits for `count` packets; their payloads joined, and the last one's sender and number.
+fn collect(driver: &mut RawIpDriver, count: usize) -> (Vec<u8>, SocketAddr, usize) {
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut last = None;
     while seen < count {
@@ -75,26 +76,40 @@ fn collect(driver: &mut RawIpDriver, count: usize) -> (Vec<u8>, SocketAddr, u8, 
             let received = driver.received(index);
             assert_eq!(received.bytes.len(), received.datagram, "one packet at a time");
             bytes.extend_from_slice(&received.bytes[28..]);
-            last = Some((received.from, received.tos, received.socket));
+            last = Some((received.from, received.socket));
         }
         seen += n;
     }
-    let (from, tos, number) = last.unwrap();
-    (bytes, from, tos, number)
+    let (from, number) = last.unwrap();
+    (bytes, from, number)
 }
 
 #[test]
-fn packets_cross_both_families_one_by_one_with_their_class_and_ports() {
+fn packets_cross_both_families_one_by_one_with_their_ports() {
     for ip in ["127.0.0.1:0", "[::1]:0"] {
         let (Some(mut a), Some(mut b)) = (open(ip), open(ip)) else { return };
         let (from, to) = (a.local()[0], b.local()[0]);
         assert!(from.port() >= 0x8000);
         let (outbox, message) = outbox(from.port(), to, 0xe0, 20, 1396);
         a.send(&outbox, &message);
-        let (bytes, sender, tos, _) = collect(&mut b, 20);
-        assert_eq!((bytes == message.0, sender, tos), (true, from, 0xe0), "{ip}");
+        let (bytes, sender, _) = collect(&mut b, 20);
+        assert_eq!((bytes == message.0, sender), (true, from), "{ip}");
         assert_eq!(a.counters().send_calls, 1, "one system call for the batch");
         assert_eq!(a.receive(true), 0, "both sockets have the address, one the port");
+    }
+}
+
+#[test]
+fn packets_have_the_class_of_their_trains() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        let (Some(mut a), Some(b)) = (open(ip), open(ip)) else { return };
+        let socket = &b.handles()[0];
+        control::ask_for_class(socket);
+        for class in [0xe0, 0x00, 0x20] {
+            let (outbox, message) = outbox(a.local()[0].port(), b.local()[0], class, 1, 10);
+            a.send(&outbox, &message);
+            assert_eq!(control::next_class(socket), class, "{ip}");
+        }
     }
 }
 
@@ -122,8 +137,8 @@ fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
         assert!(a.reaches(0, to.ip()));
         let (outbox, message) = outbox(a.local()[0].port(), to, 0x60, 1, 10);
         a.send(&outbox, &message);
-        let (_, from, tos, got) = collect(&mut b, 1);
-        assert_eq!((from.ip(), tos, got), (to.ip(), 0x60, number));
+        let (_, from, got) = collect(&mut b, 1);
+        assert_eq!((from.ip(), got), (to.ip(), number));
     }
 }
 
@@ -138,7 +153,7 @@ fn a_socket_that_gets_no_new_filter_hears_its_new_port_all_the_same() {
     let to = b.bind("[::1]:0".parse().unwrap()).unwrap();
     let (outbox, message) = outbox(a.local()[0].port(), to, 0, 1, 10);
     a.send(&outbox, &message);
-    assert_eq!(collect(&mut b, 1).3, 1);
+    assert_eq!(collect(&mut b, 1).2, 1);
 }
 
 #[test]
@@ -217,7 +232,7 @@ fn a_closed_port_is_free_for_others_and_hears_nothing() {
         let (outbox, message) = outbox(from, to, 0, 1, 10);
         a.send(&outbox, &message);
     }
-    assert_eq!(collect(&mut b, 1).3, 0, "the one to the open port");
+    assert_eq!(collect(&mut b, 1).2, 0, "the one to the open port");
     assert_eq!(heir(&mut a).unwrap(), at);
     assert_eq!(b.bind("127.0.0.1:0".parse().unwrap()).unwrap(), b.local()[1]);
 }

@@ -107,6 +107,30 @@ pub fn int(data: &[u8]) -> i32 {
 // The layout above is that of 64-bit Linux.
 const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
 
+/// Has a socket tell the class of what arrives.
+#[cfg(test)]
+pub fn ask_for_class(socket: &impl std::os::fd::AsRawFd) {
+    let fd = socket.as_raw_fd();
+    // Refused where the socket does not speak that family.
+    let _ = super::socket::set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = super::socket::set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+}
+
+/// The class of the next packet that waits at a socket.
+#[cfg(test)]
+pub fn next_class(socket: &impl std::os::fd::AsRawFd) -> u8 {
+    let mut control = Control::empty();
+    // SAFETY: every field of a header may be zero.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    control.attach(&mut header, true);
+    // SAFETY: the header has no name and no pieces, and its control buffer outlives the call.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    assert!(len >= 0, "{}", std::io::Error::last_os_error());
+    let is_class = |kind| matches!(kind, libc::IP_TOS | libc::IPV6_TCLASS);
+    let class = control.iter(header.msg_controllen).find(|&(_, kind, _)| is_class(kind));
+    class.unwrap().2[0]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

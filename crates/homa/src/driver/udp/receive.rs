@@ -40,7 +40,6 @@ struct Arrived {
     from: SocketAddr,
     socket: usize,
     to: Option<IpAddr>,
-    tos: u8,
     datagram: usize,
     slot: usize,
     len: usize,
@@ -154,12 +153,9 @@ impl ReceiveBatch {
         let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(ROOM);
         let Some(from) = self.names[slot].get() else { return };
-        let mut train = Arrived { from, socket, to: None, tos: 0, datagram: len.max(1), slot, len };
+        let mut train = Arrived { from, socket, to: None, datagram: len.max(1), slot, len };
         for (level, kind, data) in self.controls[slot].iter(header.msg_hdr.msg_controllen) {
             match (level, kind) {
-                (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    train.tos = int(data) as u8;
-                }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     train.datagram = usize::try_from(int(data)).unwrap_or(0).clamp(1, len.max(1));
                 }
@@ -197,7 +193,6 @@ impl ReceiveBatch {
             from: train.from,
             socket: train.socket,
             to: train.to,
-            tos: train.tos,
             datagram: train.datagram,
             // SAFETY: the kernel said that it wrote so many bytes to this slot, and nothing else
             // writes there.

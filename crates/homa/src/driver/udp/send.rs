@@ -53,14 +53,15 @@ struct Entry {
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Lays out `trains`: one entry each with offload, one entry per datagram without.
+    /// Lays out `trains` for a socket that speaks IPv6 or does not, and gives packets a `class` of
+    /// itself: one entry each with offload, one entry per datagram without.
     pub fn fill(
         &mut self,
         trains: &[Train],
         outbox: &Outbox,
         messages: &dyn Gather,
         offload: bool,
-        on_v6: bool,
+        (on_v6, class): (bool, u8),
     ) {
         self.headers.clear();
         self.pieces.clear();
@@ -81,7 +82,7 @@ impl SendBatch {
                 let (name, name_len) = Name::new(train.to, on_v6);
                 let mut control = Control::empty();
                 match (train.tos, train.to.is_ipv4()) {
-                    (0, _) => {}
+                    (tos, _) if tos == class => {}
                     (tos, true) => {
                         control.push(libc::IPPROTO_IP, libc::IP_TOS, &i32::from(tos).to_ne_bytes());
                     }

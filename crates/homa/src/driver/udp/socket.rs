@@ -134,7 +134,6 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     }
     // Everything below improves the service and is not needed for it: old kernels may refuse.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
     // Packets are cut for the path's MTU, which the engine finds out (RFC 8899): they are neither
     // fragmented here nor on their way, and what the system believes of the path, which anybody
@@ -148,7 +147,6 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
         };
     }
     if ip.is_ipv6() {
-        let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
         let probe = libc::IPV6_PMTUDISC_PROBE;
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe);
@@ -178,6 +176,14 @@ pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::other("another network namespace, or Linux before 5.14")),
     }
+}
+
+/// Gives packets a class for which no other is named.
+pub fn set_class(fd: RawFd, is_v6: bool, class: u8) -> io::Result<()> {
+    if is_v6 {
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into())?;
+    }
+    set(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into())
 }
 
 /// Sets an option that is a C int.

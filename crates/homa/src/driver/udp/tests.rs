@@ -54,10 +54,9 @@ fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, 
     (outbox, message, expected)
 }
 
-/// Receives until `len` bytes have arrived; also returns the number of trains and the class of the
-/// last.
-fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
-    let (mut bytes, mut trains, mut tos) = (Vec::new(), 0, 0);
+/// Receives until `len` bytes have arrived; also returns the number of trains.
+fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize) {
+    let (mut bytes, mut trains) = (Vec::new(), 0);
     while bytes.len() < len {
         let n = driver.receive(false);
         if n == 0 {
@@ -67,22 +66,39 @@ fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize, u8) {
             let train = driver.received(index);
             bytes.extend_from_slice(train.bytes);
             trains += 1;
-            tos = train.tos;
         }
     }
-    (bytes, trains, tos)
+    (bytes, trains)
 }
 
 #[test]
-fn a_train_keeps_its_bytes_and_its_class_on_both_families() {
+fn a_train_keeps_its_bytes_on_both_families() {
     for ip in ["127.0.0.1", "::1"] {
         let (mut a, mut b) = pair(ip);
         let (outbox, message, expected) = train(b.local()[0], 0xa0, 10, 1400);
         a.send(&outbox, &message);
-        let (bytes, _, tos) = collect(&mut b, expected.len());
-        assert_eq!((bytes == expected, tos), (true, 0xa0), "{ip}");
+        let (bytes, _) = collect(&mut b, expected.len());
+        assert!(bytes == expected, "{ip}");
         assert_eq!(b.counters().datagrams_received, 10);
         assert_eq!(a.counters().send_calls, 1, "one system call for the train");
+    }
+}
+
+#[test]
+fn packets_have_their_trains_class_whatever_the_socket_sends_most() {
+    for (from, to) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")] {
+        let (mut a, _) = pair(from);
+        let listener = UdpSocket::bind(SocketAddr::new(to.parse().unwrap(), 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        control::ask_for_class(&listener);
+        // One class, then another, then in turns, none included.
+        let turns = (0..60).map(|n| [0x00, 0x20, 0xa0][n % 3]);
+        let classes = [0xa0; 100].into_iter().chain([0x60; 200]).chain(turns).chain([0; 200]);
+        for (n, class) in classes.enumerate() {
+            let (outbox, message, _) = train(at, class, 1, 10);
+            a.send(&outbox, &message);
+            assert_eq!(control::next_class(&listener), class, "{from}: packet {n}");
+        }
     }
 }
 
@@ -91,7 +107,7 @@ fn an_offloaded_train_crosses_the_kernel_in_one_piece() {
     let (mut a, mut b) = pair("127.0.0.1");
     let (outbox, message, expected) = train(b.local()[0], 0x20, 40, 150);
     a.send(&outbox, &message);
-    let (bytes, trains, _) = collect(&mut b, expected.len());
+    let (bytes, trains) = collect(&mut b, expected.len());
     assert_eq!((bytes == expected, trains), (true, 1));
     assert_eq!(b.counters().trains_received, 1);
 }
@@ -102,8 +118,8 @@ fn without_offload_the_same_datagrams_arrive_one_by_one() {
     let mut a = a.without_offload();
     let (outbox, message, expected) = train(b.local()[0], 0xe0, 10, 1400);
     a.send(&outbox, &message);
-    let (bytes, trains, tos) = collect(&mut b, expected.len());
-    assert_eq!((bytes == expected, trains, tos), (true, 10, 0xe0));
+    let (bytes, trains) = collect(&mut b, expected.len());
+    assert_eq!((bytes == expected, trains), (true, 10));
 }
 
 #[test]
@@ -112,7 +128,7 @@ fn refused_segmentation_falls_back_to_single_datagrams() {
     // More segments than any kernel takes (UDP_MAX_SEGMENTS is 64 or 128): EINVAL.
     let (outbox, message, expected) = train(b.local()[0], 0, 300, 10);
     a.send(&outbox, &message);
-    let (bytes, _, _) = collect(&mut b, expected.len());
+    let (bytes, _) = collect(&mut b, expected.len());
     assert!(bytes == expected);
     assert_eq!(a.counters().offload_fallbacks, 1);
     assert_eq!(a.counters().datagrams_sent, 300);
@@ -133,7 +149,7 @@ fn an_error_whose_report_is_gone_does_not_lose_the_packet_behind_it() {
     socket.send(b"nobody is there").unwrap();
     let mut batch = SendBatch::default();
     let (mut reports, mut counters) = (Reports::default(), DriverCounters::default());
-    batch.fill(&outbox.trains, &outbox, &message, false, false);
+    batch.fill(&outbox.trains, &outbox, &message, false, (false, 0));
     let sent =
         batch.flush_all(socket.as_raw_fd(), &outbox.trains, &mut reports, &mut counters, |_| {
             panic!("there is no report")
@@ -151,19 +167,19 @@ fn a_train_that_cannot_be_cut_costs_the_others_nothing() {
     let refused = Train { to: nowhere, ..outbox.trains[0].clone() };
     outbox.trains.insert(0, refused);
     a.send(&outbox, &message);
-    let (bytes, trains, _) = collect(&mut b, expected.len());
+    let (bytes, trains) = collect(&mut b, expected.len());
     assert_eq!((bytes == expected, trains), (true, 1));
     assert_eq!((a.counters().offload_fallbacks, a.counters().trains_refused), (1, 40));
 }
 
 #[test]
-fn an_ipv6_socket_speaks_ipv4_and_marks_it() {
+fn an_ipv6_socket_speaks_ipv4() {
     let mut a = UdpDriver::new("[::]:0".parse().unwrap(), 1 << 16).unwrap();
     let mut b = UdpDriver::new("127.0.0.1:0".parse().unwrap(), 1 << 16).unwrap();
     let (outbox, message, expected) = train(b.local()[0], 0x60, 3, 100);
     a.send(&outbox, &message);
-    let (bytes, _, tos) = collect(&mut b, expected.len());
-    assert_eq!((bytes == expected, tos), (true, 0x60));
+    let (bytes, _) = collect(&mut b, expected.len());
+    assert!(bytes == expected);
     assert!(b.received(0).from.is_ipv4());
 }
 

@@ -130,8 +130,6 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// To which address of ours.
     pub to: SocketAddr,
-    /// Type of service.
-    pub tos: u8,
     /// The payload.
     pub bytes: &'a [u8],
 }
@@ -140,7 +138,7 @@ pub struct Datagram<'a> {
 /// `interface` is the number that addresses of its link are known by.
 pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
     let packet = frame.get(ETHERNET..)?;
-    let (source, to, tos, addresses, udp) = match frame.get(12..14)? {
+    let (source, to, addresses, udp) = match frame.get(12..14)? {
         [0x08, 0x00] => {
             let header: &[u8; IPV4] = packet.first_chunk()?;
             let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -151,7 +149,7 @@ pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
             let [a, b, c, d, e, f, g, h] = *header[12..].first_chunk()?;
             let (source, to) = (Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(e, f, g, h));
             let udp = packet.get(IPV4..total).filter(|_| sound)?;
-            (IpAddr::V4(source), IpAddr::V4(to), header[1], &header[12..20], udp)
+            (IpAddr::V4(source), IpAddr::V4(to), &header[12..20], udp)
         }
         [0x86, 0xdd] => {
             let header: &[u8; IPV6] = packet.first_chunk()?;
@@ -161,8 +159,7 @@ pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
                 Some(Ipv6Addr::from(*header[at..].first_chunk::<16>()?))
             };
             let udp = packet.get(IPV6..IPV6 + length).filter(|_| sound)?;
-            let tos = header[0] << 4 | header[1] >> 4;
-            (IpAddr::V6(address(8)?), IpAddr::V6(address(24)?), tos, &header[8..40], udp)
+            (IpAddr::V6(address(8)?), IpAddr::V6(address(24)?), &header[8..40], udp)
         }
         _ => return None,
     };
@@ -175,7 +172,7 @@ pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
     }
     let from = with_port(source, u16::from_be_bytes([a, b]), interface);
     let to = SocketAddr::new(to, u16::from_be_bytes([c, d]));
-    Some(Datagram { from, to, tos, bytes })
+    Some(Datagram { from, to, bytes })
 }
 
 /// The checksum is right, or there is none, which only IPv4 allows.
@@ -253,7 +250,9 @@ mod tests {
                 let (from, to) = ends(v4);
                 assert_eq!(read.from, SocketAddr::new(from, 40_000));
                 assert_eq!(read.to, SocketAddr::new(to, 4000));
-                assert_eq!((read.tos, read.bytes), (0xa8, &payload[..]));
+                assert_eq!(read.bytes, &payload[..]);
+                let class = if v4 { frame[15] } else { frame[14] << 4 | frame[15] >> 4 };
+                assert_eq!(class, 0xa8);
                 assert_eq!(frame[..12], [HOP, OWN].concat());
                 let (start, addresses) = if v4 { (34, 26..34) } else { (54, 22..54) };
                 if v4 {
