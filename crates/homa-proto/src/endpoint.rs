@@ -173,6 +173,7 @@ impl Endpoint {
             self.earn_credit(packet);
         }
         let receipt = self.handle(now, packet);
+        self.go_on_granting();
         if answered {
             self.pass_turn(now, packet.peer);
         }
@@ -273,6 +274,7 @@ impl Endpoint {
         }
         self.due = due;
         self.expire_grants(now);
+        self.go_on_granting();
         self.expire_acks(now);
     }
 

@@ -12,6 +12,7 @@
 use crate::overcommitment::Scheduler;
 use crate::packet::PeerId;
 use crate::peer::Peer;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A host has no more than this to make good for: there may be others behind its address.
@@ -38,8 +39,10 @@ pub(crate) struct Accounts {
     all: Vec<Account>,
     /// Accounts, and peers without one, that wasted something.
     wasteful: u32,
-    /// Peers, and their hosts, whose requests get no more grants until some are taken.
-    pub(super) withheld: Vec<(PeerId, u32)>,
+    /// Hosts whose requests get no more grants until some are taken, with their accounts.
+    withheld: BTreeMap<u32, u32>,
+    /// Of these, all below were looked at since the others were.
+    looked_at: u32,
 }
 
 impl Account {
@@ -110,16 +113,36 @@ impl Accounts {
     }
 
     fn is_withheld(&self, host: u32) -> bool {
-        self.withheld.iter().any(|&(_, of)| of == host)
+        self.withheld.contains_key(&host)
+    }
+
+    /// Hosts whose requests get no more grants until some are taken.
+    pub(super) fn withheld(&self) -> usize {
+        self.withheld.len()
     }
 
     /// A request gets no grant until some are taken: meanwhile its host's messages come behind
     /// those of others.
-    pub(super) fn withhold(&mut self, peer: &Peer, scheduler: &mut Scheduler, from: PeerId) {
+    pub(super) fn withhold(&mut self, peer: &Peer, scheduler: &mut Scheduler) {
         let host = peer.info.host;
-        if !self.is_withheld(host) {
-            self.withheld.push((from, host));
+        let Some(account) = peer.more.account else { return };
+        if self.withheld.insert(host, account).is_none() {
             scheduler.set_behind(host, true);
+        }
+    }
+
+    /// The next of these hosts, in turns, and what it holds.
+    pub(super) fn next_withheld(&mut self) -> Option<(u32, u64)> {
+        let next = self.withheld.range(self.looked_at..).next();
+        let (&host, &account) = next.or_else(|| self.withheld.first_key_value())?;
+        self.looked_at = host.wrapping_add(1);
+        Some((host, self.all[account as usize].held()))
+    }
+
+    /// Requests of a host may be granted more.
+    pub(super) fn give_back_turn(&mut self, host: u32, scheduler: &mut Scheduler) {
+        if let Some(account) = self.withheld.remove(&host) {
+            scheduler.set_behind(host, self.all[account as usize].wasted > 0);
         }
     }
 

@@ -11,6 +11,9 @@ use crate::rpc::{Rpc, State};
 use crate::table::Ref;
 use crate::units::Time;
 
+/// Hosts looked at when memory becomes free.
+const LOOKED_AT: usize = 16;
+
 /// Counts memory for a message of a peer; its host has no part in what a stranger holds.
 pub(super) fn reserve(
     totals: &mut IncomingTotals,
@@ -55,9 +58,9 @@ impl IncomingTotals {
         self.budget.saturating_sub(self.memory + self.untaken)
     }
 
-    /// More than half of the memory is held: hosts keep to their shares.
-    const fn is_half_full(&self) -> bool {
-        self.left() < self.budget / 2
+    /// More than half of the memory is held, and by one host more than is left for all others.
+    const fn is_a_share(&self, held: u64) -> bool {
+        self.left() < self.budget / 2 && held > self.left()
     }
 
     /// Much waits for the application, which frees memory as it takes it.
@@ -102,9 +105,8 @@ impl Endpoint {
     /// True when a peer's host holds more memory than is left for all others: it begins no more
     /// requests.
     pub(crate) fn has_its_share(&self, peer: PeerId) -> bool {
-        let left = self.incoming.left();
         let of_host = |peer| self.incoming.accounts.of(peer).held();
-        self.incoming.is_half_full() && self.peer(peer).is_some_and(|peer| of_host(peer) > left)
+        self.peer(peer).is_some_and(|peer| self.incoming.is_a_share(of_host(peer)))
     }
 
     /// Requests of a peer get no more grants: its host has its share of the memory, and some comes
@@ -115,23 +117,20 @@ impl Endpoint {
 
     /// Requests of a peer get no more grants until some are taken.
     pub(super) fn withhold(&mut self, peer: Option<PeerId>) {
-        let Some(from) = peer else { return };
-        if let Some(peer) = self.peers.get(from.0 as usize).and_then(Option::as_ref) {
-            self.incoming.accounts.withhold(peer, &mut self.scheduler, from);
+        let peer = peer.and_then(|peer| self.peers.get(peer.0 as usize)?.as_ref());
+        if let Some(peer) = peer {
+            self.incoming.accounts.withhold(peer, &mut self.scheduler);
         }
     }
 
-    /// Hosts that may be granted more come beside others again.
+    /// Hosts that may be granted more come beside others again. A few are looked at each time: the
+    /// others stay behind for so long, where they are granted what nobody else wants.
     pub(super) fn give_back_turns(&mut self) {
-        let withheld = |host: &Self| {
-            let all = &host.incoming.accounts.withheld;
-            all.iter().position(|&(peer, _)| !host.is_withheld(peer))
-        };
-        while let Some(at) = withheld(self) {
-            let (peer, host) = self.incoming.accounts.withheld.swap_remove(at);
-            let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-            let behind = peer.is_some_and(|peer| self.incoming.accounts.is_behind(peer));
-            self.scheduler.set_behind(host, behind);
+        for _ in 0..self.incoming.accounts.withheld().min(LOOKED_AT) {
+            let Some((host, held)) = self.incoming.accounts.next_withheld() else { return };
+            if !self.incoming.waits_for_taking() || !self.incoming.is_a_share(held) {
+                self.incoming.accounts.give_back_turn(host, &mut self.scheduler);
+            }
         }
     }
 

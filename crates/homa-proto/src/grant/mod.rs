@@ -41,6 +41,8 @@ pub use credit::Credit;
 const MAX_SPARE: usize = 64;
 /// Most active messages of any configuration.
 const MAX_ACTIVE: usize = 8;
+/// Hosts found at once to have their share of the memory: the next ones with the next input.
+const MAX_WITHHELD: usize = 64;
 
 /// Bytes that are on their way to us.
 #[derive(Debug, Default)]
@@ -65,6 +67,8 @@ pub(crate) struct IncomingTotals {
     pub(crate) ahead: u32,
     /// A grant was withheld for want of window or memory.
     starved: bool,
+    /// There may be more to grant, which was too much work at once.
+    goes_on: bool,
     /// The one message that may exceed the budget until it ends. Without it, messages that are each
     /// partly here could fill the memory so that none of them ever becomes whole.
     pub(crate) beyond_budget: Option<Ref>,
@@ -234,8 +238,17 @@ impl Endpoint {
         }
     }
 
+    /// Due with each input.
+    #[inline]
+    pub(crate) fn go_on_granting(&mut self) {
+        if self.incoming.goes_on {
+            self.grant(None);
+        }
+    }
+
     fn grant_active(&mut self, arrived: Option<(Ref, PeerId)>) {
-        let all = self.scheduler.take_changed() || self.incoming.starved;
+        let changed = self.scheduler.take_changed() || self.incoming.goes_on;
+        let all = changed || self.incoming.starved;
         if !all {
             if let Some((who, _)) = arrived {
                 self.grant_message(who);
@@ -244,6 +257,7 @@ impl Endpoint {
                 return;
             }
         }
+        let most = self.incoming.accounts.withheld() + MAX_WITHHELD;
         loop {
             self.incoming.starved = false;
             if self.scheduler.is_unlimited() {
@@ -254,6 +268,10 @@ impl Endpoint {
             active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
             active.into_iter().flatten().for_each(|who| self.grant_message(who));
             self.grant_beyond_budget();
+            self.incoming.goes_on = self.incoming.accounts.withheld() >= most;
+            if self.incoming.goes_on {
+                return;
+            }
             if !self.scheduler.take_changed() {
                 return;
             }

@@ -156,3 +156,88 @@ fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
     rack.run(false);
     assert_eq!(rack.arrived(1), before + 1);
 }
+
+/// Hosts that have begun a request each.
+const HOSTS: u32 = 3_000;
+/// One more, that has little here of a longer one.
+const LITTLE: u32 = HOSTS + 1;
+
+fn of(host: u32, packet: Packet) -> Packet {
+    Packet { peer: PeerId(host), ..packet }
+}
+
+/// A server of these, whose memory others filled with requests that nobody takes, each as far as it
+/// may; their hosts and lengths.
+fn full() -> (Endpoint, Vec<(u32, u32)>) {
+    let mut server = endpoint(users().memory_budget(BUDGET));
+    for host in 1..=LITTLE + 50 {
+        server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
+        server.set_account(PeerId(host), host, u64::from(host));
+    }
+    for host in 1..=HOSTS {
+        let begun = server.receive(START, &of(host, data(RpcId(2), 0, LENGTH)));
+        assert!(matches!(begun, Receipt::Place(_)));
+    }
+    let Body::Data(first) = data(RpcId(2), 0, LONGER).body else { panic!() };
+    let span = Span { len: 100, ..first.span };
+    let little = packet(RpcId(2), Body::Data(Data { span, incoming: 100, ..first }));
+    let _ = server.receive(START, &of(LITTLE, little));
+    let (mut whole, mut id) = (Vec::new(), 2);
+    for host in LITTLE + 1..=LITTLE + 50 {
+        while let Receipt::Place(_) = server.receive(START, &of(host, data(RpcId(id), 0, 1_000))) {
+            whole.push((host, 1_000));
+            id += 2;
+        }
+    }
+    (server, whole)
+}
+
+#[test]
+fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
+    let (mut server, mut whole) = full();
+    let (mut most, mut refused) = (0, server.counters().memory_refusals);
+    let mut look = |server: &Endpoint| {
+        let before = std::mem::replace(&mut refused, server.counters().memory_refusals);
+        most = most.max(refused - before);
+    };
+    // Those that were granted something send it, and give up.
+    let gone = packet(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false });
+    for _ in 0..100 {
+        while let Some(granted) = server.transmit(START) {
+            let Body::Grant { offset: end, .. } = granted.body else { continue };
+            for offset in (1_000..end).step_by(1_000) {
+                let part = data(RpcId(2), offset, LENGTH);
+                let _ = server.receive(START, &Packet { peer: granted.peer, ..part });
+                look(&server);
+            }
+            let _ = server.receive(START, &Packet { peer: granted.peer, ..gone });
+            look(&server);
+        }
+        if let Some((host, length)) = whole.pop() {
+            server.taken(host, length);
+            look(&server);
+        }
+    }
+    assert!(most > 0, "the memory is not full");
+    assert!(most <= 200, "{most} messages that may not be granted more were looked at at once");
+}
+
+#[test]
+fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
+    let (mut server, _) = full();
+    let granted = |server: &mut Endpoint| {
+        let all: Vec<_> = std::iter::from_fn(|| server.transmit(START)).collect();
+        all.into_iter().filter(|packet| matches!(packet.body, Body::Grant { .. }))
+    };
+    if let Some(one) = granted(&mut server).next() {
+        let Body::Grant { offset: end, .. } = one.body else { panic!("it is a GRANT") };
+        for offset in (1_000..end).step_by(1_000) {
+            let _ = server.receive(START, &of(one.peer.0, data(RpcId(2), offset, LENGTH)));
+        }
+    }
+    let mut found = |n: u32| {
+        let _ = server.receive(START, &of(n, packet(RpcId(2), Body::Busy)));
+        granted(&mut server).any(|packet| packet.peer == PeerId(LITTLE))
+    };
+    assert!((1..=100).any(&mut found), "{:?}", server.credit());
+}
