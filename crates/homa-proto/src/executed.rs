@@ -106,6 +106,10 @@ impl Epoch {
         if crowded {
             self.shorten(CROWDED);
         }
+        // Nothing else counts what is kept for entries that there were.
+        if self.entries.capacity() > 4 * self.entries.len().max(CROWDED) {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
         self.entries.len() as isize - before as isize
     }
 
@@ -325,6 +329,24 @@ mod tests {
         }
         assert_eq!(ours.entries(), 4);
         assert!(ours.epochs.iter().all(|e| e.entries.capacity() <= 16));
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_memory() {
+        let mut ours = Epoch::beginning_at(1, 0);
+        for n in 0..WINDOW {
+            ours.remember(n * 64, false);
+        }
+        assert!(ours.entries() > 4_000);
+        // A request far ahead takes the place of half of them, another that of the others.
+        ours.remember((WINDOW + JUMP - 1) * 64, false);
+        ours.remember((WINDOW + 2 * JUMP - 2) * 64, false);
+        assert!(ours.entries.len() < 10 && ours.entries.capacity() < 100);
+        for n in 0..WINDOW {
+            ours.remember((10 * WINDOW + n) * 64, false);
+        }
+        ours.remember(11 * WINDOW * 64, true);
+        assert!(ours.entries.len() <= CROWDED && ours.entries.capacity() < 100);
     }
 
     #[test]
