@@ -3,7 +3,7 @@
 //! Bounded: where there are too many, one is forgotten of the host that has most (`homes.rs`), and
 //! this server gets another boot id for it.
 
-use super::homes::Homes;
+use super::homes::{Homes, Stay};
 use crate::executed::Epoch;
 use crate::packet::PeerId;
 use crate::random::Random;
@@ -26,6 +26,8 @@ pub(super) struct Client {
     pub(super) used: bool,
     /// Of its place in the table.
     generation: u32,
+    /// Which stay at a host this is, of those of the clients at its place.
+    stay: u32,
 }
 
 /// A client that named itself.
@@ -71,11 +73,12 @@ impl Clients {
             if self.by_name.len() == MAX_CLIENTS { self.forget_for(at.1) } else { None };
         let (token, epoch) = name;
         let ((peer, host), epoch) = (at, Epoch::beginning_at(epoch, first));
-        let mut client = Client { token, epoch, peer, host, used: false, generation: 0 };
+        let used = false;
+        let mut client = Client { token, epoch, peer, host, used, generation: 0, stay: 0 };
         let index = self.free.pop().unwrap_or(self.all.len() as u32);
         match self.all.get_mut(index as usize) {
             Some(free) => {
-                client.generation = free.generation;
+                (client.generation, client.stay) = (free.generation, free.stay);
                 *free = client;
             }
             None => self.all.push(client),
@@ -91,9 +94,9 @@ impl Clients {
         if client.host == host {
             return Ref { index, generation: client.generation };
         }
-        self.homes.charge(client.host, -(client.epoch.entries() as isize));
-        self.homes.remove(client.host);
-        client.host = host;
+        let entries = client.epoch.entries();
+        let left = core::mem::replace(&mut client.host, host);
+        self.leave(index, left, entries);
         self.settle(index)
     }
 
@@ -102,24 +105,27 @@ impl Clients {
         let client = &self.all[index as usize];
         let who = Ref { index, generation: client.generation };
         self.homes.charge(client.host, client.epoch.entries() as isize);
-        let all = &self.all;
-        let here = |other: Ref| {
-            let other = (&all[other.index as usize], other.generation);
-            other.0.generation == other.1 && other.0.host == client.host
-        };
-        self.homes.add(client.host, who, here);
+        let stay = Stay { client: index, number: client.stay };
+        self.homes.add(client.host, stay, |stay| lasts(&self.all, stay));
         who
+    }
+
+    /// A client of so many entries counts no longer for a host.
+    fn leave(&mut self, index: u32, host: u64, entries: usize) {
+        let client = &mut self.all[index as usize];
+        client.stay = client.stay.wrapping_add(1);
+        self.homes.charge(host, -(entries as isize));
+        self.homes.remove(host, |stay| lasts(&self.all, stay));
     }
 
     /// Forgets one client for another one of a host.
     fn forget_for(&mut self, host: u64) -> Option<(u64, u32)> {
         let all = &mut self.all;
-        let way = self.homes.give_way(host, |who, host| {
-            let client = &mut all[who.index as usize];
-            let here = client.generation == who.generation && client.host == host;
-            here.then(|| core::mem::take(&mut client.used))
+        let way = self.homes.give_way(host, |stay| {
+            let here = lasts(all, stay);
+            here.then(|| core::mem::take(&mut all[stay.client as usize].used))
         });
-        let client = self.get(way?)?;
+        let client = &self.all[way?.client as usize];
         let name = (client.token, client.epoch.number());
         self.disown(name);
         self.boot = self.random.next() | 1;
@@ -133,8 +139,8 @@ impl Clients {
         let client = &mut self.all[index as usize];
         client.generation = client.generation.wrapping_add(1);
         let executed = core::mem::replace(&mut client.epoch, Epoch::beginning_at(name.1, 0));
-        self.homes.charge(client.host, -(executed.entries() as isize));
-        self.homes.remove(client.host);
+        let host = client.host;
+        self.leave(index, host, executed.entries());
     }
 
     /// A client had an RPC executed, at a peer.
@@ -148,6 +154,11 @@ impl Clients {
         let more = client.epoch.remember(counter, crowded);
         self.homes.charge(client.host, more);
     }
+}
+
+/// A client is still at the host where it was listed.
+fn lasts(all: &[Client], stay: Stay) -> bool {
+    all[stay.client as usize].stay == stay.number
 }
 
 #[cfg(test)]
@@ -244,6 +255,25 @@ mod tests {
         let lost = name(&mut clients, 0, 1_000_000, MAX_CLIENTS);
         assert!(clients.get(moves).is_some() && !lost.contains(&1));
         assert_eq!(clients.homes.places(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn a_client_that_moves_without_end_takes_one_place() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let at = |host: u64| (PeerId(0), host);
+        for host in 0..2 {
+            clients.named((host, 5), 0, at(host));
+        }
+        for n in 0..10_000 {
+            clients.named((9, 5), 0, at(n % 2));
+        }
+        assert!(clients.homes.places() < 100, "{} places of 3 clients", clients.homes.places());
+        // All of many go on to a third host, and leave nothing where they were.
+        name(&mut clients, 0, 100, 10_000);
+        for token in 100..10_100 {
+            clients.named((token, 5), 0, at(3));
+        }
+        assert!(clients.homes.places() < 10_100, "{} places", clients.homes.places());
     }
 
     #[test]

@@ -9,9 +9,16 @@
 //! active is paid for by their executions.
 
 use crate::executed::MAX_ENTRIES;
-use crate::table::{Keyed, Ref};
+use crate::table::Keyed;
 use alloc::collections::{BTreeSet, VecDeque};
 use core::cmp::Reverse;
+
+/// A client at a host: which in the table, and which of the stays there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    pub(super) client: u32,
+    pub(super) number: u32,
+}
 
 /// What is remembered of one host.
 #[derive(Debug, Default)]
@@ -22,7 +29,17 @@ struct Home {
     /// Its place among hosts with as many names.
     turn: u64,
     /// Its clients, the next to be looked at first, and some that are elsewhere by now.
-    clients: VecDeque<Ref>,
+    clients: VecDeque<Stay>,
+}
+
+impl Home {
+    /// Strikes off those that are elsewhere, where these are more than half.
+    fn tidy(&mut self, lasts: impl Fn(Stay) -> bool) {
+        if self.clients.len() > 2 * self.names as usize + 16 {
+            self.clients.retain(|&stay| lasts(stay));
+            self.clients.shrink_to(2 * self.clients.len());
+        }
+    }
 }
 
 /// See the module's documentation.
@@ -56,28 +73,30 @@ impl Homes {
         }
     }
 
-    /// A client named itself from a host; `lives` there says of others whether they still do.
-    pub(super) fn add(&mut self, host: u64, client: Ref, lives: impl Fn(Ref) -> bool) {
+    /// A client named itself from a host; `lasts` says of others whether they are still there.
+    pub(super) fn add(&mut self, host: u64, client: Stay, lasts: impl Fn(Stay) -> bool) {
         self.count(host, 1);
-        let Some(home) = self.all.get_mut(&host) else { return };
-        if home.clients.len() > 2 * home.names as usize + 16 {
-            home.clients.retain(|&other| lives(other));
+        if let Some(home) = self.all.get_mut(&host) {
+            home.tidy(lasts);
+            home.clients.push_back(client);
         }
-        home.clients.push_back(client);
     }
 
     /// A client is forgotten, or named itself from another host.
-    pub(super) fn remove(&mut self, host: u64) {
+    pub(super) fn remove(&mut self, host: u64, lasts: impl Fn(Stay) -> bool) {
         self.count(host, -1);
+        if let Some(home) = self.all.get_mut(&host) {
+            home.tidy(lasts);
+        }
     }
 
-    /// The client whose place is for one more of a host. `used` says of one that lives at a host
+    /// The client whose place is for one more of a host. `used` says of one that is still there
     /// whether it was active since it was asked last, and of others nothing.
     pub(super) fn give_way(
         &mut self,
         newcomer: u64,
-        mut used: impl FnMut(Ref, u64) -> Option<bool>,
-    ) -> Option<Ref> {
+        mut used: impl FnMut(Stay) -> Option<bool>,
+    ) -> Option<Stay> {
         let most = self.order.last()?.0;
         let own = self.all.get(&newcomer).map_or(0, |home| home.names);
         if own > 0
@@ -98,11 +117,11 @@ impl Homes {
     }
 
     /// The first of a host's clients that was not active.
-    fn idle(&mut self, host: u64, used: &mut impl FnMut(Ref, u64) -> Option<bool>) -> Option<Ref> {
+    fn idle(&mut self, host: u64, used: &mut impl FnMut(Stay) -> Option<bool>) -> Option<Stay> {
         let clients = &mut self.all.get_mut(&host)?.clients;
         for _ in 0..clients.len() {
             let client = clients.pop_front()?;
-            match used(client, host) {
+            match used(client) {
                 Some(false) => return Some(client),
                 Some(true) => clients.push_back(client),
                 None => {}
