@@ -455,15 +455,17 @@ impl Endpoint {
         }
         let executed = &self.peer(packet.peer)?.more.executed;
         let refused = nobody && executed.is_refused(packet.id);
-        let since = match self.asks_for_proof() {
+        if self.knows(packet) == Known::Executed && !refused {
+            return Some(Duration::ZERO);
+        }
+        if self.is_of_named_client(packet) {
+            // Whoever else was forgotten, this one was not.
+            return Some(Duration::MAX);
+        }
+        Some(now.since(match self.asks_for_proof() {
             true => self.remembers_since(),
             false => executed.since,
-        };
-        Some(if self.knows(packet) == Known::Executed && !refused {
-            Duration::ZERO
-        } else {
-            now.since(since)
-        })
+        }))
     }
 
     /// BUSY: the sender is alive and will get to it.

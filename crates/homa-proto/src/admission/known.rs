@@ -50,6 +50,16 @@ impl Endpoint {
         }
     }
 
+    /// True where the client of a packet's request said who it is, and is remembered.
+    pub(crate) fn is_of_named_client(&self, packet: &Packet) -> bool {
+        let client = self.peer(packet.peer).and_then(|peer| {
+            let (epoch, _) = split(packet.id);
+            peer.more.exchange.client(epoch)
+        });
+        let named = client.is_some_and(|who| self.admission.clients.get(who).is_some());
+        named && self.asks_for_proof() && self.suppresses_duplicates()
+    }
+
     /// True where a request may have been executed for a client under another address: at this one
     /// its client has not named itself, and could.
     pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {

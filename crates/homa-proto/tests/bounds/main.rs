@@ -9,6 +9,7 @@ use homa_proto::{
 mod floods;
 mod forged;
 mod moved;
+mod names;
 mod silent;
 mod strangers;
 mod untaken;

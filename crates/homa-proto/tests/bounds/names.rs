@@ -1,0 +1,63 @@
+//! Clients without end that say who they are, beside one that has a call in progress.
+
+use homa_proto::Proof;
+
+use super::*;
+
+/// As many as a server remembers, and some.
+const MANY: u64 = 66_000;
+
+/// A request of a client on a host of its own comes whole, is answered, and acknowledged; the
+/// client says that it is `token`.
+fn calls(server: &mut Endpoint, now: Time, (host, token): (u32, u64), counter: u32) {
+    let epoch = token as u32;
+    let id = RpcId(u64::from(epoch) << 32 | u64::from(counter) << 1);
+    let of = |packet| Packet { peer: PeerId(host), ..packet };
+    let _ = server.receive(now, &of(data(id, 0, 10)));
+    let sent: Vec<Packet> = std::iter::from_fn(|| server.transmit(now)).collect();
+    for question in sent.iter().filter(|packet| matches!(packet.body, Body::Challenge { .. })) {
+        let proof = Proof { token, epoch, first: 0, next: counter + 1 };
+        let _ = server.receive(now, &of(packet(question.id.client(), Body::Proof(proof))));
+    }
+    while let Some(event) = server.event() {
+        if let Event::Delivered(whole) = event {
+            let response = Submit::Response { rpc: whole.rpc, length: 10 };
+            server.submit(now, response).expect("in service");
+        }
+    }
+    while server.transmit(now).is_some() {}
+    let _ = server.receive(now, &of(packet(id, Body::Ack(Acks::default()))));
+}
+
+fn server() -> Endpoint {
+    let mut server = endpoint(users().prove_addresses(true).unguessable_ids(true));
+    for host in 0..3 {
+        server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
+        server.set_account(PeerId(host), host, u64::from(host));
+    }
+    server
+}
+
+#[test]
+fn a_request_that_was_lost_is_sent_again_whoever_else_is_forgotten() {
+    let mut server = server();
+    calls(&mut server, START, (0, 7), 5);
+    let mut now = START;
+    for token in 1_000..1_000 + MANY {
+        now += Duration::millis(2);
+        calls(&mut server, now, (1, token), 5);
+    }
+    // Of the next request nothing came; its client asks for the response.
+    let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let answer = |server: &mut Endpoint, counter: u64| {
+        let _ = server.receive(now, &packet(RpcId(7 << 32 | counter << 1), all));
+        server.transmit(now).map(|packet| packet.body)
+    };
+    let Some(Body::RpcUnknown { remembered: Some(age), no_server: false }) = answer(&mut server, 6)
+    else {
+        panic!("it is unknown");
+    };
+    assert!(age > now.since(START), "whenever that call began, nothing of it was executed");
+    let ran = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
+    assert_eq!(answer(&mut server, 5), Some(ran));
+}
