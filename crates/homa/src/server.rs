@@ -67,6 +67,7 @@ impl Server {
                 }
             }
         });
+        access.taken();
         drop(access);
         arrived.flatten().map(|arrived| self.request(arrived))
     }
@@ -160,6 +161,7 @@ impl Future for Accept<'_> {
             self.ticket = Some(ticket);
             return Poll::Pending;
         }
+        access.taken();
         drop(access);
         Poll::Ready(arrived.map(|arrived| self.server.request(arrived)))
     }

@@ -306,6 +306,7 @@ impl Socket {
             Look::Request(.., terms) => access.core.instant(terms.until),
             _ => None,
         };
+        access.taken();
         drop(access);
         match look {
             Look::Request(rpc, from, bytes, terms) => {

@@ -322,6 +322,11 @@ impl Core {
         self.fresh = false;
     }
 
+    /// True when control packets wait to be sent.
+    pub fn has_control(&self) -> bool {
+        self.state.endpoint.waiting_control() > 0
+    }
+
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
         self.resume_held();

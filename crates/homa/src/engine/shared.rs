@@ -182,6 +182,14 @@ impl Access<'_> {
         }
     }
 
+    /// To be called after the application took something: what that makes room for is asked for at
+    /// once.
+    pub fn taken(&mut self) {
+        if self.core.has_control() {
+            self.submitted();
+        }
+    }
+
     /// Has who sleeps wake up in time for what is due now.
     fn hurry(&mut self) {
         let state = &mut **self;

@@ -292,6 +292,45 @@ fn whole_requests_that_nobody_accepts_leave_memory_for_those_of_others() {
 }
 
 #[test]
+fn who_waits_for_memory_hears_at_once_that_a_request_was_accepted() {
+    const SHORT: usize = 200_000;
+    // There is never memory for all of it.
+    const LONG: usize = 3 << 20;
+    let mut config = Config::default();
+    config.protocol.memory_budget = 4 << 20;
+    let server = engine("127.0.0.1", config);
+    let serving = server.serve().unwrap();
+    let client = engine("127.9.0.1", Config::default());
+    let patient = CallOptions::deadline(3 * GIVE_UP);
+    let call = |length| {
+        let request = message(length, 1);
+        client.client().call_async_with(serving.local_addr(), request, &patient)
+    };
+    let metrics = || server.metrics().protocol;
+    let begun = Instant::now();
+    let mut calls = vec![call(LONG)];
+    while metrics().grants_sent == 0 {
+        assert!(begun.elapsed() < GIVE_UP, "{:?}", metrics());
+        thread::yield_now();
+    }
+    calls.extend([SHORT; 40].map(call));
+    let mut before = metrics();
+    loop {
+        thread::sleep(Duration::from_millis(50));
+        let now = metrics();
+        if now.memory_refusals > 0 && now.grants_sent == before.grants_sent {
+            break;
+        }
+        assert!(begun.elapsed() < GIVE_UP, "{now:?}");
+        before = now;
+    }
+    // Nothing moves any more.
+    let accepted: Vec<_> = (0..metrics().requests_delivered).map(|_| serving.accept()).collect();
+    assert!(metrics().grants_sent > before.grants_sent, "{:?}", metrics());
+    drop((accepted, calls));
+}
+
+#[test]
 fn requests_that_grow_once_they_have_begun_leave_memory_for_others() {
     const REQUESTS: u64 = 300;
     const EACH: u32 = 1_000;
