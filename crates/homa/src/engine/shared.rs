@@ -20,7 +20,6 @@
 mod helper;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,9 +30,9 @@ use homa_proto::Time;
 
 use super::Core;
 use super::after::After;
-use super::spinner::Spinner;
+use super::spinner::{Spinner, spin_then_wait};
 use super::switchboard::Switchboard;
-use crate::driver::{Waker, signals, wait_also_for_room};
+use crate::driver::{Waker, signals};
 use crate::error::OpenError;
 
 /// How often the helper looks whether it is needed while others are active.
@@ -448,26 +447,4 @@ impl Shared {
         access.kick(Lead::Helper);
         access.call_helper();
     }
-}
-
-/// Looks for something to receive, or room in a full socket, for a while, then sleeps; true when
-/// looking was enough.
-fn spin_then_wait(
-    (handles, full): (&[RawFd], Option<RawFd>),
-    waker: &Waker,
-    spin: Duration,
-    timeout: Option<Duration>,
-) -> io::Result<bool> {
-    if !spin.is_zero() {
-        // A time beyond the clock's range never comes.
-        let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
-        while until.is_none_or(|until| Instant::now() < until) {
-            if wait_also_for_room(handles, full, Some(waker), Some(Duration::ZERO))? {
-                return Ok(true);
-            }
-        }
-    }
-    let left = timeout.map(|timeout| timeout.saturating_sub(spin));
-    wait_also_for_room(handles, full, Some(waker), left)?;
-    Ok(false)
 }

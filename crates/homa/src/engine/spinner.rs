@@ -1,6 +1,10 @@
 //! Whether a thread that waits looks for arrivals before it sleeps.
 
-use std::time::Duration;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use crate::driver::{Waker, wait_also_for_room};
 
 /// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
 /// out.
@@ -53,6 +57,28 @@ impl Spinner {
             false => self.credit.saturating_sub(Self::FAILURE),
         };
     }
+}
+
+/// Looks for something to receive, or room in a full socket, for a while, then sleeps; true when
+/// looking was enough.
+pub fn spin_then_wait(
+    (handles, full): (&[RawFd], Option<RawFd>),
+    waker: &Waker,
+    spin: Duration,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    if !spin.is_zero() {
+        // A time beyond the clock's range never comes.
+        let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
+        while until.is_none_or(|until| Instant::now() < until) {
+            if wait_also_for_room(handles, full, Some(waker), Some(Duration::ZERO))? {
+                return Ok(true);
+            }
+        }
+    }
+    let left = timeout.map(|timeout| timeout.saturating_sub(spin));
+    wait_also_for_room(handles, full, Some(waker), left)?;
+    Ok(false)
 }
 
 #[cfg(test)]
