@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::Instant;
 
 use homa_proto::wire::datagram::TraceContext;
@@ -15,7 +15,8 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::config::{CallOptions, Config, random};
-use crate::engine::shared::{Access, State};
+use crate::engine::shared::{Access, Shared, State};
+use crate::engine::switchboard::slot::Slot;
 use crate::engine::switchboard::{CallKey, Progress, Waiting};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
@@ -133,15 +134,11 @@ impl Client {
         let _entered = span.enter();
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
-        let (key, mut access) = match started {
-            Ok(started) => started,
-            Err(error) => return report(Err(error)),
-        };
-        let waiting = || Waiting::Thread(thread::current());
-        // The engine itself ends the call at its deadline.
-        let result = access.block(None, |state| state.board.take(key, waiting));
-        drop(access);
-        report(result.unwrap_or(Err(CallError::ShuttingDown)))
+        report(started.and_then(|(running, shared, access)| {
+            let result = access.block_on(running.key, &running.slot);
+            shared.slots.put_back(running.slot);
+            result
+        }))
     }
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
@@ -168,7 +165,7 @@ impl Client {
         let span = call_span(to, request.len());
         let engine = self.engine.towards(to);
         let state = match self.start(&engine, to, request, options, &span) {
-            Ok((key, _)) => CallState::Running(key),
+            Ok((running, ..)) => CallState::Running(running),
             Err(error) => CallState::Refused(error),
         };
         Call { engine: engine.into_owned(), state, span }
@@ -183,13 +180,15 @@ impl Client {
         request: Payload,
         options: &CallOptions,
         span: &Span,
-    ) -> Result<(CallKey, Access<'a>), CallError> {
+    ) -> Result<(Running, &'a Shared, Access<'a>), CallError> {
         let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
-        let mut access = engine.here().ok_or(CallError::Forked)?;
+        let shared = engine.shared().ok_or(CallError::Forked)?;
+        let slot = shared.slots.get();
+        let mut access = shared.access();
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
-        let key = access.board.reserve();
+        let key = access.board.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {
                 access.board.started(key, rpc);
@@ -201,11 +200,12 @@ impl Client {
             }
             Err(error) => {
                 access.board.give_up(key);
+                shared.slots.put_back(slot);
                 return Err(error);
             }
         }
         access.submitted();
-        Ok((key, access))
+        Ok((Running { key, slot }, shared, access))
     }
 }
 
@@ -234,8 +234,16 @@ pub struct Call {
 #[derive(Debug)]
 enum CallState {
     Refused(CallError),
-    Running(CallKey),
+    Running(Running),
     Finished,
+}
+
+/// A call in progress, as its caller knows it.
+#[derive(Debug)]
+struct Running {
+    key: CallKey,
+    /// Where its result will be.
+    slot: Arc<Slot>,
 }
 
 impl Call {
@@ -293,7 +301,9 @@ impl<'a> Future for Arrived<'a> {
     type Output = Option<Part<'a>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let CallState::Running(key) = self.call.state else { return Poll::Ready(None) };
+        let CallState::Running(Running { key, .. }) = self.call.state else {
+            return Poll::Ready(None);
+        };
         let Some(mut access) = self.call.engine.here() else { return Poll::Ready(None) };
         let State { board, core, .. } = &mut *access;
         if let Some((partial, lent)) = board.take_lent(key)
@@ -325,36 +335,61 @@ impl Future for Call {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _entered = this.span.enter();
-        let result = match &this.state {
-            CallState::Refused(error) => Err(error.clone()),
+        let result = match mem::replace(&mut this.state, CallState::Finished) {
+            CallState::Refused(error) => Err(error),
             CallState::Finished => Err(CallError::ShuttingDown),
-            CallState::Running(key) => match this.engine.here() {
+            CallState::Running(running) => match this.engine.shared() {
                 None => Err(CallError::Forked),
-                Some(mut access) => {
-                    let waiting = || Waiting::Task(context.waker().clone());
-                    match access.board.take(*key, waiting) {
-                        Some(result) => result,
-                        None => {
-                            access.need_leader();
-                            return Poll::Pending;
-                        }
+                Some(shared) => match running.poll(shared, context) {
+                    Poll::Ready(result) => {
+                        shared.slots.put_back(running.slot);
+                        result
                     }
-                }
+                    Poll::Pending => {
+                        this.state = CallState::Running(running);
+                        return Poll::Pending;
+                    }
+                },
             },
         };
-        this.state = CallState::Finished;
         Poll::Ready(report(result))
+    }
+}
+
+impl Running {
+    /// Takes the result, without the engine's lock if it is there, or registers the task.
+    fn poll(&self, shared: &Shared, context: &Context<'_>) -> Poll<Result<Message, CallError>> {
+        loop {
+            if let Some(result) = self.slot.take() {
+                return Poll::Ready(result);
+            }
+            let mut access = shared.access();
+            if access.board.wait(self.key, Waiting::Task(context.waker().clone())) {
+                access.need_leader();
+                return Poll::Pending;
+            }
+        }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let CallState::Running(key) = self.state
-            && let Some(mut access) = self.engine.here()
-            && let Some(rpc) = access.board.give_up(key)
+        let state = mem::replace(&mut self.state, CallState::Finished);
+        if let CallState::Running(Running { key, slot }) = state
+            && let Some(shared) = self.engine.shared()
         {
-            access.core.cancel(rpc);
-            access.submitted();
+            if slot.take().is_none() {
+                let mut access = shared.access();
+                match access.board.give_up(key) {
+                    Some(rpc) => {
+                        access.core.cancel(rpc);
+                        access.submitted();
+                    }
+                    // It just ended.
+                    None => drop(slot.take()),
+                }
+            }
+            shared.slots.put_back(slot);
         }
     }
 }

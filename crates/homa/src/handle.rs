@@ -61,8 +61,8 @@ impl Owner {
         Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
     }
 
-    fn here(&self) -> Option<Access<'_>> {
-        self.process.is_this().then(|| self.shared.access())
+    fn shared(&self) -> Option<&Shared> {
+        self.process.is_this().then_some(&*self.shared)
     }
 }
 
@@ -282,6 +282,11 @@ impl Engine {
     /// Exclusive access; `None` in a child of the process that opened the engine, where nobody
     /// would ever release it.
     pub(crate) fn here(&self) -> Option<Access<'_>> {
-        self.owner().here()
+        self.shared().map(Shared::access)
+    }
+
+    /// What can be done without the engine's lock; `None` in such a child.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        self.owner().shared()
     }
 }

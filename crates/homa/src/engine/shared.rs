@@ -6,6 +6,11 @@
 //! when it leaves. The helper thread leads only when no thread blocks: on the way to an answer,
 //! another thread's wake-up costs more than the protocol.
 //!
+//! Without that lock a parked thread leaves with the result of its call, which is in a slot with a
+//! lock of its own (`switchboard/slot.rs`): the leader may have the engine's lock for its next
+//! turn. Whether the thread may just leave or was handed the lead before, its ticket says,
+//! atomically (`followers.rs`). Everything else is guarded by the engine's lock.
+//!
 //! Taking over costs two context switches, so the helper does not jump in the moment a lead is
 //! dropped: it looks every [`STANDBY`], without the lock, and steps in when nothing has happened
 //! since its last look, or at once when tasks wait, which cannot lead. When a lead lasts, it stops
@@ -17,23 +22,26 @@
 //!
 //! Left out: fairness between callers beyond first-come leadership.
 
+mod followers;
 mod helper;
 
-use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
+use followers::Followers;
 use homa_proto::Time;
 
 use super::Core;
 use super::after::After;
 use super::spinner::{Spinner, spin_then_wait};
-use super::switchboard::Switchboard;
+use super::switchboard::slot::{Slot, Slots};
+use super::switchboard::{CallKey, Switchboard, Waiting};
 use crate::driver::{Waker, signals};
-use crate::error::OpenError;
+use crate::error::{CallError, OpenError};
+use crate::message::Message;
 
 /// How often the helper looks whether it is needed while others are active.
 const STANDBY: Duration = Duration::from_millis(1);
@@ -47,6 +55,8 @@ pub struct Shared {
     helper_waker: Waker,
     /// What the helper looks at without the lock.
     seen: Seen,
+    /// For the results of calls to come.
+    pub slots: Slots,
 }
 
 /// Written under the lock, read without it.
@@ -71,9 +81,8 @@ pub struct State {
     lead: Lead,
     /// The leading thread, if one leads and knows that it does.
     leader: Option<ThreadId>,
-    /// Parked threads that could lead, by order of arrival.
-    followers: BTreeMap<u64, Thread>,
-    next_follower: u64,
+    /// Parked threads that could lead.
+    followers: Followers,
     /// Until when the leader sleeps, while it does.
     asleep_until: Option<Time>,
     /// The leading thread's sleep was interrupted.
@@ -270,6 +279,27 @@ impl Access<'_> {
     pub fn block<T>(
         &mut self,
         until: Option<Instant>,
+        done: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        self.block_or(until, None, done)
+    }
+
+    /// Blocks until a call ends; returns its result.
+    pub fn block_on(mut self, key: CallKey, slot: &Slot) -> Result<Message, CallError> {
+        // The engine itself ends the call at its deadline.
+        let result = self.block_or(None, Some(&|| slot.take()), |state| {
+            let waits = state.board.wait(key, Waiting::Thread(thread::current()));
+            if waits { None } else { slot.take() }
+        });
+        result.unwrap_or(Err(CallError::ShuttingDown))
+    }
+
+    /// As [`Self::block`]. A follower for which `unlocked` yields a value returns that without
+    /// having taken the lock again, and is woken for nothing else.
+    fn block_or<T>(
+        &mut self,
+        until: Option<Instant>,
+        unlocked: Option<&dyn Fn() -> Option<T>>,
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         // What this thread ends while it leads calls back: it goes on leading.
@@ -292,8 +322,8 @@ impl Access<'_> {
             if self.leading || nested {
                 self.leader = Some(thread::current().id());
                 self.lead_once(Lead::Thread, left);
-            } else {
-                self.leading = self.follow(left);
+            } else if let Some(value) = self.follow(left, unlocked) {
+                break Some(value);
             }
         };
         if self.leading {
@@ -359,27 +389,12 @@ impl Access<'_> {
         }
     }
 
-    /// Parks; true when the lead was handed over meanwhile.
-    fn follow(&mut self, left: Option<Duration>) -> bool {
-        if self.end_what_is_over() {
-            return false;
-        }
-        self.next_follower += 1;
-        let ticket = self.next_follower;
-        self.followers.insert(ticket, thread::current());
-        self.unlocked(|| match left {
-            Some(left) => thread::park_timeout(left),
-            None => thread::park(),
-        });
-        self.followers.remove(&ticket).is_none()
-    }
-
     /// Hands the lead over, or leaves it to the helper.
     fn step_down(&mut self) {
         (self.leading, self.leader) = (false, None);
         self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
-        if let Some((_, follower)) = self.followers.pop_first() {
-            follower.unpark();
+        if let Some(next) = self.followers.choose() {
+            next.unpark();
             return;
         }
         self.lead = Lead::Nobody;
@@ -403,8 +418,7 @@ impl Shared {
             closing: false,
             lead: Lead::Nobody,
             leader: None,
-            followers: BTreeMap::new(),
-            next_follower: 0,
+            followers: Followers::default(),
             asleep_until: None,
             thread_kicked: false,
             helper_kicked: false,
@@ -419,6 +433,7 @@ impl Shared {
             thread_waker,
             helper_waker,
             seen: Seen::default(),
+            slots: Slots::default(),
         });
         let for_helper = shared.clone();
         let builder = thread::Builder::new().name("homa".into());

@@ -1,7 +1,10 @@
 //! Who waits for what: connects finished calls and arrived requests with threads and tasks.
 //!
 //! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
-//! board only collects whom to wake.
+//! board only collects whom to wake. A call that ends leaves the board: its result waits in a
+//! [`Slot`], where the caller takes it without the lock.
+
+pub mod slot;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,13 +15,13 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle, RpcId};
+use slot::{Outcome, Slot};
 
 use super::fair::{FairQueue, Place};
 use super::mailbox::Mailbox;
 use super::room::Waiters;
 use super::watch::Watch;
 use super::{Core, Partial, Ready, Terms, Untaken};
-use crate::error::CallError;
 use crate::message::Message;
 
 /// Someone to be woken.
@@ -45,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// A call on the board; refers to nothing once it was taken or given up.
+/// A call on the board; refers to nothing once it ended or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallKey(u64);
 
@@ -56,11 +59,20 @@ impl CallKey {
     }
 }
 
+/// A place for a call.
 #[derive(Debug, Default)]
-struct Call {
+struct Entry {
     generation: u32,
+    call: Option<Call>,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Call {
+    /// For its result.
+    slot: Arc<Slot>,
+    /// Once it started.
     rpc: Option<RpcHandle>,
-    result: Option<Result<Message, CallError>>,
     waiting: Option<Waiting>,
     /// What of the response can be read.
     partial: Option<Partial>,
@@ -68,8 +80,6 @@ struct Call {
     progress: bool,
     /// What of the response a reader has, or had.
     lent: Option<(Partial, Arc<Vec<u8>>)>,
-    /// So many bytes of it are missing in `result`.
-    missing: usize,
 }
 
 /// What a look at a response that arrives finds.
@@ -134,7 +144,7 @@ struct Queue {
 pub struct Switchboard {
     /// Receives everything when the engine belongs to a socket.
     mailbox: Option<Box<Mailbox>>,
-    calls: Vec<Call>,
+    calls: Vec<Entry>,
     free: Vec<u32>,
     queues: HashMap<u16, Queue>,
     open: HashMap<RpcHandle, Open>,
@@ -159,13 +169,15 @@ impl Switchboard {
     }
 
     /// A place for a call about to start; its number is the call's cookie.
-    pub fn reserve(&mut self) -> CallKey {
+    pub fn reserve(&mut self, slot: Arc<Slot>) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.calls.push(Call::default());
+            self.calls.push(Entry::default());
             self.calls.len() as u32 - 1
         });
-        let generation = self.calls[index as usize].generation;
-        CallKey(u64::from(generation) << 32 | u64::from(index))
+        let entry = &mut self.calls[index as usize];
+        let (rpc, waiting, partial, lent) = (None, None, None, None);
+        entry.call = Some(Call { slot, rpc, waiting, partial, progress: false, lent });
+        CallKey(u64::from(entry.generation) << 32 | u64::from(index))
     }
 
     /// The call started.
@@ -175,46 +187,39 @@ impl Switchboard {
         }
     }
 
+    fn entry(&mut self, cookie: u64) -> Option<&mut Entry> {
+        let entry = self.calls.get_mut(cookie as u32 as usize)?;
+        (u64::from(entry.generation) == cookie >> 32).then_some(entry)
+    }
+
     fn call(&mut self, cookie: u64) -> Option<&mut Call> {
-        let call = self.calls.get_mut(cookie as u32 as usize)?;
-        (u64::from(call.generation) == cookie >> 32).then_some(call)
+        self.entry(cookie)?.call.as_mut()
     }
 
-    /// Frees a call's place; returns the RPC when it has not ended.
+    /// Takes a call off the board.
+    fn leave(&mut self, cookie: u64) -> Option<Call> {
+        let entry = self.entry(cookie)?;
+        let call = entry.call.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(cookie as u32);
+        Some(call)
+    }
+
+    /// Forgets a call; returns the RPC when it has started and not ended.
     pub fn give_up(&mut self, key: CallKey) -> Option<RpcHandle> {
-        let call = self.call(key.0)?;
-        call.generation = call.generation.wrapping_add(1);
-        let rpc = call.rpc.take();
-        let ended = call.result.take().is_some();
-        let waiting = call.waiting.take();
-        (call.partial, call.lent, call.missing) = (None, None, 0);
-        self.retire(waiting);
-        self.free.push(key.0 as u32);
-        rpc.filter(|_| !ended)
+        let call = self.leave(key.0)?;
+        self.retire(call.waiting);
+        call.rpc
     }
 
-    /// Takes a call's result and frees its place, or notes who waits for it.
-    pub fn take(
-        &mut self,
-        key: CallKey,
-        waiting: impl FnOnce() -> Waiting,
-    ) -> Option<Result<Message, CallError>> {
-        let call = self.call(key.0)?;
-        if let Some(mut result) = call.result.take() {
-            if let (Ok(rest), Some((_, lent))) = (&mut result, call.lent.take())
-                && call.missing > 0
-            {
-                let mut whole = Arc::unwrap_or_clone(lent);
-                whole.extend_from_slice(rest);
-                *rest = whole.into();
-            }
-            self.give_up(key);
-            return Some(result);
-        }
+    /// Notes who waits for a call's result; false when that is in its slot.
+    pub fn wait(&mut self, key: CallKey, waiting: Waiting) -> bool {
+        let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
-        let (waiting, before) = (waiting(), call.waiting.take());
-        self.wait(key, waiting, before);
-        None
+        let before = call.waiting.replace(waiting);
+        self.tasks += usize::from(call.waiting.as_ref().is_some_and(is_task));
+        self.retire(before);
+        true
     }
 
     /// Somebody waits no longer, unwoken.
@@ -225,25 +230,16 @@ impl Switchboard {
         }
     }
 
-    fn wait(&mut self, key: CallKey, waiting: Waiting, before: Option<Waiting>) {
-        self.tasks += usize::from(is_task(&waiting));
-        self.retire(before);
-        if let Some(call) = self.call(key.0) {
-            call.waiting = Some(waiting);
-        }
-    }
-
     /// Whether more than `seen` bytes of a response can be read, or who waits for that.
     pub fn progress(&mut self, key: CallKey, seen: usize, waiting: Waiting) -> Progress {
-        let Some(call) = self.call(key.0).filter(|call| call.result.is_none()) else {
-            return Progress::Ended;
-        };
+        let Some(call) = self.call(key.0) else { return Progress::Ended };
         if let Some(partial) = call.partial.filter(|partial| partial.offset as usize > seen) {
             return Progress::Partial(partial);
         }
-        call.progress = true;
-        let before = call.waiting.take();
-        self.wait(key, waiting, before);
+        self.wait(key, waiting);
+        if let Some(call) = self.call(key.0) {
+            call.progress = true;
+        }
         Progress::Nothing
     }
 
@@ -415,9 +411,10 @@ impl Switchboard {
                     // Not when the caller takes it: calls may be awaited in any order, and the next
                     // to be awaited must not wait for memory that the others hold.
                     core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
-                    let Some(call) = self.call(cookie) else { continue };
-                    (call.result, call.missing) = (Some(result), lent);
-                    if let Some(waiting) = call.waiting.take() {
+                    let Some(call) = self.leave(cookie) else { continue };
+                    let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
+                    call.slot.put(Outcome { result, lent });
+                    if let Some(waiting) = call.waiting {
                         self.tasks -= usize::from(is_task(&waiting));
                         self.to_wake.push(waiting);
                     }
