@@ -112,6 +112,8 @@ pub struct Access<'a> {
     guard: Option<MutexGuard<'a, State>>,
     /// This thread leads; still true when dropped only if it panicked.
     leading: bool,
+    /// Has the lead; woken when the lock is released, which it needs.
+    next_leader: Option<Thread>,
 }
 
 impl std::ops::Deref for Access<'_> {
@@ -156,6 +158,9 @@ impl Access<'_> {
             self.kick(Lead::Thread);
         }
         self.guard = None;
+        if let Some(next) = self.next_leader.take() {
+            next.unpark();
+        }
         after.into_iter().for_each(After::run);
     }
 
@@ -393,8 +398,8 @@ impl Access<'_> {
     fn step_down(&mut self) {
         (self.leading, self.leader) = (false, None);
         self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
-        if let Some(next) = self.followers.choose() {
-            next.unpark();
+        self.next_leader = self.followers.choose();
+        if self.next_leader.is_some() {
             return;
         }
         self.lead = Lead::Nobody;
@@ -451,7 +456,7 @@ impl Shared {
 
     /// Exclusive access to the engine.
     pub fn access(&self) -> Access<'_> {
-        Access { shared: self, guard: Some(self.lock_state()), leading: false }
+        Access { shared: self, guard: Some(self.lock_state()), leading: false, next_leader: None }
     }
 
     /// Ends the helper.
