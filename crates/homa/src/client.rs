@@ -194,8 +194,10 @@ impl Client {
                 access.board.started(key, rpc);
                 if !span.is_disabled() {
                     let id = access.core.id_of(rpc).map_or(0, |id| id.0);
-                    span.record("rpc", format_args!("{id:#x}"));
-                    span.record("trace", options.trace.map(tracing::field::display));
+                    access.unlocked(|| {
+                        span.record("rpc", format_args!("{id:#x}"));
+                        span.record("trace", options.trace.map(tracing::field::display));
+                    });
                 }
             }
             Err(error) => {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use homa::{CallError, Client, ReplyError, Request, Server};
+use homa::{CallError, Config, Engine, ReplyError, Request, Server};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -28,6 +28,9 @@ impl Visit for Seen {
 
 /// Fields of the calls' spans.
 static CALLS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
+
+/// The client's engine.
+static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 static REQUESTS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
 
@@ -61,6 +64,10 @@ impl Subscriber for Keeper {
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
+        // A subscriber may look at the engine.
+        if let Some(engine) = ENGINE.get() {
+            engine.metrics();
+        }
         change(id, |seen| values.record(seen));
         if let Some(seen) = CALLS.lock().expect("no panic").get_mut(&id.into_u64()) {
             values.record(seen);
@@ -124,7 +131,8 @@ fn accept(server: &Server, bytes: usize) -> Request {
 fn a_request_has_a_span_from_its_accept_to_its_end() {
     tracing::subscriber::set_global_default(Keeper(AtomicU64::new(1))).expect("the first one");
     let server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a server");
-    let client = Client::new().expect("a client");
+    let engine = Engine::bind("127.0.0.1:0".parse().expect("an address"), Config::default());
+    let client = ENGINE.get_or_init(|| engine.expect("an engine")).client();
     let wait = |call| tokio::runtime::Runtime::new().expect("a runtime").block_on(call);
 
     // Answered, after a reply that was refused.

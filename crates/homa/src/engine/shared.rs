@@ -174,8 +174,8 @@ impl Access<'_> {
         is_over
     }
 
-    /// Does something without the lock.
-    fn unlocked<T>(&mut self, what: impl FnOnce() -> T) -> T {
+    /// Does something without the lock, which may be somebody's code.
+    pub fn unlocked<T>(&mut self, what: impl FnOnce() -> T) -> T {
         self.release();
         let result = what();
         self.guard = Some(self.shared.lock_state());

@@ -116,19 +116,24 @@ pub fn ask_for_class(socket: &impl std::os::fd::AsRawFd) {
     let _ = super::socket::set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
 }
 
-/// The class of the next packet that waits at a socket.
+/// The class of the next packet that waits at a socket, and its bytes.
 #[cfg(test)]
-pub fn next_class(socket: &impl std::os::fd::AsRawFd) -> u8 {
+pub fn next_class(socket: &impl std::os::fd::AsRawFd) -> (u8, Vec<u8>) {
     let mut control = Control::empty();
+    let mut bytes = vec![0; 2048];
+    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: every field of a header may be zero.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     control.attach(&mut header, true);
-    // SAFETY: the header has no name and no pieces, and its control buffer outlives the call.
+    (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
+    // SAFETY: the header has no name; its piece, the bytes there and its control buffer outlive the
+    // call.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
     assert!(len >= 0, "{}", std::io::Error::last_os_error());
     let is_class = |kind| matches!(kind, libc::IP_TOS | libc::IPV6_TCLASS);
     let class = control.iter(header.msg_controllen).find(|&(_, kind, _)| is_class(kind));
-    class.unwrap().2[0]
+    bytes.truncate(len as usize);
+    (class.unwrap().2[0], bytes)
 }
 
 #[cfg(test)]

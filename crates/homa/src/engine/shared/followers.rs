@@ -111,14 +111,20 @@ impl Access<'_> {
         let ticket = self.followers.join();
         self.release();
         let value = loop {
+            // Before it parks, too: what was woken just now may have called back, and used up the
+            // wake-up of this thread.
+            if let Some(unlocked) = unlocked {
+                let value = unlocked();
+                if value.is_some() || ticket.is_used() {
+                    break value;
+                }
+            }
             match left {
                 Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
-            let Some(unlocked) = unlocked else { break None };
-            let value = unlocked();
-            if value.is_some() || ticket.is_used() {
-                break value;
+            if unlocked.is_none() {
+                break None;
             }
         };
         if value.is_none() {
