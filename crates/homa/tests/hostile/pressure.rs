@@ -137,30 +137,41 @@ fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
             }
         }
     });
-    let mut greedy: Vec<Host> = (0..3).map(|n| host(n, server.local_addr())).collect();
     let begun = Instant::now();
     let delivered = || server.metrics().protocol.requests_delivered;
-    for n in 1..=40u64 {
-        for host in &mut greedy {
-            host.send(&part(0x8765_4321_0000_0000 + 2 * n, 0, b"L", 1));
-        }
-        while delivered() < 3 * n {
-            // They say who they are, and take nothing.
-            match n {
-                1 => greedy.iter_mut().for_each(|host| drop(host.answer())),
-                _ => greedy.iter_mut().for_each(|host| drop(host.read())),
+    let ask = |greedy: &mut [Host], rounds: u64| {
+        let (before, hosts) = (delivered(), greedy.len() as u64);
+        for n in 1..=rounds {
+            for host in &mut *greedy {
+                host.send(&part(0x8765_4321_0000_0000 + 2 * n, 0, b"L", 1));
             }
-            assert!(begun.elapsed() < GIVE_UP, "{n}: {:?}", server.metrics());
+            while delivered() < before + hosts * n {
+                // They say who they are, and take nothing.
+                match n {
+                    1 => greedy.iter_mut().for_each(|host| drop(host.answer())),
+                    _ => greedy.iter_mut().for_each(|host| drop(host.read())),
+                }
+                assert!(begun.elapsed() < GIVE_UP, "{n}: {:?}", server.metrics());
+            }
         }
-    }
-    let client = engine("127.0.0.1", Config::default()).client();
-    for n in 0..50u64 {
-        let request = message(50_000, n);
-        assert!(client.call(server.local_addr(), request.clone()).unwrap() == request[..]);
-    }
-    // Some 12 of 120 fit. The good client did not wait for the others.
+    };
+    let mut greedy: Vec<Host> = (0..3).map(|n| host(n, server.local_addr())).collect();
+    ask(&mut greedy, 40);
+    // Some 12 of 120 fit.
     while refused.load(Ordering::Relaxed) < 100 {
         assert!(begun.elapsed() < GIVE_UP, "{refused:?} refused");
+    }
+    let client = engine("127.0.0.1", Config::default()).client();
+    let options = CallOptions::deadline(GIVE_UP);
+    let long = client.call_with(server.local_addr(), "L", &options).unwrap();
+    assert!(long[..] == [7; LONG], "another host has its share");
+    // Many hosts leave little to each other, and something to short replies.
+    let mut more: Vec<Host> = (3..23).map(|n| host(n, server.local_addr())).collect();
+    ask(&mut more, 1);
+    for n in 0..50u64 {
+        let request = message(50_000, n);
+        let reply = client.call_with(server.local_addr(), request.clone(), &options);
+        assert!(reply.unwrap() == request[..]);
     }
     let _ = server.drain(Duration::from_millis(10));
     answering.join().unwrap();
