@@ -14,6 +14,7 @@ use crate::rpc::State;
 use crate::table::Ref;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound::{Excluded, Unbounded};
 
 /// Of those that wait, so many are looked at when memory becomes free.
 const MAX_LOOKED_AT: usize = 16;
@@ -23,6 +24,8 @@ const MAX_LOOKED_AT: usize = 16;
 pub(crate) struct Waiting {
     order: BTreeSet<(u32, Ref)>,
     needs: BTreeMap<Ref, u32>,
+    /// Those up to this one were looked at in vain, since their hosts have their share.
+    looked_at: Option<(u32, Ref)>,
 }
 
 impl Waiting {
@@ -89,12 +92,24 @@ impl Endpoint {
     }
 
     /// The next to be asked, of those that need at most `room`: the one that needs least and whose
-    /// peer has not its share, since that would only wait again.
-    fn next_waiting(&self, room: u64) -> Option<(u32, Ref)> {
+    /// peer has not its share, since that would only wait again. Where many have, the next time
+    /// those behind them are looked at.
+    fn next_waiting(&mut self, room: u64) -> Option<(u32, Ref)> {
         let may = |who| self.rpcs.get(who).is_none_or(|rpc| !self.has_its_share(rpc.peer));
-        let order = self.incoming.waiting.order.iter();
-        let fitting = order.take_while(|(need, _)| u64::from(*need) <= room);
-        fitting.take(MAX_LOOKED_AT).find(|(_, who)| may(*who)).copied()
+        let Waiting { order, looked_at, .. } = &self.incoming.waiting;
+        let behind = looked_at.map_or(Unbounded, Excluded);
+        let fitting = order.range((behind, Unbounded));
+        let fitting = fitting.take_while(|(need, _)| u64::from(*need) <= room);
+        let (mut looks, mut last) = (0, None);
+        let mut look = |one: &&(u32, Ref)| {
+            (looks, last) = (looks + 1, Some(**one));
+            may(one.1)
+        };
+        let found = fitting.take(MAX_LOOKED_AT).find(&mut look).copied();
+        if found.is_none() {
+            self.incoming.waiting.looked_at = last.filter(|_| looks == MAX_LOOKED_AT);
+        }
+        found
     }
 
     /// Memory became free: those that waited for it are asked for everything.

@@ -241,3 +241,44 @@ fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
     };
     assert!((1..=100).any(&mut found), "{:?}", server.credit());
 }
+
+/// Where messages wait for memory (profile `linux`), those that need least are asked for first.
+#[test]
+fn what_waits_behind_many_requests_of_a_host_that_has_its_share_is_asked_for() {
+    let mut server = endpoint(Config::linux().memory_budget(100_000));
+    for host in 1..=4 {
+        server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
+        server.set_account(PeerId(host), host, u64::from(host));
+    }
+    let part = |host, id, offset, length| {
+        let Body::Data(data) = data(RpcId(id), offset, length).body else { panic!("it is DATA") };
+        of(host, packet(RpcId(id), Body::Data(Data { incoming: length, ..data })))
+    };
+    for (host, length) in [(1, 60_000), (3, 15_000), (4, 10_000)] {
+        for offset in (0..length - 1_000).step_by(1_000) {
+            let placed = server.receive(START, &part(host, 2, offset, length));
+            assert!(matches!(placed, Receipt::Place(_)), "{placed:?}");
+        }
+    }
+    let waits = Receipt::Dropped(DropReason::NoMemory);
+    for n in 2..100 {
+        assert_eq!(server.receive(START, &part(1, 2 * n, 0, 1_000)), waits);
+    }
+    assert_eq!(server.receive(START, &part(2, 2, 0, 20_000)), waits);
+    while server.transmit(START).is_some() {}
+    for (host, length) in [(3, 15_000), (4, 10_000)] {
+        let _ = server.receive(START, &part(host, 2, length - 1_000, length));
+        server.taken(host, length);
+    }
+    let mut asked = false;
+    for n in 100..120 {
+        // Others come and go.
+        let _ = server.receive(START, &part(3, 2 * n, 0, 1_000));
+        server.taken(3, 1_000);
+        while let Some(packet) = server.transmit(START) {
+            let whole = matches!(packet.body, Body::Resend { length: ResendLength::All, .. });
+            asked |= whole && packet.peer == PeerId(2);
+        }
+    }
+    assert!(asked, "{:?}", server.credit());
+}
