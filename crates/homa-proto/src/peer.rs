@@ -187,8 +187,8 @@ impl Endpoint {
     /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
     /// with other peers of its host: nobody gets more of what is scarce by calling from many ports.
     /// Its requests count until [`Endpoint::taken`]. Accounts are numbered densely and used again;
-    /// `home` names the host as long as the endpoint
-    /// lives, since what is remembered of its clients outlives its peers.
+    /// `home` names the host as long as the endpoint lives, since what is remembered of its clients
+    /// outlives its peers.
     pub fn set_account(&mut self, peer: PeerId, account: u32, home: u64) {
         let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.more.account.is_none();
         if let Some(peer) = self.peer_mut(peer).filter(free) {
