@@ -194,6 +194,7 @@ fn soak() {
     );
     assert_eq!(ran.wrong.load(Ordering::Relaxed), 0, "calls that ran twice, or out of turn");
     assert!(lost > 0 && calls.iter().all(|&calls| calls > 1), "{calls:?}, {lost} lost");
-    // The first quarter fills tables of bounded size.
-    assert!(most[3] <= most[1] + most[1] / 10 + (16 << 20), "memory grows: {most:?}");
+    // Until then tables of bounded size fill, and what attackers hold comes and goes.
+    let before = most[..3].iter().copied().max().unwrap_or(0);
+    assert!(most[3] <= before + before / 10 + (16 << 20), "memory grows: {most:?}");
 }
