@@ -339,8 +339,9 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Environment in: bytes of incoming messages (received or granted, not delivered) that may be
-    /// held. Lowering it withholds grants and drops unscheduled data, to be asked for again later.
+    /// Environment in: bytes of incoming messages (received or granted, not delivered; of peers
+    /// with an account, requests not [`taken`](Self::taken), too) that may be held. Lowering it
+    /// withholds grants and drops unscheduled data, to be asked for again later.
     pub fn limit_memory(&mut self, now: Time, bytes: u64) {
         self.begin(now);
         self.set_memory_budget(bytes);

@@ -337,23 +337,18 @@ impl Future for Call {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _entered = this.span.enter();
-        let result = match mem::replace(&mut this.state, CallState::Finished) {
-            CallState::Refused(error) => Err(error),
-            CallState::Finished => Err(CallError::ShuttingDown),
-            CallState::Running(running) => match this.engine.shared() {
-                None => Err(CallError::Forked),
-                Some(shared) => match running.poll(shared, context) {
-                    Poll::Ready(result) => {
-                        shared.slots.put_back(running.slot);
-                        result
-                    }
-                    Poll::Pending => {
-                        this.state = CallState::Running(running);
-                        return Poll::Pending;
-                    }
-                },
-            },
+        let result = match (&this.state, this.engine.shared()) {
+            (CallState::Refused(error), _) => Err(error.clone()),
+            (CallState::Finished, _) => Err(CallError::ShuttingDown),
+            (CallState::Running(_), None) => Err(CallError::Forked),
+            (CallState::Running(running), Some(shared)) => {
+                std::task::ready!(running.poll(shared, context))
+            }
         };
+        let ended = mem::replace(&mut this.state, CallState::Finished);
+        if let (CallState::Running(running), Some(shared)) = (ended, this.engine.shared()) {
+            shared.slots.put_back(running.slot);
+        }
         Poll::Ready(report(result))
     }
 }
@@ -393,5 +388,36 @@ impl Drop for Call {
             }
             shared.slots.put_back(slot);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+    use std::thread;
+
+    use super::*;
+
+    /// Where a result needs the lock, this hangs.
+    #[test]
+    fn a_result_is_taken_or_dropped_while_somebody_else_holds_the_engine() {
+        let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let (engine, other) = (open(), open());
+        let (client, to, server) = (engine.client(), other.local_addr(), other.serve().unwrap());
+        thread::spawn(move || {
+            while let Some(request) = server.accept() {
+                let _ = request.reply("ends");
+            }
+        });
+        let [taken, dropped] = [(); 2].map(|()| client.call_async(to, "a question"));
+        while engine.metrics().engine.calls_in_progress > 0 {
+            thread::yield_now();
+        }
+        let held = engine.here();
+        let taken = pin!(taken).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(taken, Poll::Ready(Ok(result)) if result == *b"ends"));
+        drop(dropped);
+        drop(held);
     }
 }

@@ -360,7 +360,7 @@ impl Endpoint {
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
         let owed = u64::from(inc.granted.saturating_sub(inc.reserved));
         let room = (memory + spare).saturating_sub(owed);
-        let mut withheld = false;
+        let mut withheld = None;
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
             if first && may_exceed {
@@ -370,15 +370,14 @@ impl Endpoint {
                 extra
             } else {
                 self.incoming.starved = true;
-                withheld = waits;
+                withheld = waits.then_some(rpc.peer);
                 room as u32
             }
         } else {
             extra
         };
         if extra == 0 {
-            let peer = rpc.peer;
-            self.withhold(withheld.then_some(peer));
+            self.withhold(withheld);
             return 0;
         }
         let old = Self::key(&policy.grants, who, inc);
@@ -399,19 +398,19 @@ impl Endpoint {
         }
         inc.priority = priority;
         self.incoming.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
-        let (full, peer) = (inc.granted == inc.bytes.length(), rpc.peer);
+        let full = inc.granted == inc.bytes.length();
         let remaining = Self::remaining(&policy.grants, inc);
         inc.scheduled = !full;
         if full {
             self.incoming.finishing += u64::from(inc.outstanding());
         }
-        let host = Self::host_of(&self.peers, peer);
+        let host = Self::host_of(&self.peers, rpc.peer);
         if full {
             self.scheduler.remove(old, host);
         } else {
             self.scheduler.update(old, remaining, host);
         }
-        self.withhold(withheld.then_some(peer));
+        self.withhold(withheld);
         extra
     }
 

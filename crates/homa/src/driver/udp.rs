@@ -202,7 +202,8 @@ impl UdpDriver {
         let on_v6 = local.is_ipv6() || fd != main;
         for train in trains {
             if usual.sees(train.tos) {
-                usual.settle(train.tos, socket::set_class(fd, on_v6, train.tos).is_ok());
+                let set = socket::set_class(fd, on_v6, train.tos, usual.class());
+                usual.settle(train.tos, set.is_ok());
             }
         }
         self.send.fill(trains, outbox, messages, offload, (on_v6, usual.class()));

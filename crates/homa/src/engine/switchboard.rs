@@ -475,6 +475,11 @@ impl Switchboard {
         }
     }
 
+    /// Wakers of tasks, which are somebody's code, are called once the lock is released.
+    pub fn wakes_tasks(&self) -> bool {
+        self.to_wake.iter().any(is_task)
+    }
+
     /// There are some to drop once the lock is released.
     pub fn has_retired(&self) -> bool {
         !self.retired.is_empty()

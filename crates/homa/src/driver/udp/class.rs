@@ -25,10 +25,7 @@ impl Usual {
     #[inline]
     pub const fn sees(&mut self, class: u8) -> bool {
         if class == self.candidate {
-            self.ahead = self.ahead.saturating_add(1);
-            if self.ahead > 2 * MARGIN {
-                self.ahead = 2 * MARGIN;
-            }
+            self.ahead += if self.ahead < 2 * MARGIN { 1 } else { 0 };
         } else if self.ahead > 0 {
             self.ahead -= 1;
         } else {

@@ -178,12 +178,14 @@ pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
     }
 }
 
-/// Gives packets a class for which no other is named.
-pub fn set_class(fd: RawFd, is_v6: bool, class: u8) -> io::Result<()> {
-    if is_v6 {
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into())?;
+/// Gives packets a class for which no other is named: that of both families, or the one `before`.
+pub fn set_class(fd: RawFd, is_v6: bool, class: u8, before: u8) -> io::Result<()> {
+    set(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into())?;
+    if is_v6 && let Err(error) = set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into()) {
+        set(fd, libc::IPPROTO_IP, libc::IP_TOS, before.into())?;
+        return Err(error);
     }
-    set(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into())
+    Ok(())
 }
 
 /// Sets an option that is a C int.

@@ -4,8 +4,10 @@
 //! the thread's, to leave, or the leader's, to hand that thread the lead: a thread that leaves
 //! without the lock knows whether it leads by then, and has to pass the lead on. Used tickets stay
 //! in the queue until that has doubled.
+//!
+//! Invariant: a thread with a ticket runs nobody else's code. That could wait for this engine,
+//! which the thread could be leading, or panic.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,9 +48,7 @@ impl Seat {
 }
 
 thread_local! {
-    /// This thread's, while it does not wait: what it wakes just before it parks may call back and
-    /// wait, too, with a ticket of its own.
-    static SEAT: Cell<Option<Arc<Seat>>> = const { Cell::new(None) };
+    static SEAT: Arc<Seat> = Seat::new();
 }
 
 impl Ticket {
@@ -66,10 +66,7 @@ impl Ticket {
 
     /// This thread waits no longer; false when it was handed the lead.
     pub fn leave(self) -> bool {
-        let leaves = self.claim();
-        // A thread that ends has no use for it.
-        let _ = SEAT.try_with(|seat| seat.set(Some(self.seat)));
-        leaves
+        self.claim()
     }
 }
 
@@ -80,7 +77,8 @@ impl Followers {
             self.queue.retain(|ticket| !ticket.is_used());
             self.most = FEW.max(2 * self.queue.len());
         }
-        let seat = SEAT.try_with(Cell::take).ok().flatten().unwrap_or_else(Seat::new);
+        // A thread that ends has lost its own.
+        let seat = SEAT.try_with(Arc::clone).unwrap_or_else(|_| Seat::new());
         let ticket = Ticket { number: seat.used.load(Ordering::Relaxed), seat };
         self.queue.push_back(ticket.clone());
         ticket
@@ -108,23 +106,21 @@ impl Access<'_> {
         if self.end_what_is_over() {
             return None;
         }
+        if self.board.wakes_tasks() {
+            self.unlocked(|| ());
+            return None;
+        }
         let ticket = self.followers.join();
         self.release();
         let value = loop {
-            // Before it parks, too: what was woken just now may have called back, and used up the
-            // wake-up of this thread.
-            if let Some(unlocked) = unlocked {
-                let value = unlocked();
-                if value.is_some() || ticket.is_used() {
-                    break value;
-                }
-            }
             match left {
                 Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
-            if unlocked.is_none() {
-                break None;
+            let Some(unlocked) = unlocked else { break None };
+            let value = unlocked();
+            if value.is_some() || ticket.is_used() {
+                break value;
             }
         };
         if value.is_none() {
@@ -140,7 +136,65 @@ impl Access<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{self, AssertUnwindSafe};
+    use std::task::{Wake, Waker};
+    use std::time::Instant;
+
+    use super::super::Lead;
     use super::*;
+    use crate::engine::switchboard::Waiting;
+    use crate::{CallError, CallOptions, Client, Config, Engine};
+
+    /// What a task's waker does.
+    struct Wakes<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for Wakes<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+
+    /// Another thread leads and soon leaves, while this one, about to follow, has a task to wake.
+    /// Where the lead is lost, this hangs.
+    fn follows_beside_a_waker(wakes: impl Fn(&dyn Fn(u64)) + Send + Sync + 'static) {
+        let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let (engine, silent) = (open(), open());
+        let _server = silent.serve().unwrap();
+        let to = silent.local_addr();
+        let wait = move |client: &Client, millis| {
+            let options = CallOptions::deadline(Duration::from_millis(millis));
+            let result = client.call_with(to, "a question", &options);
+            assert_eq!(result, Err(CallError::DeadlineExceeded));
+        };
+        let client = engine.client();
+        thread::scope(|scope| {
+            scope.spawn(|| wait(&engine.client(), 100));
+            let mut access = engine.here().unwrap();
+            while access.lead != Lead::Thread {
+                drop(access);
+                thread::yield_now();
+                access = engine.here().unwrap();
+            }
+            let waker =
+                Waker::from(Arc::new(Wakes(move || wakes(&|millis| wait(&client, millis)))));
+            // Nobody serves that port: who waits there is woken.
+            access.board.wait_for_request(0, Waiting::Task(waker));
+            let until = Instant::now() + Duration::from_millis(300);
+            let blocks = || access.block(Some(until), |_| None::<()>);
+            let _ = panic::catch_unwind(AssertUnwindSafe(blocks));
+        });
+        wait(&engine.client(), 1);
+    }
+
+    #[test]
+    fn a_waker_that_waits_for_the_engine_does_not_keep_the_lead_from_it() {
+        follows_beside_a_waker(|wait| wait(200));
+    }
+
+    #[test]
+    fn a_waker_that_panics_does_not_keep_the_lead() {
+        follows_beside_a_waker(|_| panic::resume_unwind(Box::new("a waker's")));
+    }
 
     #[test]
     fn a_thread_leaves_or_leads_whatever_comes_first() {
@@ -155,17 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_while_it_is_about_to_wait_does_not_use_up_the_first_ticket() {
-        let mut followers = Followers::default();
-        let outer = followers.join();
-        assert!(followers.join().leave());
-        assert!(!outer.is_used() && outer.leave());
-    }
-
-    #[test]
     fn tickets_of_those_who_left_do_not_pile_up() {
         let mut followers = Followers::default();
-        let waiting: Vec<_> = (0..2 * FEW).map(|_| followers.join()).collect();
+        // Each thread waits once.
+        let mut joins = || thread::scope(|scope| scope.spawn(|| followers.join()).join().unwrap());
+        let waiting: Vec<_> = (0..2 * FEW).map(|_| joins()).collect();
         for _ in 0..10_000 {
             assert!(followers.join().leave());
         }
