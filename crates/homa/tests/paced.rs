@@ -1,6 +1,10 @@
 //! On a paced link a thread that calls does not sleep before every packet: it would wake too late.
+//! Nor is there a look at the sockets before every packet.
+
+use std::{thread, time};
 
 use homa::driver::memory::{Faults, Network};
+use homa::inline::{self, Completion};
 use homa::proto::{Duration, Rate, UnscheduledLimit};
 use homa::{CallOptions, Config, Engine};
 
@@ -15,17 +19,22 @@ fn sleeps() -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
-#[test]
-fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
+/// Has a gigabit, on which all of a request may leave unasked.
+fn config() -> Config {
     let mut config = Config::default().link_rate(Rate::gbps(1));
     config.protocol.unscheduled = UnscheduledLimit::Fixed(LENGTH);
     config.protocol.loss.resend_after = Duration::secs(10);
+    config
+}
+
+#[test]
+fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
     // The server's host keeps what arrives, and nobody looks at it.
     let network = Network::new(1, Faults::default());
     let [from, to] = ["10.0.0.1:1", "10.0.0.2:1"].map(|at| at.parse().unwrap());
     let _server = network.driver(to).unwrap();
-    let client = Engine::with_driver(Box::new(network.driver(from).unwrap()), config).unwrap();
-    let options = CallOptions::deadline(std::time::Duration::from_millis(500));
+    let client = Engine::with_driver(Box::new(network.driver(from).unwrap()), config()).unwrap();
+    let options = CallOptions::deadline(time::Duration::from_millis(500));
     let before = sleeps();
     let ended = client.client().call_with(to, vec![1; LENGTH as usize], &options);
     assert!(ended.is_err(), "nobody is there to answer");
@@ -34,4 +43,42 @@ fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
     let waits = metrics.engine.pacer_waits;
     assert!(waits > 200, "{waits} waits for the link");
     assert!(slept < 20, "slept {slept} times in {waits} waits for the link");
+    let looks = metrics.driver.receive_calls;
+    assert!(looks < waits / 4, "{looks} looks in {waits} waits for the link");
+}
+
+#[test]
+fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
+    let network = Network::new(1, Faults::default());
+    let [from, to] = ["10.0.0.1:1", "10.0.0.2:1"].map(|at| at.parse().unwrap());
+    let _server = network.driver(to).unwrap();
+    let driver = Box::new(network.driver(from).unwrap());
+    let mut client = inline::Engine::with_driver(driver, config()).unwrap();
+    client.call(to, vec![1; LENGTH as usize], 0, &CallOptions::default()).unwrap();
+    let mut turns = 0;
+    while client.metrics().driver.bytes_sent < LENGTH.into() {
+        thread::sleep(client.timeout().expect("the rest is to be sent"));
+        client.turn_without_arrivals();
+        turns += 1;
+    }
+    // Timers may want to know.
+    let looks = client.metrics().driver.receive_calls;
+    assert!(looks < 10 && turns > 10, "{looks} looks in {turns} turns");
+}
+
+#[test]
+fn a_timer_finds_what_a_loop_did_not_look_for() {
+    let mut config = Config::default();
+    config.protocol.loss.resend_after = Duration::millis(1);
+    let at = "127.0.0.1:0".parse().unwrap();
+    let mut client = inline::Engine::bind(at, config).unwrap();
+    let server = Engine::bind(at, Config::default()).unwrap().serve().unwrap();
+    let to = server.local_addr();
+    thread::spawn(move || server.accept().map(|request| request.reply("an answer")));
+    client.call(to, "a question", 0, &CallOptions::default()).unwrap();
+    while !client.turn_without_arrivals() {
+        thread::sleep(client.timeout().expect("the call has a deadline"));
+    }
+    let Some(Completion::Response { result, .. }) = client.next() else { panic!() };
+    assert_eq!(result.unwrap(), b"an answer"[..]);
 }

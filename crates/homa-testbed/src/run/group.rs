@@ -129,7 +129,7 @@ impl<'a> Group<'a> {
             looked_at += own.len();
             let ready = own.iter().any(|fd| fd.revents != 0);
             if ready || client.wake_at_ns.is_some_and(|at| at <= now) {
-                client.transport.turn(&mut client.done)?;
+                client.transport.turn(ready, &mut client.done)?;
                 self.step();
             }
         }

@@ -33,8 +33,6 @@ pub(crate) struct HomaTransport {
     /// At one address: each other host is heard by one of them.
     engines: Vec<Engine>,
     handles: Vec<RawFd>,
-    /// Calls were made that leave with the next turn.
-    submitted: bool,
     /// Calls refused at once, to be reported in the next turn.
     refused: Vec<(u64, CallError)>,
     served: u64,
@@ -61,7 +59,7 @@ impl HomaTransport {
         let mut engines = Engine::sharded(at, shards, config).map_err(io::Error::other)?;
         engines.iter_mut().for_each(Engine::listen);
         let handles = engines.iter().flat_map(Engine::handles).copied().collect();
-        Ok(Self { engines, handles, submitted: false, refused: Vec::new(), served: 0 })
+        Ok(Self { engines, handles, refused: Vec::new(), served: 0 })
     }
 }
 
@@ -92,21 +90,23 @@ impl RpcTransport for HomaTransport {
         let options = CallOptions::deadline(DEADLINE);
         let engine = self.engines.iter_mut().find(|engine| engine.hears(to));
         let engine = engine.ok_or_else(|| io::Error::other("no engine hears that host"))?;
-        if let Err(error) = engine.call(to, request(rpc), rpc.id, &options) {
-            self.refused.push((rpc.id, error));
+        match engine.call(to, request(rpc), rpc.id, &options) {
+            Ok(_) => engine.flush(),
+            Err(error) => self.refused.push((rpc.id, error)),
         }
-        self.submitted = true;
         Ok(())
     }
 
-    fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn turn(&mut self, readable: bool, done: &mut Vec<Done>) -> io::Result<()> {
         let at_ns = sys::monotonic_ns();
         let refused = self.refused.drain(..);
         done.extend(refused.map(|(id, error)| Done { id, at_ns, error: Some(error) }));
-        self.submitted = false;
         // What did not fit into one turn keeps the socket readable or the engine due.
         for engine in &mut self.engines {
-            engine.turn();
+            match readable {
+                true => engine.turn(),
+                false => engine.turn_without_arrivals(),
+            };
             self.served += answer(engine, done);
             engine.flush();
         }
@@ -118,7 +118,7 @@ impl RpcTransport for HomaTransport {
     }
 
     fn wake_at_ns(&mut self) -> Option<u64> {
-        if self.submitted {
+        if !self.refused.is_empty() {
             return Some(0);
         }
         let wait = self.engines.iter_mut().filter_map(Engine::timeout).min()?;

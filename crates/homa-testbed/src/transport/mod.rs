@@ -58,8 +58,8 @@ pub trait RpcTransport {
     fn submit(&mut self, rpc: Rpc) -> io::Result<()>;
 
     /// Serves and receives what can be served and received now, and appends what finished. Never
-    /// waits.
-    fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()>;
+    /// waits. `readable`: one of its descriptors was just now.
+    fn turn(&mut self, readable: bool, done: &mut Vec<Done>) -> io::Result<()>;
 
     /// Descriptors that become readable when [`RpcTransport::turn`] has something to do.
     fn handles(&self) -> &[RawFd];

@@ -150,7 +150,7 @@ impl RpcTransport for TcpTransport {
         self.write(index)
     }
 
-    fn turn(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn turn(&mut self, _readable: bool, done: &mut Vec<Done>) -> io::Result<()> {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         self.readiness.take(&mut ready)?;

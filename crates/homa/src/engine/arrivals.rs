@@ -55,6 +55,18 @@ pub(super) struct Overdue {
 }
 
 impl Core {
+    /// A turn where nothing had arrived when somebody asked just now: a look at the sockets costs
+    /// as much as a packet, so there is none unless there is more to do than to send.
+    pub fn turn_without_arrivals(&mut self) {
+        self.tick();
+        let others = [self.state.endpoint.deadline(), self.paths_due(), self.alarm];
+        let others_are_due = others.into_iter().flatten().any(|at| at <= self.now);
+        if self.arrivals.are_left() || others_are_due {
+            return self.turn();
+        }
+        self.flush();
+    }
+
     pub(super) fn exchange(&mut self, expected: bool) {
         self.transmit();
         if !self.arrivals.are_left() {

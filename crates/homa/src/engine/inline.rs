@@ -321,6 +321,16 @@ impl Engine {
         self.has_ready()
     }
 
+    /// [`Self::turn`] for loops that know that no [`Self::handles`] were readable just now: looks
+    /// for arrivals only if a timer wants to know. Where packets wait for the link, few turns do.
+    pub fn turn_without_arrivals(&mut self) -> bool {
+        if self.core.is_here() {
+            self.set_aside();
+            self.core.turn_without_arrivals();
+        }
+        self.has_ready()
+    }
+
     fn has_ready(&self) -> bool {
         self.core.has_ready() || !self.left.is_empty()
     }
@@ -357,10 +367,12 @@ impl Engine {
                 break;
             }
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
-            if timeout.is_none_or(|timeout| !timeout.is_zero()) {
-                wait_also_for_room(&self.handles, self.core.full_socket(), None, timeout)?;
+            let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
+            let full = self.core.full_socket();
+            match !sleeps || wait_also_for_room(&self.handles, full, None, timeout)? {
+                true => self.core.turn(),
+                false => self.core.turn_without_arrivals(),
             }
-            self.core.turn();
         }
         Ok(self.has_ready())
     }

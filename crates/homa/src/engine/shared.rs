@@ -36,7 +36,7 @@ use homa_proto::Time;
 
 use super::Core;
 use super::after::After;
-use super::spinner::{Spinner, spin_then_wait};
+use super::spinner::{Found, Spinner, spin_then_wait};
 use super::switchboard::slot::{Slot, Slots};
 use super::switchboard::{CallKey, Switchboard, Waiting};
 use crate::driver::{Waker, signals};
@@ -348,6 +348,7 @@ impl Access<'_> {
         let shared = self.shared;
         let state = &mut **self;
         let timeout = [state.core.idle(), left].into_iter().flatten().min();
+        let mut arrived = true;
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             state.asleep_until = Some(state.core.wake_at().unwrap_or(Time::MAX));
             state.helper_polls |= me == Lead::Helper;
@@ -364,8 +365,12 @@ impl Access<'_> {
                 _ => Duration::ZERO,
             };
             match self.unlocked(|| spin_then_wait((&handles, full), waker, spin, timeout)) {
-                Ok(found) if !spin.is_zero() && !paced => self.spinner.learn(found),
-                Ok(_) => {}
+                Ok(found) => {
+                    arrived = found != Found::Nothing;
+                    if !spin.is_zero() && !paced {
+                        self.spinner.learn(found == Found::Awake);
+                    }
+                }
                 // Only exhausted memory can be the reason: go on at a walking pace.
                 Err(_) => self.unlocked(|| thread::sleep(STANDBY)),
             }
@@ -383,7 +388,10 @@ impl Access<'_> {
         }
         if state.lead == me {
             state.asleep_until = None;
-            state.core.turn();
+            match arrived {
+                true => state.core.turn(),
+                false => state.core.turn_without_arrivals(),
+            }
             state.board.dispatch(&mut state.core);
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Nobody) {

@@ -59,26 +59,36 @@ impl Spinner {
     }
 }
 
-/// Looks for something to receive, or room in a full socket, for a while, then sleeps; true when
-/// looking was enough.
+/// How something to do was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// While looking.
+    Awake,
+    /// It ended a sleep.
+    Asleep,
+    /// Not at all: the time was over.
+    Nothing,
+}
+
+/// Looks for something to receive, or room in a full socket, for a while, then sleeps.
 pub fn spin_then_wait(
     (handles, full): (&[RawFd], Option<RawFd>),
     waker: &Waker,
     spin: Duration,
     timeout: Option<Duration>,
-) -> io::Result<bool> {
+) -> io::Result<Found> {
     if !spin.is_zero() {
         // A time beyond the clock's range never comes.
         let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
         while until.is_none_or(|until| Instant::now() < until) {
             if wait_also_for_room(handles, full, Some(waker), Some(Duration::ZERO))? {
-                return Ok(true);
+                return Ok(Found::Awake);
             }
         }
     }
     let left = timeout.map(|timeout| timeout.saturating_sub(spin));
-    wait_also_for_room(handles, full, Some(waker), left)?;
-    Ok(false)
+    let found = wait_also_for_room(handles, full, Some(waker), left)?;
+    Ok(if found { Found::Asleep } else { Found::Nothing })
 }
 
 #[cfg(test)]
