@@ -64,7 +64,9 @@ impl Core {
         if self.arrivals.are_left() || others_are_due {
             return self.turn();
         }
+        self.state.budgets.hear(&mut self.state.endpoint);
         self.flush();
+        self.state.budgets.tell_others(&self.state.endpoint);
     }
 
     pub(super) fn exchange(&mut self, expected: bool) {
