@@ -5,8 +5,9 @@
 
 use std::cell::Cell;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::task::Waker;
-use std::thread::ThreadId;
+use std::thread::{self, ThreadId};
 
 use super::Core;
 use super::switchboard::{Switchboard, Waiting};
@@ -46,10 +47,53 @@ impl After {
 
     /// Does it; due when the lock is released.
     pub fn run(mut self) {
-        self.wakes.drain(..).for_each(Waiting::wake);
+        let mut panicked = None;
+        for waiting in self.wakes.drain(..) {
+            // The others wait no less.
+            if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| waiting.wake())) {
+                panicked = Some(panic);
+            }
+        }
         self.retired.clear();
         self.over.clear();
         // A thread that ends has no use for it.
         let _ = AFTER.try_with(|after| after.set(self));
+        if let Some(panic) = panicked.filter(|_| !thread::panicking()) {
+            panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic::resume_unwind(Box::new("a waker's"));
+        }
+    }
+
+    struct Parked(thread::Thread);
+
+    impl Wake for Parked {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// Where the second is not woken, this hangs.
+    #[test]
+    fn a_waker_that_panics_does_not_keep_the_others_from_being_woken() {
+        let wakers = [Arc::new(Panics).into(), Arc::new(Parked(thread::current())).into()];
+        let after = After { wakes: wakers.map(Waiting::Task).into(), ..After::default() };
+        let result = panic::catch_unwind(AssertUnwindSafe(|| after.run()));
+        assert!(result.is_err(), "nobody hears of the panic");
+        thread::park();
     }
 }

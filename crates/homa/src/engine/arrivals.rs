@@ -58,15 +58,20 @@ impl Core {
     /// A turn where nothing had arrived when somebody asked just now: a look at the sockets costs
     /// as much as a packet, so there is none unless there is more to do than to send.
     pub fn turn_without_arrivals(&mut self) {
+        self.fresh = false;
         self.tick();
         let others = [self.state.endpoint.deadline(), self.paths_due(), self.alarm];
         let others_are_due = others.into_iter().flatten().any(|at| at <= self.now);
         if self.arrivals.are_left() || others_are_due {
             return self.turn();
         }
+        self.overdue = None;
         self.state.budgets.hear(&mut self.state.endpoint);
-        self.flush();
+        self.transmit();
+        // The system refused some of it, maybe.
+        self.report_unreachable();
         self.state.budgets.tell_others(&self.state.endpoint);
+        self.fresh = false;
     }
 
     pub(super) fn exchange(&mut self, expected: bool) {
