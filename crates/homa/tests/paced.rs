@@ -10,6 +10,8 @@ use homa::{CallOptions, Config, Engine};
 
 /// Bytes of a request, all of which may leave unasked: nothing but the link is waited for.
 const LENGTH: u32 = 1_000_000;
+/// Client and server.
+const ENDS: [&str; 2] = ["10.0.0.1:1", "10.0.0.2:1"];
 
 /// Times that the calling thread gave up its processor by itself.
 fn sleeps() -> u64 {
@@ -27,11 +29,20 @@ fn config() -> Config {
     config
 }
 
+/// A client that has just asked.
+fn asks(network: &Network) -> inline::Engine {
+    let [from, to] = ENDS.map(|at| at.parse().unwrap());
+    let driver = Box::new(network.driver(from).unwrap());
+    let mut client = inline::Engine::with_driver(driver, config()).unwrap();
+    client.call(to, vec![1; LENGTH as usize], 0, &CallOptions::default()).unwrap();
+    client
+}
+
 #[test]
 fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
     // The server's host keeps what arrives, and nobody looks at it.
     let network = Network::new(1, Faults::default());
-    let [from, to] = ["10.0.0.1:1", "10.0.0.2:1"].map(|at| at.parse().unwrap());
+    let [from, to] = ENDS.map(|at| at.parse().unwrap());
     let _server = network.driver(to).unwrap();
     let client = Engine::with_driver(Box::new(network.driver(from).unwrap()), config()).unwrap();
     let options = CallOptions::deadline(time::Duration::from_millis(500));
@@ -50,11 +61,8 @@ fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
 #[test]
 fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
     let network = Network::new(1, Faults::default());
-    let [from, to] = ["10.0.0.1:1", "10.0.0.2:1"].map(|at| at.parse().unwrap());
-    let _server = network.driver(to).unwrap();
-    let driver = Box::new(network.driver(from).unwrap());
-    let mut client = inline::Engine::with_driver(driver, config()).unwrap();
-    client.call(to, vec![1; LENGTH as usize], 0, &CallOptions::default()).unwrap();
+    let _server = network.driver(ENDS[1].parse().unwrap()).unwrap();
+    let mut client = asks(&network);
     let mut turns = 0;
     while client.metrics().driver.bytes_sent < LENGTH.into() {
         thread::sleep(client.timeout().expect("the rest is to be sent"));
@@ -86,10 +94,7 @@ fn a_timer_finds_what_a_loop_did_not_look_for() {
 #[test]
 fn a_loop_that_does_not_look_hears_that_nobody_is_there() {
     let network = Network::new(1, Faults::default());
-    let [from, to] = ["10.0.0.1:1", "10.0.0.2:1"].map(|at| at.parse().unwrap());
-    let driver = Box::new(network.driver(from).unwrap());
-    let mut client = inline::Engine::with_driver(driver, config()).unwrap();
-    client.call(to, vec![1; LENGTH as usize], 0, &CallOptions::default()).unwrap();
+    let mut client = asks(&network);
     while !client.turn_without_arrivals() {
         thread::sleep(client.timeout().expect("the call has a deadline"));
     }

@@ -45,6 +45,17 @@ impl Arrivals {
     }
 }
 
+/// How a turn looks for arrivals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Something should be there.
+    Thorough,
+    /// Most looks are in vain: in the cheapest way.
+    Passing,
+    /// Nothing was there just now. A look in vain costs as much as a packet.
+    None,
+}
+
 /// Timers that are due, and wait.
 #[derive(Clone, Copy)]
 pub(super) struct Overdue {
@@ -55,29 +66,13 @@ pub(super) struct Overdue {
 }
 
 impl Core {
-    /// A turn where nothing had arrived when somebody asked just now: a look at the sockets costs
-    /// as much as a packet, so there is none unless there is more to do than to send.
-    pub fn turn_without_arrivals(&mut self) {
-        self.fresh = false;
-        self.tick();
-        let others = [self.state.endpoint.deadline(), self.paths_due(), self.alarm];
-        let others_are_due = others.into_iter().flatten().any(|at| at <= self.now);
-        if self.arrivals.are_left() || others_are_due {
-            return self.turn();
-        }
-        self.overdue = None;
-        self.state.budgets.hear(&mut self.state.endpoint);
+    /// Sends, takes in what arrived, acts on timers.
+    pub(super) fn exchange(&mut self, look: Look) {
         self.transmit();
-        // The system refused some of it, maybe.
-        self.report_unreachable();
-        self.state.budgets.tell_others(&self.state.endpoint);
-        self.fresh = false;
-    }
-
-    pub(super) fn exchange(&mut self, expected: bool) {
-        self.transmit();
-        if !self.arrivals.are_left() {
-            self.fetch(expected);
+        match look {
+            _ if self.arrivals.are_left() => {}
+            Look::None => self.arrivals = Arrivals::default(),
+            _ => self.fetch(look == Look::Thorough),
         }
         let arrived = self.arrivals.trains > 0;
         if arrived {

@@ -316,7 +316,7 @@ impl Engine {
     pub fn turn(&mut self) -> bool {
         if self.core.is_here() {
             self.set_aside();
-            self.core.turn();
+            self.core.turn(true);
         }
         self.has_ready()
     }
@@ -326,7 +326,7 @@ impl Engine {
     pub fn turn_without_arrivals(&mut self) -> bool {
         if self.core.is_here() {
             self.set_aside();
-            self.core.turn_without_arrivals();
+            self.core.turn(false);
         }
         self.has_ready()
     }
@@ -369,10 +369,8 @@ impl Engine {
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
             let full = self.core.full_socket();
-            match !sleeps || wait_also_for_room(&self.handles, full, None, timeout)? {
-                true => self.core.turn(),
-                false => self.core.turn_without_arrivals(),
-            }
+            let arrived = !sleeps || wait_also_for_room(&self.handles, full, None, timeout)?;
+            self.core.turn(arrived);
         }
         Ok(self.has_ready())
     }

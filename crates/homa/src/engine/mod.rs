@@ -46,7 +46,7 @@ use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::{Direction, Outcome};
 use crate::payload::Payload;
-use arrivals::{Arrivals, Overdue};
+use arrivals::{Arrivals, Look, Overdue};
 use beside::Beside;
 use clock::Clock;
 use closing::Closing;
@@ -300,20 +300,20 @@ impl Core {
     }
 
     /// One turn without waiting: sends what may leave, takes in what arrived, acts on timers, and
-    /// sends what that caused.
-    pub fn turn(&mut self) {
+    /// sends what that caused. Unless something `arrived`, only timers make it look for arrivals.
+    pub fn turn(&mut self, arrived: bool) {
+        self.fresh = false;
         self.tick();
         self.retry_full_socket();
-        self.exchange(true);
+        self.exchange(if arrived { Look::Thorough } else { Look::None });
         self.transmit();
         self.fresh = false;
     }
 
-    /// A turn for threads that spin and come back at once: looks at the clock, and so at timers,
-    /// less often, and leaves what arrivals caused to travel with what the application makes of
-    /// them.
+    /// A turn for threads that spin: looks at the clock, and so at timers, less often, and leaves
+    /// what arrivals caused to travel with what the application makes of them.
     pub fn spin(&mut self) {
-        self.exchange(false);
+        self.exchange(Look::Passing);
     }
 
     /// Sends what may leave, at a time of its own.

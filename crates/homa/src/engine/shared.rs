@@ -388,10 +388,7 @@ impl Access<'_> {
         }
         if state.lead == me {
             state.asleep_until = None;
-            match arrived {
-                true => state.core.turn(),
-                false => state.core.turn_without_arrivals(),
-            }
+            state.core.turn(arrived);
             state.board.dispatch(&mut state.core);
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Nobody) {
