@@ -143,14 +143,9 @@ impl Progress {
         }
     }
 
-    /// So many of the parts of the job are done: the others take as long, each.
-    pub fn revise(&self, done: usize, parts: usize) {
-        let elapsed = self.began.elapsed();
-        let left = elapsed.mul_f64(parts.saturating_sub(done) as f64 / done.max(1) as f64);
-        self.bar.set_length((elapsed + left).as_millis().max(1) as u64);
-        if !self.terminal && !left.is_zero() {
-            eprintln!("about {} s left", left.as_secs().max(1));
-        }
+    /// It takes about this long from now on.
+    pub fn expect(&self, left: Duration) {
+        self.bar.set_length((self.began.elapsed() + left).as_millis().max(1) as u64);
     }
 
     /// How much of the expected time has been spent.
@@ -183,7 +178,13 @@ impl Ticker {
             let start = Instant::now();
             let gone = mpsc::RecvTimeoutError::Disconnected;
             while stopped.recv_timeout(Duration::from_millis(250)) != Err(gone) {
-                bar.set_position(start.elapsed().as_millis() as u64);
+                let elapsed = start.elapsed().as_millis() as u64;
+                // A job that takes longer than expected is not done yet, so its bar is not full.
+                let least = elapsed + elapsed / 20;
+                if bar.length().is_some_and(|length| length < least) {
+                    bar.set_length(least);
+                }
+                bar.set_position(elapsed);
             }
         });
         Self { _stop: stop }

@@ -8,6 +8,7 @@
 
 mod probe;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::fs;
 
@@ -28,30 +29,46 @@ pub const SHORT_BYTES: u32 = 1_500;
 /// virtual machine that its host pauses stands still for longer, and the run's tail is that pause.
 const STALL_MS: u64 = 100;
 
-/// One thing that was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One number that was checked against its limit.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What was checked, in a few words.
+    /// The check it belongs to, in a few words; several numbers may belong to one check.
     pub name: &'static str,
-    /// What was found, with numbers and the bound.
+    /// A sentence without its full stop: the number that was found and its limit.
     pub detail: String,
-    /// Whether it is within the bound.
-    pub ok: bool,
-    /// What was found where that is a share, in percent: the less the worse.
-    pub percent: Option<u32>,
+    /// The part of the limit that the number takes up, above 0. At most 1: within the limit; 0.5:
+    /// half of what is allowed.
+    pub strain: f64,
+}
+
+impl Finding {
+    /// Whether the number is within its limit.
+    pub fn ok(&self) -> bool {
+        self.strain <= 1.0
+    }
 }
 
 /// All that was checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// In the order of checking.
     pub findings: Vec<Finding>,
 }
 
 impl Verdict {
-    /// True when everything was within its bound.
+    /// True if every number is within its limit.
     pub fn valid(&self) -> bool {
-        self.findings.iter().all(|finding| finding.ok)
+        self.findings.iter().all(Finding::ok)
+    }
+
+    /// The numbers beyond their limits.
+    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| !finding.ok())
+    }
+
+    /// The number that is nearest to its limit, or farthest beyond it.
+    pub fn worst(&self) -> Option<&Finding> {
+        self.findings.iter().max_by(|a, b| a.strain.total_cmp(&b.strain))
     }
 
     /// Adds another verdict's findings.
@@ -59,19 +76,31 @@ impl Verdict {
         self.findings.extend(other.findings);
     }
 
-    fn add(&mut self, name: &'static str, ok: bool, detail: String) {
-        self.findings.push(Finding { name, detail, ok, percent: None });
+    /// Adds a number that may be at most its limit. A number that is not known (NaN) fails.
+    fn at_most(&mut self, name: &'static str, (found, limit): (f64, f64), detail: String) {
+        let strain = match found.partial_cmp(&limit) {
+            Some(Ordering::Less | Ordering::Equal) if limit <= 0.0 => 0.0,
+            Some(_) if limit > 0.0 => found.max(0.0) / limit,
+            _ => f64::INFINITY,
+        };
+        self.findings.push(Finding { name, detail, strain });
+    }
+
+    /// Adds a number that must be at least its limit, which is above 0.
+    fn at_least(&mut self, name: &'static str, (found, limit): (f64, f64), detail: String) {
+        let strain = if found > 0.0 { limit / found } else { f64::INFINITY };
+        self.findings.push(Finding { name, detail, strain });
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, finding) in self.findings.iter().enumerate() {
-            let separator = if i == 0 { "" } else { " | " };
-            let verdict = if finding.ok { "ok" } else { "NOT OK" };
-            write!(f, "{separator}{} {} {verdict}", finding.name, finding.detail)?;
+            let separator = if i == 0 { "" } else { "; " };
+            let verdict = if finding.ok() { "ok" } else { "NOT OK" };
+            write!(f, "{separator}{}: {}, {verdict}", finding.name, finding.detail)?;
         }
-        f.write_str(if self.valid() { " => VALID" } else { " => INVALID" })
+        f.write_str(if self.valid() { " => valid" } else { " => not valid" })
     }
 }
 
@@ -93,39 +122,40 @@ pub struct Shown {
 
 /// Judges a run by what the switch and the processors did meanwhile.
 pub fn judge(rack: &RackConfig, seen: &SwitchInterval, shown: Shown) -> Verdict {
-    let hosts_free = shown.hosts_free;
     let mut verdict = Verdict::default();
-    let free = [hosts_free, seen.free()].into_iter().flatten().reduce(f64::min);
+    let free = [shown.hosts_free, seen.free()].into_iter().flatten().reduce(f64::min);
     if let Some(free) = free {
-        let (name, ok, percent) = ("CPU headroom", free >= HEADROOM, (free * 100.0) as u32);
-        let detail = format!("{percent} % (at least {:.0} %)", HEADROOM * 100.0);
-        verdict.findings.push(Finding { name, detail, ok, percent: Some(percent) });
+        let detail = format!(
+            "its busiest core was free for {:.0} % of the time (at least {:.0} %)",
+            free * 100.0,
+            HEADROOM * 100.0
+        );
+        verdict.at_least("CPU headroom", (free, HEADROOM), detail);
     }
-    // A switch that is late by little against the latency reported did not decide it.
+    // A switch that is late by little against the reported latency did not decide it.
     let share_us = (shown.short_p99_ns.unwrap_or(0) as f64 * LATENESS_SHARE / 1_000.0) as u64;
     let bound = lateness_bound_us(rack).max(share_us);
     let p99 = seen.lateness.quantile_us(0.99);
     let detail = format!(
-        "p50 {} us, p99 {p99} us (at most {bound} us), max {} us",
-        seen.lateness.quantile_us(0.5),
-        seen.lateness.max_us()
+        "the emulated switch sent 1 % of all frames {p99} us or more too late (at most {bound} us)"
     );
-    verdict.add("switch lateness", p99 <= bound, detail);
+    verdict.at_most("switch lateness", (p99 as f64, bound as f64), detail);
     let stall_ms = seen.lateness.max_us() / 1_000;
-    if stall_ms > STALL_MS {
-        let detail = format!("stood still for {stall_ms} ms (at most {STALL_MS} ms)");
-        verdict.add("machine", false, detail);
-    }
-    // All that came: of what a link that is cut loses, none is delivered.
-    let frames = (seen.delivered + seen.dropped + seen.lost + seen.cut).max(1) as f64;
+    let detail = format!("the machine stood still for {stall_ms} ms (at most {STALL_MS} ms)");
+    verdict.at_most("machine", (stall_ms as f64, STALL_MS as f64), detail);
     let missed = seen.overflow + seen.undeliverable;
+    let detail = format!("the emulated switch missed {missed} frames (none allowed)");
+    verdict.at_most("switch backlog", (missed as f64, 0.0), detail);
+    // All frames that came: a link that was cut delivers none of those it loses.
+    let frames = (seen.delivered + seen.dropped + seen.lost + seen.cut).max(1) as f64;
     let late = seen.late_arrivals as f64 / frames;
     let detail = format!(
-        "{missed} frames missed (none allowed), {:.2} % noticed late (at most {:.0} %)",
+        "the emulated switch noticed {:.2} % of all frames too late to keep their order (at most \
+         {:.0} %)",
         late * 100.0,
         LATE_ARRIVALS * 100.0
     );
-    verdict.add("switch backlog", missed == 0 && late <= LATE_ARRIVALS, detail);
+    verdict.at_most("switch backlog", (late, LATE_ARRIVALS), detail);
     verdict
 }
 
@@ -189,7 +219,7 @@ mod tests {
         assert!(judge(&rack, &stalled, none).valid());
         stalled.lateness.record(2_000_000_000);
         let verdict = judge(&rack, &stalled, none);
-        assert!(verdict.to_string().contains("machine stood still for 2000 ms"), "{verdict}");
+        assert!(verdict.to_string().contains("the machine stood still for 2000 ms"), "{verdict}");
         assert!(!verdict.valid());
         let mut late = good;
         late.lateness.record(1_000_000);
@@ -198,7 +228,29 @@ mod tests {
         let slow = |ms: u64| Shown { short_p99_ns: Some(ms * 1_000_000), ..none };
         assert!(judge(&rack, &late, slow(21)).valid());
         assert!(!judge(&rack, &late, slow(19)).valid());
-        assert!(verdict.to_string().ends_with("=> INVALID"));
-        assert!(verdict.to_string().contains("switch lateness p50 1001 us"));
+        assert!(verdict.to_string().ends_with("=> not valid"));
+        let failed: Vec<&str> = verdict.failed().map(|finding| finding.detail.as_str()).collect();
+        let said = "the emulated switch sent 1 % of all frames 1001 us or more too late (at most";
+        assert!(failed.len() == 1 && failed[0].starts_with(said), "{failed:?}");
+    }
+
+    #[test]
+    fn a_limit_half_used_up_is_a_strain_of_a_half() {
+        let mut verdict = Verdict::default();
+        verdict.at_most("a", (15.0, 30.0), String::new());
+        verdict.at_least("b", (0.4, 0.1), String::new());
+        verdict.at_most("c", (0.0, 0.0), String::new());
+        let strains = |verdict: &Verdict| -> Vec<f64> {
+            verdict.findings.iter().map(|finding| finding.strain).collect()
+        };
+        assert_eq!(strains(&verdict), [0.5, 0.25, 0.0]);
+        assert!(verdict.valid() && verdict.worst().map(|worst| worst.name) == Some("a"));
+        verdict.at_most("d", (1.0, 0.0), String::new());
+        verdict.at_most("e", (f64::NAN, 5.0), String::new());
+        verdict.at_least("f", (0.0, 0.1), String::new());
+        verdict.at_most("g", (60.0, 30.0), String::new());
+        let infinite = f64::INFINITY;
+        assert_eq!(strains(&verdict)[3..], [infinite, infinite, infinite, 2.0]);
+        assert_eq!(verdict.failed().count(), 4);
     }
 }

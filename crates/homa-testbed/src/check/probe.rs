@@ -29,6 +29,8 @@ const HIGHEST: libc::c_int = 0xe0;
 const SIZES: [usize; 4] = [24, 200, 700, FULL_DATAGRAM];
 const IDLE_PROBES: usize = 240;
 const PRIORITY_PROBES: usize = 240;
+/// Share of the link that the lowest class must fill while frames of the highest class pass it.
+const BACKGROUND: f64 = 0.9;
 
 /// What the probes showed, microseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,15 +71,24 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
         // A frame's double follows it.
         p99_bound += frame_us;
     }
-    let timely = least >= -5.0 && median <= median_bound && p99 <= p99_bound;
-    let mut detail = format!(
-        "off by p50 {median:.0} us (at most {median_bound:.0}), p99 {p99:.0} us (at most \
-         {p99_bound:.0})"
+    let name = "wire timing";
+    let early = -least;
+    let detail = format!("a frame over an idle link came {early:.0} us too early (at most 5 us)");
+    verdict.at_most(name, (early, 5.0), detail);
+    let detail = format!(
+        "half of the frames over an idle link came {median:.0} us or more too late (at most \
+         {median_bound:.0} us)"
     );
+    verdict.at_most(name, (median, median_bound), detail);
+    let detail = format!(
+        "1 % of the frames over an idle link came {p99:.0} us or more too late (at most \
+         {p99_bound:.0} us)"
+    );
+    verdict.at_most(name, (p99, p99_bound), detail);
     if !complete {
-        detail.push_str(&format!(", {} of {IDLE_PROBES} frames arrived", idle.len()));
+        let detail = format!("{} of {IDLE_PROBES} frames over an idle link arrived", idle.len());
+        verdict.at_least(name, (0.0, 1.0), detail);
     }
-    verdict.add("wire timing", complete && timely, detail);
 
     let (mut priority_delay_us, mut background_load) = (None, 0.0);
     if config.hosts >= 3 {
@@ -86,13 +97,21 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
         // A frame of the load may be in service at every port on the way.
         let ports = config.links(hosts_apart(config).0, hosts_apart(config).1) - 1;
         let allowed = ports as f64 * frame_us + p99_bound;
+        let name = "strict priority";
         let detail = format!(
-            "p99 {p99:.0} us behind {:.0} % load (at most a frame at each of {ports} ports + \
-             {p99_bound:.0} = {allowed:.0})",
-            load * 100.0
+            "1 % of the frames of the highest class waited {p99:.0} us or more behind the lowest \
+             (at most {allowed:.0} us: a frame at each of {ports} ports and {p99_bound:.0} us)"
         );
-        let strict = delays.len() >= PRIORITY_PROBES * 9 / 10 && p99 <= allowed;
-        verdict.add("strict priority", strict && load > 0.9, detail);
+        verdict.at_most(name, (p99, allowed), detail);
+        let (came, least) = (delays.len(), PRIORITY_PROBES * 9 / 10);
+        let detail = format!("{came} of {PRIORITY_PROBES} such frames arrived (at least {least})");
+        verdict.at_least(name, (came as f64, least as f64), detail);
+        let detail = format!(
+            "the lowest class filled {:.0} % of the link meanwhile (at least {:.0} %)",
+            load * 100.0,
+            BACKGROUND * 100.0
+        );
+        verdict.at_least(name, (load, BACKGROUND), detail);
         (priority_delay_us, background_load) = (Some([median, p99]), load);
     }
     Ok(Probes { timing_error_us, priority_delay_us, background_load, verdict })

@@ -1,14 +1,17 @@
 //! Round trips on the idle rack: the denominators of slowdown.
 
 use std::io;
+use std::time::Duration;
 
 use homa_workload::quantile::{Percentile, Sorted};
 
 use super::group::Group;
 use crate::sys;
 
-/// Bytes to spend per size, so that long messages do not take for ever: 3 to 15 round trips.
-const BYTES_PER_SIZE: u32 = 3_000_000;
+/// Most round trips of a size.
+const MOST: u64 = 15;
+/// Time to spend on a size, so that long messages over slow links do not take for ever.
+const TIME_PER_SIZE: Duration = Duration::from_millis(600);
 
 /// Median round trip by size.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,17 +26,20 @@ impl IdleTimes {
         Self { points }
     }
 
-    /// Measures each size: the median of a few of `round_trip`, which gets the bytes and its number
-    /// from 0 and gives nanoseconds.
+    /// Measures each size: the median of 1 to 15 calls of `round_trip`, which gets the bytes and
+    /// its number from 0 and returns nanoseconds. A size that takes long is measured less often.
     pub fn measure<E>(
         sizes: &[u32],
         mut round_trip: impl FnMut(u32, usize) -> Result<u64, E>,
     ) -> Result<Self, E> {
         let mut points = Vec::with_capacity(sizes.len());
         for &bytes in sizes {
-            let count = (BYTES_PER_SIZE / bytes.max(1)).clamp(3, 15) as usize;
-            let times = (0..count).map(|nth| round_trip(bytes, nth));
-            let times = Sorted::new(times.collect::<Result<Vec<u64>, E>>()?);
+            let mut times = vec![round_trip(bytes, 0)?];
+            let most = TIME_PER_SIZE.as_nanos() as u64 / times[0].max(1);
+            for nth in 1..most.min(MOST) {
+                times.push(round_trip(bytes, nth as usize)?);
+            }
+            let times = Sorted::new(times);
             points.push((bytes, times.percentile(Percentile::P50).unwrap_or_default()));
         }
         Ok(Self::new(points))

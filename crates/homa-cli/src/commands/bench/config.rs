@@ -4,8 +4,8 @@
 use homa_testbed::Rack;
 use serde::Serialize;
 
+use super::args::{Args, Switch};
 use super::fabric::Wired;
-use super::{Args, Switch};
 use crate::values;
 
 /// What the RPCs travelled over.
@@ -14,8 +14,6 @@ use crate::values;
 pub enum Network {
     /// The rack inside this machine.
     Rack,
-    /// Memory, where there can be no rack.
-    Memory,
     /// What lies between this machine and a server.
     Peer,
 }
@@ -84,7 +82,8 @@ pub struct Config {
 impl Config {
     /// What `args` means when the RPCs travel over `network`.
     pub fn new(args: &Args, network: Network) -> Self {
-        let (rack, ours) = (network == Network::Rack, network != Network::Peer);
+        let rack = network == Network::Rack;
+        let ours = rack;
         let loaded = args.incast.is_none();
         let sized = loaded && args.fan_out.is_none();
         let fabric = rack && args.fabric != Wired::SingleSwitch;
@@ -200,7 +199,7 @@ mod tests {
     use clap::Parser;
     use serde_json::Value;
 
-    use super::super::rack::rack_config;
+    use super::super::setup::rack_config;
     use super::*;
     use crate::args::{Cli, Command};
 

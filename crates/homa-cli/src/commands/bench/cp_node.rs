@@ -14,9 +14,9 @@ use homa_workload::arrivals::{Arrival, schedule};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
-use super::Args;
+use super::args::Args;
 use super::config::{Config, Network, command_line};
-use super::rack::{OFFER_HINT, offer};
+use super::setup::{OFFER_HINT, offer};
 use crate::commands::driver::Driver;
 use crate::cp_node::{answered, request};
 use crate::failure::{Failure, Hint, Outcome, Verdict};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use homa_sim::fabric::{Alb, Forwarding};
 use homa_testbed::{Degraded, LEAVES, Topology};
 
-use super::Args;
+use super::args::Args;
 use crate::failure::Failure;
 use crate::values;
 
@@ -182,8 +182,8 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked;
-    use super::super::rack::rack_config;
+    use super::super::args::asked;
+    use super::super::setup::rack_config;
     use super::*;
 
     #[test]

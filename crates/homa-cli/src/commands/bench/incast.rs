@@ -1,18 +1,18 @@
 //! `homa bench --incast`: one client asks all other hosts for 10 kB each and keeps many RPCs in
 //! progress (Homa §3.6, §5.1): do the responses overrun the client's port at the switch?
 
-use homa_testbed::{Pattern, RunReport, Transport};
+use homa_testbed::{Pattern, Rack, RunReport, Transport};
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
-use super::Args;
+use super::args::Args;
 use super::marking::Planned;
-use super::queueing::Queueing;
-use super::rack::Racks;
-use super::report::{broken, by_name};
-use super::rows::{self, Rows};
-use super::screen::time;
-use crate::failure::Outcome;
+use super::measure;
+use super::results::queueing::Queueing;
+use super::results::report::broken;
+use super::rows::Rows;
+use super::units::{by_name, time};
+use crate::failure::{Failure, Outcome};
 use crate::output::{Align, Table};
 
 /// Bytes of a request and of a response, as in the measurements of the Homa paper.
@@ -24,7 +24,7 @@ const RESPONSE: u32 = 10_000;
 pub struct Row {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
-    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    /// Whether the switch marked congestion; absent if no marks were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     marks: Option<bool>,
     offered: usize,
@@ -81,17 +81,17 @@ pub fn pattern(args: &Args, outstanding: u32) -> Pattern<'static> {
 }
 
 /// RPCs in progress under these arguments.
-struct Incast<'a>(&'a Args, u32);
+struct Incast(Args, u32);
 
-impl Rows for Incast<'_> {
+impl Rows for Incast {
     type Row = Row;
 
     fn pattern(&self) -> Pattern<'_> {
-        pattern(self.0, self.1)
+        pattern(&self.0, self.1)
     }
 
-    fn row(&self, run: &RunReport, planned: Planned) -> Row {
-        Row::of_run(run, planned.marks, self.1)
+    fn row(&self, run: &RunReport, planned: Planned, _rack: &Rack) -> Result<Row, Failure> {
+        Ok(Row::of_run(run, planned.marks, self.1))
     }
 
     fn broken(&self, row: &Row) -> Vec<String> {
@@ -129,12 +129,13 @@ impl Rows for Incast<'_> {
         ]
     }
 
-    fn below(&self, row: &Row) -> Option<String> {
-        row.marks.map(|_| row.queueing.line())
+    fn below(&self, row: &Row, verbose: bool) -> Vec<String> {
+        let shown = verbose || row.marks.is_some();
+        shown.then(|| row.queueing.line()).into_iter().collect()
     }
 }
 
 /// Runs every row with `outstanding` RPCs in progress.
-pub fn run(args: &Args, racks: Racks<'_>, outstanding: u32) -> Outcome {
-    rows::run(args, racks, &Incast(args, outstanding))
+pub fn run(args: &Args, outstanding: u32) -> Outcome {
+    measure::run(args, false, |args| Ok(Incast(args.clone(), outstanding)))
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use homa_sim::fabric::queue::PhantomConfig;
 use homa_testbed::{Marking, Transport};
 
-use super::Args;
+use super::args::Args;
 use crate::values;
 
 /// A phantom queue as the command line names it.
@@ -134,7 +134,7 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked;
+    use super::super::args::asked;
     use super::*;
 
     #[test]

@@ -1,316 +1,52 @@
-//! `homa bench`: the main job. Three questions, one command: what do Homa and kernel TCP do to the
-//! same RPCs on a loaded rack (default), what does each cost unloaded (`--micro`), and what does a
-//! running server give (`--peer`)?
+//! `homa bench`: the main job. One command answers three questions: how long do the same RPCs take
+//! over Homa and over kernel TCP on a loaded rack (default), how fast is each without load
+//! (`--micro`), and how fast is a running server (`--peer`)?
+//!
+//! Files depend downwards only: `args` and the values it parses (`fabric`, `marking`), `units`;
+//! `decide` (pure) and `setup` (racks, offered RPCs); `results` (reports, tables, sentences, chart);
+//! `twin` (the simulator's rows); `measure` (the loop over trials, rates and rows); and one file per
+//! pattern: `load`, `incast`, `workflow`, `peer`, `cp_node`.
 
-mod chart;
+mod args;
 mod config;
 mod cp_node;
+mod decide;
 mod fabric;
-mod in_memory;
 mod incast;
+mod load;
 mod marking;
+mod measure;
 mod open_loop;
 mod peer;
-mod queueing;
-mod rack;
-mod report;
+mod results;
 mod rows;
-mod screen;
-mod sentences;
+mod setup;
 mod trial;
 mod twin;
+mod units;
 mod workflow;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use homa_testbed::{Transport, UnknownTransport};
-use homa_workload::sizes::Workload;
-
-use crate::commands::driver::Driver;
-use crate::failure::{Failure, Outcome, Verdict};
-use crate::micro;
-use crate::output::Format;
-use crate::values;
-
-use fabric::{Choice, Degrade, Wired};
-use marking::Phantom;
+pub use args::Args;
+pub use decide::Fit;
+pub use load::find;
 pub use marking::threshold;
 
-/// How long each row of `--micro` is measured unless told otherwise, over all rounds.
-const MICRO_DURATION: Duration = Duration::from_secs(2);
-/// Time in which RPCs arrive for each row on the rack: five rows take about a minute.
-const RACK_DURATION: Duration = Duration::from_secs(8);
-
-/// Rate of every link unless told otherwise, or unless it is more than the machine keeps up with.
-const LINK: u64 = 100_000_000;
-
-/// Options that only the rack has.
-const RACK_ONLY: [&str; 13] = [
-    "transport",
-    "hosts",
-    "buffer",
-    "cc",
-    "loss",
-    "duplicate",
-    "incast_control",
-    "phantom_queue",
-    "ecn_threshold",
-    "fabric",
-    "forwarding",
-    "degrade",
-    "fan_out",
-];
-
-/// Most servers that a workflow asks at once.
-const MOST_PARTS: u32 = 1_000;
-
-/// Arguments of `homa bench`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Unloaded latency, rate and throughput beside raw UDP and TCP on one veth pair, instead of
-    /// the rack.
-    #[arg(long, conflicts_with_all = ["peer", "incast", "workload", "load"])]
-    #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
-    micro: bool,
-    /// With --micro: measure only rows whose name contains one of these texts, separated by commas.
-    /// Names look like homa-inline/100x1 (bytes) and tcp-batched/64x2 (peers x RPCs in progress).
-    #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    only: Vec<String>,
-    /// With --micro: largest IP packet, for all rows: 9000 are jumbo frames.
-    #[arg(long, default_value_t = 1500, value_name = "BYTES", requires = "micro")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1500..=9000))]
-    mtu: u16,
-    /// Put load on a running `homa serve --echo` at this address and port, instead of the rack.
-    #[arg(long, value_name = "ADDR", value_parser = values::address)]
-    #[arg(conflicts_with = "incast", conflicts_with_all = RACK_ONLY)]
-    peer: Option<SocketAddr>,
-    /// With --peer: what carries the packets.
-    #[arg(long, value_enum, default_value_t = Driver::Udp, requires = "peer")]
-    driver: Driver,
-    /// With --peer: speak to the `cp_node server` of the Linux kernel module, or to `homa serve
-    /// --cp-node`, and report every second as `cp_node client` does.
-    #[arg(long, requires = "peer")]
-    cp_node: bool,
-    /// With --cp-node: number of consecutive server ports, from ADDR's up, to spread requests over.
-    #[arg(long, default_value_t = 1, value_name = "N", requires = "cp_node")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
-    ports: u8,
-    /// With --cp-node: ask for responses of 100 bytes (the module's `--one-way`).
-    #[arg(long, requires = "cp_node")]
-    short_responses: bool,
-    /// Transports to compare, in this order, separated by commas.
-    ///
-    /// homa, homa-flat (one priority level), tcp-classed (a pool; small RPCs have a connection and
-    /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
-    /// default: homa-sharded (two engines at each host's address, as on two cores), tcp-ecn (tcp
-    /// that reacts to ECN marks), dctcp (the kernel's, where it has one).
-    /// [default: the first five]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
-    transport: Vec<Transport>,
-    /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
-    #[arg(long, default_value = "w3", value_name = "NAME|FILE", value_parser = workload)]
-    workload: Workload,
-    /// Share of each host's link taken by requests, responses and their headers.
-    #[arg(long, default_value = "0.8", value_name = "SHARE", value_parser = values::load)]
-    load: f64,
-    /// Hosts on the rack; each is client and server. [default: 5; 4 with --fabric leaf-spine]
-    #[arg(long, value_name = "N")]
-    hosts: Option<usize>,
-    /// Topology between the hosts, emulated by the rack's switch process.
-    #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
-    fabric: Wired,
-    /// How the switches of --fabric leaf-spine choose among paths.
-    #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
-    forwarding: Choice,
-    /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
-    /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
-    /// time after it: spine1:10, spine1:0@2s.
-    #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
-    #[arg(value_parser = fabric::degrade)]
-    degrade: Vec<Degrade>,
-    /// Rate of every link. [default: 100Mbps, or a half or a quarter of it where a trial shows that
-    /// this machine does not keep up with the rows]
-    #[arg(long, value_name = "RATE", value_parser = values::rate)]
-    link: Option<u64>,
-    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: 8s; 2s for --micro]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
-    /// Buffer of every switch port, shared by all priorities, wire bytes.
-    #[arg(long, default_value = "131072", value_name = "BYTES", value_parser = values::bytes)]
-    buffer: u64,
-    /// A phantom queue at every port of the switch (HULL §2.1): its drain rate as a share of the
-    /// link's, and the virtual backlog in bytes above which packets are marked. Rows that react to
-    /// marks (tcp-ecn, dctcp) are measured without it, too.
-    #[arg(long, value_name = "SHARE,BYTES", value_parser = marking::phantom)]
-    phantom_queue: Option<Phantom>,
-    /// Mark packets that arrive when more than this many bytes are queued at their priority (RFC
-    /// 8257 §3.1). Rows that react to marks are measured without it, too.
-    #[arg(long, value_name = "BYTES", value_parser = marking::threshold)]
-    ecn_threshold: Option<u32>,
-    /// Congestion control of the TCP rows.
-    #[arg(long, default_value = "cubic", value_name = "NAME")]
-    cc: String,
-    /// Probability that the switch drops a frame. The command fails if a Homa RPC is lost for good
-    /// or executed twice, or if memory grows in a run of 50 s or more.
-    #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
-    loss: f64,
-    /// Probability that the switch delivers a frame twice. The command fails as with --loss.
-    #[arg(long, default_value = "0", value_name = "P", value_parser = values::probability)]
-    duplicate: f64,
-    /// Incast instead of the load: one client calls all other hosts, with 10 kB responses and this
-    /// many RPCs in progress (at most 100000).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    #[arg(conflicts_with_all = ["workload", "load"])]
-    incast: Option<u32>,
-    /// Partition-aggregate workflows instead of single RPCs: each host asks this many servers at
-    /// once and waits for all (at most 1000).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    #[arg(conflicts_with_all = ["workload", "incast", "twin", "chart"])]
-    fan_out: Option<u32>,
-    /// With --fan-out: bytes of each response (DeTail §6: 2KB).
-    #[arg(long, default_value = "2KB", value_name = "BYTES", value_parser = values::message_bytes)]
-    #[arg(requires = "fan_out")]
-    response: u32,
-    /// Whether Homa limits the unscheduled bytes of responses when many RPCs are in progress.
-    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off")]
-    incast_control: Switch,
-    /// Seed of sizes and arrivals. Every transport gets the same RPCs.
-    #[arg(long, default_value_t = 1, value_name = "S")]
-    seed: u64,
-    /// Also forecast each row by simulating the same RPCs on the same rack, and give the bound that
-    /// clairvoyant SRPT sets on each receiver's link. For TCP, with --cc cubic or reno.
-    #[arg(long, conflicts_with_all = ["micro", "peer", "incast"])]
-    twin: bool,
-    /// Also draw the 99th percentiles by message size into this SVG file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
-    chart: Option<PathBuf>,
-    /// Measure even if the check of the rack beforehand fails, because the machine is busy with
-    /// something else; the results are INVALID.
-    #[arg(long, conflicts_with_all = ["micro", "peer"])]
-    anyway: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-}
-
-/// A rule that can be turned off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Switch {
-    /// In force.
-    On,
-    /// Not in force.
-    Off,
-}
-
-impl Switch {
-    /// As on the command line.
-    fn name(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-        }
-    }
-}
-
-/// What is shorter than this has too few RPCs for any figure.
-const SHORTEST: Duration = Duration::from_millis(100);
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match values::duration(text)? {
-        time if time < SHORTEST => Err("a row is measured for at least 100ms".into()),
-        time => Ok(time),
-    }
-}
-
-fn workload(text: &str) -> Result<Workload, String> {
-    Workload::parse(text).map_err(|error| error.to_string())
-}
-
-fn transport(text: &str) -> Result<Transport, String> {
-    text.parse().map_err(|error: UnknownTransport| error.to_string())
-}
-
-impl Args {
-    /// The rows, in order.
-    fn transports(&self) -> Vec<Transport> {
-        match self.transport.is_empty() {
-            true => Transport::COMPARED.to_vec(),
-            false => self.transport.clone(),
-        }
-    }
-
-    /// Server ports of `--cp-node`.
-    fn ports(&self) -> usize {
-        self.ports.into()
-    }
-
-    /// Hosts on the rack. Two leaf switches share them, so that their number is even there.
-    fn hosts(&self) -> usize {
-        self.hosts.unwrap_or(match self.fabric {
-            Wired::SingleSwitch => 5,
-            Wired::LeafSpine => 4,
-        })
-    }
-
-    /// Rate of every link, bits per second.
-    fn link(&self) -> u64 {
-        self.link.unwrap_or(LINK)
-    }
-
-    /// Time in which RPCs arrive.
-    fn duration(&self) -> Duration {
-        self.duration.unwrap_or(RACK_DURATION)
-    }
-
-    /// Refuses a congestion control that the kernel does not have, before anything is built.
-    fn check_congestion_control(&self) -> Result<(), Failure> {
-        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-        // Where the kernel does not say, it will be asked when the sockets are opened.
-        let Ok(available) = std::fs::read_to_string(path) else { return Ok(()) };
-        let lacks = |cc: &str| !available.split_whitespace().any(|name| name == cc);
-        let none = |cc: &str| anyhow::anyhow!("this kernel has no congestion control `{cc}`");
-        if lacks(&self.cc) {
-            let hint = format!("choose --cc among: {}", available.trim());
-            return Err(Failure::new(none(&self.cc), hint));
-        }
-        let rows = self.transports();
-        match rows.iter().filter_map(|row| row.own_congestion_control()).find(|cc| lacks(cc)) {
-            None => Ok(()),
-            Some(cc) => {
-                let hint = format!("load it (modprobe tcp_{cc}), or choose the row tcp-ecn");
-                Err(Failure::new(none(cc), hint))
-            }
-        }
-    }
-}
+use crate::failure::{Outcome, Verdict};
+use crate::micro;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     if args.micro {
-        let time = args.duration.unwrap_or(MICRO_DURATION);
+        let time = args.duration.unwrap_or(args::MICRO_DURATION);
         micro::run(time, &args.only, args.mtu, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
-    let Some(server) = args.peer else { return rack::run(args) };
-    // What was used is what the results name.
+    let Some(server) = args.peer else { return load::run(args) };
+    // Results name the driver that was used, so `auto` is settled first.
     let driver = args.driver.settle(args.driver.address_for(server));
     let args = &Args { driver, ..args.clone() };
     match args.cp_node {
         true => cp_node::run(args, server),
         false => peer::run(args, server),
     }
-}
-
-/// What the command line asks for: for tests.
-#[cfg(test)]
-fn asked(arguments: &[&str]) -> Args {
-    #[derive(clap::Parser)]
-    struct Program {
-        #[command(flatten)]
-        args: Args,
-    }
-    <Program as clap::Parser>::parse_from(["homa"].iter().chain(arguments)).args
 }

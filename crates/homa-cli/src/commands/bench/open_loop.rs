@@ -11,7 +11,7 @@ use homa::inline::{Completion, Engine, Wait};
 use homa_testbed::{IdleTimes, Record};
 use homa_workload::arrivals::Arrival;
 
-use super::rack::LARGEST;
+use super::setup::LARGEST;
 
 /// Longest sleep: how late a host notices that the others are through.
 const NAP: Duration = Duration::from_millis(5);

@@ -9,12 +9,13 @@ use homa_testbed::Transport;
 use homa_workload::arrivals::schedule;
 use homa_workload::bins::SizeBins;
 
-use super::Args;
+use super::args::Args;
 use super::config::{Config, Network, command_line};
 use super::open_loop::{OpenLoop, idle_times};
-use super::rack::{OFFER_HINT, idle_sizes, offer};
-use super::report::{Report, TransportResult, kept};
-use super::screen::Screen;
+use super::results::report::{Judged, Report, TransportResult, print_broken};
+use super::results::table;
+use super::setup::{OFFER_HINT, idle_sizes, offer};
+use super::units::rate;
 use crate::cpu::process_time;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, Progress, json, line};
@@ -54,25 +55,31 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     progress.finish();
     let counts = (arrivals[0].len(), loaded.errors);
     let each = cpu / loaded.records.len().max(1) as f64;
+    let records = (&loaded.records[..], &idle);
     let bins = SizeBins::percent(&sizes);
-    let row = TransportResult::new(Transport::Homa, counts, each, (&loaded.records, &idle), &bins);
+    let mut row = TransportResult::new(Transport::Homa, counts, Some(each), records, &bins);
+    let short = table::short_sizes(arrivals);
+    let typical = table::typical(&short);
+    row.idle_us = typical.and_then(|bytes| Some(idle.at(bytes)? / 1e3));
     let broken = row.broken();
-    let kept = match args.format {
+    match args.format {
         Format::Json => {
-            let kept = kept(&broken, args.format);
-            let config = Config::new(args, Network::Peer);
-            json(&Report { config, valid: true, transports: &[row] })?;
-            kept
+            print_broken(&broken, args.format);
+            let (config, transports) = (Config::new(args, Network::Peer), &[Judged::valid(row)]);
+            json(&Report { config, valid: true, why_simulated: None, transports })?;
         }
         Format::Table => {
-            let screen = Screen::new(args, arrivals);
             line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));
-            screen.load(&format!("of {} in each direction", crate::values::show_rate(args.link())));
-            screen.row(&row, &idle, true);
-            let kept = kept(&broken, args.format);
+            let of_what = format!("of {} in each direction", rate(args.link()));
+            line(table::load_line(args, &of_what));
+            let table = table::loaded(short.len());
+            line(table.head());
+            let cells: Vec<String> = [row.label()].into_iter().chain(table::cells(&row)).collect();
+            line(table.row(&cells));
+            table::below(args, &row, typical, true).iter().for_each(line);
+            print_broken(&broken, args.format);
             line(format!("Repeat: {}", command_line(args)));
-            kept
         }
-    };
-    Ok(if kept { Verdict::Passed } else { Verdict::CheckFailed })
+    }
+    Ok(if broken.is_empty() { Verdict::Passed } else { Verdict::CheckFailed })
 }

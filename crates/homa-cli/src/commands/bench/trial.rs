@@ -1,68 +1,146 @@
-//! Which link rate this machine can emulate: where none is asked for, the row that costs it most is
-//! tried for a moment, and the rack's own checks decide. Results play no part.
+//! Whether this machine can emulate a rack with links of a given rate: the rack's check without
+//! load, then a moment of the rows that demand most. Results play no part.
 
 use std::time::Duration;
 
-use homa_testbed::{Isolation, Pattern, Transport};
-use homa_workload::arrivals::schedule;
+use homa_testbed::check::Finding;
+use homa_testbed::{Rack, TestbedError, Transport};
 
-use super::rack::{OFFER_HINT, build, measure, offer, plan, probe};
-use super::{Args, LINK, incast};
-use crate::failure::{Failure, Hint};
-use crate::output::Progress;
+use super::args::Args;
+use super::decide::{Family, Fit};
+use super::marking::Planned;
+use super::rows::Rows;
+use super::setup::{GRACE, Racks, plan};
+use super::units::rate;
 
 /// Time in which RPCs arrive in a trial.
-const TRIAL: Duration = Duration::from_secs(3);
+const TRIAL: Duration = Duration::from_secs(2);
+/// About how long a trial of two rows takes.
+pub const EXPECTED: Duration = Duration::from_secs(9);
 
-/// The arguments with a link that was asked for, or that this machine keeps up with: the default or
-/// a half of it; a quarter without a trial.
-pub fn affordable(args: &Args, inside: &Isolation) -> Result<Args, Failure> {
-    if args.link.is_some() {
-        return Ok(args.clone());
-    }
-    let progress = Progress::ticking(TRIAL * 2);
-    for link in [LINK, LINK / 2] {
-        let args = Args { link: Some(link), ..args.clone() };
-        let rate = crate::values::show_rate(link);
-        progress.step(&format!("trying links of {rate}"));
-        let Some(trouble) = trouble(&args, inside)? else {
-            progress.finish();
-            return Ok(args);
+/// What a trial found.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Rate of every link, bits per second.
+    pub link: u64,
+    /// How well the machine kept up.
+    pub fit: Fit,
+    /// The number that decided, as a sentence without its full stop; `None` if a rate that was
+    /// asked for is only checked without load and passes.
+    pub found: Option<String>,
+}
+
+impl Trial {
+    fn of(link: u64, row: Option<Transport>, worst: &Finding) -> Self {
+        let found = match row {
+            None => format!("without any load, {}", worst.detail),
+            Some(row) => format!("under {row}, {}", worst.detail),
         };
-        progress.suspend(|| eprintln!("links of {rate} are too fast here: {trouble}"));
+        Self { link, fit: Fit::of_strain(worst.strain), found: Some(found) }
     }
-    progress.finish();
-    Ok(Args { link: Some(LINK / 4), ..args.clone() })
+
+    /// The trial for people.
+    pub fn sentence(&self) -> String {
+        let found = self.found.as_deref().unwrap_or("the check without load passed");
+        let fit = match self.fit {
+            Fit::Comfortable => "this machine keeps up",
+            Fit::Tight => "too little margin",
+            Fit::Disturbed => "too fast for this machine now",
+        };
+        format!("links of {}: {fit}: {found}", rate(self.link))
+    }
 }
 
-/// What the rack's checks find wrong in a trial.
-fn trouble(args: &Args, inside: &Isolation) -> Result<Option<String>, Failure> {
-    let rack = build(args, inside)?;
-    probe(&rack, args.anyway)?;
-    let args = &Args { duration: Some(TRIAL.min(args.duration())), ..args.clone() };
-    let arrivals;
-    let pattern = match args.incast {
-        Some(outstanding) => incast::pattern(args, outstanding),
-        None => {
-            let (offer, sizes) = offer(args)?;
-            arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
-            Pattern::Open { arrivals: &arrivals, request_bytes: None, duration: args.duration() }
+/// The arguments of a trial with links of this rate.
+pub fn arguments(args: &Args, link: u64) -> Args {
+    Args { link: Some(link), duration: Some(TRIAL.min(args.duration())), ..args.clone() }
+}
+
+/// Tries the rate of `args`; without load if `rows` is empty.
+pub fn run(
+    args: &Args,
+    racks: &mut Racks<'_>,
+    (first, rows): (Planned, &[Planned]),
+    of: &impl Rows,
+) -> Result<Trial, TestbedError> {
+    let link = args.link();
+    let (_, idle) = racks.of_row(args, rows.first().copied().unwrap_or(first))?;
+    if let Some(failed) = idle.failed().next() {
+        return Ok(Trial::of(link, None, failed));
+    }
+    let mut worst: Option<(Transport, Finding)> = None;
+    for &row in rows {
+        let (rack, idle) = racks.of_row(args, row)?;
+        if let Some(failed) = idle.failed().next() {
+            return Ok(Trial::of(link, None, failed));
         }
-    };
-    let run = measure(&rack, &plan(args, heaviest(&args.transports()), pattern))?;
-    let findings = run.verdict.findings.iter().filter(|finding| !finding.ok);
-    let wrong: Vec<String> = findings.map(|f| format!("{} {}", f.name, f.detail)).collect();
-    Ok((!wrong.is_empty()).then(|| wrong.join(", ")))
+        let found = loaded(args, rack, row, of)?;
+        if !found.ok() {
+            return Ok(Trial::of(link, Some(row.transport), &found));
+        }
+        if worst.as_ref().is_none_or(|(_, worst)| found.strain > worst.strain) {
+            worst = Some((row.transport, found));
+        }
+    }
+    Ok(match worst {
+        Some((row, found)) => Trial::of(link, Some(row), &found),
+        None => Trial { link, fit: Fit::Comfortable, found: None },
+    })
 }
 
-/// The row that costs the machine most: kernel TCP receives on the processor of the switch, and the
-/// fewer the connections, the longer its bursts.
-fn heaviest(rows: &[Transport]) -> Transport {
-    let cost = |row: &&Transport| match row {
-        Transport::Tcp | Transport::TcpEcn | Transport::Dctcp => 4,
-        Transport::TcpPool => 3,
-        Transport::TcpClassed => 2,
-        _ => 1,
+/// The number that a short run brought nearest to its limit.
+fn loaded(args: &Args, rack: &Rack, row: Planned, of: &impl Rows) -> Result<Finding, TestbedError> {
+    let verdict = homa_testbed::run(rack, &plan(args, row.transport, of.pattern(), GRACE))?.verdict;
+    let none = Finding { name: "run", detail: "nothing was checked".into(), strain: 0.0 };
+    Ok(verdict.worst().cloned().unwrap_or(none))
+}
+
+/// The rows that demand most of the machine, one of each kind. Kernel TCP receives on the processor
+/// of the switch, and a pool keeps most of it in flight.
+pub fn demanding(planned: &[Planned]) -> Vec<Planned> {
+    let demand = |row: &&Planned| match row.transport {
+        Transport::TcpPool => 4,
+        Transport::TcpClassed => 3,
+        Transport::HomaSharded => 2,
+        Transport::Homa => 1,
+        _ => 0,
     };
-    rows.iter().max_by_key(cost).copied().unwrap_or(Transport::Tcp)
+    let of = |homa| {
+        let rows = planned.iter().filter(move |row| row.transport.is_homa() == homa);
+        rows.max_by_key(demand).copied()
+    };
+    [of(false), of(true)].into_iter().flatten().collect()
+}
+
+/// The kinds of rows that were asked for.
+pub fn families(planned: &[Planned]) -> Vec<Family> {
+    let family = |row: &Planned| match row.transport.is_homa() {
+        true => Family::Homa,
+        false => Family::Tcp,
+    };
+    planned.iter().map(family).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::asked;
+    use super::*;
+
+    #[test]
+    fn a_trial_runs_the_pool_of_tcp_connections_and_homa() {
+        let rows = demanding(&asked(&[]).rows());
+        let names: Vec<&str> = rows.iter().map(|row| row.transport.name()).collect();
+        assert_eq!(names, ["tcp-pool", "homa"]);
+        let rows = demanding(&asked(&["--transport", "homa-flat"]).rows());
+        assert_eq!(rows.len(), 1);
+    }
+
+    #[test]
+    fn a_refusal_names_the_number_that_failed_and_its_limit() {
+        let detail = "the lowest class filled 84 % of the link meanwhile (at least 90 %)".into();
+        let failed = Finding { name: "strict priority", detail, strain: 1.07 };
+        let said = Trial::of(25_000_000, None, &failed).sentence();
+        assert!(said.starts_with("links of 25 Mbit/s: too fast for this machine now"), "{said}");
+        assert!(said.ends_with("84 % of the link meanwhile (at least 90 %)"), "{said}");
+    }
 }

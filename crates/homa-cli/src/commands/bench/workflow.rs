@@ -5,20 +5,21 @@
 //! row the same; with fewer servers than parts some are asked several times. A workflow that lost a
 //! part counts as lost and in no percentile.
 
-use homa_testbed::{Pattern, Record, RunReport, Transport};
+use homa_testbed::{Pattern, Rack, Record, RunReport, Transport};
 use homa_workload::arrivals::Arrival;
 use homa_workload::framing::Framing;
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::rng::Rng;
 use serde::Serialize;
 
+use super::args::{Args, MOST_PARTS};
 use super::marking::Planned;
-use super::queueing::Queueing;
-use super::rack::Racks;
-use super::report::{broken, by_name};
-use super::rows::{self, Rows};
-use super::screen::time;
-use super::{Args, MOST_PARTS};
+use super::measure;
+use super::results::queueing::Queueing;
+use super::results::report::broken;
+use super::rows::Rows;
+use super::units::{by_name, time};
+
 use crate::failure::{Failure, Hint, Outcome};
 use crate::output::{Align, Table};
 
@@ -32,7 +33,7 @@ const MOST_RPCS: f64 = 5e6;
 pub struct Row {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
-    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    /// Whether the switch marked congestion; absent if no marks were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     marks: Option<bool>,
     /// Workflows.
@@ -131,19 +132,19 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
 }
 
 /// Workflows of every host, each of so many parts.
-struct Workflows<'a> {
-    args: &'a Args,
+struct Workflows {
+    args: Args,
     parts: usize,
     arrivals: Vec<Vec<Arrival>>,
 }
 
-impl Workflows<'_> {
+impl Workflows {
     fn rpcs(&self) -> usize {
         self.arrivals.iter().map(Vec::len).sum()
     }
 }
 
-impl Rows for Workflows<'_> {
+impl Rows for Workflows {
     type Row = Row;
 
     fn pattern(&self) -> Pattern<'_> {
@@ -151,8 +152,8 @@ impl Rows for Workflows<'_> {
         Pattern::Open { arrivals: &self.arrivals, request_bytes: Some(REQUEST), duration }
     }
 
-    fn row(&self, run: &RunReport, planned: Planned) -> Row {
-        Row::of_run(run, planned.marks, self.args, self.rpcs() / self.parts)
+    fn row(&self, run: &RunReport, planned: Planned, _rack: &Rack) -> Result<Row, Failure> {
+        Ok(Row::of_run(run, planned.marks, &self.args, self.rpcs() / self.parts))
     }
 
     fn broken(&self, row: &Row) -> Vec<String> {
@@ -193,27 +194,26 @@ impl Rows for Workflows<'_> {
         ]
     }
 
-    fn below(&self, row: &Row) -> Option<String> {
-        Some(row.queueing.line())
+    fn below(&self, row: &Row, _verbose: bool) -> Vec<String> {
+        vec![row.queueing.line()]
     }
 }
 
 /// Runs every row.
-pub fn run(args: &Args, racks: Racks<'_>, parts: u32) -> Outcome {
+pub fn run(args: &Args, parts: u32) -> Outcome {
     let parts = parts.min(MOST_PARTS);
-    let arrivals = schedule(args, parts)?;
-    rows::run(args, racks, &Workflows { args, parts: parts as usize, arrivals })
-}
-
-/// Refuses what cannot be offered, before a rack is built.
-pub fn check(args: &Args, parts: u32) -> Result<(), Failure> {
     u16::try_from(args.hosts()).hint("a rack has 2 to 250 hosts")?;
-    schedule(args, parts).map(drop)
+    // Refuses what cannot be offered before a rack is built.
+    schedule(args, parts)?;
+    measure::run(args, false, |args| {
+        let arrivals = schedule(args, parts)?;
+        Ok(Workflows { args: args.clone(), parts: parts as usize, arrivals })
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked;
+    use super::super::args::asked;
     use super::*;
 
     #[test]

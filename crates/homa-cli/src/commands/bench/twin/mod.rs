@@ -1,4 +1,5 @@
-//! `homa bench --twin`: what the simulator says about the same RPCs on the same rack.
+//! The simulator's twin of the rack: the same RPCs on the same rack, as a forecast beside a measured
+//! row (`homa bench --twin`), or in place of rows that this machine cannot measure.
 //!
 //! The same protocol code, the same arrivals, topology, rates, buffers and faults; hosts take a
 //! constant time per message, calibrated from the row's idle round trips, and are never busy. What
@@ -18,65 +19,22 @@ use homa_sim::scenario::outcome::QueueLength;
 use homa_sim::scenario::{Exchange, Scenario};
 use homa_sim::traffic::open_loop;
 use homa_sim::{SimDuration, SimTime};
-use homa_testbed::IdleTimes;
 use homa_testbed::check::SHORT_BYTES;
 use homa_testbed::link::TCP_RTO_MIN;
+use homa_testbed::{IdleTimes, Record};
 use homa_workload::arrivals::Arrival;
 use homa_workload::quantile::{Percentile, Sorted};
-use serde::Serialize;
 
-use super::Args;
+use super::args::Args;
 use super::marking::Planned;
-use super::rack::framing;
-use super::report::Short;
-use super::screen::time;
+use super::results::forecast::{Bound, Twin};
+use super::setup::framing;
 use crate::failure::{Failure, Hint};
 use scenario::{Hosts, scenario};
 
-/// A host's time per message where no rack is there to calibrate it: about what idle racks show on
-/// small virtual machines.
+/// A host's time per message if no rack calibrates it: about what idle racks show on small virtual
+/// machines.
 const ASSUMED_HOST_US: f64 = 18.0;
-
-/// The forecast of one row. Times are microseconds, of RPCs of at most [`SHORT_BYTES`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Twin {
-    /// Whether the hosts' time comes from idle round trips; else it is assumed.
-    pub calibrated: bool,
-    /// What a message spends in the software of both hosts together.
-    pub host_us: f64,
-    /// Short RPCs that were simulated.
-    pub count: usize,
-    /// Median latency.
-    pub p50_us: Option<f64>,
-    /// 99th percentile.
-    pub p99_us: Option<f64>,
-    /// (Forecast - measurement) / measurement of the median; absent without a measurement.
-    pub p50_error: Option<f64>,
-    /// The same of the 99th percentile.
-    pub p99_error: Option<f64>,
-    /// The same against RPCs that met no pause of the machine, which the forecast knows nothing of.
-    pub p99_undisturbed_error: Option<f64>,
-    /// What clairvoyant SRPT would make of them.
-    pub bound: Bound,
-    /// Frames that found a full buffer.
-    pub overflow: u64,
-    /// Wire bytes that a frame arriving at a port to a host found waiting, in the mean.
-    pub mean_queue_bytes: f64,
-    /// The most.
-    pub max_queue_bytes: u64,
-    /// Equal when the same packets moved at the same times.
-    pub trace_hash: String,
-}
-
-/// The single-bottleneck bound of [`homa_sim::clairvoyant`]: every receiver's link by itself,
-/// shortest remaining first, preemptive, no control packets, uplinks never busy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bound {
-    /// Median latency, us.
-    pub p50_us: Option<f64>,
-    /// 99th percentile, us.
-    pub p99_us: Option<f64>,
-}
 
 /// Refuses what cannot be forecast, before anything is measured.
 pub fn check(args: &Args) -> Result<(), Failure> {
@@ -96,6 +54,10 @@ pub fn check(args: &Args) -> Result<(), Failure> {
 /// What to do when the simulator refuses the rack.
 const CHOOSE: &str = "choose other --hosts, --link or --buffer, or leave out --twin";
 
+/// What to do when the simulator refuses a rack that it stands in for.
+const CHOOSE_RACK: &str = "choose other --hosts, --link or --buffer; `homa doctor` says why there is \
+                           no rack on this machine";
+
 /// Forecasts a row; `None` for what the simulator does not have. `idle`: the row's round trips on
 /// the idle rack, if there is one; `rto_min`: TCP's least timeout there.
 pub fn forecast(
@@ -113,7 +75,7 @@ pub fn forecast(
     };
     let Some(rack) = scenario(args, row, Hosts { us: host_us, rto_min }) else { return Ok(None) };
     let list = merged(arrivals);
-    let twin = simulate(&rack, list.clone())?;
+    let twin = simulate(&rack, list.clone(), CHOOSE)?;
     let short = |all: Vec<(u32, f64)>| {
         let short = all.into_iter().filter(|(bytes, _)| *bytes <= SHORT_BYTES);
         Sorted::new(short.map(|(_, us)| us).collect())
@@ -147,52 +109,33 @@ pub fn forecast(
     }))
 }
 
-impl Twin {
-    /// Compared with what was measured.
-    pub fn beside(mut self, measured: &Short) -> Self {
-        let error = |forecast: Option<f64>, measured: Option<f64>| {
-            Some(forecast? / measured.filter(|&us| us > 0.0)? - 1.0)
-        };
-        self.p50_error = error(self.p50_us, measured.p50_us);
-        self.p99_error = error(self.p99_us, measured.p99_us);
-        let undisturbed = measured.undisturbed.as_ref().and_then(|calm| calm.p99_us);
-        self.p99_undisturbed_error = error(self.p99_us, undisturbed);
-        self
-    }
+/// A row that the simulator gives in place of a measurement.
+pub struct SimulatedRow {
+    /// Every RPC that ended, in no order of time.
+    pub records: Vec<Record>,
+    /// Round trips without load.
+    pub idle: IdleTimes,
+}
 
-    /// For people, below its row.
-    pub fn lines(&self) -> [String; 3] {
-        let with_error = |us: Option<f64>, error: Option<f64>| match error {
-            Some(error) => format!("{} ({:+.0} %)", time(us), error * 100.0),
-            None => time(us),
-        };
-        let undisturbed = self.p99_undisturbed_error.map_or(String::new(), |error| {
-            format!(" ({:+.0} % of those that met no pause)", error * 100.0)
-        });
-        let from = if self.calibrated { "from the idle rows" } else { "assumed" };
-        [
-            format!(
-                "    twin: p50 {}, p99 {}{undisturbed}, simulated; hosts take {:.1} us a message \
-                 ({from})",
-                with_error(self.p50_us, self.p50_error),
-                with_error(self.p99_us, self.p99_error),
-                self.host_us,
-            ),
-            format!(
-                "    twin: arriving frames find {:.1} kB at ports to hosts, at most {:.1} kB; {} \
-                 dropped",
-                self.mean_queue_bytes / 1e3,
-                self.max_queue_bytes as f64 / 1e3,
-                self.overflow,
-            ),
-            format!(
-                "    bound: p50 {}, p99 {} (clairvoyant preemptive SRPT on each receiver's link \
-                 alone)",
-                time(self.bound.p50_us),
-                time(self.bound.p99_us),
-            ),
-        ]
-    }
+/// Simulates a row in place of a measurement; `None` for a row that the simulator does not have.
+/// `idle_sizes`: sizes whose round trip is simulated without load, bytes.
+pub fn row(
+    args: &Args,
+    row: Planned,
+    arrivals: &[Vec<Arrival>],
+    idle_sizes: &[u32],
+) -> Result<Option<SimulatedRow>, Failure> {
+    let hosts = Hosts { us: ASSUMED_HOST_US, rto_min: TCP_RTO_MIN };
+    let Some(rack) = scenario(args, row, hosts) else { return Ok(None) };
+    let nanos = |us: f64| (us * 1e3).round() as u64;
+    let simulated = simulate(&rack, merged(arrivals), CHOOSE_RACK)?;
+    let record = |&(bytes, us): &(u32, f64)| Record { bytes, due_ns: 0, latency_ns: nanos(us) };
+    let alone = alone(&rack, idle_sizes, CHOOSE_RACK)?;
+    let idle = alone.into_iter().map(|(bytes, us)| (bytes, nanos(us))).collect();
+    Ok(Some(SimulatedRow {
+        records: simulated.latencies.iter().map(record).collect(),
+        idle: IdleTimes::new(idle),
+    }))
 }
 
 /// What the simulator gives back of a list of RPCs: bytes and microseconds of each.
@@ -204,9 +147,13 @@ struct Simulated {
     trace_hash: String,
 }
 
-fn simulate(rack: &Scenario, list: Vec<open_loop::Arrival>) -> Result<Simulated, Failure> {
-    let replayed = replay(rack, list, Exchange::Echo, &mut |_| ());
-    let replayed = replayed.hint(CHOOSE)?;
+/// Replays RPCs; `hint` says what to do if the simulator refuses the rack.
+fn simulate(
+    rack: &Scenario,
+    list: Vec<open_loop::Arrival>,
+    hint: &str,
+) -> Result<Simulated, Failure> {
+    let replayed = replay(rack, list, Exchange::Echo, &mut |_| ()).hint(hint)?;
     Ok(Simulated {
         latencies: replayed.samples.iter().map(|s| (s.bytes, micros(s.latency))).collect(),
         overflow: replayed.outcome.drops.overflow,
@@ -215,19 +162,27 @@ fn simulate(rack: &Scenario, list: Vec<open_loop::Arrival>) -> Result<Simulated,
     })
 }
 
-/// A host's time per message: half of what measured idle round trips of short messages take longer
-/// than simulated ones between hosts that take no time; the median over sizes.
+/// Round trips between hosts without load: bytes, ascending, and microseconds.
+fn alone(rack: &Scenario, sizes: &[u32], hint: &str) -> Result<Vec<(u32, f64)>, Failure> {
+    let mut at = SimTime::ZERO;
+    let list = sizes.iter().map(|&bytes| {
+        // Far enough apart that no RPC meets another: four times what its bits need.
+        let bits = u64::from(bytes.max(10_000)) * 8;
+        at += SimDuration(bits * 1_000_000 / (rack.fabric.host_link.0 / 1_000_000).max(1) * 4);
+        open_loop::Arrival { at, src: 0, dst: 1, bytes }
+    });
+    let mut alone = simulate(rack, list.collect(), hint)?.latencies;
+    alone.sort_by_key(|(bytes, _)| *bytes);
+    Ok(alone)
+}
+
+/// A host's time per message: half of the difference between measured idle round trips of short
+/// messages and simulated ones between hosts that take no time; the median over sizes.
 fn calibrate(unloaded: &Scenario, idle: &IdleTimes) -> Result<f64, Failure> {
     let measured = idle.points().iter().filter(|(bytes, _)| *bytes <= SHORT_BYTES);
     let measured: Vec<(u32, u64)> = measured.copied().collect();
-    // Far enough apart to be alone: at the slowest link a frame takes 12 ms.
-    let apart = SimDuration::micros(100_000);
-    let mut at = SimTime::ZERO;
-    let list = measured.iter().map(|&(bytes, _)| {
-        at += apart;
-        open_loop::Arrival { at, src: 0, dst: 1, bytes }
-    });
-    let alone = simulate(unloaded, list.collect())?.latencies;
+    let sizes: Vec<u32> = measured.iter().map(|(bytes, _)| *bytes).collect();
+    let alone = alone(unloaded, &sizes, CHOOSE)?;
     let excess = measured.iter().filter_map(|&(bytes, ns)| {
         let (_, us) = alone.iter().find(|(size, _)| *size == bytes)?;
         Some(((ns as f64 / 1e3 - us) / 2.0).max(0.0))
@@ -260,8 +215,8 @@ fn micros(time: SimDuration) -> f64 {
 mod tests {
     use homa_workload::arrivals::schedule;
 
-    use super::super::asked;
-    use super::super::rack::{offer, rack_config};
+    use super::super::args::asked;
+    use super::super::setup::{offer, rack_config};
     use super::*;
     use homa_testbed::Transport;
     use homa_workload::framing::Framing;
@@ -305,7 +260,7 @@ mod tests {
         let bbr = asked(&["--twin", "--cc", "bbr", "--transport", "tcp"]);
         assert!(twin(&bbr, Transport::Tcp, None).is_none() && check(&bbr).is_err());
         assert!(check(&args).is_ok());
-        // The engine knows no link on which a jumbo frame takes more than 4.29 ms.
+        // The simulator has no link on which a jumbo frame takes more than 4.29 ms.
         assert!(check(&asked(&["--twin", "--link", "10Mbps"])).is_err());
     }
 

@@ -9,9 +9,9 @@ use homa_sim::scenario::{
 };
 use homa_testbed::{Degraded, LEAVES, POOL, SMALL_RPC_BYTES, Transport};
 
+use super::super::args::{Args, Switch};
 use super::super::fabric::{Choice, Wired};
 use super::super::marking::Planned;
-use super::super::{Args, Switch};
 
 /// RTTbytes before anything is measured, as the runtime starts.
 const FIRST_RTT_BYTES: u32 = 10_000;

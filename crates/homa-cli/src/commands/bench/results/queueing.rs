@@ -4,7 +4,7 @@
 use homa_testbed::{Queueing as Seen, RunReport};
 use serde::Serialize;
 
-use super::screen::time;
+use crate::commands::bench::units::{kilobytes, time};
 
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,8 +54,4 @@ impl Queueing {
             self.frames_marked,
         )
     }
-}
-
-fn kilobytes(bytes: f64) -> String {
-    format!("{:.1} kB", bytes / 1e3)
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Bucket, TransportResult};
+use super::report::{Bucket, Judged, TransportResult};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 430.0;
@@ -57,9 +57,9 @@ fn escaped(text: &str) -> String {
 }
 
 /// The figure. `subtitle` says what was measured.
-pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
+pub fn svg(rows: &[Judged<TransportResult>], subtitle: &str) -> String {
     let subtitle = escaped(subtitle);
-    let lines: Vec<Vec<Point>> = rows.iter().map(|row| line(&row.buckets)).collect();
+    let lines: Vec<Vec<Point>> = rows.iter().map(|row| line(&row.row.buckets)).collect();
     let scale = Scale::around(&lines);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
@@ -69,21 +69,20 @@ pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
          <text x=\"{LEFT}\" y=\"40\">{subtitle}</text>\n"
     );
     vertical_axis(&mut out, &scale);
-    horizontal_axis(&mut out, rows.first().map_or(&[], |row| &row.buckets));
-    let mut names: Vec<(f64, usize)> = Vec::new();
+    horizontal_axis(&mut out, rows.first().map_or(&[], |row| &row.row.buckets));
+    let mut ends: Vec<(f64, usize)> = Vec::new();
     for (index, points) in lines.iter().enumerate() {
         draw(&mut out, points, &scale, COLOURS[index % COLOURS.len()]);
         if let Some(last) = points.last() {
-            names.push((scale.y(last.1), index));
+            ends.push((scale.y(last.1), index));
         }
     }
-    names.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut free = 0.0f64;
-    for (y, index) in names {
-        let y = y.max(free);
-        free = y + NAME_GAP;
+    for (y, index) in apart(ends) {
         let (x, colour) = (WIDTH - RIGHT + 8.0, COLOURS[index % COLOURS.len()]);
-        let name = rows[index].label();
+        let name = match rows[index].valid {
+            true => rows[index].row.label(),
+            false => format!("{} (disturbed)", rows[index].row.label()),
+        };
         let _ = writeln!(
             out,
             "<text x=\"{x}\" y=\"{:.1}\" style=\"fill:{colour}\">{name}</text>",
@@ -92,6 +91,34 @@ pub fn svg(rows: &[TransportResult], subtitle: &str) -> String {
     }
     out += "</svg>\n";
     out
+}
+
+/// Heights of the lines' names, in the order of the lines' ends and far enough apart to be read:
+/// names that would overlap are spread around the middle of their ends, within the figure.
+fn apart(mut ends: Vec<(f64, usize)>) -> Vec<(f64, usize)> {
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Groups of names: the sum of their ends, and how many they are.
+    let mut groups: Vec<(f64, usize)> = Vec::new();
+    let middle = |(sum, count): (f64, usize)| sum / count as f64;
+    let half = |(_, count): (f64, usize)| count as f64 * NAME_GAP / 2.0;
+    let at = |group| {
+        let half = half(group);
+        middle(group).clamp(TOP + half, (HEIGHT - BOTTOM - half).max(TOP + half))
+    };
+    for &(end, _) in &ends {
+        groups.push((end, 1));
+        while let [.., above, below] = groups[..]
+            && at(above) + half(above) > at(below) - half(below)
+        {
+            groups.truncate(groups.len() - 2);
+            groups.push((above.0 + below.0, above.1 + below.1));
+        }
+    }
+    let places = groups.into_iter().flat_map(|group| {
+        let top = at(group) - half(group) + NAME_GAP / 2.0;
+        (0..group.1).map(move |nth| top + nth as f64 * NAME_GAP)
+    });
+    places.zip(ends).map(|(y, (_, index))| (y, index)).collect()
 }
 
 /// The middle of each bin on the axis, and its 99th percentile.
@@ -135,21 +162,25 @@ fn vertical_axis(out: &mut String, scale: &Scale) {
     }
 }
 
-/// Ticks at every tenth of the messages, labelled with the size there.
+/// Ticks at every tenth of the messages, labelled with the size there unless it is the size of the
+/// tick before.
 fn horizontal_axis(out: &mut String, buckets: &[Bucket]) {
     let base = HEIGHT - BOTTOM;
     let _ = writeln!(out, "<path class=\"a\" d=\"M{LEFT} {TOP}V{base}H{}\"/>", WIDTH - RIGHT);
+    let mut last = String::new();
     for tenth in 0..=10 {
         let share = f64::from(tenth) / 10.0;
         let at = buckets.iter().find(|bucket| bucket.cum_share >= share - 1e-9);
         let size = at.or(buckets.last()).map_or_else(String::new, |b| size(b.max_bytes));
+        let label = if size == last { "" } else { &size };
         let x = x(share);
         let _ = writeln!(
             out,
             "<path class=\"a\" d=\"M{x:.1} {base}v5\"/>\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{size}</text>",
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
             base + 19.0
         );
+        last = size;
     }
     let _ = writeln!(
         out,
@@ -191,6 +222,33 @@ mod tests {
         let scale = Scale::around(&[vec![(0.1, 250.0), (0.9, 80_000.0)]]);
         assert!(scale.y(80_000.0) < scale.y(250.0));
         assert!(scale.y(250.0) <= HEIGHT - BOTTOM && scale.y(80_000.0) >= TOP);
+    }
+
+    #[test]
+    fn names_stand_in_the_order_of_the_lines_ends() {
+        let near_the_bottom = HEIGHT - BOTTOM - 2.0;
+        let names = apart(vec![
+            (near_the_bottom, 0),
+            (near_the_bottom - 1.0, 1),
+            (100.0, 2),
+            (103.0, 3),
+            (101.0, 4),
+            (200.0, 5),
+        ]);
+        let order: Vec<usize> = names.iter().map(|(_, index)| *index).collect();
+        assert_eq!(order, [2, 4, 3, 5, 1, 0]);
+        let gaps = names.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        assert!(gaps.clone().all(|gap| gap >= NAME_GAP - 1e-9), "{names:?}");
+        assert!((names[1].0 - 101.3).abs() < 0.1 && names[3].0 == 200.0, "{names:?}");
+        assert!(names.last().is_some_and(|(y, _)| *y <= HEIGHT - BOTTOM), "{names:?}");
+    }
+
+    #[test]
+    fn ticks_do_not_repeat_a_size() {
+        let mut out = String::new();
+        horizontal_axis(&mut out, &[bucket(0.55, 28, 9, 1.0), bucket(1.0, 700, 9, 1.0)]);
+        assert_eq!(out.matches(">28</text>").count(), 1, "{out}");
+        assert_eq!(out.matches(">700</text>").count(), 1, "{out}");
     }
 
     #[test]

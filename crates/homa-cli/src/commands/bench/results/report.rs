@@ -7,12 +7,13 @@ use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport, 
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::config::Config;
-use super::marking::Planned;
+use super::forecast::Twin;
 use super::queueing::Queueing;
-use super::twin::Twin;
+use crate::commands::bench::config::Config;
+use crate::commands::bench::marking::Planned;
+use crate::commands::bench::units::by_name;
 use crate::output::{Format, line};
 
 /// The smallest RPC of the "long" figures, bytes.
@@ -23,10 +24,58 @@ pub const LONG_BYTES: u32 = 150_000;
 pub struct Report<'a, R> {
     /// What was asked for, resolved.
     pub config: Config,
-    /// Whether the rack's checks of itself held for every row.
+    /// Whether every row that was asked for is there and valid.
     pub valid: bool,
+    /// Why the rows are simulated; absent if they are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_simulated: Option<String>,
     /// One entry per row.
-    pub transports: &'a [R],
+    pub transports: &'a [Judged<R>],
+}
+
+/// Where a row's figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// From real sockets.
+    Measured,
+    /// From the simulator.
+    Simulated,
+}
+
+/// A row, and whether its figures can be trusted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged<R> {
+    /// The figures.
+    #[serde(flatten)]
+    pub row: R,
+    /// Whether the rack's checks of itself held while the row was measured.
+    pub valid: bool,
+    /// The check that failed, as a sentence; `None` if the row is valid.
+    pub reason: Option<String>,
+    /// Where the figures come from.
+    pub source: Source,
+    /// RPCs were still in progress when the time for the command was over, which breaks no promise
+    /// if the machine disturbed the row.
+    #[serde(skip)]
+    pub cut_short: bool,
+}
+
+impl<R> Judged<R> {
+    /// A row from real sockets that nothing disturbed.
+    pub fn valid(row: R) -> Self {
+        Self { row, valid: true, reason: None, source: Source::Measured, cut_short: false }
+    }
+
+    /// A row from the simulator, which nothing can disturb.
+    pub fn simulated(row: R) -> Self {
+        Self { source: Source::Simulated, ..Self::valid(row) }
+    }
+
+    /// Whether the figures come from real sockets.
+    pub fn measured(&self) -> bool {
+        self.source == Source::Measured
+    }
 }
 
 /// One row.
@@ -44,9 +93,9 @@ pub struct TransportResult {
     pub completed: usize,
     /// RPCs that failed or never ended.
     pub errors: usize,
-    /// Processor time of client and server together, without what the kernel does with arriving
-    /// frames: that is the switch's thread's.
-    pub cpu_us_per_rpc: f64,
+    /// Processor time of client and server together, without the kernel's work for arriving frames,
+    /// which runs on the switch's thread; `None` if the row is simulated.
+    pub cpu_us_per_rpc: Option<f64>,
     /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent where
     /// servers are not ours to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +122,9 @@ pub struct TransportResult {
     /// The simulator's forecast, with `--twin`, of transports that it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub twin: Option<Twin>,
+    /// Idle round trip of a typical short RPC, for people, microseconds.
+    #[serde(skip)]
+    pub idle_us: Option<f64>,
 }
 
 /// Resident memory of this process: all hosts, the switch and what is noted down about RPCs.
@@ -207,7 +259,7 @@ impl TransportResult {
         let mut result = Self::new(
             run.transport,
             (run.offered, run.failed + run.lost),
-            run.cpu_us_per_rpc,
+            Some(run.cpu_us_per_rpc),
             (&run.records, &run.idle),
             bins,
         );
@@ -218,6 +270,21 @@ impl TransportResult {
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
         let held = run.memory.filter(|_| run.transport.is_homa());
         result.memory = held.map(|held| Memory::of_run(held, rack));
+        result
+    }
+
+    /// The figures of a simulated row. Its records are in no order of time, so that the interval of
+    /// the 99th percentile is not known.
+    pub fn simulated(
+        planned: Planned,
+        offered: usize,
+        (records, idle): (&[Record], &IdleTimes),
+        bins: &SizeBins,
+    ) -> Self {
+        let counts = (offered, offered.saturating_sub(records.len()));
+        let mut result = Self::new(planned.transport, counts, None, (records, idle), bins);
+        result.marks = planned.marks;
+        result.short.p99_ci_us = [None, None];
         result
     }
 
@@ -241,7 +308,7 @@ impl TransportResult {
     pub fn new(
         transport: Transport,
         counts: (usize, usize),
-        cpu_us_per_rpc: f64,
+        cpu_us_per_rpc: Option<f64>,
         (records, idle): (&[Record], &IdleTimes),
         bins: &SizeBins,
     ) -> Self {
@@ -257,7 +324,7 @@ impl TransportResult {
             offered: counts.0,
             completed: records.len(),
             errors: counts.1,
-            cpu_us_per_rpc: tenth(cpu_us_per_rpc),
+            cpu_us_per_rpc: cpu_us_per_rpc.map(tenth),
             started: None,
             executed: None,
             memory: None,
@@ -279,25 +346,20 @@ impl TransportResult {
             goodput_mbps: None,
             queueing: None,
             twin: None,
+            idle_us: None,
         }
     }
 }
 
-/// A transport as the result names it.
-pub fn by_name<S: Serializer>(transport: &Transport, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(transport.name())
-}
-
-/// Prints what was broken where readers of that format see it: below the rows, or on stderr beside
-/// the document. True when nothing was.
-pub fn kept(broken: &[String], format: Format) -> bool {
+/// Prints broken promises so that readers of that format see them: among the results, or on stderr
+/// beside the document.
+pub fn print_broken(broken: &[String], format: Format) {
     for text in broken {
         match format {
             Format::Table => line(text),
             Format::Json => eprintln!("{text}"),
         }
     }
-    broken.is_empty()
 }
 
 /// What Homa promises and a row did not keep. `ran`: RPCs started, requests executed.
@@ -379,7 +441,13 @@ mod tests {
         let sizes = SizeDistribution::from_csv(table).expect("a valid table");
         let idle = IdleTimes::new(vec![(100, 50_000), (200_000, 1_000_000)]);
         let bins = SizeBins::percent(&sizes);
-        TransportResult::new(Transport::Homa, (records.len() + 1, 1), 2.04, (records, &idle), &bins)
+        TransportResult::new(
+            Transport::Homa,
+            (records.len() + 1, 1),
+            Some(2.04),
+            (records, &idle),
+            &bins,
+        )
     }
 
     #[test]

@@ -1,0 +1,8 @@
+//! What `homa bench` shows: documents, tables, sentences and the chart. Decides nothing.
+
+pub mod chart;
+pub mod forecast;
+pub mod queueing;
+pub mod report;
+pub mod summary;
+pub mod table;
