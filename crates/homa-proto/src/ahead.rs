@@ -7,8 +7,8 @@
 //! out: what only whole messages, timers and losses look at.
 
 use crate::endpoint::{Control, Endpoint};
+use crate::event::RpcHandle;
 use crate::packet::Packet;
-use crate::table::Ref;
 
 impl Endpoint {
     /// Steps of [`Endpoint::read_ahead`], to be taken one after the other.
@@ -67,21 +67,21 @@ impl Endpoint {
 
     /// The RPC of which a packet is likely to leave next.
     #[inline]
-    fn next_to_send(&self) -> Ref {
+    fn next_to_send(&self) -> RpcHandle {
         match self.control.front() {
-            Some(Control::Grant(who)) => *who,
-            Some(_) => Ref::NONE,
-            None => self.sender.first().unwrap_or(Ref::NONE),
+            Some(Control::Grant(handle)) => *handle,
+            Some(_) => RpcHandle::NONE,
+            None => self.sender.first().unwrap_or(RpcHandle::NONE),
         }
     }
 
     /// The RPC that a packet is likely to be of; without one, that sends.
     #[inline]
-    fn guess(&self, packet: Option<&Packet>) -> Ref {
+    fn guess(&self, packet: Option<&Packet>) -> RpcHandle {
         match packet {
             None => self.next_to_send(),
             Some(packet) if packet.id.from_server() => self.client_rpcs.guess(packet.id.client()),
-            Some(packet) => self.peer(packet.peer).map_or(Ref::NONE, |peer| peer.recent),
+            Some(packet) => self.peer(packet.peer).map_or(RpcHandle::NONE, |peer| peer.recent),
         }
     }
 }

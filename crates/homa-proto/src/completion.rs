@@ -7,11 +7,11 @@
 use crate::config::Completion;
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
+use crate::event::RpcHandle;
 use crate::loss::on_beat;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
 use crate::rpc::by_id::ServerKey;
 use crate::rpc::{Ended, State, incoming_message, outgoing_message};
-use crate::table::Ref;
 use crate::timer::TICK;
 use crate::units::{Duration, Time};
 use alloc::collections::VecDeque;
@@ -136,21 +136,21 @@ impl Endpoint {
     /// NEED_ACK at the client: ask for what is missing, say again what is granted where nothing is
     /// (the response is wanted, and waits for shorter ones), or confirm (also for an RPC we do not
     /// know).
-    pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, who: Option<Ref>) {
+    pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, handle: Option<RpcHandle>) {
         self.counters.need_acks_received += 1;
         if !self.may_answer() {
             return;
         }
-        match who {
-            Some(who) => {
-                let beat = self.rpcs.get(who).map(|rpc| rpc.asked);
-                self.request_missing(now, who);
+        match handle {
+            Some(handle) => {
+                let beat = self.rpcs.get(handle).map(|rpc| rpc.asked);
+                self.request_missing(now, handle);
                 if self.config.policy().completion.repeats_grant {
-                    self.repeat_grant(who);
+                    self.repeat_grant(handle);
                 }
                 // The next RESEND of a counter of ticks comes when it would have come.
                 let ticks = self.config.policy().loss.on_beat;
-                if let (true, Some(beat), Some(rpc)) = (ticks, beat, self.rpcs.get_mut(who)) {
+                if let (true, Some(beat), Some(rpc)) = (ticks, beat, self.rpcs.get_mut(handle)) {
                     rpc.asked = beat;
                 }
             }
@@ -166,10 +166,11 @@ impl Endpoint {
     }
 
     /// Says again what a message was granted, when all of that is here.
-    fn repeat_grant(&mut self, who: Ref) {
-        let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref()).filter(|inc| inc.scheduled);
+    fn repeat_grant(&mut self, handle: RpcHandle) {
+        let inc =
+            self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref()).filter(|inc| inc.scheduled);
         if inc.is_some_and(|inc| inc.bytes.missing_before(inc.granted).next().is_none()) {
-            self.queue_grant(who);
+            self.queue_grant(handle);
         }
     }
 
@@ -184,38 +185,38 @@ impl Endpoint {
     /// One RPC was acknowledged: forget it in whatever state it is (a running one is thereby
     /// cancelled).
     pub(crate) fn on_acked(&mut self, peer: PeerId, id: RpcId) {
-        let Some(who) = self.find_server(peer, id) else { return };
+        let Some(handle) = self.find_server(peer, id) else { return };
         self.counters.acks_received += 1;
-        let answered = self.rpcs.get(who).is_some_and(|r| r.out.exists());
+        let answered = self.rpcs.get(handle).is_some_and(|r| r.out.exists());
         if !answered {
             self.counters.server_cancels += 1;
         }
-        self.end_server_rpc(who);
+        self.end_server_rpc(handle);
     }
 
     /// Server: the RPC is over; the application hears of it when it was asked to serve it and had
     /// not answered, or its answer was not confirmed.
-    pub(crate) fn end_server_rpc(&mut self, who: Ref) {
-        let Some(ended) = self.forget(who) else { return };
+    pub(crate) fn end_server_rpc(&mut self, handle: RpcHandle) {
+        let Some(ended) = self.forget(handle) else { return };
         if ended.state == State::ServerInService {
-            self.events.push_back(Event::Cancelled { rpc: who.into() });
+            self.events.push_back(Event::Cancelled { rpc: handle });
         }
     }
 
     /// All bytes of an outgoing message were sent (again).
-    pub(crate) fn message_sent(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn message_sent(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         match (rpc.state, self.config.completion) {
             (State::OneWayOutgoing, _)
             | (State::ServerOutgoing | State::ServerSent, Completion::AtLeastOnce) => {
-                self.forget(who);
+                self.forget(handle);
             }
             (State::ServerOutgoing, Completion::Acked { need_ack_after, .. }) => {
                 rpc.state = State::ServerSent;
                 rpc.heard = now;
                 rpc.asked = now;
                 rpc.rounds = 0;
-                self.arm(now, now + need_ack_after, who);
+                self.arm(now, now + need_ack_after, handle);
             }
             (State::ClientOutgoing, _) => rpc.sent = now,
             _ => {}
@@ -223,16 +224,16 @@ impl Endpoint {
     }
 
     /// Timer of a server RPC whose response was sent: NEED_ACK, or give up. Yields the next check.
-    pub(crate) fn check_sent(&mut self, now: Time, who: Ref) -> Option<Time> {
+    pub(crate) fn check_sent(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let Completion::Acked { need_ack_after, need_ack_interval, give_up, .. } =
             self.config.completion
         else {
             return None;
         };
-        let rpc = self.rpcs.get_mut(who)?;
+        let rpc = self.rpcs.get_mut(handle)?;
         if now.since(rpc.heard) >= give_up {
             self.counters.ack_give_ups += 1;
-            self.end_server_rpc(who);
+            self.end_server_rpc(handle);
             return None;
         }
         let policy = self.config.policy();
@@ -246,19 +247,19 @@ impl Endpoint {
             return Some(due);
         }
         let next = if policy.loss.on_beat { on_beat(due, now) } else { now };
-        if !self.ask_for_ack(who) {
+        if !self.ask_for_ack(handle) {
             return Some(now + need_ack_interval.max(REFUSED));
         }
-        let rpc = self.rpcs.get_mut(who)?;
+        let rpc = self.rpcs.get_mut(handle)?;
         rpc.asked = next;
         rpc.rounds = rpc.rounds.saturating_add(1);
         Some(next + interval(rpc.rounds))
     }
 
     /// NEED_ACK for an RPC; false when the last one has not left, or too much was asked already.
-    pub(crate) fn ask_for_ack(&mut self, who: Ref) -> bool {
+    pub(crate) fn ask_for_ack(&mut self, handle: RpcHandle) -> bool {
         let (may, tick) = (self.may_ask(), self.now.0 / TICK.0);
-        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| may && !rpc.asking) else {
+        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| may && !rpc.asking) else {
             return false;
         };
         let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) else {
@@ -274,21 +275,21 @@ impl Endpoint {
         *count += 1;
         rpc.asking = true;
         self.asking += 1;
-        self.control.push_back(Control::NeedAck(who));
+        self.control.push_back(Control::NeedAck(handle));
         true
     }
 
     /// The NEED_ACK that was to leave, unless the RPC is over.
-    pub(crate) fn need_ack_packet(&mut self, who: Ref) -> Option<Packet> {
-        let packet = self.control_packet(who, Body::NeedAck)?;
-        self.rpcs.get_mut(who)?.asking = false;
+    pub(crate) fn need_ack_packet(&mut self, handle: RpcHandle) -> Option<Packet> {
+        let packet = self.control_packet(handle, Body::NeedAck)?;
+        self.rpcs.get_mut(handle)?.asking = false;
         self.counters.need_acks_sent += 1;
         Some(packet)
     }
 
     /// Removes an RPC and releases its messages; the caller says what the application hears.
-    pub(crate) fn forget(&mut self, who: Ref) -> Option<Ended> {
-        let rpc = self.rpcs.get_mut(who)?;
+    pub(crate) fn forget(&mut self, handle: RpcHandle) -> Option<Ended> {
+        let rpc = self.rpcs.get_mut(handle)?;
         let ended = Ended {
             state: rpc.state,
             id: rpc.id,
@@ -297,14 +298,14 @@ impl Endpoint {
             cookie: rpc.cookie,
         };
         self.sender.forget(&mut rpc.out);
-        self.incoming.waiting.remove(who);
+        self.incoming.waiting.remove(handle);
         self.incoming.unheard -= u64::from(rpc.unheard);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
         let unproven = rpc.unproven;
         if unproven {
             self.uncount_stranger(inc.as_ref().map_or(0, |inc| inc.reserved));
         }
-        self.rpcs.remove(who.index);
+        self.rpcs.remove(handle.index);
         self.sender.sweep(&self.rpcs);
         if ended.state.is_client() {
             self.client_rpcs.remove(ended.id);
@@ -319,11 +320,11 @@ impl Endpoint {
             self.charge_request(ended.peer, false);
         }
         if sends {
-            self.events.push_back(Event::Release { message: outgoing_message(who) });
+            self.events.push_back(Event::Release { message: outgoing_message(handle) });
         }
         if let Some(inc) = inc {
-            self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, (ended.peer, unproven), inc);
+            self.events.push_back(Event::Release { message: incoming_message(handle) });
+            self.end_incoming(handle, (ended.peer, unproven), inc);
             self.grant(None);
         }
         Some(ended)

@@ -19,7 +19,7 @@ use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
 use crate::sender::Sender;
 use crate::standstill::STANDSTILL;
-use crate::table::{Keyed, Ref, Table};
+use crate::table::{Keyed, Slab};
 use crate::timer::Wheel;
 use crate::units::Time;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -38,11 +38,11 @@ pub struct PeerInfo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
     /// The latest grant of a message, read when it leaves.
-    Grant(Ref),
+    Grant(RpcHandle),
     /// The RESENDs of a message follow: it may be asked for again.
-    Resends(Ref),
+    Resends(RpcHandle),
     /// NEED_ACK, unless the RPC is acknowledged before it leaves.
-    NeedAck(Ref),
+    NeedAck(RpcHandle),
     Packet(Packet),
 }
 
@@ -63,7 +63,7 @@ pub struct Endpoint {
     pub(crate) counters: Counters,
     pub(crate) coverage: Coverage,
     pub(crate) ids: RpcIds,
-    pub(crate) rpcs: Table<Rpc>,
+    pub(crate) rpcs: Slab<Rpc>,
     pub(crate) client_rpcs: ClientRpcs,
     pub(crate) server_rpcs: ServerRpcs,
     pub(crate) peers: Vec<Option<Peer>>,
@@ -101,7 +101,7 @@ impl Endpoint {
             counters: Counters::default(),
             coverage: Coverage::default(),
             ids: RpcIds::new(random.next(), config.unguessable_ids),
-            rpcs: Table::new(),
+            rpcs: Slab::new(),
             client_rpcs: ClientRpcs::new(hash),
             server_rpcs: ServerRpcs::with_hasher(hash),
             peers: Vec::new(),
@@ -148,15 +148,15 @@ impl Endpoint {
         match what {
             Submit::Request(request) => self.submit_request(now, &request),
             Submit::Response { rpc, length } => {
-                self.cover(Some(rpc.into()), Input::Response);
-                self.submit_response(now, rpc.into(), length)
+                self.cover(Some(rpc), Input::Response);
+                self.submit_response(now, rpc, length)
             }
             Submit::OneWay { peer, length, cookie } => {
                 self.submit_one_way(now, peer, length, cookie)
             }
             Submit::Cancel { rpc } => {
-                self.cover(Some(rpc.into()), Input::Cancel);
-                self.cancel(rpc.into())
+                self.cover(Some(rpc), Input::Cancel);
+                self.cancel(rpc)
             }
         }
     }
@@ -172,7 +172,7 @@ impl Endpoint {
         if !peer.proven {
             self.earn_credit(packet);
         }
-        let receipt = self.handle(now, packet);
+        let receipt = self.dispatch(now, packet);
         self.go_on_granting();
         if answered {
             self.pass_turn(now, packet.peer);
@@ -180,22 +180,22 @@ impl Endpoint {
         receipt
     }
 
-    fn handle(&mut self, now: Time, packet: &Packet) -> Receipt {
-        let handled = match &packet.body {
+    fn dispatch(&mut self, now: Time, packet: &Packet) -> Receipt {
+        let outcome = match &packet.body {
             Body::Data(data) => {
-                let who = self.find(packet);
-                if let (Some(recent), false) = (who, packet.id.from_server()) {
+                let handle = self.find(packet);
+                if let (Some(recent), false) = (handle, packet.id.from_server()) {
                     self.speaks_of(packet.peer, recent);
                 }
-                self.cover(who, Input::Data);
-                return match self.on_data(now, packet, data, who) {
+                self.cover(handle, Input::Data);
+                return match self.on_data(now, packet, data, handle) {
                     Ok(place) => Receipt::Place(place),
                     Err(reason) => self.dropped(reason),
                 };
             }
             _ => self.on_control(now, packet),
         };
-        match handled {
+        match outcome {
             Ok(()) => Receipt::Consumed,
             Err(reason) => self.dropped(reason),
         }
@@ -203,45 +203,46 @@ impl Endpoint {
 
     fn on_control(&mut self, now: Time, packet: &Packet) -> Result<(), DropReason> {
         self.levels.record_control();
-        let who = self.find(packet);
-        self.cover(who, Input::of(&packet.body));
-        if let Some(rpc) = who.and_then(|who| self.rpcs.get_mut(who)) {
+        let handle = self.find(packet);
+        self.cover(handle, Input::of(&packet.body));
+        if let Some(rpc) = handle.and_then(|handle| self.rpcs.get_mut(handle)) {
             rpc.known = true;
         }
-        let known = || who.ok_or_else(|| self.unknown_or_foreign(packet));
+        let known = || handle.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
             Body::Data(_) | Body::Freeze => {}
             Body::Grant { offset, priority } => {
-                let who = known()?;
-                self.on_grant(now, who, offset, priority)?;
+                let handle = known()?;
+                self.on_grant(now, handle, offset, priority)?;
             }
-            Body::Resend { offset, length, priority } => match who {
-                Some(who) => self.on_resend(now, who, (offset, length), priority),
+            Body::Resend { offset, length, priority } => match handle {
+                Some(handle) => self.on_resend(now, handle, (offset, length), priority),
                 None => self.on_resend_unknown(now, packet),
             },
             Body::RpcUnknown { remembered, no_server } => {
-                let who = known()?;
+                let handle = known()?;
                 self.counters.unknowns_received += 1;
                 if packet.id.from_server() {
-                    self.on_unknown_at_client(now, who, remembered, no_server);
+                    self.on_unknown_at_client(now, handle, remembered, no_server);
                 } else {
-                    self.end_server_rpc(who);
+                    self.end_server_rpc(handle);
                 }
             }
             Body::Busy => {
-                let who = known()?;
-                self.on_busy(now, who);
+                let handle = known()?;
+                self.on_busy(now, handle);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
                 // Anybody can speak about nothing, or about a request that it made up itself.
-                let proven = |who: &Ref| self.rpcs.get(*who).is_some_and(|rpc| !rpc.unproven);
-                let who = who.filter(proven);
-                if who.is_none() && self.asks_for_proof() {
+                let proven =
+                    |handle: &RpcHandle| self.rpcs.get(*handle).is_some_and(|rpc| !rpc.unproven);
+                let handle = handle.filter(proven);
+                if handle.is_none() && self.asks_for_proof() {
                     return Err(DropReason::UnknownRpc);
                 }
-                self.on_cutoffs(packet.peer, who, cutoffs, version, limits);
+                self.on_cutoffs(packet.peer, handle, cutoffs, version, limits);
             }
-            Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),
+            Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, handle),
             Body::Challenge { boot, remembered } if packet.id.from_server() => {
                 self.on_challenge(now, packet, (boot, remembered));
             }
@@ -266,9 +267,9 @@ impl Endpoint {
         let mut due = core::mem::take(&mut self.due);
         while let Some(tick) = self.timers.fire(now, &mut due) {
             for &index in &due {
-                if let Some(who) = self.rpcs.disarm(index, tick) {
-                    self.cover(Some(who), Input::Timer);
-                    self.check(now, who);
+                if let Some(handle) = self.rpcs.disarm(index, tick) {
+                    self.cover(Some(handle), Input::Timer);
+                    self.check(now, handle);
                 }
             }
         }
@@ -299,20 +300,20 @@ impl Endpoint {
                         return Some(packet);
                     }
                 }
-                Control::Grant(who) => {
-                    if let Some(packet) = self.grant_packet(now, who) {
+                Control::Grant(handle) => {
+                    if let Some(packet) = self.grant_packet(now, handle) {
                         return Some(packet);
                     }
                 }
-                Control::Resends(who) => {
+                Control::Resends(handle) => {
                     self.asking -= 1;
-                    if let Some(rpc) = self.rpcs.get_mut(who) {
+                    if let Some(rpc) = self.rpcs.get_mut(handle) {
                         rpc.asking = false;
                     }
                 }
-                Control::NeedAck(who) => {
+                Control::NeedAck(handle) => {
                     self.asking -= 1;
-                    if let Some(packet) = self.need_ack_packet(who) {
+                    if let Some(packet) = self.need_ack_packet(handle) {
                         return Some(packet);
                     }
                 }
@@ -366,9 +367,9 @@ impl Endpoint {
 
     /// An RPC in progress at a local port: `known`, as long as it lasts, spares a search.
     pub fn rpc_at(&self, port: u16, known: Option<RpcHandle>) -> Option<RpcHandle> {
-        let lasts = known.filter(|&rpc| self.rpcs.get(rpc.into()).is_some());
+        let lasts = known.filter(|&rpc| self.rpcs.get(rpc).is_some());
         let search = || self.rpcs.iter().find(|(_, rpc)| rpc.local_port == port);
-        lasts.or_else(|| search().map(|(who, _)| who.into()))
+        lasts.or_else(|| search().map(|(handle, _)| handle))
     }
 
     /// RTTbytes of a peer as estimated now.
@@ -439,12 +440,12 @@ impl Endpoint {
         Receipt::Dropped(reason)
     }
 
-    fn cover(&mut self, who: Option<Ref>, input: Input) {
-        self.coverage.mark(who.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
+    fn cover(&mut self, handle: Option<RpcHandle>, input: Input) {
+        self.coverage.mark(handle.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
     }
 
     /// The RPC a packet belongs to.
-    pub(crate) fn find(&self, packet: &Packet) -> Option<Ref> {
+    pub(crate) fn find(&self, packet: &Packet) -> Option<RpcHandle> {
         if packet.id.from_server() {
             self.find_client(packet.peer, packet.id)
         } else {
@@ -453,9 +454,9 @@ impl Endpoint {
     }
 
     /// The peer's next packet is likely of the same RPC.
-    fn speaks_of(&mut self, peer: PeerId, who: Ref) {
+    fn speaks_of(&mut self, peer: PeerId, handle: RpcHandle) {
         if let Some(peer) = self.peer_mut(peer) {
-            peer.recent = who;
+            peer.recent = handle;
         }
     }
 
@@ -475,8 +476,8 @@ impl Endpoint {
     }
 
     /// A control packet about an RPC to its peer.
-    pub(crate) fn control_packet(&self, who: Ref, body: Body) -> Option<Packet> {
-        self.rpcs.get(who).map(|r| r.control(self.levels.top(), body))
+    pub(crate) fn control_packet(&self, handle: RpcHandle, body: Body) -> Option<Packet> {
+        self.rpcs.get(handle).map(|r| r.control(self.levels.top(), body))
     }
 
     /// True when there is room for one more answer to a peer's packet.
@@ -491,8 +492,8 @@ impl Endpoint {
         self.asking < MAX_ASKING
     }
 
-    pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {
-        if let Some(packet) = self.control_packet(who, body) {
+    pub(crate) fn queue_control(&mut self, handle: RpcHandle, body: Body) {
+        if let Some(packet) = self.control_packet(handle, body) {
             self.control.push_back(Control::Packet(packet));
         }
     }

@@ -137,10 +137,10 @@ impl Endpoint {
             return;
         }
         let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
-        let under_way: Vec<_> = under_way.map(|(who, _)| who).collect();
-        for who in under_way {
-            if let Some(rpc) = self.rpcs.get_mut(who) {
-                self.sender.reroute(who, &mut rpc.out, link);
+        let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
+        for handle in under_way {
+            if let Some(rpc) = self.rpcs.get_mut(handle) {
+                self.sender.reroute(handle, &mut rpc.out, link);
             }
         }
         self.sender.sweep(&self.rpcs);

@@ -10,11 +10,11 @@ use crate::admission::Known;
 use crate::config::{Alive, Completion, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
+use crate::event::RpcHandle;
 use crate::link::Links;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, State};
 use crate::sender::PacketSizes;
-use crate::table::Ref;
 use crate::timer::TICK;
 use crate::units::{Duration, Time};
 
@@ -80,88 +80,89 @@ impl Endpoint {
     }
 
     /// Has an RPC looked at no later than `at`; never where loss has no timers.
-    pub(crate) fn arm(&mut self, now: Time, at: Time, who: Ref) {
+    pub(crate) fn arm(&mut self, now: Time, at: Time, handle: RpcHandle) {
         if self.config.loss.resend_after == Duration::MAX {
             return;
         }
-        if let Some(armed) = self.rpcs.armed(who) {
-            self.timers.arm(now, at, who.index, armed);
+        if let Some(armed) = self.rpcs.armed(handle) {
+            self.timers.arm(now, at, handle.index, armed);
         }
     }
 
     /// Acts on everything due for one RPC.
-    pub(crate) fn check(&mut self, now: Time, who: Ref) {
-        let Some(state) = self.rpcs.get(who).map(|r| r.state) else { return };
+    pub(crate) fn check(&mut self, now: Time, handle: RpcHandle) {
+        let Some(state) = self.rpcs.get(handle).map(|r| r.state) else { return };
         let next = match state {
-            State::ClientOutgoing | State::ClientIncoming => self.check_client(now, who),
-            State::ServerIncoming | State::OneWayIncoming => self.check_receiving(now, who),
+            State::ClientOutgoing | State::ClientIncoming => self.check_client(now, handle),
+            State::ServerIncoming | State::OneWayIncoming => self.check_receiving(now, handle),
             State::ServerInService => Some(now + IDLE_CHECK),
-            State::ServerOutgoing => self.check_responding(now, who),
-            State::ServerSent => self.check_sent(now, who),
+            State::ServerOutgoing => self.check_responding(now, handle),
+            State::ServerSent => self.check_sent(now, handle),
             State::OneWayOutgoing => None,
         };
         if let Some(next) = next {
-            self.arm(now, next, who);
+            self.arm(now, next, handle);
         }
     }
 
-    fn check_client(&mut self, now: Time, who: Ref) -> Option<Time> {
-        let rpc = self.rpcs.get_mut(who)?;
+    fn check_client(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(handle)?;
         let deadline = rpc.deadline;
         if now >= deadline {
-            self.fail(who, RpcError::DeadlineExceeded);
+            self.fail(handle, RpcError::DeadlineExceeded);
             return None;
         }
-        if self.fail_too_long(who) {
+        if self.fail_too_long(handle) {
             return None;
         }
         let owed_when_sent = self.config.policy().loss.owed_when_sent;
-        let rpc = self.rpcs.get_mut(who)?;
+        let rpc = self.rpcs.get_mut(handle)?;
         let ours = match owed_when_sent {
             true => rpc.out.may_send_more(),
             false => rpc.out.has_bytes_to_send(),
         };
-        if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(who)) {
+        if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(handle)) {
             rpc.heard = now;
         }
         if self.config.loss.timeout.is_some_and(|limit| now.since(rpc.heard) >= limit) {
-            self.fail(who, RpcError::PeerUnreachable);
+            self.fail(handle, RpcError::PeerUnreachable);
             return None;
         }
-        Some(self.ask_again(now, who)?.min(deadline))
+        Some(self.ask_again(now, handle)?.min(deadline))
     }
 
-    fn check_receiving(&mut self, now: Time, who: Ref) -> Option<Time> {
-        let rpc = self.rpcs.get(who)?;
+    fn check_receiving(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get(handle)?;
         if rpc.unproven {
-            return self.check_stranger(now, who);
+            return self.check_stranger(now, handle);
         }
         if now.since(rpc.heard) >= self.config.loss.server_silence {
             self.counters.server_cancels += 1;
-            self.end_server_rpc(who);
+            self.end_server_rpc(handle);
             return None;
         }
-        if self.incoming.waiting.contains(who) {
+        if self.incoming.waiting.contains(handle) {
             return Some(now + self.config.loss.resend_after);
         }
-        self.ask_again(now, who)
+        self.ask_again(now, handle)
     }
 
-    fn check_responding(&mut self, now: Time, who: Ref) -> Option<Time> {
-        let rpc = self.rpcs.get_mut(who)?;
+    fn check_responding(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(handle)?;
         if rpc.out.has_bytes_to_send() {
             rpc.heard = now;
         } else if now.since(rpc.heard) >= RESPONSE_SILENCE {
             self.counters.server_cancels += 1;
-            self.end_server_rpc(who);
+            self.end_server_rpc(handle);
             return None;
         }
         // A response that nobody grants: its client may have given up, and its ACK was lost, or
         // have crashed and be back. Whoever does not know the RPC confirms it.
         let wait = Duration(IDLE_CHECK.0 << rpc.rounds.min(MAX_BACKOFF));
         let silent = now.since(rpc.heard.max(rpc.asked)) >= wait;
-        if silent && self.config.policy().completion.asks_while_sending && self.ask_for_ack(who) {
-            let rpc = self.rpcs.get_mut(who)?;
+        if silent && self.config.policy().completion.asks_while_sending && self.ask_for_ack(handle)
+        {
+            let rpc = self.rpcs.get_mut(handle)?;
             rpc.asked = now;
             rpc.rounds = rpc.rounds.saturating_add(1);
         }
@@ -169,9 +170,9 @@ impl Endpoint {
     }
 
     /// Sends RESENDs when the silence has lasted; yields the next check.
-    fn ask_again(&mut self, now: Time, who: Ref) -> Option<Time> {
-        let stalls = self.park_if_stalled(now, who);
-        let rpc = self.rpcs.get(who)?;
+    fn ask_again(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let stalls = self.park_if_stalled(now, handle);
+        let rpc = self.rpcs.get(handle)?;
         let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
         if now < due {
             return Some(due.min(stalls));
@@ -192,22 +193,22 @@ impl Endpoint {
         let held_back = self.config.loss.one_resend_per_peer;
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
         if held_back && now < until {
-            self.queue_for_turn(who);
+            self.queue_for_turn(handle);
             // In case that the peer stays silent: the longer it is, the later.
             return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));
         }
-        self.request_missing(now, who);
-        let rpc = self.rpcs.get_mut(who)?;
+        self.request_missing(now, handle);
+        let rpc = self.rpcs.get_mut(handle)?;
         if policy.on_beat && rpc.asked == now {
             rpc.asked = on_beat(due, now);
         }
-        let rpc = self.rpcs.get(who)?;
+        let rpc = self.rpcs.get(handle)?;
         Some(rpc.heard.max(rpc.asked) + self.patience(rpc))
     }
 
     /// Lets an RPC ask when the peer is heard of.
-    fn queue_for_turn(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    fn queue_for_turn(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         if core::mem::replace(&mut rpc.queued, true) {
             return;
         }
@@ -216,20 +217,20 @@ impl Endpoint {
             return;
         };
         if peer.more.turns.len() > 2 * peer.rpcs as usize {
-            peer.more.turns.retain(|&who| self.rpcs.get(who).is_some());
+            peer.more.turns.retain(|&handle| self.rpcs.get(handle).is_some());
         }
-        peer.more.turns.push_back(who);
+        peer.more.turns.push_back(handle);
     }
 
     /// The peer was heard of after a RESEND: the next of the RPCs that waited for that, and have
     /// something to ask for, asks.
     pub(crate) fn pass_turn(&mut self, now: Time, peer: PeerId) {
-        while let Some(who) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
-            let Some(rpc) = self.rpcs.get_mut(who) else { continue };
+        while let Some(handle) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
+            let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
             rpc.queued = false;
-            let rpc = self.rpcs.get(who).filter(|rpc| rpc.state.asks());
+            let rpc = self.rpcs.get(handle).filter(|rpc| rpc.state.asks());
             if rpc.is_some_and(|rpc| now >= rpc.heard.max(rpc.asked) + self.patience(rpc)) {
-                self.check(now, who);
+                self.check(now, handle);
                 if self.peer(peer).is_none_or(|peer| peer.resend_until != Time::ZERO) {
                     return;
                 }
@@ -238,11 +239,11 @@ impl Endpoint {
     }
 
     /// Sends a RESEND for each missing range of what was granted.
-    pub(crate) fn request_missing(&mut self, now: Time, who: Ref) {
-        self.make_room(who);
+    pub(crate) fn request_missing(&mut self, now: Time, handle: RpcHandle) {
+        self.make_room(handle);
         let priority = self.levels.top();
         let policy = &self.config.policy().loss;
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         // One round at a time waits for the link.
         let ranges = if rpc.asking { 0 } else { policy.ranges };
         let mut asked = rpc.asking;
@@ -250,7 +251,7 @@ impl Endpoint {
             asked = true;
             if !core::mem::replace(&mut rpc.asking, true) {
                 self.asking += 1;
-                self.control.push_back(Control::Resends(who));
+                self.control.push_back(Control::Resends(handle));
             }
             let body = Body::Resend { offset, length, priority };
             self.control.push_back(Control::Packet(rpc.control(priority, body)));
@@ -266,7 +267,7 @@ impl Endpoint {
             ask(rpc, 0, ResendLength::All);
         }
         if !asked {
-            self.nothing_owed(now, who);
+            self.nothing_owed(now, handle);
             return;
         }
         rpc.asked = now;
@@ -277,7 +278,7 @@ impl Endpoint {
             peer.resend_until = until;
         }
         if park {
-            self.park(who);
+            self.park(handle);
         }
     }
 
@@ -285,11 +286,11 @@ impl Endpoint {
     /// goes on asking for its responses, so for the requests of a peer its last packet of any kind
     /// counts: those of a dead client are forgotten together, not one after the other as each gets
     /// its grant.
-    fn nothing_owed(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
+    fn nothing_owed(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let any_packet = self.config.policy().loss.alive == Alive::AnyPacket;
         let alive = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.heard);
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         if rpc.state == State::ServerIncoming && !any_packet {
             rpc.heard = rpc.heard.max(alive);
             rpc.asked = now;
@@ -303,23 +304,23 @@ impl Endpoint {
     pub(crate) fn on_resend(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         range: (u32, ResendLength),
         priority: u8,
     ) {
         self.counters.resends_received += 1;
-        let Some(rpc) = self.rpcs.get(who) else { return };
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         if rpc.unproven {
-            return self.on_resend_of_stranger(now, who);
+            return self.on_resend_of_stranger(now, handle);
         }
         if !rpc.out.exists() {
-            return self.on_resend_of_nothing(now, who);
+            return self.on_resend_of_nothing(now, handle);
         }
         let anew = self.is_forgotten(rpc, range);
         if anew {
-            self.start_over(who);
+            self.start_over(handle);
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
             return;
         };
@@ -339,12 +340,12 @@ impl Endpoint {
             rpc.heard = now;
         }
         let link = Links::only(out.link);
-        self.sender.wake(who, out);
+        self.sender.wake(handle, out);
         // What goes again may wait for shorter messages, and silence would look like death.
         let waits = policy.busy_while_waiting
-            && self.sender.shortest(&self.rpcs, link).is_some_and(|first| first != who);
+            && self.sender.shortest(&self.rpcs, link).is_some_and(|first| first != handle);
         if !again || waits {
-            self.busy(who);
+            self.busy(handle);
         }
     }
 
@@ -362,23 +363,23 @@ impl Endpoint {
 
     /// A client asks for a response that does not exist yet. It lives, and what is missing of its
     /// request need not wait any longer to be asked for.
-    fn on_resend_of_nothing(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        if self.incoming.waiting.contains(who) {
+    fn on_resend_of_nothing(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        if self.incoming.waiting.contains(handle) {
             rpc.heard = now;
         }
         let silence = now.since(rpc.heard.max(rpc.asked));
         let late = rpc.is_owed() && silence >= self.config.loss.resend_after;
         if self.config.policy().loss.busy_is_asked && late && self.may_ask() {
-            self.request_missing(now, who);
+            self.request_missing(now, handle);
         }
-        self.busy(who);
+        self.busy(handle);
     }
 
     /// RPC_UNKNOWN at a client that sends again: everything sent so far goes again, at the
     /// level of unscheduled bytes (Linux §2.5).
-    pub(crate) fn send_again(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn send_again(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
             return;
         };
@@ -386,15 +387,15 @@ impl Endpoint {
         let level = self.levels.unscheduled_priority(cutoffs, rpc.out.length);
         let sent = rpc.out.sent;
         rpc.out.resend(PacketSizes::again(&self.config, peer), (0, sent), level);
-        self.sender.wake(who, &mut rpc.out);
+        self.sender.wake(handle, &mut rpc.out);
     }
 
-    fn busy(&mut self, who: Ref) {
+    fn busy(&mut self, handle: RpcHandle) {
         if !self.may_answer() {
             return;
         }
         self.counters.busys_sent += 1;
-        self.queue_control(who, Body::Busy);
+        self.queue_control(handle, Body::Busy);
     }
 
     /// RESEND for an RPC we do not know (Homa §3.7; Linux §2.5).
@@ -469,9 +470,9 @@ impl Endpoint {
     }
 
     /// BUSY: the sender is alive and will get to it.
-    pub(crate) fn on_busy(&mut self, now: Time, who: Ref) {
+    pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle) {
         self.counters.busys_received += 1;
-        if let Some(rpc) = self.rpcs.get_mut(who) {
+        if let Some(rpc) = self.rpcs.get_mut(handle) {
             rpc.heard = now;
         }
     }

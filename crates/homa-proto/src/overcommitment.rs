@@ -7,7 +7,7 @@
 //! that may be active is better than the worst active one, and every tracked message is in exactly
 //! one of the two sets; without a limit neither is kept.
 
-use crate::table::Ref;
+use crate::event::RpcHandle;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub(crate) struct Key {
     pub(crate) remaining: u32,
     pub(crate) length: u32,
     pub(crate) age: u64,
-    pub(crate) who: Ref,
+    pub(crate) handle: RpcHandle,
 }
 
 /// A sender's grant timer, where grants are paced per sender.
@@ -82,7 +82,7 @@ pub(crate) struct Scheduler {
     /// Best waiting message of each host.
     heads: BTreeSet<Head>,
     /// All tracked messages by age, where the oldest has a share or all are active.
-    ages: BTreeMap<u64, Ref>,
+    ages: BTreeMap<u64, RpcHandle>,
     keeps_ages: bool,
     /// A message became active since the last `take_changed`.
     changed: bool,
@@ -116,8 +116,8 @@ impl Scheduler {
     }
 
     /// Active messages, best first.
-    pub(crate) fn active(&self) -> impl Iterator<Item = Ref> + '_ {
-        self.active.iter().map(|a| a.key.who)
+    pub(crate) fn active(&self) -> impl Iterator<Item = RpcHandle> + '_ {
+        self.active.iter().map(|a| a.key.handle)
     }
 
     pub(crate) fn active_len(&self) -> usize {
@@ -125,17 +125,17 @@ impl Scheduler {
     }
 
     /// Place of a message among the active ones, 0 the best.
-    pub(crate) fn rank(&self, who: Ref) -> Option<usize> {
-        self.active.iter().position(|a| a.key.who == who)
+    pub(crate) fn rank(&self, handle: RpcHandle) -> Option<usize> {
+        self.active.iter().position(|a| a.key.handle == handle)
     }
 
     /// The oldest message that needs grants.
-    pub(crate) fn oldest(&self) -> Option<Ref> {
-        self.ages.first_key_value().map(|(_, &who)| who)
+    pub(crate) fn oldest(&self) -> Option<RpcHandle> {
+        self.ages.first_key_value().map(|(_, &handle)| handle)
     }
 
     /// Every tracked message, oldest first, where ages are kept.
-    pub(crate) fn by_age(&self) -> impl Iterator<Item = Ref> + '_ {
+    pub(crate) fn by_age(&self) -> impl Iterator<Item = RpcHandle> + '_ {
         self.ages.values().copied()
     }
 
@@ -146,7 +146,7 @@ impl Scheduler {
     /// A message waits for grants; `behind`: its host comes behind others.
     pub(crate) fn insert(&mut self, key: Key, host: u32, behind: bool) {
         if self.keeps_ages {
-            self.ages.insert(key.age, key.who);
+            self.ages.insert(key.age, key.handle);
         }
         if self.is_unlimited() {
             return;
@@ -177,7 +177,7 @@ impl Scheduler {
         if self.is_unlimited() {
             return;
         }
-        match self.active.iter().position(|a| a.key.who == old.who) {
+        match self.active.iter().position(|a| a.key.handle == old.handle) {
             Some(at) => {
                 let Active { pace, .. } = self.active.remove(at);
                 self.change_host(host, |h| {
@@ -198,7 +198,7 @@ impl Scheduler {
             return;
         }
         let new = Key { remaining, ..old };
-        match self.active.iter().position(|a| a.key.who == old.who) {
+        match self.active.iter().position(|a| a.key.handle == old.handle) {
             Some(mut at) => {
                 self.active[at].key = new;
                 while at > 0 && self.active[at - 1].place() > self.active[at].place() {
@@ -308,10 +308,10 @@ impl Scheduler {
 /// Senders, where at most one message of each is active.
 impl Scheduler {
     /// Rank, message and timer of a sender that is active.
-    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, Ref, Pace)> {
+    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, Pace)> {
         let rank = self.active.iter().position(|a| a.host == host)?;
         let a = &self.active[rank];
-        Some((rank, a.key.who, a.pace))
+        Some((rank, a.key.handle, a.pace))
     }
 
     /// The active sender at `rank`.
@@ -320,9 +320,9 @@ impl Scheduler {
     }
 
     /// A sender's best message, active or not.
-    pub(crate) fn best_of(&self, host: u32) -> Option<Ref> {
-        let active = self.active.iter().find(|a| a.host == host).map(|a| a.key.who);
-        active.or_else(|| self.hosts.get(&host)?.waiting.first().map(|key| key.who))
+    pub(crate) fn best_of(&self, host: u32) -> Option<RpcHandle> {
+        let active = self.active.iter().find(|a| a.host == host).map(|a| a.key.handle);
+        active.or_else(|| self.hosts.get(&host)?.waiting.first().map(|key| key.handle))
     }
 
     /// A sender that became active and was not granted since; each is yielded once.
@@ -362,8 +362,8 @@ mod tests {
     use std::vec;
 
     fn key(remaining: u32, index: u32) -> Key {
-        let who = Ref { index, generation: 0 };
-        Key { remaining, length: 1000, age: u64::from(index), who }
+        let handle = RpcHandle { index, generation: 0 };
+        Key { remaining, length: 1000, age: u64::from(index), handle }
     }
 
     fn active(s: &Scheduler) -> Vec<u32> {
@@ -432,9 +432,9 @@ mod tests {
                 let mut want: Vec<(bool, Key)> = best.into_iter().map(place).collect();
                 want.sort();
                 want.truncate(degree);
-                let want: Vec<u32> = want.iter().map(|(_, k)| k.who.index).collect();
+                let want: Vec<u32> = want.iter().map(|(_, k)| k.handle.index).collect();
                 assert_eq!(active(&s), want);
-                assert_eq!(s.oldest(), all.iter().min_by_key(|a| a.0.age).map(|a| a.0.who));
+                assert_eq!(s.oldest(), all.iter().min_by_key(|a| a.0.age).map(|a| a.0.handle));
             }
             Ok(())
         });

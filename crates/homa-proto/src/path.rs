@@ -3,9 +3,9 @@
 //! work.
 
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
 use crate::rpc::{Rpc, State};
-use crate::table::Ref;
 use crate::units::Time;
 use alloc::vec::Vec;
 
@@ -33,9 +33,9 @@ impl Endpoint {
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
             rpc.state == State::ClientOutgoing && !rpc.known && sent
         };
-        let unheard: Vec<Ref> =
-            of_peer.filter(|(_, rpc)| unheard(rpc)).map(|(who, _)| who).collect();
-        unheard.into_iter().for_each(|who| self.start_over(who));
+        let unheard: Vec<RpcHandle> =
+            of_peer.filter(|(_, rpc)| unheard(rpc)).map(|(handle, _)| handle).collect();
+        unheard.into_iter().for_each(|handle| self.start_over(handle));
     }
 
     /// True while the RPC that a packet of ours or of the peer names is in progress with it.

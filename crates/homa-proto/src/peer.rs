@@ -10,7 +10,6 @@ use crate::executed::Executed;
 use crate::link::LinkId;
 use crate::packet::{AckEntry, Limits, PeerId, RpcId};
 use crate::rtt::{RttBytes, SmoothedTime};
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -30,7 +29,7 @@ pub(crate) struct Peer {
     /// peer).
     pub(crate) resend_until: Time,
     /// The RPC of its own that the peer spoke of last.
-    pub(crate) recent: Ref,
+    pub(crate) recent: RpcHandle,
     /// RPCs in progress with this peer.
     pub(crate) rpcs: u32,
     /// RTTbytes as last measured.
@@ -88,7 +87,7 @@ pub(crate) struct More {
     pub(crate) need_acks: (u64, u16),
     /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
     /// that ended since.
-    pub(crate) turns: VecDeque<Ref>,
+    pub(crate) turns: VecDeque<RpcHandle>,
     /// The packet size changed while RPCs were in progress.
     pub(crate) payload_changed: bool,
     /// The least that packets to the peer ever held.
@@ -123,7 +122,7 @@ impl Peer {
             info,
             heard: Time::ZERO,
             resend_until: Time::ZERO,
-            recent: Ref::NONE,
+            recent: RpcHandle::NONE,
             rpcs: 0,
             rtt_bytes: config.rtt_bytes,
             unscheduled_cap: u32::MAX,
@@ -199,12 +198,12 @@ impl Endpoint {
 
     /// The peer of an RPC in progress.
     pub fn peer_of(&self, rpc: RpcHandle) -> Option<PeerId> {
-        self.rpcs.get(rpc.into()).map(|rpc| rpc.peer)
+        self.rpcs.get(rpc).map(|rpc| rpc.peer)
     }
 
     /// The number of an RPC in progress (client's form).
     pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
-        self.rpcs.get(rpc.into()).map(|rpc| rpc.id)
+        self.rpcs.get(rpc).map(|rpc| rpc.id)
     }
 
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten

@@ -5,11 +5,11 @@
 use crate::admission::Known;
 use crate::config::{Alive, Completion, FULL_FRAME};
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
 use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
 use crate::rpc::{State, incoming_message};
-use crate::table::Ref;
 use crate::units::Time;
 
 impl Endpoint {
@@ -19,7 +19,7 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-        found: Option<Ref>,
+        found: Option<RpcHandle>,
     ) -> Result<Place, DropReason> {
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
@@ -43,8 +43,8 @@ impl Endpoint {
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
         } else {
-            let who = self.rpc_of_data(now, packet, data, found)?;
-            self.accept(now, who, data, end)?
+            let handle = self.rpc_of_data(now, packet, data, found)?;
+            self.accept(now, handle, data, end)?
         };
         if cutoffs_after {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
@@ -59,10 +59,10 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-        found: Option<Ref>,
-    ) -> Result<Ref, DropReason> {
+        found: Option<RpcHandle>,
+    ) -> Result<RpcHandle, DropReason> {
         // The ack that came along may have ended it.
-        let known = found.and_then(|who| self.rpcs.get(who));
+        let known = found.and_then(|handle| self.rpcs.get(handle));
         let found = known.and(found);
         if known.is_some_and(|rpc| rpc.state.has_request()) {
             return Err(DropReason::Duplicate);
@@ -84,10 +84,10 @@ impl Endpoint {
             }
             return Err(DropReason::NoMemory);
         }
-        let who = match found {
-            Some(who) => {
-                self.incoming.waiting.remove(who);
-                who
+        let handle = match found {
+            Some(handle) => {
+                self.incoming.waiting.remove(handle);
+                handle
             }
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data)?,
@@ -95,11 +95,11 @@ impl Endpoint {
         if !begun && self.is_proven(packet.peer) {
             self.correct_sender(now, packet, data);
         }
-        Ok(who)
+        Ok(handle)
     }
 
     /// Why bytes from the midst of a message are dropped of which nothing is here.
-    fn why_not_begun(&self, packet: &Packet, found: Option<Ref>) -> DropReason {
+    fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
             None if self.knows(packet) == Known::Executed => DropReason::AlreadyExecuted,
@@ -117,10 +117,10 @@ impl Endpoint {
             return Err(DropReason::NoMemory);
         }
         self.measure_message(packet.peer, length, data.incoming);
-        let who = self.rpcs.reserve();
-        let message = incoming_message(who);
+        let handle = self.rpcs.reserve();
+        let message = incoming_message(handle);
         self.events.push_back(Event::Delivered(Delivered {
-            rpc: who.into(),
+            rpc: handle,
             message,
             kind: MessageKind::OneWay,
             peer: packet.peer,
@@ -143,8 +143,14 @@ impl Endpoint {
         }
     }
 
-    fn accept(&mut self, now: Time, who: Ref, data: &Data, end: u32) -> Result<Place, DropReason> {
-        let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
+    fn accept(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        data: &Data,
+        end: u32,
+    ) -> Result<Place, DropReason> {
+        let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
             State::ClientOutgoing | State::ClientIncoming => {}
             State::ServerIncoming | State::OneWayIncoming => {}
@@ -152,16 +158,16 @@ impl Endpoint {
         }
         let fresh = rpc.inc.is_none();
         if fresh {
-            self.first_packet(now, who, data)?;
+            self.first_packet(now, handle, data)?;
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::TooLong) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::TooLong) };
         let peer = rpc.peer;
         let payload = Self::payload_of(&self.peers, peer);
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let (offset, len) = (data.span.offset, data.span.len);
-        let place = Place { message: incoming_message(who), total: length, offset, len };
+        let place = Place { message: incoming_message(handle), total: length, offset, len };
         let Some(inc) = &mut rpc.inc else {
-            self.deliver(now, who, length);
+            self.deliver(now, handle, length);
             return Ok(place);
         };
         if end.saturating_sub(inc.granted) > self.incoming.ahead {
@@ -171,9 +177,9 @@ impl Endpoint {
         }
         let more = inc.held_with(end, len).saturating_sub(inc.reserved);
         if more > 0 {
-            self.find_memory(now, who, more)?;
+            self.find_memory(now, handle, more)?;
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
         let mut before = (inc.outstanding(), inc.bytes.received());
         let heard = rpc.heard;
@@ -194,30 +200,35 @@ impl Endpoint {
         inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
         if inc.parked && !rpc.unproven && !fresh {
             before.0 = inc.outstanding();
-            self.unpark(who);
+            self.unpark(handle);
         }
-        self.sample_rtt(now, who, data.span.offset);
-        self.account_received(who, before, data);
+        self.sample_rtt(now, handle, data.span.offset);
+        self.account_received(handle, before, data);
         if complete {
-            self.deliver(now, who, length);
+            self.deliver(now, handle, length);
         } else {
-            self.announce_prefix(who);
+            self.announce_prefix(handle);
         }
-        self.grant(Some((who, peer)));
+        self.grant(Some((handle, peer)));
         Ok(place)
     }
 
     /// The first packet of a message: its length is known now. A message that is whole in one
     /// packet needs no state.
-    fn first_packet(&mut self, now: Time, who: Ref, data: &Data) -> Result<(), DropReason> {
+    fn first_packet(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        data: &Data,
+    ) -> Result<(), DropReason> {
         let length = data.message_length;
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(DropReason::UnknownRpc) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
             if rpc.state.is_client() {
-                self.fail(who, RpcError::ResponseTooLong { length });
+                self.fail(handle, RpcError::ResponseTooLong { length });
             } else {
                 // A request that waited for memory, and announces something else now.
-                self.end_server_rpc(who);
+                self.end_server_rpc(handle);
             }
             return Err(DropReason::TooLong);
         }
@@ -239,48 +250,48 @@ impl Endpoint {
         if data.span.len == length && !waits {
             return Ok(());
         }
-        self.begin_incoming(who, data);
+        self.begin_incoming(handle, data);
         self.events.push_back(Event::Started {
-            rpc: who.into(),
-            message: incoming_message(who),
+            rpc: handle,
+            message: incoming_message(handle),
             total: length,
         });
         Ok(())
     }
 
-    fn announce_prefix(&mut self, who: Ref) {
+    fn announce_prefix(&mut self, handle: RpcHandle) {
         if !self.config.readable_events {
             return;
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (kind, cookie) = (rpc.state.receives(), rpc.cookie);
         let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
         if offset > inc.readable {
             inc.readable = offset;
-            let (rpc, message) = (who.into(), incoming_message(who));
+            let (rpc, message) = (handle, incoming_message(handle));
             self.events.push_back(Event::Readable { rpc, message, kind, offset, cookie });
         }
     }
 
     /// A message is whole: its bytes go to the application.
-    pub(crate) fn deliver(&mut self, now: Time, who: Ref, length: u32) {
-        let Some(rpc) = self.rpcs.get(who).filter(|rpc| !rpc.unproven) else { return };
+    pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unproven) else { return };
         // One of a single packet was looked at just now.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
         if request && self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
-            self.end_server_rpc(who);
+            self.end_server_rpc(handle);
             return;
         }
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let inc = rpc.inc.take();
         let (state, peer) = (rpc.state, rpc.peer);
         let kind = state.receives();
         self.events.push_back(Event::Delivered(Delivered {
-            rpc: who.into(),
-            message: incoming_message(who),
+            rpc: handle,
+            message: incoming_message(handle),
             kind,
             peer,
             remote_port: rpc.remote_port,
@@ -290,16 +301,16 @@ impl Endpoint {
             cookie: rpc.cookie,
         }));
         if let Some(inc) = inc {
-            self.end_incoming(who, (peer, false), inc);
+            self.end_incoming(handle, (peer, false), inc);
         }
         match kind {
-            MessageKind::Response => self.complete_client(who),
+            MessageKind::Response => self.complete_client(handle),
             MessageKind::Request => {
                 self.charge_untaken(peer, length);
-                self.begin_service(now, who);
+                self.begin_service(now, handle);
             }
             MessageKind::OneWay => {
-                self.forget(who);
+                self.forget(handle);
             }
         }
     }

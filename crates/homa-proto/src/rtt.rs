@@ -13,10 +13,10 @@
 
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::link::LinkInfo;
 use crate::packet::PeerId;
 use crate::sender::Outgoing;
-use crate::table::Ref;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.
@@ -176,8 +176,8 @@ impl RttBytes {
 
 impl Endpoint {
     /// RTTbytes: the first bytes that a GRANT allowed are here.
-    pub(crate) fn sample_rtt(&mut self, now: Time, who: Ref, offset: u32) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn sample_rtt(&mut self, now: Time, handle: RpcHandle, offset: u32) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
         let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
@@ -188,8 +188,8 @@ impl Endpoint {
     }
 
     /// RTTbytes: a GRANT for a message of ours is here.
-    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who).filter(|_| self.config.measure_rtt_bytes) else {
+    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|_| self.config.measure_rtt_bytes) else {
             return;
         };
         let (peer, age) = (rpc.peer, rpc.out.age);

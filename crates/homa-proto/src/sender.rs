@@ -304,12 +304,12 @@ impl Endpoint {
 
     /// The next DATA packet for one of `links`.
     pub(crate) fn next_data(&mut self, now: Time, links: Links) -> Option<Packet> {
-        let who = self.sender.pick(&mut self.rpcs, links)?;
-        let rpc = self.rpcs.get_mut(who)?;
+        let handle = self.sender.pick(&mut self.rpcs, links)?;
+        let rpc = self.rpcs.get_mut(handle)?;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
         let Taken { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));
         let retransmit = again.is_some();
-        self.sender.settle(who, &mut rpc.out);
+        self.sender.settle(handle, &mut rpc.out);
         let policy = self.config.policy();
         let begins_to_wait = !retransmit && !rpc.out.may_send_more();
         if policy.loss.owed_when_sent && rpc.state == State::ClientOutgoing && begins_to_wait {
@@ -350,7 +350,7 @@ impl Endpoint {
             remote_port: rpc.remote_port,
             id: rpc.wire_id(),
             body: Body::Data(Data {
-                span: Span { message: outgoing_message(who), offset: start, len: end - start },
+                span: Span { message: outgoing_message(handle), offset: start, len: end - start },
                 message_length: out.length,
                 incoming: match again {
                     None => out.unscheduled,
@@ -364,7 +364,7 @@ impl Endpoint {
             }),
         };
         if rpc.out.fully_sent() {
-            self.message_sent(now, who);
+            self.message_sent(now, handle);
         }
         Some(packet)
     }

@@ -5,7 +5,7 @@
 //! The others wait in a heap. Entries are not removed one by one from the middle: the caller
 //! recognises stale ones, and has all of them removed now and then.
 
-use crate::table::Ref;
+use crate::event::RpcHandle;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -20,7 +20,7 @@ const SHORT: u32 = STEP * BUCKETS;
 pub(crate) struct Entry {
     pub(crate) remaining: u32,
     pub(crate) age: u64,
-    pub(crate) who: Ref,
+    pub(crate) handle: RpcHandle,
 }
 
 #[derive(Debug, Default)]
@@ -126,9 +126,9 @@ mod tests {
                     assert!(first.remaining < least + STEP, "{first:?} before {least}");
                     model.retain(|e| *e != first);
                 } else {
-                    let who = Ref { index: i, generation: 0 };
+                    let handle = RpcHandle { index: i, generation: 0 };
                     let remaining = u.int_in_range(1..=4000)?;
-                    let entry = Entry { remaining, age: u64::from(i), who };
+                    let entry = Entry { remaining, age: u64::from(i), handle };
                     queue.push(entry);
                     model.push(entry);
                 }

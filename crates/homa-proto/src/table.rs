@@ -4,6 +4,7 @@
 //! are never iterated, and their hash is keyed by the configuration's seed so that a peer cannot
 //! aim for collisions.
 
+use crate::event::RpcHandle;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
@@ -17,8 +18,8 @@ const fn next_generation(generation: u32) -> u32 {
 
 /// A slab whose slots remember how often they were used.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
+pub(crate) struct Slab<T> {
+    slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
     /// Left, but not to be reused before the environment has seen the events about them.
     retired: Vec<u32>,
@@ -27,65 +28,53 @@ pub(crate) struct Table<T> {
 /// Starts a line of the cache, whose other bytes are the first of its user.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     /// Tick of the slot's entry in the timing wheel; 0: it has none. It outlives the user.
     armed: u64,
     value: Option<T>,
 }
 
-/// A reference to a slot's user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ref {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl Ref {
-    /// To no slot of any table.
-    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
-}
-
-impl<T> Table<T> {
+impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new(), free: Vec::new(), retired: Vec::new() }
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> Ref {
+    pub(crate) fn insert(&mut self, value: T) -> RpcHandle {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.value = Some(value);
-            return Ref { index, generation: slot.generation };
+            return RpcHandle { index, generation: slot.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, value: Some(value), armed: 0 });
-        Ref { index, generation: 0 }
+        self.slots.push(SlabSlot { generation: 0, value: Some(value), armed: 0 });
+        RpcHandle { index, generation: 0 }
     }
 
     /// A reference that names nothing and never will: for something that ends as it begins.
-    pub(crate) fn reserve(&mut self) -> Ref {
+    pub(crate) fn reserve(&mut self) -> RpcHandle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None, armed: 0 });
+            self.slots.push(SlabSlot { generation: 0, value: None, armed: 0 });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         slot.generation = next_generation(generation);
         self.retired.push(index);
-        Ref { index, generation }
+        RpcHandle { index, generation }
     }
 
     /// The tick at which a live entry's slot is looked at.
-    pub(crate) fn armed(&mut self, r: Ref) -> Option<&mut u64> {
+    pub(crate) fn armed(&mut self, r: RpcHandle) -> Option<&mut u64> {
         let slot = self.slots.get_mut(r.index as usize)?;
         (slot.generation == r.generation).then_some(&mut slot.armed)
     }
 
     /// The wheel reached a slot's entry: yields its user, if the entry was the slot's last.
-    pub(crate) fn disarm(&mut self, index: u32, tick: u64) -> Option<Ref> {
+    pub(crate) fn disarm(&mut self, index: u32, tick: u64) -> Option<RpcHandle> {
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.armed == tick)?;
         slot.armed = 0;
-        slot.value.is_some().then_some(Ref { index, generation: slot.generation })
+        slot.value.is_some().then_some(RpcHandle { index, generation: slot.generation })
     }
 
     /// Drops the slot's user, who must be there.
@@ -102,12 +91,12 @@ impl<T> Table<T> {
         self.free.append(&mut self.retired);
     }
 
-    pub(crate) fn get(&self, r: Ref) -> Option<&T> {
+    pub(crate) fn get(&self, r: RpcHandle) -> Option<&T> {
         let slot = self.slots.get(r.index as usize)?;
         if slot.generation == r.generation { slot.value.as_ref() } else { None }
     }
 
-    pub(crate) fn get_mut(&mut self, r: Ref) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, r: RpcHandle) -> Option<&mut T> {
         let slot = self.slots.get_mut(r.index as usize)?;
         if slot.generation == r.generation { slot.value.as_mut() } else { None }
     }
@@ -118,10 +107,10 @@ impl<T> Table<T> {
     }
 
     /// All live entries in slot order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ref, &T)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RpcHandle, &T)> + '_ {
         self.slots.iter().enumerate().filter_map(|(i, s)| {
-            let who = Ref { index: i as u32, generation: s.generation };
-            s.value.as_ref().map(|value| (who, value))
+            let handle = RpcHandle { index: i as u32, generation: s.generation };
+            s.value.as_ref().map(|value| (handle, value))
         })
     }
 }
@@ -176,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_stale_reference_never_reaches_the_next_user() {
-        let mut table = Table::new();
+        let mut table = Slab::new();
         let first = table.insert("first");
         table.remove(first.index);
         table.reclaim();
@@ -189,10 +178,10 @@ mod tests {
 
     #[test]
     fn generations_keep_to_31_bits() {
-        let mut table = Table::new();
+        let mut table = Slab::new();
         let first = table.insert(());
         table.slots[0].generation = LAST_GENERATION;
-        let last = Ref { generation: LAST_GENERATION, ..first };
+        let last = RpcHandle { generation: LAST_GENERATION, ..first };
         assert!(table.get(last).is_some());
         table.remove(0);
         table.reclaim();

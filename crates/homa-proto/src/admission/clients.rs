@@ -7,11 +7,18 @@ use super::homes::{Homes, Stay};
 use crate::executed::Epoch;
 use crate::packet::PeerId;
 use crate::random::Random;
-use crate::table::{Keyed, Ref};
+use crate::table::Keyed;
 use alloc::vec::Vec;
 
 /// Clients whose executions are remembered.
 const MAX_CLIENTS: usize = 1 << 16;
+
+/// A place in the table of clients, and which of its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientRef {
+    index: u32,
+    generation: u32,
+}
 
 /// A client, and what of its requests was executed.
 #[derive(Debug)]
@@ -32,7 +39,7 @@ pub(super) struct Client {
 
 /// A client that named itself.
 pub(super) struct Named {
-    pub(super) client: Ref,
+    pub(super) client: ClientRef,
     /// Token and epoch of the one that was forgotten for it.
     pub(super) forgotten: Option<(u64, u32)>,
 }
@@ -59,8 +66,10 @@ impl Clients {
         Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, homes }
     }
 
-    pub(super) fn get(&self, who: Ref) -> Option<&Client> {
-        self.all.get(who.index as usize).filter(|client| client.generation == who.generation)
+    pub(super) fn get(&self, client_ref: ClientRef) -> Option<&Client> {
+        self.all
+            .get(client_ref.index as usize)
+            .filter(|client| client.generation == client_ref.generation)
     }
 
     /// The record of a client that named itself at a peer of a host, new if need be: then nothing
@@ -88,11 +97,11 @@ impl Clients {
     }
 
     /// A client is there again, perhaps at another host.
-    fn came(&mut self, index: u32, (peer, host): (PeerId, u64)) -> Ref {
+    fn came(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
         client.peer = peer;
         if client.host == host {
-            return Ref { index, generation: client.generation };
+            return ClientRef { index, generation: client.generation };
         }
         let entries = client.epoch.entries();
         let left = core::mem::replace(&mut client.host, host);
@@ -101,13 +110,13 @@ impl Clients {
     }
 
     /// A client counts for the host it is at.
-    fn settle(&mut self, index: u32) -> Ref {
+    fn settle(&mut self, index: u32) -> ClientRef {
         let client = &self.all[index as usize];
-        let who = Ref { index, generation: client.generation };
+        let client_ref = ClientRef { index, generation: client.generation };
         self.homes.charge(client.host, client.epoch.entries() as isize);
         let stay = Stay { client: index, number: client.stay };
         self.homes.add(client.host, stay, |stay| lasts(&self.all, stay));
-        who
+        client_ref
     }
 
     /// A client of so many entries counts no longer for a host.
@@ -144,9 +153,9 @@ impl Clients {
     }
 
     /// A client had an RPC executed, at a peer.
-    pub(super) fn remember(&mut self, who: Ref, counter: u32, peer: PeerId) {
-        let Some(client) = self.all.get_mut(who.index as usize) else { return };
-        if client.generation != who.generation {
+    pub(super) fn remember(&mut self, client_ref: ClientRef, counter: u32, peer: PeerId) {
+        let Some(client) = self.all.get_mut(client_ref.index as usize) else { return };
+        if client.generation != client_ref.generation {
             return;
         }
         (client.used, client.peer) = (true, peer);
@@ -205,7 +214,7 @@ mod tests {
         assert!(lost.iter().all(of_many));
         for (&(token, _), &index) in &clients.by_name.clone() {
             let generation = clients.all[index as usize].generation;
-            clients.remember(Ref { index, generation }, token as u32, AT.0);
+            clients.remember(ClientRef { index, generation }, token as u32, AT.0);
         }
         assert!(name(&mut clients, 3, 1_000_000, 1_000).iter().all(of_many));
         // Others, old and new, get places of its.
@@ -230,14 +239,15 @@ mod tests {
     fn of_hosts_with_one_name_each_those_stay_that_are_active() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let at = |host: u64| (PeerId(0), host);
-        let busy: Vec<Ref> = (0..100).map(|n| clients.named((n, 5), 0, at(n)).client).collect();
+        let busy: Vec<ClientRef> =
+            (0..100).map(|n| clients.named((n, 5), 0, at(n)).client).collect();
         for n in 100..3 * MAX_CLIENTS as u64 {
             if n % 100 == 0 {
-                busy.iter().for_each(|&who| clients.remember(who, n as u32, AT.0));
+                busy.iter().for_each(|&client_ref| clients.remember(client_ref, n as u32, AT.0));
             }
             clients.named((n, 5), 0, at(n));
         }
-        assert!(busy.iter().all(|&who| clients.get(who).is_some()));
+        assert!(busy.iter().all(|&client_ref| clients.get(client_ref).is_some()));
         assert_eq!(clients.by_name.len(), MAX_CLIENTS);
     }
 
@@ -280,8 +290,8 @@ mod tests {
     fn a_client_that_comes_again_is_the_same_by_name_only() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let first = clients.named((9, 5), 100, AT).client;
-        let of = |clients: &Clients, who, counter| {
-            clients.get(who).map(|client| client.epoch.contains(counter))
+        let of = |clients: &Clients, client_ref, counter| {
+            clients.get(client_ref).map(|client| client.epoch.contains(counter))
         };
         assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
         clients.remember(first, 100, AT.0);

@@ -32,9 +32,10 @@ impl Endpoint {
         }
         let (epoch, counter) = split(packet.id);
         let exchange = &peer.more.exchange;
-        if let Some(who) = exchange.client(epoch) {
+        if let Some(handle) = exchange.client(epoch) {
             // Where its record is gone, it was forgotten, or named itself to another endpoint.
-            let known = self.admission.clients.get(who).map(|client| client.epoch.knows(counter));
+            let known =
+                self.admission.clients.get(handle).map(|client| client.epoch.knows(counter));
             return match known.flatten() {
                 Some(true) => Known::Executed,
                 _ if peer.more.executed.is_refused(packet.id) => Known::Executed,
@@ -56,7 +57,7 @@ impl Endpoint {
             let (epoch, _) = split(packet.id);
             peer.more.exchange.client(epoch)
         });
-        let named = client.is_some_and(|who| self.admission.clients.get(who).is_some());
+        let named = client.is_some_and(|handle| self.admission.clients.get(handle).is_some());
         named && self.asks_for_proof() && self.suppresses_duplicates()
     }
 

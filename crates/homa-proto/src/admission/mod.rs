@@ -25,17 +25,18 @@ mod names;
 
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
+use crate::event::RpcHandle;
 use crate::executed::Epoch;
 use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
 use crate::random::Random;
 use crate::rpc::id::split;
-use crate::table::{Keyed, Ref};
+use crate::table::Keyed;
 use crate::units::{Duration, Time};
 use crate::wire;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use clients::{Clients, Named};
+use clients::{ClientRef, Clients, Named};
 pub(crate) use known::Known;
 pub use names::Names;
 
@@ -60,7 +61,7 @@ pub(crate) struct Admission {
     /// Of others at our address.
     names: Option<Box<dyn Names>>,
     /// Requests that wait for an answer, oldest first, and some that do no longer.
-    waiting: VecDeque<Ref>,
+    waiting: VecDeque<RpcHandle>,
     /// How many do, and the memory that they count for.
     held: usize,
     memory: u64,
@@ -95,9 +96,9 @@ pub(crate) struct Exchange {
     /// Bytes that may be sent to it before it answers.
     credit: u32,
     /// Its requests that wait, and some that do no longer.
-    held: VecDeque<Ref>,
+    held: VecDeque<RpcHandle>,
     /// Who it said it is.
-    clients: Vec<(u32, Ref)>,
+    clients: Vec<(u32, ClientRef)>,
     /// It answers without a name.
     nameless: bool,
     /// The peer as server: our name there, 0: none yet.
@@ -113,7 +114,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    fn client(&self, epoch: u32) -> Option<Ref> {
+    fn client(&self, epoch: u32) -> Option<ClientRef> {
         self.clients.iter().find(|(of, _)| *of == epoch).map(|(_, client)| *client)
     }
 }
@@ -181,19 +182,21 @@ impl Endpoint {
     }
 
     /// A request was created that waits for its client's answer.
-    pub(crate) fn hold(&mut self, now: Time, who: Ref, packet: &Packet) {
+    pub(crate) fn hold(&mut self, now: Time, handle: RpcHandle, packet: &Packet) {
         self.admission.held += 1;
-        self.admission.waiting.push_back(who);
+        self.admission.waiting.push_back(handle);
         if self.admission.waiting.len() > 2 * self.admission.held + 64 {
             let rpcs = &self.rpcs;
-            self.admission.waiting.retain(|&who| rpcs.get(who).is_some_and(|rpc| rpc.unproven));
+            self.admission
+                .waiting
+                .retain(|&handle| rpcs.get(handle).is_some_and(|rpc| rpc.unproven));
         }
         if let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) {
             let held = &mut peer.more.exchange.held;
             if held.len() > 2 * peer.more.served as usize {
-                held.retain(|&who| self.rpcs.get(who).is_some_and(|rpc| rpc.unproven));
+                held.retain(|&handle| self.rpcs.get(handle).is_some_and(|rpc| rpc.unproven));
             }
-            held.push_back(who);
+            held.push_back(handle);
         }
         self.challenge(now, packet.peer, (packet.local_port, packet.remote_port));
     }
@@ -231,13 +234,13 @@ impl Endpoint {
     }
 
     /// A request that waits is looked at: one more question, then silence. Yields the next look.
-    pub(crate) fn check_stranger(&mut self, now: Time, who: Ref) -> Option<Time> {
-        let rpc = self.rpcs.get_mut(who)?;
+    pub(crate) fn check_stranger(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(handle)?;
         // Whatever else came of it: that is no answer.
         let end = rpc.started + PATIENCE;
         if now >= end {
             self.counters.strangers_dropped += 1;
-            self.end_server_rpc(who);
+            self.end_server_rpc(handle);
             return None;
         }
         if rpc.rounds == 0 {
@@ -250,25 +253,25 @@ impl Endpoint {
         Some(end)
     }
 
-    fn ask_stranger(&mut self, who: Ref) {
+    fn ask_stranger(&mut self, handle: RpcHandle) {
         let priority = self.levels.top();
-        let missing = self.rpcs.get(who).and_then(|rpc| {
+        let missing = self.rpcs.get(handle).and_then(|rpc| {
             let inc = rpc.inc.as_ref()?;
             inc.bytes.missing_before(inc.granted).next()
         });
         if let Some((start, end)) = missing {
             let length = crate::packet::ResendLength::Bytes(end - start);
             self.counters.resends_sent += 1;
-            self.queue_control(who, Body::Resend { offset: start, length, priority });
+            self.queue_control(handle, Body::Resend { offset: start, length, priority });
         }
     }
 
     /// The client of a request that waits asks for its response.
-    pub(crate) fn on_resend_of_stranger(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
+    pub(crate) fn on_resend_of_stranger(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
         self.challenge(now, peer, ports);
-        self.ask_stranger(who);
+        self.ask_stranger(handle);
     }
 
     /// The answer to a challenge, or something that looks like it.
@@ -300,14 +303,14 @@ impl Endpoint {
                 clients.push((proof.epoch, client));
             }
         }
-        for who in held {
-            self.judge(now, who, proof);
+        for handle in held {
+            self.judge(now, handle, proof);
         }
         Ok(())
     }
 
     /// The record of a client that named itself.
-    fn named(&mut self, now: Time, proof: &Proof, peer: PeerId) -> Ref {
+    fn named(&mut self, now: Time, proof: &Proof, peer: PeerId) -> ClientRef {
         let &Proof { token, epoch, first, next } = proof;
         let names = self.admission.names.as_mut();
         let first = match names.is_some_and(|names| names.comes_from_another(token, epoch)) {
@@ -346,8 +349,8 @@ impl Endpoint {
     }
 
     /// The client of a request that waited has answered.
-    fn judge(&mut self, now: Time, who: Ref, proof: Option<Proof>) {
-        let Some(rpc) = self.rpcs.get(who).filter(|rpc| rpc.unproven) else { return };
+    fn judge(&mut self, now: Time, handle: RpcHandle, proof: Option<Proof>) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.unproven) else { return };
         let (epoch, counter) = split(rpc.id);
         let (peer, id) = (rpc.peer, rpc.id);
         let (admitted, told) = match proof {
@@ -355,7 +358,7 @@ impl Endpoint {
             Some(proof) if proof.token == 0 || proof.epoch != epoch => (false, false),
             Some(proof) => {
                 let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
-                let client = client.and_then(|who| self.admission.clients.get(who));
+                let client = client.and_then(|handle| self.admission.clients.get(handle));
                 // One that the client made after it answered may have overtaken the answer.
                 let named = |epoch: &Epoch| match counter < proof.next {
                     true => !epoch.contains(counter),
@@ -368,16 +371,16 @@ impl Endpoint {
             if proof.is_none() && self.suppresses_duplicates() {
                 self.begin_executed(now, peer, id);
             }
-            return self.admit(now, who);
+            return self.admit(now, handle);
         }
         if told && !admitted {
             // Executed in a former life, perhaps.
             self.counters.unknowns_sent += 1;
             let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
-            self.queue_control(who, body);
+            self.queue_control(handle, body);
         }
         self.counters.strangers_dropped += 1;
-        self.end_server_rpc(who);
+        self.end_server_rpc(handle);
     }
 
     /// True when the host of a peer, of which a request waits that would be one more, has more in
@@ -389,8 +392,8 @@ impl Endpoint {
     }
 
     /// A request need not wait any longer.
-    fn admit(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    fn admit(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.unproven = false;
         rpc.rounds = 0;
         rpc.heard = now;
@@ -405,10 +408,10 @@ impl Endpoint {
         self.charge_memory(peer, reserved);
         self.charge_request(peer, true);
         match length {
-            Some(length) => self.deliver(now, who, length),
+            Some(length) => self.deliver(now, handle, length),
             None => {
-                self.schedule(who);
-                self.arm(now, now + self.config.loss.resend_after, who);
+                self.schedule(handle);
+                self.arm(now, now + self.config.loss.resend_after, handle);
                 self.grant(None);
             }
         }
@@ -418,10 +421,10 @@ impl Endpoint {
     /// answered, if nothing else is in progress with it; then [`Self::close_peer`] closes it.
     pub fn drop_stranger(&mut self, peer: PeerId) {
         let Some(held) = self.peer_mut(peer).filter(|peer| !peer.proven) else { return };
-        for who in core::mem::take(&mut held.more.exchange.held) {
-            if self.rpcs.get(who).is_some_and(|rpc| rpc.unproven) {
+        for handle in core::mem::take(&mut held.more.exchange.held) {
+            if self.rpcs.get(handle).is_some_and(|rpc| rpc.unproven) {
                 self.counters.strangers_dropped += 1;
-                self.end_server_rpc(who);
+                self.end_server_rpc(handle);
             }
         }
     }

@@ -4,11 +4,11 @@ use super::IncomingTotals;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
+use crate::event::RpcHandle;
 use crate::loss::PARK_ROUNDS;
 use crate::packet::PeerId;
 use crate::peer::Peer;
 use crate::rpc::{Rpc, State};
-use crate::table::Ref;
 use crate::units::Time;
 
 /// Hosts looked at when memory becomes free.
@@ -47,9 +47,9 @@ pub(super) fn release(
 }
 
 impl IncomingTotals {
-    /// Memory is short for others than `who`.
-    pub(crate) fn is_short(&self, who: Ref) -> bool {
-        let other = self.beyond_budget.is_some_and(|other| other != who);
+    /// Memory is short for others than `handle`.
+    pub(crate) fn is_short(&self, handle: RpcHandle) -> bool {
+        let other = self.beyond_budget.is_some_and(|other| other != handle);
         other || self.starved || !self.waiting.is_empty()
     }
 
@@ -155,8 +155,13 @@ impl Endpoint {
     /// grant, and unscheduled bytes are not promised anything. Where there is none, one message
     /// is gone on with beyond the budget. A host that has its share begins no more requests, and
     /// those that it began are only gone on with as they are granted.
-    pub(crate) fn find_memory(&mut self, now: Time, who: Ref, more: u32) -> Result<(), DropReason> {
-        let rpc = self.rpcs.get(who).ok_or(DropReason::UnknownRpc)?;
+    pub(crate) fn find_memory(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        more: u32,
+    ) -> Result<(), DropReason> {
+        let rpc = self.rpcs.get(handle).ok_or(DropReason::UnknownRpc)?;
         if rpc.unproven && self.admission.is_short(more, self.config.memory_budget) {
             return Err(DropReason::NoMemory);
         }
@@ -165,10 +170,10 @@ impl Endpoint {
             return Ok(());
         }
         if self.incoming.may_exceed(rpc.state) {
-            self.incoming.beyond_budget.get_or_insert(who);
+            self.incoming.beyond_budget.get_or_insert(handle);
         }
-        if self.incoming.beyond_budget != Some(who) {
-            if let Some(rpc) = self.rpcs.get_mut(who) {
+        if self.incoming.beyond_budget != Some(handle) {
+            if let Some(rpc) = self.rpcs.get_mut(handle) {
                 rpc.heard = now;
             }
             self.grant_beyond_budget();
@@ -180,26 +185,27 @@ impl Endpoint {
     /// Gives up what is here of a silent message while others lack memory. Where servers forget at
     /// once, each end may hold parts of what the other has no room to begin again. Whoever still
     /// wants it asks for all of it.
-    pub(crate) fn make_room(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
+    pub(crate) fn make_room(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
         let forgets = self.config.completion == Completion::AtLeastOnce;
-        if !silent || !forgets || !self.incoming.is_short(who) || self.is_first_in_line(who) {
+        if !silent || !forgets || !self.incoming.is_short(handle) || self.is_first_in_line(handle) {
             return;
         }
         match rpc.state {
-            State::ClientIncoming => self.drop_response(who),
-            State::ServerIncoming => self.end_server_rpc(who),
+            State::ClientIncoming => self.drop_response(handle),
+            State::ServerIncoming => self.end_server_rpc(handle),
             _ => {}
         }
     }
 
     /// Of the messages that hold memory here or wait for it, this one's RPC has the smallest id.
     /// Each end sees the same order, so of those that lack what another holds one always goes on.
-    fn is_first_in_line(&self, who: Ref) -> bool {
-        let incoming = |who, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(who);
-        let all = self.rpcs.iter().filter(|&(who, rpc)| incoming(who, rpc));
+    fn is_first_in_line(&self, handle: RpcHandle) -> bool {
+        let incoming =
+            |handle, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(handle);
+        let all = self.rpcs.iter().filter(|&(handle, rpc)| incoming(handle, rpc));
         let first = all.min_by_key(|(_, rpc)| rpc.id.client().0);
-        first.is_some_and(|(first, _)| first == who)
+        first.is_some_and(|(first, _)| first == handle)
     }
 }

@@ -21,13 +21,13 @@ use crate::config::{
 };
 use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;
+use crate::event::RpcHandle;
 use crate::frame::{wire_bytes, wire_bytes_of_all};
 use crate::overcommitment::{Key, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{Incoming, Probe, State, memory_of};
 use crate::sender::most_unscheduled;
-use crate::table::Ref;
 use crate::units::Time;
 use accounts::Accounts;
 use alloc::boxed::Box;
@@ -71,7 +71,7 @@ pub(crate) struct IncomingTotals {
     goes_on: bool,
     /// The one message that may exceed the budget until it ends. Without it, messages that are each
     /// partly here could fill the memory so that none of them ever becomes whole.
-    pub(crate) beyond_budget: Option<Ref>,
+    pub(crate) beyond_budget: Option<RpcHandle>,
     /// Bytes granted since the last FIFO grant, in thousandths of its increment.
     fifo_credit: u64,
     /// Messages that could not begin.
@@ -111,10 +111,10 @@ impl Endpoint {
         }
     }
 
-    fn key(grants: &GrantPolicy, who: Ref, inc: &Incoming) -> Key {
+    fn key(grants: &GrantPolicy, handle: RpcHandle, inc: &Incoming) -> Key {
         let remaining = Self::remaining(grants, inc);
         let length = if grants.older_first { 0 } else { inc.bytes.length() };
-        Key { remaining, length, age: inc.age, who }
+        Key { remaining, length, age: inc.age, handle }
     }
 
     fn host_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
@@ -130,14 +130,14 @@ impl Endpoint {
 
     /// The first packet of a message arrived: the bytes that it says come without a grant do, if
     /// they are no more than any sender's.
-    pub(crate) fn begin_incoming(&mut self, who: Ref, data: &Data) {
+    pub(crate) fn begin_incoming(&mut self, handle: RpcHandle, data: &Data) {
         let age = self.sender.age();
-        let Some(peer) = self.rpcs.get(who).map(|rpc| rpc.peer) else { return };
+        let Some(peer) = self.rpcs.get(handle).map(|rpc| rpc.peer) else { return };
         let most = most_unscheduled(&self.config) + Self::payload_of(&self.peers, peer);
         let length = data.message_length;
         let unscheduled = data.incoming.min(length).min(most);
         let reserved = memory_of(data.span.offset + data.span.len, data.span.len);
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let mut inc = match self.incoming.spare.pop() {
             Some(mut inc) => {
                 inc.reuse(self.now, length, unscheduled, age);
@@ -164,14 +164,14 @@ impl Endpoint {
         }
         if !parked {
             self.incoming.expected += u64::from(unscheduled);
-            self.schedule(who);
+            self.schedule(handle);
         }
     }
 
     /// Bytes of an incomplete message were accepted; `before` is its state just before.
-    pub(crate) fn account_received(&mut self, who: Ref, before: (u32, u32), data: &Data) {
+    pub(crate) fn account_received(&mut self, handle: RpcHandle, before: (u32, u32), data: &Data) {
         let (outstanding, received) = before;
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = &mut rpc.inc else { return };
         if let GrantWindow::WireBytes(_) = self.config.window {
             let extra = if data.is_unscheduled() { 0 } else { self.config.scheduled_extra };
@@ -196,7 +196,7 @@ impl Endpoint {
         self.incoming.accounts.make_good(&mut self.peers, &mut self.scheduler, new);
         let grants = &self.config.policy().grants;
         if inc.scheduled && grants.remaining == Remaining::Unreceived {
-            let new = Self::key(grants, who, inc);
+            let new = Self::key(grants, handle, inc);
             let old = Key { remaining: inc.bytes.length() - received, ..new };
             let host = Self::host_of(&self.peers, rpc.peer);
             self.scheduler.update(old, new.remaining, host);
@@ -205,18 +205,23 @@ impl Endpoint {
 
     /// An incoming message, just taken from its RPC, ends: delivered or given up. `from`: its
     /// sender, and whether that was a stranger.
-    pub(crate) fn end_incoming(&mut self, who: Ref, from: (PeerId, bool), inc: Box<Incoming>) {
+    pub(crate) fn end_incoming(
+        &mut self,
+        handle: RpcHandle,
+        from: (PeerId, bool),
+        inc: Box<Incoming>,
+    ) {
         if !inc.parked {
             let outstanding = u64::from(inc.outstanding());
             self.incoming.expected -= outstanding;
             self.incoming.uncount(&inc, outstanding);
         }
         if inc.scheduled {
-            let key = Self::key(&self.config.policy().grants, who, &inc);
+            let key = Self::key(&self.config.policy().grants, handle, &inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
         release(&mut self.incoming, &mut self.peers, from, inc.reserved);
-        if self.incoming.beyond_budget == Some(who) {
+        if self.incoming.beyond_budget == Some(handle) {
             self.incoming.beyond_budget = None;
         }
         if self.incoming.spare.len() < MAX_SPARE {
@@ -227,7 +232,7 @@ impl Endpoint {
 
     /// Gives every grant that may be given now; `arrived` is the message that received data, or
     /// was whole with it, and its sender.
-    pub(crate) fn grant(&mut self, arrived: Option<(Ref, PeerId)>) {
+    pub(crate) fn grant(&mut self, arrived: Option<(RpcHandle, PeerId)>) {
         if self.config.granting == Granting::PerSender {
             let host = arrived.map(|(_, peer)| Self::host_of(&self.peers, peer));
             return self.grant_senders(host);
@@ -246,12 +251,12 @@ impl Endpoint {
         }
     }
 
-    fn grant_active(&mut self, arrived: Option<(Ref, PeerId)>) {
+    fn grant_active(&mut self, arrived: Option<(RpcHandle, PeerId)>) {
         let changed = self.scheduler.take_changed() || self.incoming.goes_on;
         let all = changed || self.incoming.starved;
         if !all {
-            if let Some((who, _)) = arrived {
-                self.grant_message(who);
+            if let Some((handle, _)) = arrived {
+                self.grant_message(handle);
             }
             if !self.scheduler.take_changed() {
                 return;
@@ -261,12 +266,12 @@ impl Endpoint {
         loop {
             self.incoming.starved = false;
             if self.scheduler.is_unlimited() {
-                let all: Vec<Ref> = self.scheduler.by_age().collect();
-                return all.into_iter().for_each(|who| self.grant_message(who));
+                let all: Vec<RpcHandle> = self.scheduler.by_age().collect();
+                return all.into_iter().for_each(|handle| self.grant_message(handle));
             }
             let mut active = [None; MAX_ACTIVE];
             active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
-            active.into_iter().flatten().for_each(|who| self.grant_message(who));
+            active.into_iter().flatten().for_each(|handle| self.grant_message(handle));
             self.grant_beyond_budget();
             self.incoming.goes_on = self.incoming.accounts.withheld() >= most;
             if self.incoming.goes_on {
@@ -279,14 +284,14 @@ impl Endpoint {
     }
 
     /// Extends the grant of an active message as far as its window allows.
-    fn grant_message(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
+    fn grant_message(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let Some(inc) = rpc.inc.as_ref().filter(|inc| inc.scheduled) else { return };
         let active = self.scheduler.active_len();
-        let rank = match self.scheduler.rank(who) {
+        let rank = match self.scheduler.rank(handle) {
             Some(rank) => rank,
             None if self.scheduler.is_unlimited() => 0,
-            None if self.incoming.beyond_budget == Some(who) => active.saturating_sub(1),
+            None if self.incoming.beyond_budget == Some(handle) => active.saturating_sub(1),
             None => return,
         };
         let grants = &self.config.policy().grants;
@@ -317,8 +322,8 @@ impl Endpoint {
         if extra < u64::from(wanted) {
             self.incoming.starved = true;
         }
-        if self.extend_grant(who, extra as u32, level) > 0 {
-            self.queue_grant(who);
+        if self.extend_grant(handle, extra as u32, level) > 0 {
+            self.queue_grant(handle);
         }
         if grants.fifo == Fifo::Bytes {
             self.fifo_grant();
@@ -339,22 +344,22 @@ impl Endpoint {
     /// The message beyond the budget goes on although others come before it: they wait for its
     /// memory.
     pub(crate) fn grant_beyond_budget(&mut self) {
-        if let Some(who) = self.incoming.beyond_budget {
-            self.grant_message(who);
+        if let Some(handle) = self.incoming.beyond_budget {
+            self.grant_message(handle);
         }
     }
 
     /// Grants `extra` more bytes, or as many as memory allows, and yields their number. When there
     /// is none left, the message with the fewest bytes to grant goes beyond the budget, alone, and
     /// thereby frees memory soonest.
-    fn extend_grant(&mut self, who: Ref, extra: u32, priority: u8) -> u32 {
+    fn extend_grant(&mut self, handle: RpcHandle, extra: u32, priority: u8) -> u32 {
         let policy = self.config.policy();
-        let first = self.scheduler.rank(who) == Some(0);
-        let Some(rpc) = self.rpcs.get(who) else { return 0 };
+        let first = self.scheduler.rank(handle) == Some(0);
+        let Some(rpc) = self.rpcs.get(handle) else { return 0 };
         let waits = rpc.state == State::ServerIncoming && self.is_withheld(rpc.peer);
         let may_exceed = self.incoming.may_exceed(rpc.state);
         let memory = if waits { 0 } else { self.incoming.left() };
-        let Some(rpc) = self.rpcs.get_mut(who) else { return 0 };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return 0 };
         let Some(inc) = &mut rpc.inc else { return 0 };
         // Reserved ahead of the grant, or granted and not reserved (any more).
         let spare = u64::from(inc.reserved.saturating_sub(inc.granted));
@@ -364,9 +369,9 @@ impl Endpoint {
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
             if first && may_exceed {
-                self.incoming.beyond_budget.get_or_insert(who);
+                self.incoming.beyond_budget.get_or_insert(handle);
             }
-            if self.incoming.beyond_budget == Some(who) {
+            if self.incoming.beyond_budget == Some(handle) {
                 extra
             } else {
                 self.incoming.starved = true;
@@ -380,7 +385,7 @@ impl Endpoint {
             self.withhold(withheld);
             return 0;
         }
-        let old = Self::key(&policy.grants, who, inc);
+        let old = Self::key(&policy.grants, handle, inc);
         let before = inc.outstanding();
         if before == 0 && policy.loss.alive == Alive::AnyPacket {
             // Silence counts from when something is owed.
@@ -415,16 +420,16 @@ impl Endpoint {
     }
 
     /// Has the message's grant sent as it will be when the packet leaves.
-    pub(crate) fn queue_grant(&mut self, who: Ref) {
-        let Some(inc) = self.rpcs.get_mut(who).and_then(|rpc| rpc.inc.as_mut()) else { return };
+    pub(crate) fn queue_grant(&mut self, handle: RpcHandle) {
+        let Some(inc) = self.rpcs.get_mut(handle).and_then(|rpc| rpc.inc.as_mut()) else { return };
         if !core::mem::replace(&mut inc.grant_queued, true) {
-            self.control.push_back(Control::Grant(who));
+            self.control.push_back(Control::Grant(handle));
         }
     }
 
     /// The GRANT packet of a message, if it still needs one; starts an RTT probe.
-    pub(crate) fn grant_packet(&mut self, now: Time, who: Ref) -> Option<Packet> {
-        let rpc = self.rpcs.get_mut(who)?;
+    pub(crate) fn grant_packet(&mut self, now: Time, handle: RpcHandle) -> Option<Packet> {
+        let rpc = self.rpcs.get_mut(handle)?;
         let inc = rpc.inc.as_mut()?;
         if !core::mem::take(&mut inc.grant_queued) {
             return None;
@@ -437,19 +442,19 @@ impl Endpoint {
         inc.grant_sent = inc.granted;
         self.counters.grants_sent += 1;
         let body = Body::Grant { offset: inc.granted, priority: inc.priority };
-        self.control_packet(who, body)
+        self.control_packet(handle, body)
     }
 
     /// Homa §3.3, GRANT at the sender: more may be sent, at another level.
     pub(crate) fn on_grant(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         offset: u32,
         priority: u8,
     ) -> Result<(), DropReason> {
         let runs_once = self.suppresses_duplicates();
-        let rpc = self.rpcs.get_mut(who).ok_or(DropReason::UnknownRpc)?;
+        let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
             State::ClientOutgoing | State::ServerOutgoing | State::OneWayOutgoing => {}
             State::ClientIncoming | State::ServerSent => return Err(DropReason::AlreadySent),
@@ -465,9 +470,9 @@ impl Endpoint {
         rpc.rounds = 0;
         let out = &mut rpc.out;
         out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
-        self.sender.wake(who, out);
+        self.sender.wake(handle, out);
         self.counters.grants_received += 1;
-        self.sample_rtt_as_sender(now, who);
+        self.sample_rtt_as_sender(now, handle);
         Ok(())
     }
 }

@@ -5,10 +5,10 @@
 use super::release;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::loss::MAX_LEARNED;
 use crate::overcommitment::Key;
 use crate::packet::PeerId;
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 /// A message has stalled of which nothing came for so many times as long as a RESEND waits, or as
@@ -18,8 +18,8 @@ const STALL: u64 = 2;
 
 impl Endpoint {
     /// A message may be granted from now on, if it needs that.
-    pub(crate) fn schedule(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn schedule(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.granted < inc.bytes.length()) else {
             return;
         };
@@ -29,7 +29,7 @@ impl Endpoint {
             self.incoming.granted += u64::from(inc.outstanding());
         }
         let peer = rpc.peer;
-        let key = Self::key(&self.config.policy().grants, who, inc);
+        let key = Self::key(&self.config.policy().grants, handle, inc);
         self.enlist(key, peer);
     }
 
@@ -44,8 +44,8 @@ impl Endpoint {
     /// share of the window, and the memory kept for bytes that did not come. Without this, a dead
     /// host holds what it was granted until its RPC ends, and a message that begins and does not go
     /// on, what it announced.
-    pub(crate) fn park(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who).filter(|rpc| !rpc.unproven) else { return };
+    pub(crate) fn park(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| !rpc.unproven) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
         self.incoming.expected -= u64::from(inc.outstanding());
         self.incoming.uncount(inc, u64::from(inc.outstanding()));
@@ -54,7 +54,7 @@ impl Endpoint {
         inc.reserved -= unused;
         release(&mut self.incoming, &mut self.peers, (rpc.peer, false), unused);
         if core::mem::take(&mut inc.scheduled) {
-            let key = Self::key(&self.config.policy().grants, who, inc);
+            let key = Self::key(&self.config.policy().grants, handle, inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, rpc.peer));
         }
         // It stays the one beyond the budget, if it was: else each silent sender could add a
@@ -66,9 +66,9 @@ impl Endpoint {
     /// Parks a message of which too little came for too long, at the expense of its sender's host,
     /// and yields when that will be. How long others have to wait is not for what was announced to
     /// say, so this is no RESEND's patience, which grows with that.
-    pub(crate) fn park_if_stalled(&mut self, now: Time, who: Ref) -> Time {
+    pub(crate) fn park_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
         let loss = &self.config.loss;
-        let Some(rpc) = self.rpcs.get(who).filter(|_| loss.one_resend_per_peer) else {
+        let Some(rpc) = self.rpcs.get(handle).filter(|_| loss.one_resend_per_peer) else {
             return Time::MAX;
         };
         let inc = rpc.inc.as_ref().filter(|inc| !inc.parked && inc.outstanding() > 0);
@@ -84,19 +84,19 @@ impl Endpoint {
         if let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
             self.incoming.accounts.waste(peer, &mut self.scheduler, wasted);
         }
-        self.park(who);
+        self.park(handle);
         Time::MAX
     }
 
     /// A parked message's sender is back.
-    pub(crate) fn unpark(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn unpark(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
         inc.parked = false;
         self.incoming.expected += u64::from(inc.outstanding());
         inc.scheduled = inc.granted < inc.bytes.length();
         self.incoming.recount(inc);
-        let needs = inc.scheduled.then(|| Self::key(&self.config.policy().grants, who, inc));
+        let needs = inc.scheduled.then(|| Self::key(&self.config.policy().grants, handle, inc));
         let peer = rpc.peer;
         if let Some(key) = needs {
             self.enlist(key, peer);

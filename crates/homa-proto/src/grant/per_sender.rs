@@ -5,11 +5,11 @@
 
 use super::MAX_ACTIVE;
 use crate::endpoint::{Control, Endpoint};
+use crate::event::RpcHandle;
 use crate::frame::wire_bytes;
 use crate::overcommitment::Pace;
 use crate::packet::Body;
 use crate::rpc::Incoming;
-use crate::table::Ref;
 use crate::units::Time;
 
 /// What to grant next to one sender.
@@ -46,21 +46,21 @@ impl Endpoint {
     }
 
     fn grant_sender(&mut self, host: u32) {
-        let Some((rank, who, pace)) = self.scheduler.active_of(host) else { return };
-        let Some(next) = self.next_grant(who, rank) else { return };
+        let Some((rank, handle, pace)) = self.scheduler.active_of(host) else { return };
+        let Some(next) = self.next_grant(handle, rank) else { return };
         let paced = pace.until > self.now && pace.until != Time::MAX;
         if paced && next.level <= pace.level {
             return;
         }
-        if !self.has_window(who) {
+        if !self.has_window(handle) {
             self.scheduler.set_pace(host, Pace::default());
             return;
         }
-        let granted = self.extend_grant(who, next.bytes, next.level);
+        let granted = self.extend_grant(handle, next.bytes, next.level);
         if granted == 0 {
             return;
         }
-        self.send_grant(who, next.wire_bytes);
+        self.send_grant(handle, next.wire_bytes);
         let more = self.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
         let until = match self.config.link_rate {
             Some(rate) if more => self.now + rate.time_for(u64::from(next.wire_bytes)),
@@ -69,16 +69,16 @@ impl Endpoint {
         self.scheduler.set_pace(host, Pace { until, level: next.level });
     }
 
-    fn has_window(&self, who: Ref) -> bool {
-        let Some(rpc) = self.rpcs.get(who) else { return false };
+    fn has_window(&self, handle: RpcHandle) -> bool {
+        let Some(rpc) = self.rpcs.get(handle) else { return false };
         let room = |inc: &Incoming| self.window_room(inc, self.window(rpc.peer));
         rpc.inc.as_ref().is_some_and(|inc| room(inc) > 0)
     }
 
     /// The GRANT of one packet leaves as such: later ones do not take its place.
-    fn send_grant(&mut self, who: Ref, wire_bytes: u32) {
+    fn send_grant(&mut self, handle: RpcHandle, wire_bytes: u32) {
         let level = self.levels.top();
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = &mut rpc.inc else { return };
         inc.wire_outstanding += wire_bytes;
         inc.grant_sent = inc.granted;
@@ -87,8 +87,8 @@ impl Endpoint {
         self.control.push_back(Control::Packet(rpc.control(level, body)));
     }
 
-    fn next_grant(&self, who: Ref, rank: usize) -> Option<NextGrant> {
-        let rpc = self.rpcs.get(who)?;
+    fn next_grant(&self, handle: RpcHandle, rank: usize) -> Option<NextGrant> {
+        let rpc = self.rpcs.get(handle)?;
         let inc = rpc.inc.as_ref()?;
         let payload = self.peer(rpc.peer)?.info.max_payload + self.config.scheduled_extra;
         let left = inc.bytes.length() - inc.granted;

@@ -9,9 +9,9 @@
 
 use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;
+use crate::event::RpcHandle;
 use crate::packet::{Body, Data, Packet, ResendLength};
 use crate::rpc::State;
-use crate::table::Ref;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
@@ -22,30 +22,30 @@ const MAX_LOOKED_AT: usize = 16;
 /// RPCs whose incoming message waits, with the bytes it needs to begin.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    order: BTreeSet<(u32, Ref)>,
-    needs: BTreeMap<Ref, u32>,
+    order: BTreeSet<(u32, RpcHandle)>,
+    needs: BTreeMap<RpcHandle, u32>,
     /// Those up to this one were looked at in vain, since their hosts have their share.
-    looked_at: Option<(u32, Ref)>,
+    looked_at: Option<(u32, RpcHandle)>,
 }
 
 impl Waiting {
-    pub(crate) fn contains(&self, who: Ref) -> bool {
-        self.needs.contains_key(&who)
+    pub(crate) fn contains(&self, handle: RpcHandle) -> bool {
+        self.needs.contains_key(&handle)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    fn insert(&mut self, who: Ref, need: u32) {
-        self.remove(who);
-        self.needs.insert(who, need);
-        self.order.insert((need, who));
+    fn insert(&mut self, handle: RpcHandle, need: u32) {
+        self.remove(handle);
+        self.needs.insert(handle, need);
+        self.order.insert((need, handle));
     }
 
-    pub(crate) fn remove(&mut self, who: Ref) {
-        if let Some(need) = self.needs.remove(&who) {
-            self.order.remove(&(need, who));
+    pub(crate) fn remove(&mut self, handle: RpcHandle) {
+        if let Some(need) = self.needs.remove(&handle) {
+            self.order.remove(&(need, handle));
         }
     }
 }
@@ -57,22 +57,22 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-        found: Option<Ref>,
+        found: Option<RpcHandle>,
         need: u32,
     ) -> Result<(), DropReason> {
         if packet.is_one_way() {
             // Nobody asks for it.
             return Ok(());
         }
-        let who = match found {
-            Some(who) => who,
+        let handle = match found {
+            Some(handle) => handle,
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data)?,
         };
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Ok(()) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Ok(()) };
         if matches!(rpc.state, State::ServerIncoming | State::ClientOutgoing) {
             rpc.heard = now;
-            self.incoming.waiting.insert(who, need);
+            self.incoming.waiting.insert(handle, need);
         }
         Ok(())
     }
@@ -94,14 +94,14 @@ impl Endpoint {
     /// The next to be asked, of those that need at most `room`: the one that needs least and whose
     /// peer has not its share, since that would only wait again. Where many have, the next time
     /// those behind them are looked at.
-    fn next_waiting(&mut self, room: u64) -> Option<(u32, Ref)> {
-        let may = |who| self.rpcs.get(who).is_none_or(|rpc| !self.has_its_share(rpc.peer));
+    fn next_waiting(&mut self, room: u64) -> Option<(u32, RpcHandle)> {
+        let may = |handle| self.rpcs.get(handle).is_none_or(|rpc| !self.has_its_share(rpc.peer));
         let Waiting { order, looked_at, .. } = &self.incoming.waiting;
         let behind = looked_at.map_or(Unbounded, Excluded);
         let fitting = order.range((behind, Unbounded));
         let fitting = fitting.take_while(|(need, _)| u64::from(*need) <= room);
         let (mut looks, mut last) = (0, None);
-        let mut look = |one: &&(u32, Ref)| {
+        let mut look = |one: &&(u32, RpcHandle)| {
             (looks, last) = (looks + 1, Some(**one));
             may(one.1)
         };
@@ -116,11 +116,11 @@ impl Endpoint {
     pub(crate) fn wake_waiting(&mut self) {
         self.give_back_turns();
         let mut room = self.incoming.left();
-        while let Some((need, who)) = self.next_waiting(room) {
-            self.incoming.waiting.remove(who);
+        while let Some((need, handle)) = self.next_waiting(room) {
+            self.incoming.waiting.remove(handle);
             room -= u64::from(need);
             let (now, level) = (self.now, self.levels.top());
-            let Some(rpc) = self.rpcs.get_mut(who) else { continue };
+            let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
             rpc.heard = now;
             let priority = level.saturating_sub(1);
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };

@@ -88,8 +88,8 @@ impl Endpoint {
         if self.scheduler.is_unlimited() {
             return self.incoming.granted;
         }
-        let outstanding = |who| {
-            let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref());
+        let outstanding = |handle| {
+            let inc = self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref());
             inc.filter(|inc| inc.window_counted).map_or(0, |inc| u64::from(inc.outstanding()))
         };
         let active: u64 = self.scheduler.active().take(rank + 1).map(outstanding).sum();

@@ -1,20 +1,21 @@
 //! From an id to an RPC, without hashing where ids are our own or a peer goes on about one RPC.
 
 use super::Rpc;
+use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
-use crate::table::{Keyed, Ref, Table};
+use crate::table::{Keyed, Slab};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 /// A map from an id, hashed with a seeded function.
-type IdMap<K> = hashbrown::HashMap<K, Ref, Keyed>;
+type IdMap<K> = hashbrown::HashMap<K, RpcHandle, Keyed>;
 
 /// RPCs and one-way messages that we began. Ids count up, so a ring holds them by their low bits;
 /// those that a younger one meets there, when the ring is ample, move to a map.
 #[derive(Debug)]
 pub(crate) struct ClientRpcs {
     /// Entries whose RPC is over stay until they are met.
-    ring: Vec<Ref>,
+    ring: Vec<RpcHandle>,
     long_lived: IdMap<u64>,
     len: usize,
 }
@@ -25,7 +26,7 @@ impl ClientRpcs {
     const AMPLE: usize = 4;
 
     pub(crate) fn new(hash: Keyed) -> Self {
-        let ring = alloc::vec![Ref::NONE; Self::SMALLEST];
+        let ring = alloc::vec![RpcHandle::NONE; Self::SMALLEST];
         Self { ring, long_lived: IdMap::with_hasher(hash), len: 0 }
     }
 
@@ -35,37 +36,37 @@ impl ClientRpcs {
     }
 
     /// The RPC with this (even) id.
-    pub(crate) fn find(&self, rpcs: &Table<Rpc>, id: RpcId) -> Option<Ref> {
-        let who = self.ring[Self::place(id, self.ring.len())];
-        if Self::is(rpcs, who, id) {
-            return Some(who);
+    pub(crate) fn find(&self, rpcs: &Slab<Rpc>, id: RpcId) -> Option<RpcHandle> {
+        let handle = self.ring[Self::place(id, self.ring.len())];
+        if Self::is(rpcs, handle, id) {
+            return Some(handle);
         }
         if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
     }
 
     /// What stands in an id's place, the RPC of this id or not.
-    pub(crate) fn guess(&self, id: RpcId) -> Ref {
+    pub(crate) fn guess(&self, id: RpcId) -> RpcHandle {
         self.ring[Self::place(id, self.ring.len())]
     }
 
-    pub(crate) fn insert(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
+    pub(crate) fn insert(&mut self, rpcs: &Slab<Rpc>, id: RpcId, handle: RpcHandle) {
         self.len += 1;
-        self.place_at(rpcs, id, who);
+        self.place_at(rpcs, id, handle);
     }
 
-    /// The RPC `who`, which was `old`, has the id that `rpcs` says.
-    pub(crate) fn rename(&mut self, rpcs: &Table<Rpc>, old: RpcId, who: Ref) {
+    /// The RPC `handle`, which was `old`, has the id that `rpcs` says.
+    pub(crate) fn rename(&mut self, rpcs: &Slab<Rpc>, old: RpcId, handle: RpcHandle) {
         let at = Self::place(old, self.ring.len());
-        if self.ring[at] == who {
-            self.ring[at] = Ref::NONE;
+        if self.ring[at] == handle {
+            self.ring[at] = RpcHandle::NONE;
         }
         self.long_lived.remove(&old.0);
-        if let Some(rpc) = rpcs.get(who) {
-            self.place_at(rpcs, rpc.id, who);
+        if let Some(rpc) = rpcs.get(handle) {
+            self.place_at(rpcs, rpc.id, handle);
         }
     }
 
-    fn place_at(&mut self, rpcs: &Table<Rpc>, id: RpcId, who: Ref) {
+    fn place_at(&mut self, rpcs: &Slab<Rpc>, id: RpcId, handle: RpcHandle) {
         loop {
             let at = Self::place(id, self.ring.len());
             let older = self.ring[at];
@@ -73,11 +74,11 @@ impl ClientRpcs {
                 Some(_) if self.ring.len() < Self::AMPLE * self.len => self.grow(rpcs),
                 Some(rpc) => {
                     self.long_lived.insert(rpc.id.0, older);
-                    self.ring[at] = who;
+                    self.ring[at] = handle;
                     return;
                 }
                 None => {
-                    self.ring[at] = who;
+                    self.ring[at] = handle;
                     return;
                 }
             }
@@ -92,18 +93,18 @@ impl ClientRpcs {
         }
     }
 
-    fn grow(&mut self, rpcs: &Table<Rpc>) {
+    fn grow(&mut self, rpcs: &Slab<Rpc>) {
         let size = self.ring.len() * 2;
-        let old = core::mem::replace(&mut self.ring, alloc::vec![Ref::NONE; size]);
-        for who in old {
-            if let Some(rpc) = rpcs.get(who).filter(|rpc| rpc.state.is_client()) {
-                self.ring[Self::place(rpc.id, size)] = who;
+        let old = core::mem::replace(&mut self.ring, alloc::vec![RpcHandle::NONE; size]);
+        for handle in old {
+            if let Some(rpc) = rpcs.get(handle).filter(|rpc| rpc.state.is_client()) {
+                self.ring[Self::place(rpc.id, size)] = handle;
             }
         }
     }
 
-    fn is(rpcs: &Table<Rpc>, who: Ref, id: RpcId) -> bool {
-        rpcs.get(who).is_some_and(|rpc| rpc.id == id && rpc.state.is_client())
+    fn is(rpcs: &Slab<Rpc>, handle: RpcHandle, id: RpcId) -> bool {
+        rpcs.get(handle).is_some_and(|rpc| rpc.id == id && rpc.state.is_client())
     }
 
     /// `size` is a power of two.
@@ -149,27 +150,27 @@ mod tests {
     #[test]
     fn the_ring_agrees_with_a_map_however_long_some_rpcs_live() {
         arbtest::arbtest(|u| {
-            let mut rpcs = Table::new();
+            let mut rpcs = Slab::new();
             let mut ours = ClientRpcs::new(Keyed::new(7));
-            let mut model: BTreeMap<u64, Ref> = BTreeMap::new();
+            let mut model: BTreeMap<u64, RpcHandle> = BTreeMap::new();
             for n in 0..u.int_in_range(1..=600u64)? {
                 let id = RpcId((5 << 32) + 2 * n);
                 let rpc = Rpc::new(Time::ZERO, State::ClientOutgoing, id, PeerId(0), (1, 2));
-                let who = rpcs.insert(rpc);
-                ours.insert(&rpcs, id, who);
-                model.insert(id.0, who);
+                let handle = rpcs.insert(rpc);
+                ours.insert(&rpcs, id, handle);
+                model.insert(id.0, handle);
                 if u.ratio(1, 8)? {
-                    let (&old, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
+                    let (&old, &handle) = model.iter().nth(u.choose_index(model.len())?).unwrap();
                     let new = RpcId((6 << 32) + 2 * n);
-                    rpcs.get_mut(who).unwrap().id = new;
-                    ours.rename(&rpcs, RpcId(old), who);
+                    rpcs.get_mut(handle).unwrap().id = new;
+                    ours.rename(&rpcs, RpcId(old), handle);
                     model.remove(&old);
-                    model.insert(new.0, who);
+                    model.insert(new.0, handle);
                 }
                 // Most end at once, some never.
                 while model.len() > 3 && u.ratio(4, 5)? {
-                    let (&id, &who) = model.iter().nth(u.choose_index(model.len())?).unwrap();
-                    rpcs.remove(who.index);
+                    let (&id, &handle) = model.iter().nth(u.choose_index(model.len())?).unwrap();
+                    rpcs.remove(handle.index);
                     rpcs.reclaim();
                     ours.remove(RpcId(id));
                     model.remove(&id);

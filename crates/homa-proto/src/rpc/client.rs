@@ -4,11 +4,11 @@
 use super::{Rpc, State, incoming_message, outgoing_message};
 use crate::config::{LEVELS, UnknownCall};
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
 use crate::incast;
 use crate::packet::{Limits, PeerId, RpcId};
 use crate::sender::unscheduled_limit;
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 /// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
@@ -62,7 +62,7 @@ impl Endpoint {
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc);
-        self.arm(now, first_check, started.rpc.into());
+        self.arm(now, first_check, started.rpc);
         Ok(started)
     }
 
@@ -91,20 +91,20 @@ impl Endpoint {
 
     fn start(&mut self, rpc: Rpc) -> Submitted {
         let (id, peer) = (rpc.id, rpc.peer);
-        let who = self.rpcs.insert(rpc);
-        self.client_rpcs.insert(&self.rpcs, id, who);
+        let handle = self.rpcs.insert(rpc);
+        self.client_rpcs.insert(&self.rpcs, id, handle);
         if let Some(peer) = self.peer_mut(peer) {
             peer.rpcs += 1;
         }
-        if let Some(rpc) = self.rpcs.get_mut(who) {
-            self.sender.wake(who, &mut rpc.out);
+        if let Some(rpc) = self.rpcs.get_mut(handle) {
+            self.sender.wake(handle, &mut rpc.out);
         }
-        Submitted { rpc: who.into(), message: Some(outgoing_message(who)) }
+        Submitted { rpc: handle, message: Some(outgoing_message(handle)) }
     }
 
     /// Cancels an RPC for the application; the other side hears of it where the profile allows.
-    pub(crate) fn cancel(&mut self, who: Ref) -> Result<Submitted, SubmitError> {
-        let ended = self.forget(who).ok_or(SubmitError::UnknownRpc)?;
+    pub(crate) fn cancel(&mut self, handle: RpcHandle) -> Result<Submitted, SubmitError> {
+        let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
         match ended.state {
             State::ClientOutgoing | State::ClientIncoming => self.tell_cancelled(&ended),
@@ -114,17 +114,17 @@ impl Endpoint {
             // The response may yet arrive whole.
             State::ServerSent | State::OneWayOutgoing | State::OneWayIncoming => {}
         }
-        Ok(Submitted { rpc: who.into(), message: None })
+        Ok(Submitted { rpc: handle, message: None })
     }
 
     /// Ends an RPC with an error.
-    pub(crate) fn fail(&mut self, who: Ref, error: RpcError) {
-        let Some(ended) = self.forget(who) else { return };
+    pub(crate) fn fail(&mut self, handle: RpcHandle, error: RpcError) {
+        let Some(ended) = self.forget(handle) else { return };
         if ended.state == State::OneWayOutgoing {
             return;
         }
         self.counters.failures += 1;
-        self.events.push_back(Event::Failed { rpc: who.into(), cookie: ended.cookie, error });
+        self.events.push_back(Event::Failed { rpc: handle, cookie: ended.cookie, error });
         self.tell_cancelled(&ended);
     }
 
@@ -132,16 +132,16 @@ impl Endpoint {
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         remembered: Option<Duration>,
         no_server: bool,
     ) {
         match self.config.policy().loss.unknown {
-            UnknownCall::Judges => self.on_unknown_call(now, who, remembered, no_server),
+            UnknownCall::Judges => self.on_unknown_call(now, handle, remembered, no_server),
             // While nothing of the response arrived, everything is sent again.
-            _ if self.rpcs.get(who).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
-            UnknownCall::SendsAgain => self.send_again(who),
-            UnknownCall::StartsOver => self.start_over(who),
+            _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
+            UnknownCall::SendsAgain => self.send_again(handle),
+            UnknownCall::StartsOver => self.start_over(handle),
         }
     }
 
@@ -153,14 +153,14 @@ impl Endpoint {
     fn on_unknown_call(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         remembered: Option<Duration>,
         no_server: bool,
     ) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         // The server gave it up for the deadline's sake, and our timer is late.
         if now >= rpc.deadline {
-            return self.fail(who, RpcError::DeadlineExceeded);
+            return self.fail(handle, RpcError::DeadlineExceeded);
         }
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
         let begun = rpc.state != State::ClientOutgoing;
@@ -178,84 +178,84 @@ impl Endpoint {
         if !rpc.idempotent && (no_server || !never_executed) {
             let refused = no_server && never_executed;
             let error = if refused { RpcError::PortUnreachable } else { RpcError::Indeterminate };
-            return self.fail(who, error);
+            return self.fail(handle, error);
         }
         rpc.heard = now;
         if !never_executed {
             let old = core::mem::replace(&mut rpc.id, self.ids.next());
-            self.client_rpcs.rename(&self.rpcs, old, who);
+            self.client_rpcs.rename(&self.rpcs, old, handle);
         }
-        self.start_over(who);
+        self.start_over(handle);
     }
 
     /// Sends the request as if nothing of it had been sent; what arrived of its response is given
     /// up.
-    pub(crate) fn start_over(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn start_over(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.again = true;
         rpc.out.restart();
-        self.sender.wake(who, &mut rpc.out);
-        self.drop_response(who);
+        self.sender.wake(handle, &mut rpc.out);
+        self.drop_response(handle);
     }
 
     /// Gives up what arrived of a response.
-    pub(crate) fn drop_response(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn drop_response(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
         rpc.state = State::ClientOutgoing;
         if let Some(inc) = inc {
             rpc.known = true;
-            self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, (peer, false), inc);
+            self.events.push_back(Event::Release { message: incoming_message(handle) });
+            self.end_incoming(handle, (peer, false), inc);
             self.grant(None);
         }
     }
 
     /// The response of an RPC arrived whole.
-    pub(crate) fn complete_client(&mut self, who: Ref) {
+    pub(crate) fn complete_client(&mut self, handle: RpcHandle) {
         self.counters.responses_delivered += 1;
-        if let Some(ended) = self.forget(who) {
+        if let Some(ended) = self.forget(handle) {
             self.acknowledge(&ended);
         }
     }
 
     /// A request longer than its server says it accepts fails.
-    pub(crate) fn fail_too_long(&mut self, who: Ref) -> bool {
-        let Some(rpc) = self.rpcs.get(who) else { return false };
+    pub(crate) fn fail_too_long(&mut self, handle: RpcHandle) -> bool {
+        let Some(rpc) = self.rpcs.get(handle) else { return false };
         if rpc.state != State::ClientOutgoing {
             return false;
         }
         let (now, length) = (self.now, rpc.out.length);
         let exceeded = self.peer(rpc.peer).and_then(|peer| peer.limit_exceeded_by(now, length));
         if let Some(max) = exceeded {
-            self.fail(who, RpcError::RequestTooLong { max });
+            self.fail(handle, RpcError::RequestTooLong { max });
         }
         exceeded.is_some()
     }
 
     /// A request that its server calls too long by name fails.
-    fn fail_longer(&mut self, who: Ref, max: u32) {
-        let rpc = self.rpcs.get(who);
+    fn fail_longer(&mut self, handle: RpcHandle, max: u32) {
+        let rpc = self.rpcs.get(handle);
         if rpc.is_some_and(|rpc| rpc.state == State::ClientOutgoing && rpc.out.length > max) {
-            self.fail(who, RpcError::RequestTooLong { max });
+            self.fail(handle, RpcError::RequestTooLong { max });
         }
     }
 
     /// The id of a client RPC, if it is in progress with this peer.
-    pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
-        let who = self.client_rpcs.find(&self.rpcs, id.client())?;
-        self.rpcs.get(who).filter(|r| r.peer == peer).map(|_| who)
+    pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
+        let handle = self.client_rpcs.find(&self.rpcs, id.client())?;
+        self.rpcs.get(handle).filter(|r| r.peer == peer).map(|_| handle)
     }
 }
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2). `who` is the RPC that it names, which fails here if it is too long; others do as they
+    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as they
     /// are looked at.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,
-        who: Option<Ref>,
+        handle: Option<RpcHandle>,
         cutoffs: [u32; LEVELS],
         version: u16,
         limits: Option<Limits>,
@@ -267,11 +267,11 @@ impl Endpoint {
         peer.more.cutoffs = cutoffs;
         peer.cutoff_version = version;
         if let Some(limits) = limits {
-            peer.limit(now, limits, who.is_some());
-            if let Some(who) = who
-                && !self.fail_too_long(who)
+            peer.limit(now, limits, handle.is_some());
+            if let Some(handle) = handle
+                && !self.fail_too_long(handle)
             {
-                self.fail_longer(who, limits.max_message);
+                self.fail_longer(handle, limits.max_message);
             }
         }
     }

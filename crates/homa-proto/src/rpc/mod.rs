@@ -16,10 +16,10 @@ pub(crate) mod server;
 mod unreachable;
 
 use crate::event::MessageKind;
+use crate::event::RpcHandle;
 use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
 use crate::reassembly::Reassembly;
 use crate::sender::Outgoing;
-use crate::table::Ref;
 use crate::units::Time;
 use alloc::boxed::Box;
 
@@ -236,12 +236,12 @@ pub(crate) fn memory_of(end: u32, received: u32) -> u32 {
 }
 
 /// The message that RPC `r` sends.
-pub(crate) const fn outgoing_message(r: Ref) -> MessageId {
+pub(crate) const fn outgoing_message(r: RpcHandle) -> MessageId {
     MessageId(r.index * 2)
 }
 
 /// The message that RPC `r` receives.
-pub(crate) const fn incoming_message(r: Ref) -> MessageId {
+pub(crate) const fn incoming_message(r: RpcHandle) -> MessageId {
     MessageId(r.index * 2 + 1)
 }
 

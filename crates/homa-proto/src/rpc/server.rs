@@ -6,9 +6,9 @@ use super::{Ended, Rpc, State, outgoing_message};
 use crate::admission::Known;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
 use crate::event::{DropReason, SubmitError, Submitted};
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 /// CUTOFFS to one peer are at least this far apart (Linux §2.4: one per jiffy).
@@ -21,7 +21,7 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-    ) -> Result<Ref, DropReason> {
+    ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
         if !one_way && !self.listening.contains(&packet.local_port) {
             return Err(DropReason::NoServer);
@@ -57,21 +57,21 @@ impl Endpoint {
             unproven,
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
-        let who = self.rpcs.insert(rpc);
-        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), who);
+        let handle = self.rpcs.insert(rpc);
+        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), handle);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
             peer.more.served += 1;
-            peer.recent = who;
+            peer.recent = handle;
         }
         if !unproven {
             self.charge_request(packet.peer, true);
         }
-        self.arm(now, now + self.config.loss.resend_after, who);
+        self.arm(now, now + self.config.loss.resend_after, handle);
         if unproven {
-            self.hold(now, who, packet);
+            self.hold(now, handle, packet);
         }
-        Ok(who)
+        Ok(handle)
     }
 
     /// A request of a peer's host begins, or ends. What only claims to come from there is nobody's
@@ -89,8 +89,8 @@ impl Endpoint {
     }
 
     /// The whole request arrived: the application serves it.
-    pub(crate) fn begin_service(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn begin_service(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = State::ServerInService;
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
@@ -116,24 +116,24 @@ impl Endpoint {
     pub(crate) fn submit_response(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         length: u32,
     ) -> Result<Submitted, SubmitError> {
-        let rpc = self.rpcs.get(who).filter(|r| r.state == State::ServerInService);
+        let rpc = self.rpcs.get(handle).filter(|r| r.state == State::ServerInService);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
         let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;
         let out = self.outgoing(peer, length, unscheduled.min(limit));
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(SubmitError::UnknownRpc) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
         rpc.state = State::ServerOutgoing;
         rpc.heard = now;
         rpc.asked = now;
         rpc.rounds = 0;
-        self.sender.wake(who, &mut rpc.out);
+        self.sender.wake(handle, &mut rpc.out);
         self.counters.responses_sent += 1;
-        Ok(Submitted { rpc: who.into(), message: Some(outgoing_message(who)) })
+        Ok(Submitted { rpc: handle, message: Some(outgoing_message(handle)) })
     }
 
     /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
@@ -166,7 +166,7 @@ impl Endpoint {
     }
 
     /// The server RPC of a peer with this (even) id, if it is in progress.
-    pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
+    pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
         let recent = self.peer(peer)?.recent;
         let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
         match self.rpcs.get(recent) {

@@ -6,10 +6,11 @@
 //! given, the order is that of a single queue.
 
 use super::{NOT_QUEUED, Outgoing};
+use crate::event::RpcHandle;
 use crate::link::{LinkId, Links};
 use crate::rpc::Rpc;
 use crate::srpt::{Entry, SrptQueue};
-use crate::table::{Ref, Table};
+use crate::table::Slab;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -41,17 +42,17 @@ pub(crate) struct Sender {
 #[derive(Debug, Default)]
 struct Queue {
     srpt: SrptQueue,
-    fifo: BinaryHeap<Reverse<(u64, Ref)>>,
+    fifo: BinaryHeap<Reverse<(u64, RpcHandle)>>,
     /// Messages with a valid entry.
     count: usize,
 }
 
 impl Queue {
     /// The valid entry with the fewest bytes left.
-    fn shortest(&mut self, link: LinkId, rpcs: &Table<Rpc>) -> Option<Entry> {
+    fn shortest(&mut self, link: LinkId, rpcs: &Slab<Rpc>) -> Option<Entry> {
         loop {
             let entry = *self.srpt.peek()?;
-            let out = rpcs.get(entry.who).map(|rpc| &rpc.out);
+            let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
             if out.is_some_and(|out| out.queued == entry.remaining && out.link == link) {
                 return Some(entry);
             }
@@ -59,12 +60,12 @@ impl Queue {
         }
     }
 
-    fn oldest(&mut self, link: LinkId, rpcs: &mut Table<Rpc>) -> Option<(u64, Ref)> {
+    fn oldest(&mut self, link: LinkId, rpcs: &mut Slab<Rpc>) -> Option<(u64, RpcHandle)> {
         loop {
-            let &Reverse((age, who)) = self.fifo.peek()?;
-            let out = rpcs.get_mut(who).map(|rpc| &mut rpc.out);
+            let &Reverse((age, handle)) = self.fifo.peek()?;
+            let out = rpcs.get_mut(handle).map(|rpc| &mut rpc.out);
             match out.filter(|out| out.age == age && out.link == link) {
-                Some(out) if out.is_queued() => return Some((age, who)),
+                Some(out) if out.is_queued() => return Some((age, handle)),
                 Some(out) => out.in_fifo = false,
                 None => {}
             }
@@ -73,9 +74,9 @@ impl Queue {
     }
 
     /// Removes stale entries.
-    fn sweep(&mut self, link: LinkId, rpcs: &Table<Rpc>) {
-        let out = |who| rpcs.get(who).map(|rpc| &rpc.out).filter(|out| out.link == link);
-        self.srpt.retain(|e| out(e.who).is_some_and(|out| out.queued == e.remaining));
+    fn sweep(&mut self, link: LinkId, rpcs: &Slab<Rpc>) {
+        let out = |handle| rpcs.get(handle).map(|rpc| &rpc.out).filter(|out| out.link == link);
+        self.srpt.retain(|e| out(e.handle).is_some_and(|out| out.queued == e.remaining));
         self.fifo.retain(|e| out(e.0.1).is_some_and(|out| out.age == e.0.0));
     }
 }
@@ -111,7 +112,7 @@ impl Sender {
     }
 
     /// Queues a message that may have become able to send.
-    pub(crate) fn wake(&mut self, who: Ref, out: &mut Outgoing) {
+    pub(crate) fn wake(&mut self, handle: RpcHandle, out: &mut Outgoing) {
         if !out.has_bytes_to_send() || out.is_queued() {
             return;
         }
@@ -121,10 +122,10 @@ impl Sender {
         self.count += 1;
         let queue = self.queue(out.link);
         queue.count += 1;
-        queue.srpt.push(Entry { remaining, age: out.age, who });
+        queue.srpt.push(Entry { remaining, age: out.age, handle });
         if fifo {
             out.in_fifo = true;
-            queue.fifo.push(Reverse((out.age, who)));
+            queue.fifo.push(Reverse((out.age, handle)));
         }
     }
 
@@ -142,14 +143,14 @@ impl Sender {
     }
 
     /// The message of `out` goes by another link from now on.
-    pub(crate) fn reroute(&mut self, who: Ref, out: &mut Outgoing, link: LinkId) {
+    pub(crate) fn reroute(&mut self, handle: RpcHandle, out: &mut Outgoing, link: LinkId) {
         self.forget(out);
         out.link = link;
-        self.wake(who, out);
+        self.wake(handle, out);
     }
 
     /// Removes the entries of messages that ended, when these are many: few are ever reached.
-    pub(crate) fn sweep(&mut self, rpcs: &Table<Rpc>) {
+    pub(crate) fn sweep(&mut self, rpcs: &Slab<Rpc>) {
         if self.stale < MAX_STALE + self.count {
             return;
         }
@@ -165,7 +166,7 @@ impl Sender {
 
     /// The next message to send by one of `links`: shortest remaining first, and the oldest for its
     /// share.
-    pub(super) fn pick(&mut self, rpcs: &mut Table<Rpc>, links: Links) -> Option<Ref> {
+    pub(super) fn pick(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
         if self.fifo_credit >= 1000
             && let Some(oldest) = self.oldest(rpcs, links)
         {
@@ -176,12 +177,12 @@ impl Sender {
     }
 
     /// The message that is likely to send next.
-    pub(crate) fn first(&self) -> Option<Ref> {
-        self.first.srpt.peek().map(|entry| entry.who)
+    pub(crate) fn first(&self) -> Option<RpcHandle> {
+        self.first.srpt.peek().map(|entry| entry.handle)
     }
 
     /// The message with the fewest bytes left of those that may send by one of `links`.
-    pub(crate) fn shortest(&mut self, rpcs: &Table<Rpc>, links: Links) -> Option<Ref> {
+    pub(crate) fn shortest(&mut self, rpcs: &Slab<Rpc>, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.shortest(LinkId(0), rpcs);
@@ -193,10 +194,10 @@ impl Sender {
                 best = Some(best.map_or(entry, |best| best.min(entry)));
             }
         }
-        best.map(|entry| entry.who)
+        best.map(|entry| entry.handle)
     }
 
-    fn oldest(&mut self, rpcs: &mut Table<Rpc>, links: Links) -> Option<Ref> {
+    fn oldest(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.oldest(LinkId(0), rpcs);
@@ -208,22 +209,22 @@ impl Sender {
                 best = Some(best.map_or(entry, |best| best.min(entry)));
             }
         }
-        best.map(|(_, who)| who)
+        best.map(|(_, handle)| handle)
     }
 
     /// Accounts for a packet just taken from `out`.
-    pub(super) fn settle(&mut self, who: Ref, out: &mut Outgoing) {
+    pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut Outgoing) {
         if out.length > FIFO_LENGTH {
             self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());
         let queue = self.queue(out.link);
-        let on_top = queue.srpt.peek().is_some_and(|top| top.who == who);
+        let on_top = queue.srpt.peek().is_some_and(|top| top.handle == handle);
         match (on_top, next) {
             (true, Some(remaining)) => queue.srpt.lower_first(remaining),
             (true, None) => queue.srpt.pop(),
             (false, Some(remaining)) => {
-                queue.srpt.push(Entry { remaining, age: out.age, who });
+                queue.srpt.push(Entry { remaining, age: out.age, handle });
             }
             (false, None) => {}
         }
