@@ -8,10 +8,10 @@ use crate::config::Completion;
 use crate::endpoint::{Control, Endpoint};
 use crate::event::Event;
 use crate::event::RpcHandle;
-use crate::loss::on_beat;
+use crate::loss::without_drift;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
 use crate::rpc::by_id::ServerKey;
-use crate::rpc::{Ended, State, incoming_message, outgoing_message};
+use crate::rpc::{EndedRpc, RpcState, incoming_message, outgoing_message};
 use crate::timer::TICK;
 use crate::units::{Duration, Time};
 use alloc::collections::VecDeque;
@@ -58,14 +58,14 @@ impl PendingAcks {
 
 impl Endpoint {
     /// Client: the response of an RPC is complete; its server may forget it.
-    pub(crate) fn acknowledge(&mut self, ended: &Ended) {
+    pub(crate) fn acknowledge(&mut self, ended: &EndedRpc) {
         if self.config.completion == Completion::AtLeastOnce {
             return;
         }
         let entry = AckEntry { id: ended.id, server_port: ended.ports.1 };
         let kept = self.config.policy().completion.acks;
         let Some(peer) = self.peer_mut(ended.peer) else { return };
-        let acks = &mut peer.more.acks;
+        let acks = &mut peer.cold.acks;
         if acks.0.len() < kept {
             acks.0.push_back(entry);
             peer.has_acks = true;
@@ -89,7 +89,7 @@ impl Endpoint {
         while let Some(late) = self.late_acks.pop() {
             let Some(peer) = self.peer_mut(late) else { continue };
             peer.acks_listed = false;
-            if peer.more.acks.0.len() > Acks::CAPACITY {
+            if peer.cold.acks.0.len() > Acks::CAPACITY {
                 self.flush_acks_to(late);
             }
         }
@@ -99,7 +99,7 @@ impl Endpoint {
     fn flush_acks_to(&mut self, peer: PeerId) {
         let port = self.last_local_port;
         while let Some(first) = self.peer_mut(peer).and_then(|p| p.pop_ack(false)) {
-            let acks = self.peer_mut(peer).map(|p| p.more.acks.take()).unwrap_or_default();
+            let acks = self.peer_mut(peer).map(|p| p.cold.acks.take()).unwrap_or_default();
             self.queue_ack(peer, (port, first.server_port), first.id, acks);
         }
     }
@@ -143,20 +143,20 @@ impl Endpoint {
         }
         match handle {
             Some(handle) => {
-                let beat = self.rpcs.get(handle).map(|rpc| rpc.asked);
+                let beat = self.rpcs.get(handle).map(|rpc| rpc.last_resend);
                 self.request_missing(now, handle);
                 if self.config.policy().completion.repeats_grant {
                     self.repeat_grant(handle);
                 }
                 // The next RESEND of a counter of ticks comes when it would have come.
-                let ticks = self.config.policy().loss.on_beat;
+                let ticks = self.config.policy().loss.without_drift;
                 if let (true, Some(beat), Some(rpc)) = (ticks, beat, self.rpcs.get_mut(handle)) {
-                    rpc.asked = beat;
+                    rpc.last_resend = beat;
                 }
             }
             None => {
                 let acks =
-                    self.peer_mut(packet.peer).map(|p| p.more.acks.take()).unwrap_or_default();
+                    self.peer_mut(packet.peer).map(|p| p.cold.acks.take()).unwrap_or_default();
                 let ports = (packet.local_port, packet.remote_port);
                 self.queue_ack(packet.peer, ports, packet.id, acks);
                 // It would ask for each of them.
@@ -198,7 +198,7 @@ impl Endpoint {
     /// not answered, or its answer was not confirmed.
     pub(crate) fn end_server_rpc(&mut self, handle: RpcHandle) {
         let Some(ended) = self.forget(handle) else { return };
-        if ended.state == State::ServerInService {
+        if ended.state == RpcState::ServerInService {
             self.events.push_back(Event::Cancelled { rpc: handle });
         }
     }
@@ -207,18 +207,18 @@ impl Endpoint {
     pub(crate) fn message_sent(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         match (rpc.state, self.config.completion) {
-            (State::OneWayOutgoing, _)
-            | (State::ServerOutgoing | State::ServerSent, Completion::AtLeastOnce) => {
+            (RpcState::OneWayOutgoing, _)
+            | (RpcState::ServerOutgoing | RpcState::ServerSent, Completion::AtLeastOnce) => {
                 self.forget(handle);
             }
-            (State::ServerOutgoing, Completion::Acked { need_ack_after, .. }) => {
-                rpc.state = State::ServerSent;
-                rpc.heard = now;
-                rpc.asked = now;
-                rpc.rounds = 0;
+            (RpcState::ServerOutgoing, Completion::Acked { need_ack_after, .. }) => {
+                rpc.state = RpcState::ServerSent;
+                rpc.last_heard = now;
+                rpc.last_resend = now;
+                rpc.resend_count = 0;
                 self.arm(now, now + need_ack_after, handle);
             }
-            (State::ClientOutgoing, _) => rpc.sent = now,
+            (RpcState::ClientOutgoing, _) => rpc.request_sent = now,
             _ => {}
         }
     }
@@ -231,41 +231,41 @@ impl Endpoint {
             return None;
         };
         let rpc = self.rpcs.get_mut(handle)?;
-        if now.since(rpc.heard) >= give_up {
+        if now.since(rpc.last_heard) >= give_up {
             self.counters.ack_give_ups += 1;
             self.end_server_rpc(handle);
             return None;
         }
         let policy = self.config.policy();
         let steady = policy.completion.steady;
-        let interval = |rounds: u16| match rounds {
+        let interval = |attempts: u16| match attempts {
             0 => need_ack_after,
-            _ => Duration(need_ack_interval.0 << rounds.saturating_sub(steady).min(MAX_BACKOFF)),
+            _ => Duration(need_ack_interval.0 << attempts.saturating_sub(steady).min(MAX_BACKOFF)),
         };
-        let due = rpc.asked + interval(rpc.rounds);
+        let due = rpc.last_resend + interval(rpc.resend_count);
         if now < due {
             return Some(due);
         }
-        let next = if policy.loss.on_beat { on_beat(due, now) } else { now };
-        if !self.ask_for_ack(handle) {
+        let next = if policy.loss.without_drift { without_drift(due, now) } else { now };
+        if !self.queue_need_ack(handle) {
             return Some(now + need_ack_interval.max(REFUSED));
         }
         let rpc = self.rpcs.get_mut(handle)?;
-        rpc.asked = next;
-        rpc.rounds = rpc.rounds.saturating_add(1);
-        Some(next + interval(rpc.rounds))
+        rpc.last_resend = next;
+        rpc.resend_count = rpc.resend_count.saturating_add(1);
+        Some(next + interval(rpc.resend_count))
     }
 
     /// NEED_ACK for an RPC; false when the last one has not left, or too much was asked already.
-    pub(crate) fn ask_for_ack(&mut self, handle: RpcHandle) -> bool {
-        let (may, tick) = (self.may_ask(), self.now.0 / TICK.0);
-        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| may && !rpc.asking) else {
+    pub(crate) fn queue_need_ack(&mut self, handle: RpcHandle) -> bool {
+        let (may, tick) = (self.may_send_resend(), self.now.0 / TICK.0);
+        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| may && !rpc.resends_queued) else {
             return false;
         };
         let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) else {
             return false;
         };
-        let (since, count) = &mut peer.more.need_acks;
+        let (since, count) = &mut peer.cold.need_acks;
         if *since != tick {
             (*since, *count) = (tick, 0);
         }
@@ -273,8 +273,8 @@ impl Endpoint {
             return false;
         }
         *count += 1;
-        rpc.asking = true;
-        self.asking += 1;
+        rpc.resends_queued = true;
+        self.resends_queued += 1;
         self.control.push_back(Control::NeedAck(handle));
         true
     }
@@ -282,15 +282,15 @@ impl Endpoint {
     /// The NEED_ACK that was to leave, unless the RPC is over.
     pub(crate) fn need_ack_packet(&mut self, handle: RpcHandle) -> Option<Packet> {
         let packet = self.control_packet(handle, Body::NeedAck)?;
-        self.rpcs.get_mut(handle)?.asking = false;
+        self.rpcs.get_mut(handle)?.resends_queued = false;
         self.counters.need_acks_sent += 1;
         Some(packet)
     }
 
     /// Removes an RPC and releases its messages; the caller says what the application hears.
-    pub(crate) fn forget(&mut self, handle: RpcHandle) -> Option<Ended> {
+    pub(crate) fn forget(&mut self, handle: RpcHandle) -> Option<EndedRpc> {
         let rpc = self.rpcs.get_mut(handle)?;
-        let ended = Ended {
+        let ended = EndedRpc {
             state: rpc.state,
             id: rpc.id,
             peer: rpc.peer,
@@ -298,12 +298,12 @@ impl Endpoint {
             cookie: rpc.cookie,
         };
         self.sender.forget(&mut rpc.out);
-        self.incoming.waiting.remove(handle);
-        self.incoming.unheard -= u64::from(rpc.unheard);
+        self.incoming.memory_queue.remove(handle);
+        self.incoming.pending_unscheduled -= u64::from(rpc.pending_unscheduled);
         let (sends, inc) = (rpc.out.exists(), rpc.inc.take());
-        let unproven = rpc.unproven;
-        if unproven {
-            self.uncount_stranger(inc.as_ref().map_or(0, |inc| inc.reserved));
+        let unvalidated = rpc.unvalidated;
+        if unvalidated {
+            self.release_unvalidated(inc.as_ref().map_or(0, |inc| inc.reserved));
         }
         self.rpcs.remove(handle.index);
         self.sender.sweep(&self.rpcs);
@@ -314,9 +314,9 @@ impl Endpoint {
         }
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.rpcs -= 1;
-            peer.more.served -= u32::from(!ended.state.is_client());
+            peer.cold.served -= u32::from(!ended.state.is_client());
         }
-        if !ended.state.is_client() && !unproven {
+        if !ended.state.is_client() && !unvalidated {
             self.charge_request(ended.peer, false);
         }
         if sends {
@@ -324,7 +324,7 @@ impl Endpoint {
         }
         if let Some(inc) = inc {
             self.events.push_back(Event::Release { message: incoming_message(handle) });
-            self.end_incoming(handle, (ended.peer, unproven), inc);
+            self.end_incoming(handle, (ended.peer, unvalidated), inc);
             self.grant(None);
         }
         Some(ended)
@@ -333,7 +333,7 @@ impl Endpoint {
     /// How a cancel travels, and a failure: an ACK naming the RPC, which servers of the kernel
     /// module free in any state (Linux §2.5; its own clients send none, and leave the RPC to its
     /// timers). The paper's profile has no acks.
-    pub(crate) fn tell_cancelled(&mut self, ended: &Ended) {
+    pub(crate) fn tell_cancelled(&mut self, ended: &EndedRpc) {
         if self.config.completion != Completion::AtLeastOnce {
             self.queue_ack(ended.peer, ended.ports, ended.id, Acks::default());
         }

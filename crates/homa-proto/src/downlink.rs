@@ -48,7 +48,7 @@ impl Downlink {
     }
 
     /// So many wire bytes came to other endpoints of this host.
-    pub(crate) fn received_beside(&mut self, bytes: u64) {
+    pub(crate) fn received_by_sibling(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 

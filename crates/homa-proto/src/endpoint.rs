@@ -1,10 +1,10 @@
 //! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives
 //! here.
 
-use crate::admission::Admission;
+use crate::address_validation::AddressValidation;
 use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
-use crate::coverage::{Coverage, Input};
+use crate::coverage::{Coverage, EndpointInput};
 use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
 use crate::link::{LinkTable, Links};
@@ -17,8 +17,8 @@ use crate::random::Random;
 use crate::rpc::Rpc;
 use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
-use crate::sender::Sender;
-use crate::standstill::STANDSTILL;
+use crate::sender::SendQueue;
+use crate::stall::HOST_STALL;
 use crate::table::{Keyed, Slab};
 use crate::timer::Wheel;
 use crate::units::Time;
@@ -52,7 +52,7 @@ const MAX_WAITING: usize = 4_096;
 
 /// Messages whose RESENDs or NEED_ACKs wait for the link above which no more are asked for by
 /// timers: answers have not been read either, and questions would be what keeps us from it.
-const MAX_ASKING: u32 = 256;
+const MAX_QUEUED_RESENDS: u32 = 256;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -72,21 +72,21 @@ pub struct Endpoint {
     pub(crate) events: VecDeque<Event>,
     pub(crate) control: VecDeque<Control>,
     /// RESENDs and NEED_ACKs among it, by message.
-    pub(crate) asking: u32,
-    pub(crate) sender: Sender,
+    pub(crate) resends_queued: u32,
+    pub(crate) sender: SendQueue,
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
     pub(crate) levels: Levels,
     pub(crate) links: LinkTable,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
-    pub(crate) admission: Admission,
+    pub(crate) validation: AddressValidation,
     due: Vec<u32>,
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
     pub(crate) acks_due: Time,
     /// Since when nothing that peers did was forgotten.
-    remembers_since: Option<Time>,
+    memory_complete_since: Option<Time>,
 }
 
 impl Endpoint {
@@ -109,8 +109,8 @@ impl Endpoint {
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
-            asking: 0,
-            sender: Sender::new(config.fifo_permille),
+            resends_queued: 0,
+            sender: SendQueue::new(config.fifo_permille),
             scheduler: Scheduler::new(
                 if config.overcommitment == Overcommitment::Unlimited { UNLIMITED } else { 1 },
                 config.one_message_per_sender,
@@ -121,11 +121,11 @@ impl Endpoint {
             links: LinkTable::new(&config),
             timers: Wheel::new(),
             last_local_port: 0,
-            admission: Admission::new(random.next(), hash),
+            validation: AddressValidation::new(random.next(), hash),
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
-            remembers_since: None,
+            memory_complete_since: None,
             config,
         };
         endpoint.scheduler.set_degree(endpoint.degree());
@@ -148,34 +148,34 @@ impl Endpoint {
         match what {
             Submit::Request(request) => self.submit_request(now, &request),
             Submit::Response { rpc, length } => {
-                self.cover(Some(rpc), Input::Response);
+                self.cover(Some(rpc), EndpointInput::Response);
                 self.submit_response(now, rpc, length)
             }
             Submit::OneWay { peer, length, cookie } => {
                 self.submit_one_way(now, peer, length, cookie)
             }
             Submit::Cancel { rpc } => {
-                self.cover(Some(rpc), Input::Cancel);
+                self.cover(Some(rpc), EndpointInput::Cancel);
                 self.cancel(rpc)
             }
         }
     }
 
-    /// Network in. After [`Receipt::Place`], copy the bytes before draining events.
+    /// Network in. After [`Receipt::Placement`], copy the bytes before draining events.
     pub fn receive(&mut self, now: Time, packet: &Packet) -> Receipt {
         self.begin(now);
         let Some(peer) = self.peer_mut(packet.peer) else {
             return self.dropped(DropReason::UnknownPeer);
         };
         let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
-        peer.heard = now;
-        if !peer.proven {
-            self.earn_credit(packet);
+        peer.last_heard = now;
+        if !peer.validated {
+            self.grow_send_allowance(packet);
         }
         let receipt = self.dispatch(now, packet);
-        self.go_on_granting();
+        self.resume_granting();
         if answered {
-            self.pass_turn(now, packet.peer);
+            self.next_resend(now, packet.peer);
         }
         receipt
     }
@@ -184,10 +184,10 @@ impl Endpoint {
         let outcome = match &packet.body {
             Body::Data(data) => {
                 let handle = self.find(packet);
-                if let (Some(recent), false) = (handle, packet.id.from_server()) {
-                    self.speaks_of(packet.peer, recent);
+                if let (Some(recent_rpc), false) = (handle, packet.id.from_server()) {
+                    self.note_recent_rpc(packet.peer, recent_rpc);
                 }
-                self.cover(handle, Input::Data);
+                self.cover(handle, EndpointInput::Data);
                 return match self.on_data(now, packet, data, handle) {
                     Ok(place) => Receipt::Place(place),
                     Err(reason) => self.dropped(reason),
@@ -204,9 +204,9 @@ impl Endpoint {
     fn on_control(&mut self, now: Time, packet: &Packet) -> Result<(), DropReason> {
         self.levels.record_control();
         let handle = self.find(packet);
-        self.cover(handle, Input::of(&packet.body));
+        self.cover(handle, EndpointInput::of(&packet.body));
         if let Some(rpc) = handle.and_then(|handle| self.rpcs.get_mut(handle)) {
-            rpc.known = true;
+            rpc.seen_by_peer = true;
         }
         let known = || handle.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
@@ -234,10 +234,10 @@ impl Endpoint {
             }
             Body::Cutoffs { cutoffs, version, limits } => {
                 // Anybody can speak about nothing, or about a request that it made up itself.
-                let proven =
-                    |handle: &RpcHandle| self.rpcs.get(*handle).is_some_and(|rpc| !rpc.unproven);
-                let handle = handle.filter(proven);
-                if handle.is_none() && self.asks_for_proof() {
+                let validated =
+                    |handle: &RpcHandle| self.rpcs.get(*handle).is_some_and(|rpc| !rpc.unvalidated);
+                let handle = handle.filter(validated);
+                if handle.is_none() && self.validates_addresses() {
                     return Err(DropReason::UnknownRpc);
                 }
                 self.on_cutoffs(packet.peer, handle, cutoffs, version, limits);
@@ -268,14 +268,14 @@ impl Endpoint {
         while let Some(tick) = self.timers.fire(now, &mut due) {
             for &index in &due {
                 if let Some(handle) = self.rpcs.disarm(index, tick) {
-                    self.cover(Some(handle), Input::Timer);
+                    self.cover(Some(handle), EndpointInput::Timer);
                     self.check(now, handle);
                 }
             }
         }
         self.due = due;
         self.expire_grants(now);
-        self.go_on_granting();
+        self.resume_granting();
         self.expire_acks(now);
     }
 
@@ -296,7 +296,7 @@ impl Endpoint {
         while let Some(control) = self.control.pop_front() {
             match control {
                 Control::Packet(packet) => {
-                    if self.may_leave(&packet) {
+                    if self.may_send_to(&packet) {
                         return Some(packet);
                     }
                 }
@@ -306,13 +306,13 @@ impl Endpoint {
                     }
                 }
                 Control::Resends(handle) => {
-                    self.asking -= 1;
+                    self.resends_queued -= 1;
                     if let Some(rpc) = self.rpcs.get_mut(handle) {
-                        rpc.asking = false;
+                        rpc.resends_queued = false;
                     }
                 }
                 Control::NeedAck(handle) => {
-                    self.asking -= 1;
+                    self.resends_queued -= 1;
                     if let Some(packet) = self.need_ack_packet(handle) {
                         return Some(packet);
                     }
@@ -341,7 +341,7 @@ impl Endpoint {
     }
 
     /// Environment in: bytes of incoming messages (received or granted, not delivered; of peers
-    /// with an account, requests not [`taken`](Self::taken), too) that may be held. Lowering it
+    /// with an account, requests not [`request_accepted`](Self::request_accepted), too) that may be held. Lowering it
     /// withholds grants and drops unscheduled data, to be asked for again later.
     pub fn limit_memory(&mut self, now: Time, bytes: u64) {
         self.begin(now);
@@ -403,31 +403,31 @@ impl Endpoint {
     }
 
     /// Something that was executed here is forgotten.
-    pub(crate) fn forgot(&mut self, now: Time) {
-        self.remembers_since = Some(now);
+    pub(crate) fn note_forgotten(&mut self, now: Time) {
+        self.memory_complete_since = Some(now);
     }
 
     /// Since when this endpoint vouches for what was executed: never before its first input.
-    pub(crate) fn vouches_since(&self) -> Time {
-        self.remembers_since.unwrap_or(Time::MAX)
+    pub(crate) fn memory_complete_from(&self) -> Time {
+        self.memory_complete_since.unwrap_or(Time::MAX)
     }
 
     /// Since when nothing that was executed here was forgotten.
-    pub(crate) fn remembers_since(&self) -> Time {
-        self.remembers_since.unwrap_or(self.now)
+    pub(crate) fn memory_complete_since(&self) -> Time {
+        self.memory_complete_since.unwrap_or(self.now)
     }
 
     pub(crate) fn begin(&mut self, now: Time) {
         // Nobody looked at the clock since then: neither at a timer, nor to bring anything.
         let awaited = self.timers.deadline().unwrap_or(Time::MAX).max(self.now);
-        if now.since(awaited) >= STANDSTILL {
-            self.stood_still(now, now.since(awaited));
+        if now.since(awaited) >= HOST_STALL {
+            self.compensate_stall(now, now.since(awaited));
         }
         self.now = now;
-        if self.remembers_since.is_none() {
-            self.remembers_since = Some(now);
+        if self.memory_complete_since.is_none() {
+            self.memory_complete_since = Some(now);
             for peer in self.peers.iter_mut().flatten() {
-                peer.more.executed.since = now;
+                peer.cold.executed.since = now;
             }
         }
         if self.events.is_empty() {
@@ -440,7 +440,7 @@ impl Endpoint {
         Receipt::Dropped(reason)
     }
 
-    fn cover(&mut self, handle: Option<RpcHandle>, input: Input) {
+    fn cover(&mut self, handle: Option<RpcHandle>, input: EndpointInput) {
         self.coverage.mark(handle.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
     }
 
@@ -454,9 +454,9 @@ impl Endpoint {
     }
 
     /// The peer's next packet is likely of the same RPC.
-    fn speaks_of(&mut self, peer: PeerId, handle: RpcHandle) {
+    fn note_recent_rpc(&mut self, peer: PeerId, handle: RpcHandle) {
         if let Some(peer) = self.peer_mut(peer) {
-            peer.recent = handle;
+            peer.recent_rpc = handle;
         }
     }
 
@@ -488,8 +488,8 @@ impl Endpoint {
     }
 
     /// True when timers may ask for more.
-    pub(crate) fn may_ask(&self) -> bool {
-        self.asking < MAX_ASKING
+    pub(crate) fn may_send_resend(&self) -> bool {
+        self.resends_queued < MAX_QUEUED_RESENDS
     }
 
     pub(crate) fn queue_control(&mut self, handle: RpcHandle, body: Body) {

@@ -255,7 +255,7 @@ pub enum MessageKind {
 pub enum Receipt {
     /// Copy the payload's `len` bytes to `offset` of `message` (before
     /// draining events).
-    Place(Place),
+    Place(Placement),
     /// Acted upon; nothing to copy.
     Consumed,
     /// Ignored and counted.
@@ -264,7 +264,7 @@ pub enum Receipt {
 
 /// Where received bytes belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Placement {
     /// The incoming message.
     pub message: MessageId,
     /// Length of the whole message.

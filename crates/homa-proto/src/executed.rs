@@ -34,13 +34,13 @@ const NEAR: usize = 8;
 
 /// Words from `start` to before `end` with the same bits: one word, or a run of full ones.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct WordRange {
     start: u32,
     end: u32,
     bits: u64,
 }
 
-impl Entry {
+impl WordRange {
     const fn is_full(&self) -> bool {
         self.bits == u64::MAX
     }
@@ -48,21 +48,21 @@ impl Entry {
 
 /// What was executed of one epoch.
 #[derive(Debug)]
-pub(crate) struct Epoch {
+pub(crate) struct ClientEpoch {
     epoch: u32,
     /// Words below this are executed.
     base: u32,
     /// Disjoint, ascending.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<WordRange>,
 }
 
-impl Epoch {
+impl ClientEpoch {
     /// An epoch of which nothing from `first` on was executed, and all before counts as executed.
     pub(crate) fn beginning_at(epoch: u32, first: u32) -> Self {
         let (base, bits) = (first / 64, (1 << (first % 64)) - 1);
         let mut entries = VecDeque::new();
         if bits != 0 {
-            entries.push_back(Entry { start: base, end: base + 1, bits });
+            entries.push_back(WordRange { start: base, end: base + 1, bits });
         }
         Self { epoch, base, entries }
     }
@@ -79,7 +79,7 @@ impl Epoch {
 
     /// Whether a counter was executed; `None` where it is so far beyond all others that remembering
     /// it would forget them.
-    pub(crate) fn knows(&self, counter: u32) -> Option<bool> {
+    pub(crate) fn execution(&self, counter: u32) -> Option<bool> {
         let newest = self.entries.back().map_or(self.base, |entry| entry.end);
         let word = counter / 64;
         if word > newest.saturating_add(JUMP) {
@@ -99,7 +99,7 @@ impl Epoch {
         self.contains_word(counter / 64, counter % 64)
     }
 
-    /// Records a counter; as [`Executed::insert`].
+    /// Records a counter; as [`ReplayWindow::insert`].
     pub(crate) fn remember(&mut self, counter: u32, crowded: bool) -> isize {
         let before = self.entries.len();
         self.insert(counter / 64, counter % 64);
@@ -118,7 +118,7 @@ impl Epoch {
         // Nearly all are new or among the newest; a search from the middle misses the cache.
         let near = self.entries.iter().rev().take(NEAR).position(|e| e.end <= word);
         let at = match near {
-            Some(behind) => self.entries.len() - behind,
+            Some(after) => self.entries.len() - after,
             None => self.entries.partition_point(|e| e.end <= word),
         };
         (at, self.entries.get(at).is_some_and(|e| e.start <= word))
@@ -139,7 +139,7 @@ impl Epoch {
         self.raise((word + 1).saturating_sub(WINDOW));
         let (at, found) = self.find(word);
         if !found {
-            self.entries.insert(at, Entry { start: word, end: word + 1, bits: 1 << bit });
+            self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
         } else if !self.entries[at].is_full() {
             self.entries[at].bits |= 1 << bit;
             if self.entries[at].is_full() {
@@ -182,21 +182,21 @@ impl Epoch {
 
 /// The executed RPCs of one peer.
 #[derive(Debug, Default)]
-pub(crate) struct Executed {
+pub(crate) struct ReplayWindow {
     /// Most recently used last.
-    epochs: Vec<Epoch>,
+    epochs: Vec<ClientEpoch>,
     /// Those of them that never were executed and never will be, the latest last.
     refused: VecDeque<RpcId>,
     /// Nothing executed since this time was forgotten.
     pub(crate) since: Time,
 }
 
-impl Executed {
+impl ReplayWindow {
     pub(crate) const fn new(since: Time) -> Self {
         Self { epochs: Vec::new(), refused: VecDeque::new(), since }
     }
 
-    /// An RPC that [`Executed::insert`] was just told of, for the first time, was not executed: it
+    /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed: it
     /// is refused for ever.
     pub(crate) fn refuse(&mut self, id: RpcId) {
         if self.refused.len() == MAX_REFUSED {
@@ -217,9 +217,9 @@ impl Executed {
     }
 
     /// The same; `None` where the epoch is not known, or the counter far beyond what is.
-    pub(crate) fn knows(&self, id: RpcId) -> Option<bool> {
+    pub(crate) fn execution(&self, id: RpcId) -> Option<bool> {
         let (epoch, counter) = split(id);
-        self.epochs.iter().find(|e| e.epoch == epoch)?.knows(counter)
+        self.epochs.iter().find(|e| e.epoch == epoch)?.execution(counter)
     }
 
     /// The client of an epoch unknown so far is there. Yields what the number of entries changed
@@ -251,13 +251,13 @@ impl Executed {
             self.since = now;
         }
         let base = word.saturating_sub(WINDOW / 2);
-        self.epochs.push(Epoch { epoch, base, entries: VecDeque::new() });
+        self.epochs.push(ClientEpoch { epoch, base, entries: VecDeque::new() });
         forgotten
     }
 
     /// Entries held.
     pub(crate) fn entries(&self) -> usize {
-        self.epochs.iter().map(Epoch::entries).sum()
+        self.epochs.iter().map(ClientEpoch::entries).sum()
     }
 
     /// True when nothing was ever recorded.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn remembers_exactly_what_was_executed_within_the_window() {
         arbtest::arbtest(|u| {
-            let mut ours = Executed::new(Time::ZERO);
+            let mut ours = ReplayWindow::new(Time::ZERO);
             let mut model = BTreeSet::new();
             let mut entries = 0;
             let step = *u.choose(&[1, 2, 300u64])?;
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_forgotten_count_as_executed() {
-        let mut ours = Executed::new(Time::ZERO);
+        let mut ours = ReplayWindow::new(Time::ZERO);
         for n in 0..2000u64 {
             ours.insert(Time::ZERO, id(1, n * 1000 + 7), false);
         }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_client_pays_for_what_it_did_and_not_for_how_long_it_lives() {
         // Long since begun, and one after the other.
-        let mut ours = Executed::new(Time::ZERO);
+        let mut ours = ReplayWindow::new(Time::ZERO);
         for n in 1_000_000..1_100_000 {
             ours.insert(Time::ZERO, id(1, n), false);
             assert!(ours.entries() <= 2);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_takes_no_memory() {
-        let mut ours = Epoch::beginning_at(1, 0);
+        let mut ours = ClientEpoch::beginning_at(1, 0);
         for n in 0..WINDOW {
             ours.remember(n * 64, false);
         }
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_a_client_keeps_less_and_still_executes_nothing_twice() {
-        let mut ours = Executed::new(Time::ZERO);
+        let mut ours = ReplayWindow::new(Time::ZERO);
         let every_other = || (0..10_000).map(|n| id(1, 1_000_000 + 100 * n));
         for id in every_other() {
             ours.insert(Time::ZERO, id, true);

@@ -17,8 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod admission;
-mod ahead;
+mod address_validation;
 mod completion;
 mod config;
 mod counters;
@@ -33,12 +32,12 @@ mod granted_levels;
 mod incast;
 mod link;
 mod loss;
-mod neighbours;
 mod overcommitment;
 mod overflow;
 mod packet;
 mod path;
 mod peer;
+mod prefetch;
 mod priority;
 mod random;
 mod reassembly;
@@ -47,14 +46,15 @@ mod rpc;
 mod rtt;
 mod sender;
 mod setters;
+mod sibling_shards;
 mod srpt;
-mod standstill;
+mod stall;
 mod table;
 mod timer;
 mod units;
 pub mod wire;
 
-pub use admission::Names;
+pub use address_validation::ClientDirectory;
 pub use config::{
     Completion, Config, ConfigError, FULL_FRAME, GrantWindow, GrantedLevel, Granting, IncastConfig,
     LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, UnknownRpcReply,
@@ -64,13 +64,13 @@ pub use counters::Counters;
 pub use coverage::Coverage;
 pub use endpoint::{Endpoint, PeerInfo};
 pub use event::{
-    Delivered, DropReason, Event, MessageKind, Place, Quoted, Receipt, Request, RpcError,
+    Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links};
-pub use neighbours::Neighbours;
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };
+pub use sibling_shards::SiblingShards;
 pub use units::{Duration, Rate, Time};

@@ -6,28 +6,28 @@
 //! that RPC, and does not count while nothing is owed to us (everything granted arrived, or we have
 //! bytes to send).
 
-use crate::admission::Known;
-use crate::config::{Alive, Completion, UnknownRpcReply};
+use crate::address_validation::Execution;
+use crate::config::{Completion, Liveness, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcError;
 use crate::event::RpcHandle;
 use crate::link::Links;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
-use crate::rpc::{Rpc, State};
+use crate::rpc::{Rpc, RpcState};
 use crate::sender::PacketSizes;
 use crate::timer::TICK;
 use crate::units::{Duration, Time};
 
 /// RESENDs without DATA after which a message makes room for others.
-pub(crate) const PARK_ROUNDS: u16 = 2;
+pub(crate) const SUSPEND_AFTER: u16 = 2;
 /// Most doublings of the interval between RESENDs that are answered by BUSY.
 const MAX_BACKOFF: u16 = 5;
 /// Longest patience that slowness can teach, and longest after doublings.
-pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
-const MAX_PATIENCE: Duration = Duration::millis(250);
+pub(crate) const MAX_LEARNED_TIMEOUT: Duration = Duration::millis(100);
+const MAX_RESEND_TIMEOUT: Duration = Duration::millis(250);
 /// The same for a request of which nothing more arrives: whoever sent its first packet need not be
 /// where it said, and gets few packets for one. A client that lives asks for its response.
-const MAX_PATIENCE_REQUEST: Duration = Duration::millis(2_500);
+const MAX_REQUEST_RESEND_TIMEOUT: Duration = Duration::millis(2_500);
 const MAX_BACKOFF_REQUEST: u16 = 9;
 /// A response that hears nothing of its client for so long belongs to a client that is gone.
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
@@ -36,7 +36,7 @@ const IDLE_CHECK: Duration = Duration::millis(200);
 
 /// When something counts as done that was due and is done now: counters of ticks do not drift by
 /// what each wake-up is late.
-pub(crate) fn on_beat(due: Time, now: Time) -> Time {
+pub(crate) fn without_drift(due: Time, now: Time) -> Time {
     if now.since(due) <= TICK { due } else { now }
 }
 
@@ -45,26 +45,30 @@ impl Endpoint {
     /// responses of that peer lately took, and for the rest of a message as such gaps lately were
     /// (low levels wait for high ones): a server, or a network, that is slow with everything lost
     /// nothing, and asking again for all of it would be the load that keeps it slow.
-    fn patience(&self, rpc: &Rpc) -> Duration {
+    fn resend_timeout(&self, rpc: &Rpc) -> Duration {
         let loss = &self.config.loss;
-        let base = if self.config.policy().loss.learns_patience {
+        let base = if self.config.policy().loss.adaptive_timeout {
             let usual = match rpc.state {
-                State::ClientOutgoing => self.peer(rpc.peer).map(|p| p.more.response_time.usual()),
-                _ => self.peer(rpc.peer).map(|p| p.more.data_gap.usual()),
+                RpcState::ClientOutgoing => {
+                    self.peer(rpc.peer).map(|p| p.cold.response_time.usual())
+                }
+                _ => self.peer(rpc.peer).map(|p| p.cold.data_gap.usual()),
             };
-            let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED);
+            let learned = usual.unwrap_or(Duration::ZERO).min(MAX_LEARNED_TIMEOUT);
             let (doublings, most) = match rpc.state {
-                State::ServerIncoming => (MAX_BACKOFF_REQUEST, MAX_PATIENCE_REQUEST),
-                _ => (MAX_BACKOFF, MAX_PATIENCE),
+                RpcState::ServerIncoming => (MAX_BACKOFF_REQUEST, MAX_REQUEST_RESEND_TIMEOUT),
+                _ => (MAX_BACKOFF, MAX_RESEND_TIMEOUT),
             };
-            let patience = loss.resend_after.max(learned).0 << rpc.rounds.min(doublings);
-            Duration(patience).min(most.max(loss.resend_after))
+            let resend_timeout =
+                loss.resend_after.max(learned).0 << rpc.resend_count.min(doublings);
+            Duration(resend_timeout).min(most.max(loss.resend_after))
         } else {
             loss.resend_after
         };
         if loss.scale_with_bytes {
             // One behind the other, whichever endpoint of this host it is for.
-            base + self.time_for(rpc.peer, self.owed() + self.links.neighbours.owed)
+            base + self
+                .time_for(rpc.peer, self.outstanding() + self.links.sibling_shards.outstanding)
         } else {
             base
         }
@@ -75,7 +79,7 @@ impl Endpoint {
         let link = self.link_of(peer);
         match link.info.rate {
             Some(rate) => rate.time_for(bytes),
-            None => link.downlink.time_for(bytes).min(MAX_LEARNED),
+            None => link.downlink.time_for(bytes).min(MAX_LEARNED_TIMEOUT),
         }
     }
 
@@ -93,12 +97,14 @@ impl Endpoint {
     pub(crate) fn check(&mut self, now: Time, handle: RpcHandle) {
         let Some(state) = self.rpcs.get(handle).map(|r| r.state) else { return };
         let next = match state {
-            State::ClientOutgoing | State::ClientIncoming => self.check_client(now, handle),
-            State::ServerIncoming | State::OneWayIncoming => self.check_receiving(now, handle),
-            State::ServerInService => Some(now + IDLE_CHECK),
-            State::ServerOutgoing => self.check_responding(now, handle),
-            State::ServerSent => self.check_sent(now, handle),
-            State::OneWayOutgoing => None,
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => self.check_client(now, handle),
+            RpcState::ServerIncoming | RpcState::OneWayIncoming => {
+                self.check_receiving(now, handle)
+            }
+            RpcState::ServerInService => Some(now + IDLE_CHECK),
+            RpcState::ServerOutgoing => self.check_responding(now, handle),
+            RpcState::ServerSent => self.check_sent(now, handle),
+            RpcState::OneWayOutgoing => None,
         };
         if let Some(next) = next {
             self.arm(now, next, handle);
@@ -115,121 +121,129 @@ impl Endpoint {
         if self.fail_too_long(handle) {
             return None;
         }
-        let owed_when_sent = self.config.policy().loss.owed_when_sent;
+        let silence_starts_when_sent = self.config.policy().loss.silence_starts_when_sent;
         let rpc = self.rpcs.get_mut(handle)?;
-        let ours = match owed_when_sent {
+        let ours = match silence_starts_when_sent {
             true => rpc.out.may_send_more(),
             false => rpc.out.has_bytes_to_send(),
         };
-        if rpc.state == State::ClientOutgoing && (ours || self.incoming.waiting.contains(handle)) {
-            rpc.heard = now;
+        if rpc.state == RpcState::ClientOutgoing
+            && (ours || self.incoming.memory_queue.contains(handle))
+        {
+            rpc.last_heard = now;
         }
-        if self.config.loss.timeout.is_some_and(|limit| now.since(rpc.heard) >= limit) {
+        if self.config.loss.timeout.is_some_and(|limit| now.since(rpc.last_heard) >= limit) {
             self.fail(handle, RpcError::PeerUnreachable);
             return None;
         }
-        Some(self.ask_again(now, handle)?.min(deadline))
+        Some(self.check_silence(now, handle)?.min(deadline))
     }
 
     fn check_receiving(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get(handle)?;
-        if rpc.unproven {
-            return self.check_stranger(now, handle);
+        if rpc.unvalidated {
+            return self.check_unvalidated(now, handle);
         }
-        if now.since(rpc.heard) >= self.config.loss.server_silence {
+        if now.since(rpc.last_heard) >= self.config.loss.server_silence {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);
             return None;
         }
-        if self.incoming.waiting.contains(handle) {
+        if self.incoming.memory_queue.contains(handle) {
             return Some(now + self.config.loss.resend_after);
         }
-        self.ask_again(now, handle)
+        self.check_silence(now, handle)
     }
 
     fn check_responding(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get_mut(handle)?;
         if rpc.out.has_bytes_to_send() {
-            rpc.heard = now;
-        } else if now.since(rpc.heard) >= RESPONSE_SILENCE {
+            rpc.last_heard = now;
+        } else if now.since(rpc.last_heard) >= RESPONSE_SILENCE {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);
             return None;
         }
         // A response that nobody grants: its client may have given up, and its ACK was lost, or
         // have crashed and be back. Whoever does not know the RPC confirms it.
-        let wait = Duration(IDLE_CHECK.0 << rpc.rounds.min(MAX_BACKOFF));
-        let silent = now.since(rpc.heard.max(rpc.asked)) >= wait;
-        if silent && self.config.policy().completion.asks_while_sending && self.ask_for_ack(handle)
+        let wait = Duration(IDLE_CHECK.0 << rpc.resend_count.min(MAX_BACKOFF));
+        let silent = now.since(rpc.last_heard.max(rpc.last_resend)) >= wait;
+        if silent
+            && self.config.policy().completion.asks_while_sending
+            && self.queue_need_ack(handle)
         {
             let rpc = self.rpcs.get_mut(handle)?;
-            rpc.asked = now;
-            rpc.rounds = rpc.rounds.saturating_add(1);
+            rpc.last_resend = now;
+            rpc.resend_count = rpc.resend_count.saturating_add(1);
         }
         Some(now + IDLE_CHECK)
     }
 
     /// Sends RESENDs when the silence has lasted; yields the next check.
-    fn ask_again(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
-        let stalls = self.park_if_stalled(now, handle);
+    fn check_silence(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let stalls = self.suspend_if_stalled(now, handle);
         let rpc = self.rpcs.get(handle)?;
-        let due = rpc.heard.max(rpc.asked) + self.patience(rpc);
+        let due = rpc.last_heard.max(rpc.last_resend) + self.resend_timeout(rpc);
         if now < due {
             return Some(due.min(stalls));
         }
-        if !self.may_ask() {
+        if !self.may_send_resend() {
             return Some(now + self.config.loss.resend_after);
         }
         // While our link is full, what is missing may be waiting behind what arrives; asking for it
         // again would make the queue longer.
-        let waited = now.since(rpc.heard.max(rpc.asked));
+        let waited = now.since(rpc.last_heard.max(rpc.last_resend));
         let policy = &self.config.policy().loss;
-        if policy.spares_full_link
+        if policy.defers_on_full_link
             && self.link_of(rpc.peer).downlink.is_full(now)
-            && waited < MAX_PATIENCE
+            && waited < MAX_RESEND_TIMEOUT
         {
             return Some(now + self.config.loss.resend_after);
         }
         let held_back = self.config.loss.one_resend_per_peer;
         let until = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.resend_until);
         if held_back && now < until {
-            self.queue_for_turn(handle);
+            self.queue_resend(handle);
             // In case that the peer stays silent: the longer it is, the later.
-            return Some(until.max(now + Duration(waited.0 / 2).min(MAX_PATIENCE)));
+            return Some(until.max(now + Duration(waited.0 / 2).min(MAX_RESEND_TIMEOUT)));
         }
         self.request_missing(now, handle);
         let rpc = self.rpcs.get_mut(handle)?;
-        if policy.on_beat && rpc.asked == now {
-            rpc.asked = on_beat(due, now);
+        if policy.without_drift && rpc.last_resend == now {
+            rpc.last_resend = without_drift(due, now);
         }
         let rpc = self.rpcs.get(handle)?;
-        Some(rpc.heard.max(rpc.asked) + self.patience(rpc))
+        Some(rpc.last_heard.max(rpc.last_resend) + self.resend_timeout(rpc))
     }
 
     /// Lets an RPC ask when the peer is heard of.
-    fn queue_for_turn(&mut self, handle: RpcHandle) {
+    fn queue_resend(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        if core::mem::replace(&mut rpc.queued, true) {
+        if core::mem::replace(&mut rpc.in_resend_queue, true) {
             return;
         }
         let peer = rpc.peer;
         let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if peer.more.turns.len() > 2 * peer.rpcs as usize {
-            peer.more.turns.retain(|&handle| self.rpcs.get(handle).is_some());
+        if peer.cold.resend_queue.len() > 2 * peer.rpcs as usize {
+            peer.cold.resend_queue.retain(|&handle| self.rpcs.get(handle).is_some());
         }
-        peer.more.turns.push_back(handle);
+        peer.cold.resend_queue.push_back(handle);
     }
 
     /// The peer was heard of after a RESEND: the next of the RPCs that waited for that, and have
     /// something to ask for, asks.
-    pub(crate) fn pass_turn(&mut self, now: Time, peer: PeerId) {
-        while let Some(handle) = self.peer_mut(peer).and_then(|peer| peer.more.turns.pop_front()) {
+    pub(crate) fn next_resend(&mut self, now: Time, peer: PeerId) {
+        while let Some(handle) =
+            self.peer_mut(peer).and_then(|peer| peer.cold.resend_queue.pop_front())
+        {
             let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
-            rpc.queued = false;
-            let rpc = self.rpcs.get(handle).filter(|rpc| rpc.state.asks());
-            if rpc.is_some_and(|rpc| now >= rpc.heard.max(rpc.asked) + self.patience(rpc)) {
+            rpc.in_resend_queue = false;
+            let rpc = self.rpcs.get(handle).filter(|rpc| rpc.state.sends_resends());
+            if rpc.is_some_and(|rpc| {
+                now >= rpc.last_heard.max(rpc.last_resend) + self.resend_timeout(rpc)
+            }) {
                 self.check(now, handle);
                 if self.peer(peer).is_none_or(|peer| peer.resend_until != Time::ZERO) {
                     return;
@@ -245,12 +259,12 @@ impl Endpoint {
         let policy = &self.config.policy().loss;
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         // One round at a time waits for the link.
-        let ranges = if rpc.asking { 0 } else { policy.ranges };
-        let mut asked = rpc.asking;
-        let mut ask = |rpc: &mut Rpc, offset, length| {
-            asked = true;
-            if !core::mem::replace(&mut rpc.asking, true) {
-                self.asking += 1;
+        let ranges = if rpc.resends_queued { 0 } else { policy.ranges };
+        let mut sent_any = rpc.resends_queued;
+        let mut send = |rpc: &mut Rpc, offset, length| {
+            sent_any = true;
+            if !core::mem::replace(&mut rpc.resends_queued, true) {
+                self.resends_queued += 1;
                 self.control.push_back(Control::Resends(handle));
             }
             let body = Body::Resend { offset, length, priority };
@@ -259,26 +273,28 @@ impl Endpoint {
         };
         if let Some(mut inc) = rpc.inc.take() {
             for (start, end) in inc.bytes.missing_before(inc.granted).take(ranges) {
-                ask(rpc, start, ResendLength::Bytes(end - start));
+                send(rpc, start, ResendLength::Bytes(end - start));
             }
             inc.probe = None;
             rpc.inc = Some(inc);
-        } else if matches!(rpc.state, State::ClientOutgoing | State::ServerIncoming) && ranges > 0 {
-            ask(rpc, 0, ResendLength::All);
+        } else if matches!(rpc.state, RpcState::ClientOutgoing | RpcState::ServerIncoming)
+            && ranges > 0
+        {
+            send(rpc, 0, ResendLength::All);
         }
-        if !asked {
-            self.nothing_owed(now, handle);
+        if !sent_any {
+            self.nothing_outstanding(now, handle);
             return;
         }
-        rpc.asked = now;
-        rpc.rounds = rpc.rounds.saturating_add(1);
+        rpc.last_resend = now;
+        rpc.resend_count = rpc.resend_count.saturating_add(1);
         let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
-        let park = rpc.rounds >= PARK_ROUNDS && policy.parks;
+        let suspend = rpc.resend_count >= SUSPEND_AFTER && policy.suspends;
         if let Some(peer) = self.peer_mut(peer) {
             peer.resend_until = until;
         }
-        if park {
-            self.park(handle);
+        if suspend {
+            self.suspend(handle);
         }
     }
 
@@ -286,16 +302,16 @@ impl Endpoint {
     /// goes on asking for its responses, so for the requests of a peer its last packet of any kind
     /// counts: those of a dead client are forgotten together, not one after the other as each gets
     /// its grant.
-    fn nothing_owed(&mut self, now: Time, handle: RpcHandle) {
+    fn nothing_outstanding(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
-        let any_packet = self.config.policy().loss.alive == Alive::AnyPacket;
-        let alive = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.heard);
+        let any_packet = self.config.policy().loss.liveness == Liveness::AnyPacket;
+        let peer_heard = self.peer(rpc.peer).map_or(Time::ZERO, |p| p.last_heard);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        if rpc.state == State::ServerIncoming && !any_packet {
-            rpc.heard = rpc.heard.max(alive);
-            rpc.asked = now;
+        if rpc.state == RpcState::ServerIncoming && !any_packet {
+            rpc.last_heard = rpc.last_heard.max(peer_heard);
+            rpc.last_resend = now;
         } else {
-            rpc.heard = now;
+            rpc.last_heard = now;
         }
     }
 
@@ -310,15 +326,15 @@ impl Endpoint {
     ) {
         self.counters.resends_received += 1;
         let Some(rpc) = self.rpcs.get(handle) else { return };
-        if rpc.unproven {
-            return self.on_resend_of_stranger(now, handle);
+        if rpc.unvalidated {
+            return self.on_resend_of_unvalidated(now, handle);
         }
         if !rpc.out.exists() {
-            return self.on_resend_of_nothing(now, handle);
+            return self.on_resend_before_response(now, handle);
         }
-        let anew = self.is_forgotten(rpc, range);
+        let anew = self.server_forgot(rpc, range);
         if anew {
-            self.start_over(handle);
+            self.restart_request(handle);
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
@@ -336,8 +352,8 @@ impl Endpoint {
             out.granted = end;
         }
         // Whoever asks wants it still, also when all of it was sent.
-        if matches!(rpc.state, State::ServerOutgoing | State::ServerSent) {
-            rpc.heard = now;
+        if matches!(rpc.state, RpcState::ServerOutgoing | RpcState::ServerSent) {
+            rpc.last_heard = now;
         }
         let link = Links::only(out.link);
         self.sender.wake(handle, out);
@@ -352,25 +368,25 @@ impl Endpoint {
     /// Where servers forget at once (Homa §3.8), one that asks for all that comes without grants
     /// has nothing of the request, and will grant the rest again. What arrived of a response is
     /// kept: the server will execute the request again, and answer alike.
-    fn is_forgotten(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
+    fn server_forgot(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
         let all = match length {
             ResendLength::All => true,
             ResendLength::Bytes(n) => n >= rpc.out.unscheduled,
         };
-        let granted = rpc.state == State::ClientOutgoing && rpc.out.length > rpc.out.unscheduled;
+        let granted = rpc.state == RpcState::ClientOutgoing && rpc.out.length > rpc.out.unscheduled;
         offset == 0 && all && granted && self.config.completion == Completion::AtLeastOnce
     }
 
     /// A client asks for a response that does not exist yet. It lives, and what is missing of its
     /// request need not wait any longer to be asked for.
-    fn on_resend_of_nothing(&mut self, now: Time, handle: RpcHandle) {
+    fn on_resend_before_response(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        if self.incoming.waiting.contains(handle) {
-            rpc.heard = now;
+        if self.incoming.memory_queue.contains(handle) {
+            rpc.last_heard = now;
         }
-        let silence = now.since(rpc.heard.max(rpc.asked));
-        let late = rpc.is_owed() && silence >= self.config.loss.resend_after;
-        if self.config.policy().loss.busy_is_asked && late && self.may_ask() {
+        let silence = now.since(rpc.last_heard.max(rpc.last_resend));
+        let late = rpc.awaits_bytes() && silence >= self.config.loss.resend_after;
+        if self.config.policy().loss.requests_missing_on_resend && late && self.may_send_resend() {
             self.request_missing(now, handle);
         }
         self.busy(handle);
@@ -378,7 +394,7 @@ impl Endpoint {
 
     /// RPC_UNKNOWN at a client that sends again: everything sent so far goes again, at the
     /// level of unscheduled bytes (Linux §2.5).
-    pub(crate) fn send_again(&mut self, handle: RpcHandle) {
+    pub(crate) fn retransmit_all(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
             return;
@@ -416,7 +432,7 @@ impl Endpoint {
             UnknownRpcReply::RpcUnknown => {
                 let nobody = !self.listening.contains(&packet.local_port);
                 // A client that moved has to say who it is before it can be told that nothing ran.
-                self.disown_who_left();
+                self.forget_departed_clients();
                 if nobody && for_server && self.may_have_moved(packet) {
                     let ports = (packet.local_port, packet.remote_port);
                     return self.challenge(now, packet.peer, ports);
@@ -437,12 +453,12 @@ impl Endpoint {
     /// An RPC that nobody listens for will not be executed either when it comes after this, and
     /// somebody listens then.
     fn refuse(&mut self, now: Time, packet: &Packet) {
-        if self.knows(packet) != Known::Executed {
-            if !self.asks_for_proof() {
+        if self.execution(packet) != Execution::Executed {
+            if !self.validates_addresses() {
                 self.remember_executed(now, packet.peer, packet.id);
             }
             if let Some(peer) = self.peer_mut(packet.peer) {
-                peer.more.executed.refuse(packet.id);
+                peer.cold.executed.refuse(packet.id);
             }
         }
     }
@@ -454,17 +470,17 @@ impl Endpoint {
         if !tells || !self.suppresses_duplicates() || packet.id.from_server() {
             return None;
         }
-        let executed = &self.peer(packet.peer)?.more.executed;
+        let executed = &self.peer(packet.peer)?.cold.executed;
         let refused = nobody && executed.is_refused(packet.id);
-        if self.knows(packet) == Known::Executed && !refused {
+        if self.execution(packet) == Execution::Executed && !refused {
             return Some(Duration::ZERO);
         }
         if self.is_of_named_client(packet) {
             // Whoever else was forgotten, this one was not.
             return Some(Duration::MAX);
         }
-        Some(now.since(match self.asks_for_proof() {
-            true => self.remembers_since(),
+        Some(now.since(match self.validates_addresses() {
+            true => self.memory_complete_since(),
             false => executed.since,
         }))
     }
@@ -473,7 +489,7 @@ impl Endpoint {
     pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle) {
         self.counters.busys_received += 1;
         if let Some(rpc) = self.rpcs.get_mut(handle) {
-            rpc.heard = now;
+            rpc.last_heard = now;
         }
     }
 }

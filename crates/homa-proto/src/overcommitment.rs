@@ -1,7 +1,7 @@
 //! Overcommitment (Homa §3.5): which incoming messages are granted now.
 //!
 //! At most `degree` messages are *active*; the others wait. Fewest bytes to go first, ties to the
-//! shorter, then to the older; one active message per sender host (`exclusive`), or only a
+//! shorter, then to the older; one active message per sender host (`one_per_host`), or only a
 //! preference for hosts with fewer active messages (Linux §2.4). Hosts that wasted what they were
 //! granted come behind all others (`grant/accounts.rs`). Invariants: no waiting message
 //! that may be active is better than the worst active one, and every tracked message is in exactly
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 /// The order of messages: fewest bytes to go, then shortest, then oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct SrptKey {
     pub(crate) remaining: u32,
     pub(crate) length: u32,
     pub(crate) age: u64,
@@ -23,49 +23,49 @@ pub(crate) struct Key {
 
 /// A sender's grant timer, where grants are paced per sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct GrantTimer {
     /// When it fires; [`Time::MAX`] when it does not run.
     pub(crate) until: Time,
     /// Level of the sender's last GRANT.
     pub(crate) level: u8,
 }
 
-impl Default for Pace {
+impl Default for GrantTimer {
     fn default() -> Self {
         Self { until: Time::MAX, level: 0 }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Active {
+struct ActiveMessage {
     /// Its host comes behind others.
-    behind: bool,
-    key: Key,
+    deprioritized: bool,
+    key: SrptKey,
     host: u32,
-    pace: Pace,
+    timer: GrantTimer,
     /// Not granted since it became active.
-    newcomer: bool,
+    newly_active: bool,
 }
 
 /// A host's best waiting message: whether the host comes behind others, how many of its messages
 /// are active, the message, the host.
-type Head = (bool, u32, Key, u32);
+type HostCandidate = (bool, u32, SrptKey, u32);
 
-impl Active {
+impl ActiveMessage {
     /// By which active messages are ordered.
-    fn place(&self) -> (bool, Key) {
-        (self.behind, self.key)
+    fn order(&self) -> (bool, SrptKey) {
+        (self.deprioritized, self.key)
     }
 }
 
 #[derive(Debug, Default)]
-struct Host {
-    waiting: BTreeSet<Key>,
+struct HostMessages {
+    waiting: BTreeSet<SrptKey>,
     active: u32,
     /// It comes behind those that are not.
-    behind: bool,
+    deprioritized: bool,
     /// While none of its messages is active.
-    pace: Pace,
+    timer: GrantTimer,
 }
 
 /// The degree at which every message is active.
@@ -75,12 +75,12 @@ pub(crate) const UNLIMITED: usize = usize::MAX;
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     degree: usize,
-    exclusive: bool,
-    /// In order of `Key`, those behind at the end.
-    active: Vec<Active>,
-    hosts: BTreeMap<u32, Host>,
+    one_per_host: bool,
+    /// In order of `SrptKey`, those behind at the end.
+    active: Vec<ActiveMessage>,
+    hosts: BTreeMap<u32, HostMessages>,
     /// Best waiting message of each host.
-    heads: BTreeSet<Head>,
+    best_by_host: BTreeSet<HostCandidate>,
     /// All tracked messages by age, where the oldest has a share or all are active.
     ages: BTreeMap<u64, RpcHandle>,
     keeps_ages: bool,
@@ -89,13 +89,13 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(degree: usize, exclusive: bool, keeps_ages: bool) -> Self {
+    pub(crate) fn new(degree: usize, one_per_host: bool, keeps_ages: bool) -> Self {
         Self {
             degree,
-            exclusive,
+            one_per_host,
             active: Vec::new(),
             hosts: BTreeMap::new(),
-            heads: BTreeSet::new(),
+            best_by_host: BTreeSet::new(),
             ages: BTreeMap::new(),
             keeps_ages: keeps_ages || degree == UNLIMITED,
             changed: false,
@@ -143,22 +143,22 @@ impl Scheduler {
         self.degree == UNLIMITED
     }
 
-    /// A message waits for grants; `behind`: its host comes behind others.
-    pub(crate) fn insert(&mut self, key: Key, host: u32, behind: bool) {
+    /// A message waits for grants; `deprioritized`: its host comes behind others.
+    pub(crate) fn insert(&mut self, key: SrptKey, host: u32, deprioritized: bool) {
         if self.keeps_ages {
             self.ages.insert(key.age, key.handle);
         }
         if self.is_unlimited() {
             return;
         }
-        self.wait(key, host);
-        self.set_behind(host, behind);
+        self.add_waiting(key, host);
+        self.set_deprioritized(host, deprioritized);
         self.rebalance();
     }
 
     /// A host comes behind others from now on, or no longer.
-    pub(crate) fn set_behind(&mut self, host: u32, behind: bool) {
-        if self.hosts.get(&host).is_none_or(|h| h.behind == behind) {
+    pub(crate) fn set_deprioritized(&mut self, host: u32, deprioritized: bool) {
+        if self.hosts.get(&host).is_none_or(|h| h.deprioritized == deprioritized) {
             return;
         }
         for at in (0..self.active.len()).rev() {
@@ -166,11 +166,11 @@ impl Scheduler {
                 self.demote(at);
             }
         }
-        self.change_host(host, |h| h.behind = behind);
+        self.change_host(host, |h| h.deprioritized = deprioritized);
         self.rebalance();
     }
 
-    pub(crate) fn remove(&mut self, old: Key, host: u32) {
+    pub(crate) fn remove(&mut self, old: SrptKey, host: u32) {
         if self.keeps_ages {
             self.ages.remove(&old.age);
         }
@@ -179,10 +179,10 @@ impl Scheduler {
         }
         match self.active.iter().position(|a| a.key.handle == old.handle) {
             Some(at) => {
-                let Active { pace, .. } = self.active.remove(at);
+                let ActiveMessage { timer, .. } = self.active.remove(at);
                 self.change_host(host, |h| {
                     h.active -= 1;
-                    h.pace = pace;
+                    h.timer = timer;
                 });
             }
             None => self.change_host(host, |h| {
@@ -193,20 +193,20 @@ impl Scheduler {
     }
 
     /// The message has other bytes to go now.
-    pub(crate) fn update(&mut self, old: Key, remaining: u32, host: u32) {
+    pub(crate) fn update(&mut self, old: SrptKey, remaining: u32, host: u32) {
         if self.is_unlimited() {
             return;
         }
-        let new = Key { remaining, ..old };
+        let new = SrptKey { remaining, ..old };
         match self.active.iter().position(|a| a.key.handle == old.handle) {
             Some(mut at) => {
                 self.active[at].key = new;
-                while at > 0 && self.active[at - 1].place() > self.active[at].place() {
+                while at > 0 && self.active[at - 1].order() > self.active[at].order() {
                     self.active.swap(at - 1, at);
                     at -= 1;
                 }
                 while at + 1 < self.active.len()
-                    && self.active[at + 1].place() < self.active[at].place()
+                    && self.active[at + 1].order() < self.active[at].order()
                 {
                     self.active.swap(at + 1, at);
                     at += 1;
@@ -223,66 +223,67 @@ impl Scheduler {
         self.rebalance();
     }
 
-    fn head(&self, host: u32) -> Option<Head> {
+    fn best_waiting(&self, host: u32) -> Option<HostCandidate> {
         let h = self.hosts.get(&host)?;
-        let allowed = h.active == 0 || !self.exclusive;
-        h.waiting.first().filter(|_| allowed).map(|&key| (h.behind, h.active, key, host))
+        let allowed = h.active == 0 || !self.one_per_host;
+        h.waiting.first().filter(|_| allowed).map(|&key| (h.deprioritized, h.active, key, host))
     }
 
-    /// Changes a host's record and keeps `heads` in step.
-    fn change_host(&mut self, host: u32, change: impl FnOnce(&mut Host)) {
-        if let Some(head) = self.head(host) {
-            self.heads.remove(&head);
+    /// Changes a host's record and keeps `best_by_host` in step.
+    fn change_host(&mut self, host: u32, change: impl FnOnce(&mut HostMessages)) {
+        if let Some(best_waiting) = self.best_waiting(host) {
+            self.best_by_host.remove(&best_waiting);
         }
         let h = self.hosts.entry(host).or_default();
         change(h);
         if h.active == 0 && h.waiting.is_empty() {
             self.hosts.remove(&host);
-        } else if let Some(head) = self.head(host) {
-            self.heads.insert(head);
+        } else if let Some(best_waiting) = self.best_waiting(host) {
+            self.best_by_host.insert(best_waiting);
         }
     }
 
-    fn wait(&mut self, key: Key, host: u32) {
+    fn add_waiting(&mut self, key: SrptKey, host: u32) {
         self.change_host(host, |h| {
             h.waiting.insert(key);
         });
     }
 
     fn demote(&mut self, at: usize) {
-        let Active { key, host, pace, .. } = self.active.remove(at);
+        let ActiveMessage { key, host, timer, .. } = self.active.remove(at);
         self.change_host(host, |h| {
             h.active -= 1;
-            h.pace = pace;
+            h.timer = timer;
             h.waiting.insert(key);
         });
     }
 
-    fn promote(&mut self, key: Key, host: u32) {
-        let (mut pace, mut behind) = (Pace::default(), false);
+    fn promote(&mut self, key: SrptKey, host: u32) {
+        let (mut timer, mut deprioritized) = (GrantTimer::default(), false);
         self.change_host(host, |h| {
             h.waiting.remove(&key);
             h.active += 1;
-            (pace, behind) = (h.pace, h.behind);
+            (timer, deprioritized) = (h.timer, h.deprioritized);
         });
-        let at = self.active.partition_point(|a| a.place() < (behind, key));
-        self.active.insert(at, Active { behind, key, host, pace, newcomer: true });
+        let at = self.active.partition_point(|a| a.order() < (deprioritized, key));
+        self.active
+            .insert(at, ActiveMessage { deprioritized, key, host, timer, newly_active: true });
         self.changed = true;
     }
 
     fn rebalance(&mut self) {
         self.swap_within_hosts();
-        while let Some(&(behind, count, key, host)) = self.heads.first() {
+        while let Some(&(deprioritized, count, key, host)) = self.best_by_host.first() {
             if self.active.len() < self.degree {
                 self.promote(key, host);
                 continue;
             }
             let worst = self.active.iter().enumerate().map(|(at, a)| {
                 let others = self.hosts.get(&a.host).map_or(0, |h| h.active - 1);
-                ((a.behind, others, a.key), at)
+                ((a.deprioritized, others, a.key), at)
             });
             match worst.max() {
-                Some((rank, at)) if (behind, count, key) < rank => self.demote(at),
+                Some((rank, at)) if (deprioritized, count, key) < rank => self.demote(at),
                 _ => return,
             }
         }
@@ -291,7 +292,7 @@ impl Scheduler {
     /// A host's active message gives way to a better one of the same host.
     fn swap_within_hosts(&mut self) {
         for at in (0..self.active.len()).rev() {
-            let Active { key, host, .. } = self.active[at];
+            let ActiveMessage { key, host, .. } = self.active[at];
             let better =
                 self.hosts.get(&host).and_then(|h| h.waiting.first()).is_some_and(|w| *w < key);
             if better {
@@ -308,10 +309,10 @@ impl Scheduler {
 /// Senders, where at most one message of each is active.
 impl Scheduler {
     /// Rank, message and timer of a sender that is active.
-    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, Pace)> {
+    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, GrantTimer)> {
         let rank = self.active.iter().position(|a| a.host == host)?;
         let a = &self.active[rank];
-        Some((rank, a.key.handle, a.pace))
+        Some((rank, a.key.handle, a.timer))
     }
 
     /// The active sender at `rank`.
@@ -326,32 +327,32 @@ impl Scheduler {
     }
 
     /// A sender that became active and was not granted since; each is yielded once.
-    pub(crate) fn take_newcomer(&mut self) -> Option<u32> {
-        let newcomer = self.active.iter_mut().find(|a| a.newcomer)?;
-        newcomer.newcomer = false;
-        Some(newcomer.host)
+    pub(crate) fn take_newly_active(&mut self) -> Option<u32> {
+        let newly_active = self.active.iter_mut().find(|a| a.newly_active)?;
+        newly_active.newly_active = false;
+        Some(newly_active.host)
     }
 
     /// Sets a sender's timer, if it has messages left; it is no newcomer then.
-    pub(crate) fn set_pace(&mut self, host: u32, pace: Pace) {
+    pub(crate) fn set_timer(&mut self, host: u32, timer: GrantTimer) {
         if let Some(a) = self.active.iter_mut().find(|a| a.host == host) {
-            a.pace = pace;
-            a.newcomer = false;
+            a.timer = timer;
+            a.newly_active = false;
         } else if let Some(h) = self.hosts.get_mut(&host) {
-            h.pace = pace;
+            h.timer = timer;
         }
     }
 
     /// When the first timer of an active sender fires.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.active.iter().map(|a| a.pace.until).min().filter(|&until| until != Time::MAX)
+        self.active.iter().map(|a| a.timer.until).min().filter(|&until| until != Time::MAX)
     }
 
     /// Stops the first timer of an active sender that is due.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<u32> {
-        let due = self.active.iter_mut().filter(|a| a.pace.until <= now);
-        let first = due.min_by_key(|a| a.pace.until)?;
-        first.pace.until = Time::MAX;
+        let due = self.active.iter_mut().filter(|a| a.timer.until <= now);
+        let first = due.min_by_key(|a| a.timer.until)?;
+        first.timer.until = Time::MAX;
         Some(first.host)
     }
 }
@@ -361,9 +362,9 @@ mod tests {
     use super::*;
     use std::vec;
 
-    fn key(remaining: u32, index: u32) -> Key {
+    fn key(remaining: u32, index: u32) -> SrptKey {
         let handle = RpcHandle { index, generation: 0 };
-        Key { remaining, length: 1000, age: u64::from(index), handle }
+        SrptKey { remaining, length: 1000, age: u64::from(index), handle }
     }
 
     fn active(s: &Scheduler) -> Vec<u32> {
@@ -397,8 +398,8 @@ mod tests {
         arbtest::arbtest(|u| {
             let degree = u.int_in_range(1..=4usize)?;
             let mut s = Scheduler::new(degree, true, true);
-            let mut all: Vec<(Key, u32)> = Vec::new();
-            let mut behind = [false; 5];
+            let mut all: Vec<(SrptKey, u32)> = Vec::new();
+            let mut deprioritized = [false; 5];
             for i in 0..u.int_in_range(0..=60u32)? {
                 match u.int_in_range(0..=4u8)? {
                     0 if !all.is_empty() => {
@@ -414,22 +415,22 @@ mod tests {
                     }
                     2 => {
                         let host = u.int_in_range(0..=4)?;
-                        behind[host as usize] ^= true;
-                        s.set_behind(host, behind[host as usize]);
+                        deprioritized[host as usize] ^= true;
+                        s.set_deprioritized(host, deprioritized[host as usize]);
                     }
                     _ => {
                         let k = key(u.int_in_range(0..=50)?, i);
                         let host = u.int_in_range(0..=4)?;
-                        s.insert(k, host, behind[host as usize]);
+                        s.insert(k, host, deprioritized[host as usize]);
                         all.push((k, host));
                     }
                 }
-                let mut best: BTreeMap<u32, Key> = BTreeMap::new();
+                let mut best: BTreeMap<u32, SrptKey> = BTreeMap::new();
                 for &(k, host) in &all {
                     best.entry(host).and_modify(|b| *b = (*b).min(k)).or_insert(k);
                 }
-                let place = |(host, k): (u32, Key)| (behind[host as usize], k);
-                let mut want: Vec<(bool, Key)> = best.into_iter().map(place).collect();
+                let order = |(host, k): (u32, SrptKey)| (deprioritized[host as usize], k);
+                let mut want: Vec<(bool, SrptKey)> = best.into_iter().map(order).collect();
                 want.sort();
                 want.truncate(degree);
                 let want: Vec<u32> = want.iter().map(|(_, k)| k.handle.index).collect();

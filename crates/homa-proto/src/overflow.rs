@@ -67,13 +67,13 @@ impl Endpoint {
             return;
         }
         let Some(peer) = self.peer(packet.peer) else { return };
-        let told = peer.more.cutoffs_sent;
+        let last_told = peer.cold.cutoffs_sent;
         // A packet may always be full, and is never cut for the share's sake.
         let least = peer.info.max_payload.max(FULL_FRAME);
         let share = self.unscheduled_cap();
         let more = data.incoming > least.saturating_add(share);
         let less = data.incoming < data.message_length.min(share / 2);
-        if more || less && told.is_none_or(|at| now.since(at) >= TELL_AGAIN) {
+        if more || less && last_told.is_none_or(|at| now.since(at) >= TELL_AGAIN) {
             self.send_cutoffs(now, packet);
         }
     }

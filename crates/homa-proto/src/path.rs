@@ -5,7 +5,7 @@
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
-use crate::rpc::{Rpc, State};
+use crate::rpc::{Rpc, RpcState};
 use crate::units::Time;
 use alloc::vec::Vec;
 
@@ -14,9 +14,9 @@ impl Endpoint {
     /// on in packets of that size, what was sent already included when it is asked for again.
     pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
         if let Some(peer) = self.peer_mut(peer) {
-            peer.more.payload_changed |= peer.rpcs > 0;
+            peer.cold.payload_changed |= peer.rpcs > 0;
             peer.info.max_payload = max_payload.max(1);
-            peer.more.least_payload = peer.more.least_payload.min(peer.info.max_payload);
+            peer.cold.least_payload = peer.cold.least_payload.min(peer.info.max_payload);
         }
     }
 
@@ -24,18 +24,18 @@ impl Endpoint {
     /// not said a word begin again, under their ids: a server that is asked about one of which it
     /// has nothing would make it [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), where
     /// it cannot say that it was never executed. What is missing of others will be asked for.
-    pub fn start_unheard_over(&mut self, now: Time, peer: PeerId) {
+    pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
         self.begin(now);
         let Some(known) = self.peer(peer) else { return };
         let (payload, count) = (known.info.max_payload, known.rpcs as usize);
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
-        let unheard = |rpc: &Rpc| {
+        let unanswered = |rpc: &Rpc| {
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
-            rpc.state == State::ClientOutgoing && !rpc.known && sent
+            rpc.state == RpcState::ClientOutgoing && !rpc.seen_by_peer && sent
         };
-        let unheard: Vec<RpcHandle> =
-            of_peer.filter(|(_, rpc)| unheard(rpc)).map(|(handle, _)| handle).collect();
-        unheard.into_iter().for_each(|handle| self.start_over(handle));
+        let unanswered: Vec<RpcHandle> =
+            of_peer.filter(|(_, rpc)| unanswered(rpc)).map(|(handle, _)| handle).collect();
+        unanswered.into_iter().for_each(|handle| self.restart_request(handle));
     }
 
     /// True while the RPC that a packet of ours or of the peer names is in progress with it.

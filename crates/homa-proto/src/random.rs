@@ -1,4 +1,4 @@
-//! Numbers that strangers must not guess: challenges, names and boot ids (`admission/`), and the
+//! Numbers that strangers must not guess: challenges, names and boot ids (`validation/`), and the
 //! ids of RPCs.
 //!
 //! SipHash-2-4 (Aumasson and Bernstein 2012) of a counter, under a key made from a seed. Peers see

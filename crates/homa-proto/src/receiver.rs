@@ -2,14 +2,14 @@
 //! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
 //! elsewhere.
 
-use crate::admission::Known;
-use crate::config::{Alive, Completion, FULL_FRAME};
+use crate::address_validation::Execution;
+use crate::config::{Completion, FULL_FRAME, Liveness};
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
-use crate::event::{Delivered, DropReason, Event, MessageKind, Place, RpcError};
+use crate::event::{Delivered, DropReason, Event, MessageKind, Placement, RpcError};
 use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
-use crate::rpc::{State, incoming_message};
+use crate::rpc::{RpcState, incoming_message};
 use crate::units::Time;
 
 impl Endpoint {
@@ -20,7 +20,7 @@ impl Endpoint {
         packet: &Packet,
         data: &Data,
         found: Option<RpcHandle>,
-    ) -> Result<Place, DropReason> {
+    ) -> Result<Placement, DropReason> {
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
         }
@@ -37,7 +37,7 @@ impl Endpoint {
         let more = self.incoming.expected > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
-        if !cutoffs_after && self.is_proven(packet.peer) {
+        if !cutoffs_after && self.is_validated(packet.peer) {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
         let place = if data.span.len == data.message_length && packet.is_one_way() {
@@ -77,7 +77,7 @@ impl Endpoint {
         let greedy = !begun
             && !packet.id.from_server()
             && self.has_its_share(packet.peer)
-            && self.knows(packet) != Known::Unproven;
+            && self.execution(packet) != Execution::Unvalidated;
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -86,13 +86,13 @@ impl Endpoint {
         }
         let handle = match found {
             Some(handle) => {
-                self.incoming.waiting.remove(handle);
+                self.incoming.memory_queue.remove(handle);
                 handle
             }
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
             None => self.create_server_rpc(now, packet, data)?,
         };
-        if !begun && self.is_proven(packet.peer) {
+        if !begun && self.is_validated(packet.peer) {
             self.correct_sender(now, packet, data);
         }
         Ok(handle)
@@ -102,13 +102,13 @@ impl Endpoint {
     fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
-            None if self.knows(packet) == Known::Executed => DropReason::AlreadyExecuted,
+            None if self.execution(packet) == Execution::Executed => DropReason::AlreadyExecuted,
             _ => DropReason::NotBegun,
         }
     }
 
     /// A one-way message that is whole in its packet ends as it begins.
-    fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Place, DropReason> {
+    fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Placement, DropReason> {
         let length = data.message_length;
         if length > self.config.max_message {
             return Err(DropReason::TooLong);
@@ -130,7 +130,7 @@ impl Endpoint {
             length,
             cookie: 0,
         }));
-        Ok(Place { message, total: length, offset: 0, len: length })
+        Ok(Placement { message, total: length, offset: 0, len: length })
     }
 
     /// Accounts for a new incoming message in the allocation of levels.
@@ -149,11 +149,11 @@ impl Endpoint {
         handle: RpcHandle,
         data: &Data,
         end: u32,
-    ) -> Result<Place, DropReason> {
+    ) -> Result<Placement, DropReason> {
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
-            State::ClientOutgoing | State::ClientIncoming => {}
-            State::ServerIncoming | State::OneWayIncoming => {}
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => {}
+            RpcState::ServerIncoming | RpcState::OneWayIncoming => {}
             _ => return Err(DropReason::WrongState),
         }
         let fresh = rpc.inc.is_none();
@@ -165,14 +165,14 @@ impl Endpoint {
         let payload = Self::payload_of(&self.peers, peer);
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let (offset, len) = (data.span.offset, data.span.len);
-        let place = Place { message: incoming_message(handle), total: length, offset, len };
+        let place = Placement { message: incoming_message(handle), total: length, offset, len };
         let Some(inc) = &mut rpc.inc else {
             self.deliver(now, handle, length);
             return Ok(place);
         };
         if end.saturating_sub(inc.granted) > self.incoming.ahead {
             // Granted before what was here was given up, perhaps.
-            let late = rpc.again || self.config.completion == Completion::AtLeastOnce;
+            let late = rpc.restarted || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
         let more = inc.held_with(end, len).saturating_sub(inc.reserved);
@@ -182,9 +182,9 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
         let mut before = (inc.outstanding(), inc.bytes.received());
-        let heard = rpc.heard;
-        if self.config.policy().loss.alive == Alive::AnyPacket {
-            rpc.heard = now;
+        let last_heard = rpc.last_heard;
+        if self.config.policy().loss.liveness == Liveness::AnyPacket {
+            rpc.last_heard = now;
         }
         inc.bytes.insert(data.span.offset, end)?;
         // Only new bytes are one to users: repeating old ones keeps nothing.
@@ -192,15 +192,15 @@ impl Endpoint {
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
-            peer.more.data_gap.sample(now.since(heard));
+            peer.cold.data_gap.sample(now.since(last_heard));
         }
-        rpc.heard = now;
-        rpc.rounds = 0;
+        rpc.last_heard = now;
+        rpc.resend_count = 0;
         let complete = inc.bytes.is_complete();
         inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
-        if inc.parked && !rpc.unproven && !fresh {
+        if inc.suspended && !rpc.unvalidated && !fresh {
             before.0 = inc.outstanding();
-            self.unpark(handle);
+            self.resume(handle);
         }
         self.sample_rtt(now, handle, data.span.offset);
         self.account_received(handle, before, data);
@@ -232,18 +232,19 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        let (peer, sent, waits) = (rpc.peer, rpc.sent, rpc.unproven);
+        let (peer, sent, waits) = (rpc.peer, rpc.request_sent, rpc.unvalidated);
         if !rpc.state.is_client() {
-            rpc.again = data.retransmit || data.span.offset > 0;
+            rpc.restarted = data.retransmit || data.span.offset > 0;
         }
-        if rpc.state == State::ClientOutgoing {
-            rpc.state = State::ClientIncoming;
-            self.incoming.unheard -= u64::from(core::mem::take(&mut rpc.unheard));
+        if rpc.state == RpcState::ClientOutgoing {
+            rpc.state = RpcState::ClientIncoming;
+            self.incoming.pending_unscheduled -=
+                u64::from(core::mem::take(&mut rpc.pending_unscheduled));
             // What was lost says nothing about how slow the server is, nor does the time that the
             // request took to leave.
-            let lost = rpc.again || data.retransmit || sent == Time::MAX;
+            let lost = rpc.restarted || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
-                peer.more.response_time.sample(now.since(sent));
+                peer.cold.response_time.sample(now.since(sent));
             }
         }
         self.measure_message(peer, length, data.incoming);
@@ -276,7 +277,7 @@ impl Endpoint {
 
     /// A message is whole: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unproven) else { return };
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unvalidated) else { return };
         // One of a single packet was looked at just now.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
@@ -306,7 +307,7 @@ impl Endpoint {
         match kind {
             MessageKind::Response => self.complete_client(handle),
             MessageKind::Request => {
-                self.charge_untaken(peer, length);
+                self.charge_unaccepted(peer, length);
                 self.begin_service(now, handle);
             }
             MessageKind::OneWay => {

@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::link::LinkInfo;
 use crate::packet::PeerId;
-use crate::sender::Outgoing;
+use crate::sender::OutgoingMessage;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.
@@ -49,7 +49,7 @@ pub(crate) struct RttBytes {
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
     begun: Option<(u64, Time)>,
     /// Where the link's rate is not known.
-    behind: BehindUnknown,
+    unknown_rate: BehindUnknown,
 }
 
 /// What is remembered of a peer behind a link of unknown rate.
@@ -95,7 +95,7 @@ impl RttBytes {
             measured: false,
             period_started: Time::ZERO,
             begun: None,
-            behind: BehindUnknown::NEW,
+            unknown_rate: BehindUnknown::NEW,
         }
     }
 
@@ -131,12 +131,12 @@ impl RttBytes {
     /// little longer than a packet alone, and shrink when it takes much longer: then it waits for
     /// itself, or for others.
     pub(crate) fn sample_of_unknown(&mut self, now: Time, delay: Duration, ahead: u64, max: u32) {
-        self.behind.sample(now, delay, ahead >= u64::from(self.bytes / 2));
+        self.unknown_rate.sample(now, delay, ahead >= u64::from(self.bytes / 2));
         if !self.ends_period(now) {
             return;
         }
         let bytes = self.bytes;
-        let next = match self.behind.wait() {
+        let next = match self.unknown_rate.wait() {
             Some(wait) if wait < WAIT_GROW => bytes.saturating_add(bytes / 2),
             Some(wait) if wait > WAIT_SHRINK => bytes - (bytes / 16).max(FULL_FRAME).min(bytes),
             Some(_) | None => bytes,
@@ -162,7 +162,7 @@ impl RttBytes {
     }
 
     /// The first packet of a message that needs grants leaves; one message at a time is watched.
-    pub(crate) fn begin(&mut self, now: Time, message: &Outgoing) {
+    pub(crate) fn begin(&mut self, now: Time, message: &OutgoingMessage) {
         if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
             self.begun = Some((message.age, now));
         }
@@ -193,7 +193,7 @@ impl Endpoint {
             return;
         };
         let (peer, age) = (rpc.peer, rpc.out.age);
-        let Some(begun) = self.peer_mut(peer).and_then(|p| p.more.rtt.answered(age)) else {
+        let Some(begun) = self.peer_mut(peer).and_then(|p| p.cold.rtt.answered(age)) else {
             return;
         };
         self.note_rtt(now, peer, now.since(begun), 0);
@@ -203,10 +203,10 @@ impl Endpoint {
         let LinkInfo { rate, rtt_bytes_max: max } = self.link_of(peer).info;
         if let Some(peer) = self.peer_mut(peer) {
             match rate {
-                Some(rate) => peer.more.rtt.sample(now, delay, ahead, rate, max),
-                None => peer.more.rtt.sample_of_unknown(now, delay, ahead, max),
+                Some(rate) => peer.cold.rtt.sample(now, delay, ahead, rate, max),
+                None => peer.cold.rtt.sample_of_unknown(now, delay, ahead, max),
             }
-            peer.rtt_bytes = peer.more.rtt.bytes();
+            peer.rtt_bytes = peer.cold.rtt.bytes();
         }
     }
 }

@@ -6,7 +6,7 @@
 //! entry per message (`sender/queues.rs`).
 //!
 //! Where the packet size changed while messages were in progress, a retransmission holds exactly
-//! the bytes asked for: they are gaps, whose ends are where packets that arrived began or ended,
+//! the bytes requested for: they are gaps, whose ends are where packets that arrived began or ended,
 //! and a packet that overlaps those is discarded whole (Linux §2.3).
 
 mod queues;
@@ -17,18 +17,18 @@ use crate::granted_levels::GrantedLevels;
 use crate::link::{LinkId, Links};
 use crate::packet::{AckEntry, Body, Data, Packet, PeerId, Span};
 use crate::peer::Peer;
-use crate::rpc::{State, outgoing_message};
+use crate::rpc::{RpcState, outgoing_message};
 use crate::units::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub(crate) use queues::Sender;
+pub(crate) use queues::SendQueue;
 
 /// Ranges kept for retransmission per message, enough for every other packet of the kernel module's
 /// longest; more are merged into one.
 const MAX_RESEND_RANGES: usize = 512;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
-/// author found best at 25 and 100 Gbit/s. More would let a few senders fill a switch port's buffer
+/// author found best at 25 and 100 Gbit/s. PeerCold would let a few senders fill a switch port's buffer
 /// unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 
@@ -50,37 +50,37 @@ impl PacketSizes {
 
     /// For ranges that the receiver asks for again.
     pub(crate) fn again(config: &Config, peer: &Peer) -> Self {
-        Self { changed: peer.more.payload_changed, ..Self::new(config, peer) }
+        Self { changed: peer.cold.payload_changed, ..Self::new(config, peer) }
     }
 }
 
-/// [`Outgoing::queued`] of a message that is not in the SRPT queue: no message has this much left.
+/// [`OutgoingMessage::queued`] of a message that is not in the SRPT queue: no message has this much left.
 const NOT_QUEUED: u32 = u32::MAX;
 
 /// Ranges to send again, ascending.
-type Ranges = Vec<Again>;
+type Ranges = Vec<ResendRange>;
 
 /// A range to send again, on packet boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Again {
+struct ResendRange {
     start: u32,
     end: u32,
-    /// Where the range ends that the receiver asked for.
-    asked: u32,
+    /// Where the range ends that the receiver requested for.
+    requested: u32,
 }
 
 /// What a message sends next.
-struct Taken {
+struct NextRange {
     start: u32,
     end: u32,
-    /// Sent again: where the range ends that the receiver asked for.
+    /// Sent again: where the range ends that the receiver requested for.
     again: Option<u32>,
 }
 
 /// An outgoing message.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingMessage {
     pub(crate) length: u32,
     /// Bytes before this go without a grant.
     pub(crate) unscheduled: u32,
@@ -105,13 +105,13 @@ pub(crate) struct Outgoing {
     resend: Option<Box<Ranges>>,
 }
 
-impl Default for Outgoing {
+impl Default for OutgoingMessage {
     fn default() -> Self {
         Self::new(0, 0, 0, LinkId::default())
     }
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     /// A message of `length` bytes, the `age`th.
     pub(crate) fn new(length: u32, unscheduled: u32, age: u64, link: LinkId) -> Self {
         Self {
@@ -217,19 +217,19 @@ impl Outgoing {
         };
         self.resend_priority = priority;
         let ranges = self.resend.get_or_insert_default();
-        ranges.push(Again { start: first, end: last, asked: end });
+        ranges.push(ResendRange { start: first, end: last, requested: end });
         ranges.sort_unstable();
         ranges.dedup_by(|next, kept| {
             let touches = next.start <= kept.end;
             if touches {
                 kept.end = kept.end.max(next.end);
-                kept.asked = kept.asked.max(next.asked);
+                kept.requested = kept.requested.max(next.requested);
             }
             touches
         });
         if ranges.len() > MAX_RESEND_RANGES {
             let last = ranges[ranges.len() - 1];
-            let hull = Again { start: ranges[0].start, ..last };
+            let hull = ResendRange { start: ranges[0].start, ..last };
             ranges.clear();
             ranges.push(hull);
         }
@@ -244,20 +244,20 @@ impl Outgoing {
     }
 
     /// Takes the next packet.
-    fn take(&mut self, sizes: PacketSizes) -> Taken {
-        if let Some(taken) = self.take_again(sizes) {
-            return taken;
+    fn take(&mut self, sizes: PacketSizes) -> NextRange {
+        if let Some(accepted) = self.take_again(sizes) {
+            return accepted;
         }
         // What was sent ends where a packet does.
         let start = self.sent;
         let (_, limit, payload) = self.part_at(sizes, start);
         let head = if start == 0 { u32::from(self.head).min(payload - 1) } else { 0 };
         self.sent = start.saturating_add(payload - head).min(limit);
-        Taken { start, end: self.sent, again: None }
+        NextRange { start, end: self.sent, again: None }
     }
 
-    fn take_again(&mut self, sizes: PacketSizes) -> Option<Taken> {
-        let Again { start, end: limit, asked } = *self.resend.as_ref()?.first()?;
+    fn take_again(&mut self, sizes: PacketSizes) -> Option<NextRange> {
+        let ResendRange { start, end: limit, requested } = *self.resend.as_ref()?.first()?;
         let end = self.packet_at(sizes, start).1.min(limit);
         let ranges = self.resend.as_mut()?;
         if end < limit {
@@ -268,7 +268,7 @@ impl Outgoing {
                 self.resend = None;
             }
         }
-        Some(Taken { start, end, again: Some(asked) })
+        Some(NextRange { start, end, again: Some(requested) })
     }
 }
 
@@ -297,9 +297,14 @@ pub(crate) fn most_unscheduled(config: &Config) -> u32 {
 
 impl Endpoint {
     /// A new outgoing message of `length` bytes for a peer.
-    pub(crate) fn outgoing(&mut self, peer: PeerId, length: u32, unscheduled: u32) -> Outgoing {
+    pub(crate) fn outgoing(
+        &mut self,
+        peer: PeerId,
+        length: u32,
+        unscheduled: u32,
+    ) -> OutgoingMessage {
         let link = self.peer(peer).map_or(LinkId::default(), |peer| peer.link);
-        Outgoing::new(length, unscheduled.min(length), self.sender.age(), link)
+        OutgoingMessage::new(length, unscheduled.min(length), self.sender.age(), link)
     }
 
     /// The next DATA packet for one of `links`.
@@ -307,13 +312,16 @@ impl Endpoint {
         let handle = self.sender.pick(&mut self.rpcs, links)?;
         let rpc = self.rpcs.get_mut(handle)?;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut)?;
-        let Taken { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));
+        let NextRange { start, end, again } = rpc.out.take(PacketSizes::new(&self.config, peer));
         let retransmit = again.is_some();
         self.sender.settle(handle, &mut rpc.out);
         let policy = self.config.policy();
         let begins_to_wait = !retransmit && !rpc.out.may_send_more();
-        if policy.loss.owed_when_sent && rpc.state == State::ClientOutgoing && begins_to_wait {
-            rpc.heard = now;
+        if policy.loss.silence_starts_when_sent
+            && rpc.state == RpcState::ClientOutgoing
+            && begins_to_wait
+        {
+            rpc.last_heard = now;
         }
         let out = &rpc.out;
         let priority = if retransmit {
@@ -338,10 +346,10 @@ impl Endpoint {
             && out.unscheduled < out.length
             && !retransmit
         {
-            peer.more.rtt.begin(now, out);
+            peer.cold.rtt.begin(now, out);
         }
         let ack: Option<AckEntry> = peer.pop_ack(policy.completion.newest_first);
-        let one_way = rpc.state == State::OneWayOutgoing;
+        let one_way = rpc.state == RpcState::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit } else { None };
         let packet = Packet {
             peer: rpc.peer,
@@ -354,7 +362,7 @@ impl Endpoint {
                 message_length: out.length,
                 incoming: match again {
                     None => out.unscheduled,
-                    Some(asked) if policy.wire.again_as_asked => asked,
+                    Some(requested) if policy.wire.again_as_asked => requested,
                     Some(_) => out.unscheduled.max(end),
                 },
                 ack,

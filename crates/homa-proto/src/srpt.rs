@@ -17,7 +17,7 @@ const SHORT: u32 = STEP * BUCKETS;
 
 /// A message that may send, with the bytes remaining when it was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub(crate) struct SrptEntry {
     pub(crate) remaining: u32,
     pub(crate) age: u64,
     pub(crate) handle: RpcHandle,
@@ -27,12 +27,12 @@ pub(crate) struct Entry {
 pub(crate) struct SrptQueue {
     occupied: u128,
     /// As many as the longest message of a bucket needed.
-    buckets: Vec<VecDeque<Entry>>,
-    heap: BinaryHeap<Reverse<Entry>>,
+    buckets: Vec<VecDeque<SrptEntry>>,
+    heap: BinaryHeap<Reverse<SrptEntry>>,
 }
 
 impl SrptQueue {
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: SrptEntry) {
         if entry.remaining >= SHORT {
             self.heap.push(Reverse(entry));
             return;
@@ -55,7 +55,7 @@ impl SrptQueue {
         first.then_some(at as usize)
     }
 
-    pub(crate) fn peek(&self) -> Option<&Entry> {
+    pub(crate) fn peek(&self) -> Option<&SrptEntry> {
         match self.bucket() {
             Some(at) => self.buckets[at].front(),
             None => self.heap.peek().map(|top| &top.0),
@@ -74,7 +74,7 @@ impl SrptQueue {
     }
 
     /// Removes the entries that are stale.
-    pub(crate) fn retain(&mut self, mut is_valid: impl FnMut(&Entry) -> bool) {
+    pub(crate) fn retain(&mut self, mut is_valid: impl FnMut(&SrptEntry) -> bool) {
         self.heap.retain(|entry| is_valid(&entry.0));
         for (at, bucket) in self.buckets.iter_mut().enumerate() {
             bucket.retain(&mut is_valid);
@@ -97,7 +97,7 @@ impl SrptQueue {
                 let entry = self.peek().copied();
                 self.pop();
                 if let Some(entry) = entry {
-                    self.push(Entry { remaining, ..entry });
+                    self.push(SrptEntry { remaining, ..entry });
                 }
             }
             None => {
@@ -122,13 +122,13 @@ mod tests {
                 if u.ratio(1, 3)? && !model.is_empty() {
                     let first = *queue.peek().unwrap();
                     queue.pop();
-                    let least = model.iter().map(|e: &Entry| e.remaining).min().unwrap();
+                    let least = model.iter().map(|e: &SrptEntry| e.remaining).min().unwrap();
                     assert!(first.remaining < least + STEP, "{first:?} before {least}");
                     model.retain(|e| *e != first);
                 } else {
                     let handle = RpcHandle { index: i, generation: 0 };
                     let remaining = u.int_in_range(1..=4000)?;
-                    let entry = Entry { remaining, age: u64::from(i), handle };
+                    let entry = SrptEntry { remaining, age: u64::from(i), handle };
                     queue.push(entry);
                     model.push(entry);
                 }

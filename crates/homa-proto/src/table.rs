@@ -128,17 +128,17 @@ impl Keyed {
 }
 
 impl BuildHasher for Keyed {
-    type Hasher = Fold;
-    fn build_hasher(&self) -> Fold {
-        Fold(self.seed)
+    type Hasher = KeyedHasher;
+    fn build_hasher(&self) -> KeyedHasher {
+        KeyedHasher(self.seed)
     }
 }
 
 /// State of [`Keyed`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fold(u64);
+pub(crate) struct KeyedHasher(u64);
 
-impl Hasher for Fold {
+impl Hasher for KeyedHasher {
     fn write(&mut self, bytes: &[u8]) {
         for &b in bytes {
             self.write_u64(u64::from(b));

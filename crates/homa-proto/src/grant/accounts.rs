@@ -20,15 +20,15 @@ const MAX_WASTED: u32 = 1 << 20;
 
 /// What one host holds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct HostAccount {
     /// Memory for incoming messages.
     pub(crate) memory: u64,
     /// Bytes of its whole requests that the application has not taken.
-    pub(crate) untaken: u64,
+    pub(crate) unaccepted: u64,
     /// Requests of it in progress.
     pub(crate) served: u32,
     /// Bytes granted to it in vain, and not made good for.
-    wasted: u32,
+    wasted_grants: u32,
     /// Peers that it has.
     peers: u32,
 }
@@ -36,19 +36,19 @@ pub(crate) struct Account {
 /// By number.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    all: Vec<Account>,
+    all: Vec<HostAccount>,
     /// Accounts, and peers without one, that wasted something.
-    wasteful: u32,
+    wasting_hosts: u32,
     /// Hosts whose requests get no more grants until some are taken, with their accounts.
     withheld: BTreeMap<u32, u32>,
     /// Of these, all below were looked at since the others were.
-    looked_at: u32,
+    cursor: u32,
 }
 
-impl Account {
+impl HostAccount {
     /// Memory that requests of the host hold, here and in front of the application.
     pub(crate) const fn held(&self) -> u64 {
-        self.memory + self.untaken
+        self.memory + self.unaccepted
     }
 }
 
@@ -56,7 +56,7 @@ impl Accounts {
     /// One more peer has this account.
     pub(crate) fn open(&mut self, account: u32) {
         if self.all.len() <= account as usize {
-            self.all.resize(account as usize + 1, Account::default());
+            self.all.resize(account as usize + 1, HostAccount::default());
         }
         self.all[account as usize].peers += 1;
     }
@@ -73,43 +73,43 @@ impl Accounts {
     }
 
     /// What the host of a peer holds; where hosts have no accounts, what the peer does.
-    pub(crate) fn of(&self, peer: &Peer) -> Account {
-        let more = &peer.more;
-        let (memory, served, wasted) = (more.memory, more.served, more.wasted);
-        let alone = Account { memory, untaken: 0, served, wasted, peers: 1 };
-        more.account.map_or(alone, |account| self.all[account as usize])
+    pub(crate) fn of(&self, peer: &Peer) -> HostAccount {
+        let cold = &peer.cold;
+        let (memory, served, wasted_grants) = (cold.memory, cold.served, cold.wasted_grants);
+        let alone = HostAccount { memory, unaccepted: 0, served, wasted_grants, peers: 1 };
+        cold.account.map_or(alone, |account| self.all[account as usize])
     }
 
     /// The application has taken a request of a host.
-    pub(crate) fn taken(&mut self, account: u32, bytes: u32) {
+    pub(crate) fn accepted(&mut self, account: u32, bytes: u32) {
         if let Some(account) = self.all.get_mut(account as usize) {
-            account.untaken = account.untaken.saturating_sub(bytes.into());
+            account.unaccepted = account.unaccepted.saturating_sub(bytes.into());
         }
     }
 
     /// The account of a peer's host.
-    pub(crate) fn of_mut(&mut self, peer: &Peer) -> Option<&mut Account> {
-        peer.more.account.map(|account| &mut self.all[account as usize])
+    pub(crate) fn of_mut(&mut self, peer: &Peer) -> Option<&mut HostAccount> {
+        peer.cold.account.map(|account| &mut self.all[account as usize])
     }
 
     fn set_wasted(&mut self, peer: &mut Peer, bytes: u32) {
-        let wasted = match peer.more.account {
-            Some(account) => &mut self.all[account as usize].wasted,
-            None => &mut peer.more.wasted,
+        let wasted_grants = match peer.cold.account {
+            Some(account) => &mut self.all[account as usize].wasted_grants,
+            None => &mut peer.cold.wasted_grants,
         };
-        let before = core::mem::replace(wasted, bytes);
-        self.wasteful += u32::from(bytes > 0);
-        self.wasteful -= u32::from(before > 0);
+        let before = core::mem::replace(wasted_grants, bytes);
+        self.wasting_hosts += u32::from(bytes > 0);
+        self.wasting_hosts -= u32::from(before > 0);
     }
 
     /// True when a peer's host has something to make good for.
-    pub(crate) fn is_wasteful(&self, peer: &Peer) -> bool {
-        self.wasteful > 0 && self.of(peer).wasted > 0
+    pub(crate) fn has_wasted_grants(&self, peer: &Peer) -> bool {
+        self.wasting_hosts > 0 && self.of(peer).wasted_grants > 0
     }
 
     /// True when the messages of a peer's host come behind those of others.
-    pub(crate) fn is_behind(&self, peer: &Peer) -> bool {
-        self.is_wasteful(peer) || self.is_withheld(peer.info.host)
+    pub(crate) fn is_deprioritized(&self, peer: &Peer) -> bool {
+        self.has_wasted_grants(peer) || self.is_withheld(peer.info.host)
     }
 
     fn is_withheld(&self, host: u32) -> bool {
@@ -125,52 +125,52 @@ impl Accounts {
     /// those of others.
     pub(super) fn withhold(&mut self, peer: &Peer, scheduler: &mut Scheduler) {
         let host = peer.info.host;
-        let Some(account) = peer.more.account else { return };
+        let Some(account) = peer.cold.account else { return };
         if self.withheld.insert(host, account).is_none() {
-            scheduler.set_behind(host, true);
+            scheduler.set_deprioritized(host, true);
         }
     }
 
     /// The next of these hosts, in turns, and what it holds.
     pub(super) fn next_withheld(&mut self) -> Option<(u32, u64)> {
-        let next = self.withheld.range(self.looked_at..).next();
+        let next = self.withheld.range(self.cursor..).next();
         let (&host, &account) = next.or_else(|| self.withheld.first_key_value())?;
-        self.looked_at = host.wrapping_add(1);
+        self.cursor = host.wrapping_add(1);
         Some((host, self.all[account as usize].held()))
     }
 
     /// Requests of a host may be granted more.
-    pub(super) fn give_back_turn(&mut self, host: u32, scheduler: &mut Scheduler) {
+    pub(super) fn resume_host(&mut self, host: u32, scheduler: &mut Scheduler) {
         if let Some(account) = self.withheld.remove(&host) {
-            scheduler.set_behind(host, self.all[account as usize].wasted > 0);
+            scheduler.set_deprioritized(host, self.all[account as usize].wasted_grants > 0);
         }
     }
 
     /// A peer did not send what it was granted.
-    pub(crate) fn waste(&mut self, peer: &mut Peer, scheduler: &mut Scheduler, bytes: u32) {
-        let wasted = self.of(peer).wasted.saturating_add(bytes).min(MAX_WASTED);
-        self.set_wasted(peer, wasted);
-        if wasted > 0 {
-            scheduler.set_behind(peer.info.host, true);
+    pub(crate) fn record_waste(&mut self, peer: &mut Peer, scheduler: &mut Scheduler, bytes: u32) {
+        let wasted_grants = self.of(peer).wasted_grants.saturating_add(bytes).min(MAX_WASTED);
+        self.set_wasted(peer, wasted_grants);
+        if wasted_grants > 0 {
+            scheduler.set_deprioritized(peer.info.host, true);
         }
     }
 
     /// New bytes of a message came from a peer.
-    pub(crate) fn make_good(
+    pub(crate) fn repay(
         &mut self,
         peers: &mut [Option<Peer>],
         scheduler: &mut Scheduler,
         (from, bytes): (PeerId, u32),
     ) {
-        if self.wasteful == 0 {
+        if self.wasting_hosts == 0 {
             return;
         }
         let peer = peers.get_mut(from.0 as usize).and_then(Option::as_mut);
-        let Some(peer) = peer.filter(|peer| self.of(peer).wasted > 0) else { return };
-        let left = self.of(peer).wasted.saturating_sub(bytes);
+        let Some(peer) = peer.filter(|peer| self.of(peer).wasted_grants > 0) else { return };
+        let left = self.of(peer).wasted_grants.saturating_sub(bytes);
         self.set_wasted(peer, left);
         if left == 0 && !self.is_withheld(peer.info.host) {
-            scheduler.set_behind(peer.info.host, false);
+            scheduler.set_deprioritized(peer.info.host, false);
         }
     }
 }

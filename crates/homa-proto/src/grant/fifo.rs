@@ -2,7 +2,7 @@
 
 use super::MAX_ACTIVE;
 use crate::endpoint::Endpoint;
-use crate::rpc::Incoming;
+use crate::rpc::IncomingMessage;
 use crate::units::Rate;
 
 impl Endpoint {
@@ -18,7 +18,7 @@ impl Endpoint {
         let Some(rate) = self.config.link_rate else { return };
         let share = Rate((rate.0 / 1000 * permille).max(1));
         let interval = share.time_for(increment.into());
-        let most = |inc: &Incoming, window: u32| {
+        let most = |inc: &IncomingMessage, window: u32| {
             inc.outstanding() < window.saturating_add(increment.saturating_mul(2))
         };
         let found = self.scheduler.by_age().take(MAX_ACTIVE).find(|&handle| {

@@ -11,29 +11,29 @@ mod accounts;
 mod credit;
 mod fifo;
 mod memory;
-mod parked;
 mod per_sender;
+mod suspend;
 mod waiting;
 mod window;
 
 use crate::config::{
-    Alive, Config, Fifo, GrantPolicy, GrantWindow, Granting, Overcommitment, Remaining,
+    Config, FifoShare, GrantPolicy, GrantWindow, Granting, Liveness, Overcommitment, RemainingBytes,
 };
 use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;
 use crate::event::RpcHandle;
 use crate::frame::{wire_bytes, wire_bytes_of_all};
-use crate::overcommitment::{Key, UNLIMITED};
+use crate::overcommitment::{SrptKey, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
-use crate::rpc::{Incoming, Probe, State, memory_of};
+use crate::rpc::{IncomingMessage, RpcState, RttProbe, memory_of};
 use crate::sender::most_unscheduled;
 use crate::units::Time;
 use accounts::Accounts;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use memory::{release, reserve};
-use waiting::Waiting;
+use waiting::MemoryQueue;
 
 pub use credit::Credit;
 
@@ -50,7 +50,7 @@ pub(crate) struct IncomingTotals {
     /// Granted or unscheduled and not received, over all incomplete messages.
     pub(crate) expected: u64,
     /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
-    pub(crate) unheard: u64,
+    pub(crate) pending_unscheduled: u64,
     /// What of `expected` belongs to messages that needed grants: what `max_incoming` bounds. In
     /// the user profile to those that were given one: an announcement is anybody's word.
     pub(crate) granted: u64,
@@ -61,26 +61,26 @@ pub(crate) struct IncomingTotals {
     /// Held for incomplete messages, of `budget`.
     pub(crate) memory: u64,
     /// Held, of it, by whole requests that the application has not taken.
-    untaken: u64,
+    unaccepted: u64,
     pub(crate) budget: u64,
     /// How far ahead of its grant a sender's bytes may be.
     pub(crate) ahead: u32,
     /// A grant was withheld for want of window or memory.
     starved: bool,
     /// There may be more to grant, which was too much work at once.
-    goes_on: bool,
+    more_to_grant: bool,
     /// The one message that may exceed the budget until it ends. Without it, messages that are each
     /// partly here could fill the memory so that none of them ever becomes whole.
-    pub(crate) beyond_budget: Option<RpcHandle>,
+    pub(crate) over_budget_message: Option<RpcHandle>,
     /// Bytes granted since the last FIFO grant, in thousandths of its increment.
     fifo_credit: u64,
     /// Messages that could not begin.
-    pub(crate) waiting: Waiting,
+    pub(crate) memory_queue: MemoryQueue,
     /// When the next FIFO grant of profile `linux` is due.
     fifo_due: Time,
     /// Of messages that ended, for others to come.
     #[expect(clippy::vec_box, reason = "RPCs hold boxes")]
-    spare: Vec<Box<Incoming>>,
+    spare: Vec<Box<IncomingMessage>>,
 }
 
 impl IncomingTotals {
@@ -104,17 +104,17 @@ impl Endpoint {
     }
 
     /// SRPT's measure: bytes to grant (Homa §3.4), or to receive (Linux §2.4).
-    fn remaining(grants: &GrantPolicy, inc: &Incoming) -> u32 {
+    fn remaining(grants: &GrantPolicy, inc: &IncomingMessage) -> u32 {
         match grants.remaining {
-            Remaining::Unreceived => inc.bytes.length() - inc.bytes.received(),
-            Remaining::Ungranted => inc.bytes.length().saturating_sub(inc.granted),
+            RemainingBytes::Unreceived => inc.bytes.length() - inc.bytes.received(),
+            RemainingBytes::Ungranted => inc.bytes.length().saturating_sub(inc.granted),
         }
     }
 
-    fn key(grants: &GrantPolicy, handle: RpcHandle, inc: &Incoming) -> Key {
+    fn key(grants: &GrantPolicy, handle: RpcHandle, inc: &IncomingMessage) -> SrptKey {
         let remaining = Self::remaining(grants, inc);
         let length = if grants.older_first { 0 } else { inc.bytes.length() };
-        Key { remaining, length, age: inc.age, handle }
+        SrptKey { remaining, length, age: inc.age, handle }
     }
 
     fn host_of(peers: &[Option<Peer>], peer: PeerId) -> u32 {
@@ -143,7 +143,7 @@ impl Endpoint {
                 inc.reuse(self.now, length, unscheduled, age);
                 inc
             }
-            None => Box::new(Incoming::new(self.now, length, unscheduled, age)),
+            None => Box::new(IncomingMessage::new(self.now, length, unscheduled, age)),
         };
         inc.reserved = reserved;
         if let GrantWindow::WireBytes(_) = self.config.window {
@@ -152,17 +152,17 @@ impl Endpoint {
         }
         // What a stranger announces nobody waits for, nor, until more comes of it, what a host does
         // that wasted grants.
-        let stranger = rpc.unproven;
+        let unvalidated = rpc.unvalidated;
         let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let wasteful = known.is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
-        let parked = stranger || wasteful && unscheduled > data.span.len;
-        inc.parked = parked;
+        let has_waste = known.is_some_and(|peer| self.incoming.accounts.has_wasted_grants(peer));
+        let suspended = unvalidated || has_waste && unscheduled > data.span.len;
+        inc.suspended = suspended;
         rpc.inc = Some(inc);
-        reserve(&mut self.incoming, &mut self.peers, (peer, stranger), reserved);
-        if stranger {
-            self.admission.count(reserved);
+        reserve(&mut self.incoming, &mut self.peers, (peer, unvalidated), reserved);
+        if unvalidated {
+            self.validation.count(reserved);
         }
-        if !parked {
+        if !suspended {
             self.incoming.expected += u64::from(unscheduled);
             self.schedule(handle);
         }
@@ -179,25 +179,25 @@ impl Endpoint {
             let wire = wire_bytes(data.span.len, payload);
             inc.wire_outstanding = inc.wire_outstanding.saturating_sub(wire);
         }
-        if !inc.parked {
+        if !inc.suspended {
             let arrived = u64::from(outstanding - inc.outstanding());
             self.incoming.expected -= arrived;
-            self.incoming.uncount(inc, arrived);
+            self.incoming.release_window(inc, arrived);
         }
         let more = inc.held().saturating_sub(inc.reserved);
         if more > 0 {
-            reserve(&mut self.incoming, &mut self.peers, (rpc.peer, rpc.unproven), more);
+            reserve(&mut self.incoming, &mut self.peers, (rpc.peer, rpc.unvalidated), more);
             inc.reserved += more;
-            if rpc.unproven {
-                self.admission.count(more);
+            if rpc.unvalidated {
+                self.validation.count(more);
             }
         }
         let new = (rpc.peer, data.span.len);
-        self.incoming.accounts.make_good(&mut self.peers, &mut self.scheduler, new);
+        self.incoming.accounts.repay(&mut self.peers, &mut self.scheduler, new);
         let grants = &self.config.policy().grants;
-        if inc.scheduled && grants.remaining == Remaining::Unreceived {
+        if inc.scheduled && grants.remaining == RemainingBytes::Unreceived {
             let new = Self::key(grants, handle, inc);
-            let old = Key { remaining: inc.bytes.length() - received, ..new };
+            let old = SrptKey { remaining: inc.bytes.length() - received, ..new };
             let host = Self::host_of(&self.peers, rpc.peer);
             self.scheduler.update(old, new.remaining, host);
         }
@@ -209,20 +209,20 @@ impl Endpoint {
         &mut self,
         handle: RpcHandle,
         from: (PeerId, bool),
-        inc: Box<Incoming>,
+        inc: Box<IncomingMessage>,
     ) {
-        if !inc.parked {
+        if !inc.suspended {
             let outstanding = u64::from(inc.outstanding());
             self.incoming.expected -= outstanding;
-            self.incoming.uncount(&inc, outstanding);
+            self.incoming.release_window(&inc, outstanding);
         }
         if inc.scheduled {
             let key = Self::key(&self.config.policy().grants, handle, &inc);
             self.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
         release(&mut self.incoming, &mut self.peers, from, inc.reserved);
-        if self.incoming.beyond_budget == Some(handle) {
-            self.incoming.beyond_budget = None;
+        if self.incoming.over_budget_message == Some(handle) {
+            self.incoming.over_budget_message = None;
         }
         if self.incoming.spare.len() < MAX_SPARE {
             self.incoming.spare.push(inc);
@@ -238,21 +238,21 @@ impl Endpoint {
             return self.grant_senders(host);
         }
         self.grant_active(arrived);
-        if self.config.policy().grants.fifo == Fifo::Time {
+        if self.config.policy().grants.fifo == FifoShare::Time {
             self.fifo_grant_by_time();
         }
     }
 
     /// Due with each input.
     #[inline]
-    pub(crate) fn go_on_granting(&mut self) {
-        if self.incoming.goes_on {
+    pub(crate) fn resume_granting(&mut self) {
+        if self.incoming.more_to_grant {
             self.grant(None);
         }
     }
 
     fn grant_active(&mut self, arrived: Option<(RpcHandle, PeerId)>) {
-        let changed = self.scheduler.take_changed() || self.incoming.goes_on;
+        let changed = self.scheduler.take_changed() || self.incoming.more_to_grant;
         let all = changed || self.incoming.starved;
         if !all {
             if let Some((handle, _)) = arrived {
@@ -272,9 +272,9 @@ impl Endpoint {
             let mut active = [None; MAX_ACTIVE];
             active.iter_mut().zip(self.scheduler.active()).for_each(|(a, r)| *a = Some(r));
             active.into_iter().flatten().for_each(|handle| self.grant_message(handle));
-            self.grant_beyond_budget();
-            self.incoming.goes_on = self.incoming.accounts.withheld() >= most;
-            if self.incoming.goes_on {
+            self.grant_over_budget_message();
+            self.incoming.more_to_grant = self.incoming.accounts.withheld() >= most;
+            if self.incoming.more_to_grant {
                 return;
             }
             if !self.scheduler.take_changed() {
@@ -291,7 +291,7 @@ impl Endpoint {
         let rank = match self.scheduler.rank(handle) {
             Some(rank) => rank,
             None if self.scheduler.is_unlimited() => 0,
-            None if self.incoming.beyond_budget == Some(handle) => active.saturating_sub(1),
+            None if self.incoming.over_budget_message == Some(handle) => active.saturating_sub(1),
             None => return,
         };
         let grants = &self.config.policy().grants;
@@ -316,7 +316,7 @@ impl Endpoint {
         // What came beyond the grant (its sender had others from our former life, or at its former
         // address) is here: a grant that ended before it would bring nothing.
         let ahead = inc.bytes.received().saturating_sub(inc.granted);
-        let here = if grants.remaining == Remaining::Ungranted { ahead.into() } else { 0 };
+        let here = if grants.remaining == RemainingBytes::Ungranted { ahead.into() } else { 0 };
         let extra = if left < u64::from(worth) { 0 } else { left.saturating_add(here) };
         let extra = extra.min(u64::from(wanted));
         if extra < u64::from(wanted) {
@@ -325,7 +325,7 @@ impl Endpoint {
         if self.extend_grant(handle, extra as u32, level) > 0 {
             self.queue_grant(handle);
         }
-        if grants.fifo == Fifo::Bytes {
+        if grants.fifo == FifoShare::Bytes {
             self.fifo_grant();
         }
     }
@@ -343,8 +343,8 @@ impl Endpoint {
 
     /// The message beyond the budget goes on although others come before it: they wait for its
     /// memory.
-    pub(crate) fn grant_beyond_budget(&mut self) {
-        if let Some(handle) = self.incoming.beyond_budget {
+    pub(crate) fn grant_over_budget_message(&mut self) {
+        if let Some(handle) = self.incoming.over_budget_message {
             self.grant_message(handle);
         }
     }
@@ -356,7 +356,7 @@ impl Endpoint {
         let policy = self.config.policy();
         let first = self.scheduler.rank(handle) == Some(0);
         let Some(rpc) = self.rpcs.get(handle) else { return 0 };
-        let waits = rpc.state == State::ServerIncoming && self.is_withheld(rpc.peer);
+        let waits = rpc.state == RpcState::ServerIncoming && self.is_withheld(rpc.peer);
         let may_exceed = self.incoming.may_exceed(rpc.state);
         let memory = if waits { 0 } else { self.incoming.left() };
         let Some(rpc) = self.rpcs.get_mut(handle) else { return 0 };
@@ -369,9 +369,9 @@ impl Endpoint {
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
             if first && may_exceed {
-                self.incoming.beyond_budget.get_or_insert(handle);
+                self.incoming.over_budget_message.get_or_insert(handle);
             }
-            if self.incoming.beyond_budget == Some(handle) {
+            if self.incoming.over_budget_message == Some(handle) {
                 extra
             } else {
                 self.incoming.starved = true;
@@ -387,9 +387,9 @@ impl Endpoint {
         }
         let old = Self::key(&policy.grants, handle, inc);
         let before = inc.outstanding();
-        if before == 0 && policy.loss.alive == Alive::AnyPacket {
+        if before == 0 && policy.loss.liveness == Liveness::AnyPacket {
             // Silence counts from when something is owed.
-            rpc.heard = self.now;
+            rpc.last_heard = self.now;
         }
         inc.granted += extra;
         let more = u64::from(inc.outstanding() - before);
@@ -437,7 +437,7 @@ impl Endpoint {
         if inc.probe.is_none() && inc.granted > inc.grant_sent {
             let new = u64::from(inc.granted - inc.grant_sent);
             let ahead = self.incoming.expected.saturating_sub(new);
-            inc.probe = Some(Probe { from: inc.grant_sent, sent: now, ahead });
+            inc.probe = Some(RttProbe { from: inc.grant_sent, sent: now, ahead });
         }
         inc.grant_sent = inc.granted;
         self.counters.grants_sent += 1;
@@ -456,18 +456,18 @@ impl Endpoint {
         let runs_once = self.suppresses_duplicates();
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
-            State::ClientOutgoing | State::ServerOutgoing | State::OneWayOutgoing => {}
-            State::ClientIncoming | State::ServerSent => return Err(DropReason::AlreadySent),
+            RpcState::ClientOutgoing | RpcState::ServerOutgoing | RpcState::OneWayOutgoing => {}
+            RpcState::ClientIncoming | RpcState::ServerSent => return Err(DropReason::AlreadySent),
             // For what was sent when the request ran before.
-            State::ServerIncoming | State::ServerInService if !runs_once => {
+            RpcState::ServerIncoming | RpcState::ServerInService if !runs_once => {
                 return Err(DropReason::AlreadySent);
             }
-            State::ServerIncoming | State::ServerInService | State::OneWayIncoming => {
+            RpcState::ServerIncoming | RpcState::ServerInService | RpcState::OneWayIncoming => {
                 return Err(DropReason::WrongState);
             }
         }
-        rpc.heard = now;
-        rpc.rounds = 0;
+        rpc.last_heard = now;
+        rpc.resend_count = 0;
         let out = &mut rpc.out;
         out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
         self.sender.wake(handle, out);

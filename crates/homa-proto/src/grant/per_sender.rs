@@ -7,9 +7,9 @@ use super::MAX_ACTIVE;
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcHandle;
 use crate::frame::wire_bytes;
-use crate::overcommitment::Pace;
+use crate::overcommitment::GrantTimer;
 use crate::packet::Body;
-use crate::rpc::Incoming;
+use crate::rpc::IncomingMessage;
 use crate::units::Time;
 
 /// What to grant next to one sender.
@@ -33,7 +33,7 @@ impl Endpoint {
         if let Some(host) = host {
             self.grant_sender(host);
         }
-        while let Some(host) = self.scheduler.take_newcomer() {
+        while let Some(host) = self.scheduler.take_newly_active() {
             self.grant_sender(host);
         }
     }
@@ -46,14 +46,14 @@ impl Endpoint {
     }
 
     fn grant_sender(&mut self, host: u32) {
-        let Some((rank, handle, pace)) = self.scheduler.active_of(host) else { return };
+        let Some((rank, handle, timer)) = self.scheduler.active_of(host) else { return };
         let Some(next) = self.next_grant(handle, rank) else { return };
-        let paced = pace.until > self.now && pace.until != Time::MAX;
-        if paced && next.level <= pace.level {
+        let paced = timer.until > self.now && timer.until != Time::MAX;
+        if paced && next.level <= timer.level {
             return;
         }
         if !self.has_window(handle) {
-            self.scheduler.set_pace(host, Pace::default());
+            self.scheduler.set_timer(host, GrantTimer::default());
             return;
         }
         let granted = self.extend_grant(handle, next.bytes, next.level);
@@ -66,12 +66,12 @@ impl Endpoint {
             Some(rate) if more => self.now + rate.time_for(u64::from(next.wire_bytes)),
             _ => Time::MAX,
         };
-        self.scheduler.set_pace(host, Pace { until, level: next.level });
+        self.scheduler.set_timer(host, GrantTimer { until, level: next.level });
     }
 
     fn has_window(&self, handle: RpcHandle) -> bool {
         let Some(rpc) = self.rpcs.get(handle) else { return false };
-        let room = |inc: &Incoming| self.window_room(inc, self.window(rpc.peer));
+        let room = |inc: &IncomingMessage| self.window_room(inc, self.window(rpc.peer));
         rpc.inc.as_ref().is_some_and(|inc| room(inc) > 0)
     }
 

@@ -11,24 +11,24 @@ use crate::endpoint::{Control, Endpoint};
 use crate::event::DropReason;
 use crate::event::RpcHandle;
 use crate::packet::{Body, Data, Packet, ResendLength};
-use crate::rpc::State;
+use crate::rpc::RpcState;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
 /// Of those that wait, so many are looked at when memory becomes free.
-const MAX_LOOKED_AT: usize = 16;
+const MAX_WAITING_CHECKED: usize = 16;
 
 /// RPCs whose incoming message waits, with the bytes it needs to begin.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct MemoryQueue {
     order: BTreeSet<(u32, RpcHandle)>,
     needs: BTreeMap<RpcHandle, u32>,
     /// Those up to this one were looked at in vain, since their hosts have their share.
-    looked_at: Option<(u32, RpcHandle)>,
+    cursor: Option<(u32, RpcHandle)>,
 }
 
-impl Waiting {
+impl MemoryQueue {
     pub(crate) fn contains(&self, handle: RpcHandle) -> bool {
         self.needs.contains_key(&handle)
     }
@@ -70,9 +70,9 @@ impl Endpoint {
             None => self.create_server_rpc(now, packet, data)?,
         };
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Ok(()) };
-        if matches!(rpc.state, State::ServerIncoming | State::ClientOutgoing) {
-            rpc.heard = now;
-            self.incoming.waiting.insert(handle, need);
+        if matches!(rpc.state, RpcState::ServerIncoming | RpcState::ClientOutgoing) {
+            rpc.last_heard = now;
+            self.incoming.memory_queue.insert(handle, need);
         }
         Ok(())
     }
@@ -96,32 +96,32 @@ impl Endpoint {
     /// those behind them are looked at.
     fn next_waiting(&mut self, room: u64) -> Option<(u32, RpcHandle)> {
         let may = |handle| self.rpcs.get(handle).is_none_or(|rpc| !self.has_its_share(rpc.peer));
-        let Waiting { order, looked_at, .. } = &self.incoming.waiting;
-        let behind = looked_at.map_or(Unbounded, Excluded);
-        let fitting = order.range((behind, Unbounded));
+        let MemoryQueue { order, cursor, .. } = &self.incoming.memory_queue;
+        let after = cursor.map_or(Unbounded, Excluded);
+        let fitting = order.range((after, Unbounded));
         let fitting = fitting.take_while(|(need, _)| u64::from(*need) <= room);
         let (mut looks, mut last) = (0, None);
         let mut look = |one: &&(u32, RpcHandle)| {
             (looks, last) = (looks + 1, Some(**one));
             may(one.1)
         };
-        let found = fitting.take(MAX_LOOKED_AT).find(&mut look).copied();
+        let found = fitting.take(MAX_WAITING_CHECKED).find(&mut look).copied();
         if found.is_none() {
-            self.incoming.waiting.looked_at = last.filter(|_| looks == MAX_LOOKED_AT);
+            self.incoming.memory_queue.cursor = last.filter(|_| looks == MAX_WAITING_CHECKED);
         }
         found
     }
 
     /// Memory became free: those that waited for it are asked for everything.
     pub(crate) fn wake_waiting(&mut self) {
-        self.give_back_turns();
+        self.resume_withheld_hosts();
         let mut room = self.incoming.left();
         while let Some((need, handle)) = self.next_waiting(room) {
-            self.incoming.waiting.remove(handle);
+            self.incoming.memory_queue.remove(handle);
             room -= u64::from(need);
             let (now, level) = (self.now, self.levels.top());
             let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
-            rpc.heard = now;
+            rpc.last_heard = now;
             let priority = level.saturating_sub(1);
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
             self.control.push_back(Control::Packet(rpc.control(level, body)));

@@ -131,7 +131,7 @@ pub(crate) type ServerRpcs = IdMap<ServerKey>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::State;
+    use crate::rpc::RpcState;
     use crate::units::Time;
     use std::collections::BTreeMap;
 
@@ -155,7 +155,7 @@ mod tests {
             let mut model: BTreeMap<u64, RpcHandle> = BTreeMap::new();
             for n in 0..u.int_in_range(1..=600u64)? {
                 let id = RpcId((5 << 32) + 2 * n);
-                let rpc = Rpc::new(Time::ZERO, State::ClientOutgoing, id, PeerId(0), (1, 2));
+                let rpc = Rpc::new(Time::ZERO, RpcState::ClientOutgoing, id, PeerId(0), (1, 2));
                 let handle = rpcs.insert(rpc);
                 ours.insert(&rpcs, id, handle);
                 model.insert(id.0, handle);

@@ -1,8 +1,8 @@
 //! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and
 //! cancelling it, and the answer to RPC_UNKNOWN.
 
-use super::{Rpc, State, incoming_message, outgoing_message};
-use crate::config::{LEVELS, UnknownCall};
+use super::{Rpc, RpcState, incoming_message, outgoing_message};
+use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
@@ -12,7 +12,7 @@ use crate::sender::unscheduled_limit;
 use crate::units::{Duration, Time};
 
 /// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
-const ROUNDS_OF_COPIES: u16 = 2;
+const MAX_RESENDS_OF_LATE_COPY: u16 = 2;
 
 impl Endpoint {
     /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
@@ -41,10 +41,10 @@ impl Endpoint {
         let outstanding = self.client_rpcs.len() + 1;
         let incast = self.config.incast.as_ref();
         let own = self.response_burst(request.peer);
-        let already = self.incoming.unheard;
+        let already = self.incoming.pending_unscheduled;
         let response_limit = incast::response_limit(incast, outstanding, already, own);
-        let unheard = response_limit.map_or(own, |limit| own.min(limit.into()));
-        self.incoming.unheard += u64::from(unheard);
+        let pending_unscheduled = response_limit.map_or(own, |limit| own.min(limit.into()));
+        self.incoming.pending_unscheduled += u64::from(pending_unscheduled);
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
         self.last_local_port = request.local_port;
@@ -54,11 +54,11 @@ impl Endpoint {
         let rpc = Rpc {
             idempotent: request.idempotent,
             response_limit,
-            unheard,
+            pending_unscheduled,
             cookie: request.cookie,
             deadline: request.deadline,
             out: self.outgoing(request.peer, request.length, unscheduled).with_head(request.head),
-            ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
+            ..Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc);
@@ -68,7 +68,7 @@ impl Endpoint {
 
     /// Unscheduled bytes that a long response of this peer brings.
     fn response_burst(&self, peer: PeerId) -> u32 {
-        let rtt_bytes = self.peer(peer).map_or(self.config.rtt_bytes, |p| p.more.rtt.bytes());
+        let rtt_bytes = self.peer(peer).map_or(self.config.rtt_bytes, |p| p.cold.rtt.bytes());
         rtt_bytes.min(self.unscheduled_cap())
     }
 
@@ -84,7 +84,7 @@ impl Endpoint {
         let rpc = Rpc {
             cookie,
             out: self.outgoing(peer, length, unscheduled),
-            ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
+            ..Rpc::new(now, RpcState::OneWayOutgoing, id, peer, (0, 0))
         };
         Ok(self.start(rpc))
     }
@@ -107,12 +107,12 @@ impl Endpoint {
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
         match ended.state {
-            State::ClientOutgoing | State::ClientIncoming => self.tell_cancelled(&ended),
-            State::ServerIncoming | State::ServerInService | State::ServerOutgoing => {
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => self.tell_cancelled(&ended),
+            RpcState::ServerIncoming | RpcState::ServerInService | RpcState::ServerOutgoing => {
                 self.tell_given_up(&ended);
             }
             // The response may yet arrive whole.
-            State::ServerSent | State::OneWayOutgoing | State::OneWayIncoming => {}
+            RpcState::ServerSent | RpcState::OneWayOutgoing | RpcState::OneWayIncoming => {}
         }
         Ok(Submitted { rpc: handle, message: None })
     }
@@ -120,7 +120,7 @@ impl Endpoint {
     /// Ends an RPC with an error.
     pub(crate) fn fail(&mut self, handle: RpcHandle, error: RpcError) {
         let Some(ended) = self.forget(handle) else { return };
-        if ended.state == State::OneWayOutgoing {
+        if ended.state == RpcState::OneWayOutgoing {
             return;
         }
         self.counters.failures += 1;
@@ -137,11 +137,13 @@ impl Endpoint {
         no_server: bool,
     ) {
         match self.config.policy().loss.unknown {
-            UnknownCall::Judges => self.on_unknown_call(now, handle, remembered, no_server),
+            UnknownReaction::AtMostOnce => {
+                self.on_unknown_at_most_once(now, handle, remembered, no_server)
+            }
             // While nothing of the response arrived, everything is sent again.
-            _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
-            UnknownCall::SendsAgain => self.send_again(handle),
-            UnknownCall::StartsOver => self.start_over(handle),
+            _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
+            UnknownReaction::Retransmit => self.retransmit_all(handle),
+            UnknownReaction::Restart => self.restart_request(handle),
         }
     }
 
@@ -150,7 +152,7 @@ impl Endpoint {
     /// under another id (its server may remember this one as executed); otherwise nobody can tell,
     /// and the call fails as such. So does one whose request never left whole: servers may act on
     /// what they read of a request that arrives.
-    fn on_unknown_call(
+    fn on_unknown_at_most_once(
         &mut self,
         now: Time,
         handle: RpcHandle,
@@ -163,14 +165,14 @@ impl Endpoint {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
-        let begun = rpc.state != State::ClientOutgoing;
-        if covered && begun && rpc.rounds < ROUNDS_OF_COPIES {
+        let begun = rpc.state != RpcState::ClientOutgoing;
+        if covered && begun && rpc.resend_count < MAX_RESENDS_OF_LATE_COPY {
             // Said before the request arrived, and overtaken by the response: a late copy.
             return;
         }
         // A server that had begun to answer, and knows nothing of it, knew us by another address.
         let never_executed = covered && !begun;
-        if rpc.idempotent && (no_server || rpc.asked <= rpc.heard && !never_executed) {
+        if rpc.idempotent && (no_server || rpc.last_resend <= rpc.last_heard && !never_executed) {
             // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
             // the network: our timer will ask, and do it then.
             return;
@@ -180,19 +182,19 @@ impl Endpoint {
             let error = if refused { RpcError::PortUnreachable } else { RpcError::Indeterminate };
             return self.fail(handle, error);
         }
-        rpc.heard = now;
+        rpc.last_heard = now;
         if !never_executed {
             let old = core::mem::replace(&mut rpc.id, self.ids.next());
             self.client_rpcs.rename(&self.rpcs, old, handle);
         }
-        self.start_over(handle);
+        self.restart_request(handle);
     }
 
     /// Sends the request as if nothing of it had been sent; what arrived of its response is given
     /// up.
-    pub(crate) fn start_over(&mut self, handle: RpcHandle) {
+    pub(crate) fn restart_request(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        rpc.again = true;
+        rpc.restarted = true;
         rpc.out.restart();
         self.sender.wake(handle, &mut rpc.out);
         self.drop_response(handle);
@@ -202,9 +204,9 @@ impl Endpoint {
     pub(crate) fn drop_response(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
-        rpc.state = State::ClientOutgoing;
+        rpc.state = RpcState::ClientOutgoing;
         if let Some(inc) = inc {
-            rpc.known = true;
+            rpc.seen_by_peer = true;
             self.events.push_back(Event::Release { message: incoming_message(handle) });
             self.end_incoming(handle, (peer, false), inc);
             self.grant(None);
@@ -222,7 +224,7 @@ impl Endpoint {
     /// A request longer than its server says it accepts fails.
     pub(crate) fn fail_too_long(&mut self, handle: RpcHandle) -> bool {
         let Some(rpc) = self.rpcs.get(handle) else { return false };
-        if rpc.state != State::ClientOutgoing {
+        if rpc.state != RpcState::ClientOutgoing {
             return false;
         }
         let (now, length) = (self.now, rpc.out.length);
@@ -236,7 +238,7 @@ impl Endpoint {
     /// A request that its server calls too long by name fails.
     fn fail_longer(&mut self, handle: RpcHandle, max: u32) {
         let rpc = self.rpcs.get(handle);
-        if rpc.is_some_and(|rpc| rpc.state == State::ClientOutgoing && rpc.out.length > max) {
+        if rpc.is_some_and(|rpc| rpc.state == RpcState::ClientOutgoing && rpc.out.length > max) {
             self.fail(handle, RpcError::RequestTooLong { max });
         }
     }
@@ -263,8 +265,8 @@ impl Endpoint {
         self.counters.cutoffs_received += 1;
         let now = self.now;
         let Some(peer) = self.peer_mut(from) else { return };
-        peer.told = true;
-        peer.more.cutoffs = cutoffs;
+        peer.has_cutoffs = true;
+        peer.cold.cutoffs = cutoffs;
         peer.cutoff_version = version;
         if let Some(limits) = limits {
             peer.limit(now, limits, handle.is_some());

@@ -12,7 +12,7 @@
 //! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
 //! answer to the call's RESEND says so (UDP only; `client.rs`).
 
-use super::{Rpc, State};
+use super::{Rpc, RpcState};
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::event::{Quoted, RpcError, Unreachable};
@@ -31,12 +31,12 @@ struct Refused {
 impl Rpc {
     /// The bytes of the request were sent no more than once, as far as they were.
     const fn is_sent_once(&self) -> bool {
-        matches!(self.state, State::ClientOutgoing) && !self.known && !self.again
+        matches!(self.state, RpcState::ClientOutgoing) && !self.seen_by_peer && !self.restarted
     }
 
     /// The server may have the whole request.
     const fn may_be_executed(&self) -> bool {
-        !self.state.is_outgoing() || self.again || self.out.sent >= self.out.length
+        !self.state.is_outgoing() || self.restarted || self.out.sent >= self.out.length
     }
 }
 
@@ -65,8 +65,8 @@ impl Endpoint {
             else {
                 return;
             };
-            let packet = self.peer(peer).map_or(0, |peer| peer.more.least_payload);
-            let at = (rpc.out.length <= packet).then_some(rpc.sent);
+            let packet = self.peer(peer).map_or(0, |peer| peer.cold.least_payload);
+            let at = (rpc.out.length <= packet).then_some(rpc.request_sent);
             refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
@@ -93,18 +93,19 @@ impl Endpoint {
         what: Unreachable,
         refused: Option<Refused>,
     ) -> Option<RpcError> {
-        if !self.config.policy().loss.judges_reports {
+        if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
         if rpc.idempotent {
             return None;
         }
-        let proven = |proof: Refused| proof.handle == handle || proof.at == Some(rpc.sent);
-        let came_back = rpc.is_sent_once() && refused.is_some_and(proven);
+        let validated =
+            |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent);
+        let came_back = rpc.is_sent_once() && refused.is_some_and(validated);
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }
-        let waits = rpc.is_sent_once() && rpc.rounds == 0;
+        let waits = rpc.is_sent_once() && rpc.resend_count == 0;
         (!waits).then_some(RpcError::Indeterminate)
     }
 }

@@ -5,11 +5,11 @@
 //! Invariants: a message has at most one valid entry, in the queue of its link; over the links
 //! given, the order is that of a single queue.
 
-use super::{NOT_QUEUED, Outgoing};
+use super::{NOT_QUEUED, OutgoingMessage};
 use crate::event::RpcHandle;
 use crate::link::{LinkId, Links};
 use crate::rpc::Rpc;
-use crate::srpt::{Entry, SrptQueue};
+use crate::srpt::{SrptEntry, SrptQueue};
 use crate::table::Slab;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ const MAX_STALE: usize = 1_024;
 
 /// The messages that may send.
 #[derive(Debug, Default)]
-pub(crate) struct Sender {
+pub(crate) struct SendQueue {
     /// Of link 0; most hosts have no other.
-    first: Queue,
+    first: LinkQueue,
     /// Of the links from 1 on.
-    others: Vec<Queue>,
+    others: Vec<LinkQueue>,
     /// Messages with a valid entry.
     count: usize,
     /// Messages that ended, or changed their link, with entries since stale entries were last
@@ -40,16 +40,16 @@ pub(crate) struct Sender {
 
 /// The messages of one link.
 #[derive(Debug, Default)]
-struct Queue {
+struct LinkQueue {
     srpt: SrptQueue,
     fifo: BinaryHeap<Reverse<(u64, RpcHandle)>>,
     /// Messages with a valid entry.
     count: usize,
 }
 
-impl Queue {
+impl LinkQueue {
     /// The valid entry with the fewest bytes left.
-    fn shortest(&mut self, link: LinkId, rpcs: &Slab<Rpc>) -> Option<Entry> {
+    fn shortest(&mut self, link: LinkId, rpcs: &Slab<Rpc>) -> Option<SrptEntry> {
         loop {
             let entry = *self.srpt.peek()?;
             let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
@@ -81,7 +81,7 @@ impl Queue {
     }
 }
 
-impl Sender {
+impl SendQueue {
     pub(crate) fn new(fifo_permille: u16) -> Self {
         Self { fifo_share: u32::from(fifo_permille), ..Self::default() }
     }
@@ -103,16 +103,16 @@ impl Sender {
         self.count > 0 && (0..).zip(queues).any(|(n, q)| links.contains(LinkId(n)) && q.count > 0)
     }
 
-    fn queue(&mut self, link: LinkId) -> &mut Queue {
+    fn queue(&mut self, link: LinkId) -> &mut LinkQueue {
         let Some(at) = usize::from(link.0).checked_sub(1) else { return &mut self.first };
         if self.others.len() <= at {
-            self.others.resize_with(at + 1, Queue::default);
+            self.others.resize_with(at + 1, LinkQueue::default);
         }
         &mut self.others[at]
     }
 
     /// Queues a message that may have become able to send.
-    pub(crate) fn wake(&mut self, handle: RpcHandle, out: &mut Outgoing) {
+    pub(crate) fn wake(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
         if !out.has_bytes_to_send() || out.is_queued() {
             return;
         }
@@ -122,7 +122,7 @@ impl Sender {
         self.count += 1;
         let queue = self.queue(out.link);
         queue.count += 1;
-        queue.srpt.push(Entry { remaining, age: out.age, handle });
+        queue.srpt.push(SrptEntry { remaining, age: out.age, handle });
         if fifo {
             out.in_fifo = true;
             queue.fifo.push(Reverse((out.age, handle)));
@@ -130,7 +130,7 @@ impl Sender {
     }
 
     /// The message of `out` ends.
-    pub(crate) fn forget(&mut self, out: &mut Outgoing) {
+    pub(crate) fn forget(&mut self, out: &mut OutgoingMessage) {
         if core::mem::replace(&mut out.queued, NOT_QUEUED) != NOT_QUEUED {
             self.count -= 1;
             self.queue(out.link).count -= 1;
@@ -143,7 +143,7 @@ impl Sender {
     }
 
     /// The message of `out` goes by another link from now on.
-    pub(crate) fn reroute(&mut self, handle: RpcHandle, out: &mut Outgoing, link: LinkId) {
+    pub(crate) fn reroute(&mut self, handle: RpcHandle, out: &mut OutgoingMessage, link: LinkId) {
         self.forget(out);
         out.link = link;
         self.wake(handle, out);
@@ -213,7 +213,7 @@ impl Sender {
     }
 
     /// Accounts for a packet just taken from `out`.
-    pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut Outgoing) {
+    pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
         if out.length > FIFO_LENGTH {
             self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
@@ -224,7 +224,7 @@ impl Sender {
             (true, Some(remaining)) => queue.srpt.lower_first(remaining),
             (true, None) => queue.srpt.pop(),
             (false, Some(remaining)) => {
-                queue.srpt.push(Entry { remaining, age: out.age, handle });
+                queue.srpt.push(SrptEntry { remaining, age: out.age, handle });
             }
             (false, None) => {}
         }

@@ -22,7 +22,7 @@ pub(super) struct Stay {
 
 /// What is remembered of one host.
 #[derive(Debug, Default)]
-struct Home {
+struct HostQuota {
     names: u32,
     /// Stretches of RPCs that its clients had executed, and of those without a name there.
     entries: usize,
@@ -32,11 +32,11 @@ struct Home {
     clients: VecDeque<Stay>,
 }
 
-impl Home {
+impl HostQuota {
     /// Strikes off those that are elsewhere, where these are more than half.
-    fn tidy(&mut self, lasts: impl Fn(Stay) -> bool) {
+    fn tidy(&mut self, is_current: impl Fn(Stay) -> bool) {
         if self.clients.len() > 2 * self.names as usize + 16 {
-            self.clients.retain(|&stay| lasts(stay));
+            self.clients.retain(|&stay| is_current(stay));
             self.clients.shrink_to(2 * self.clients.len());
         }
     }
@@ -44,8 +44,8 @@ impl Home {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Homes {
-    all: hashbrown::HashMap<u64, Home, Keyed>,
+pub(super) struct HostQuotas {
+    all: hashbrown::HashMap<u64, HostQuota, Keyed>,
     /// Those with names: who has most is last, and of equals who had its turn longest ago.
     order: BTreeSet<(u32, Reverse<u64>, u64)>,
     turns: u64,
@@ -53,7 +53,7 @@ pub(super) struct Homes {
     entries: usize,
 }
 
-impl Homes {
+impl HostQuotas {
     pub(super) fn new(hash: Keyed) -> Self {
         let all = hashbrown::HashMap::with_hasher(hash);
         Self { all, order: BTreeSet::new(), turns: 0, entries: 0 }
@@ -61,44 +61,44 @@ impl Homes {
 
     /// Changes a host's number of names.
     fn count(&mut self, host: u64, more: i32) {
-        let home = self.all.entry(host).or_default();
-        self.order.remove(&(home.names, Reverse(home.turn), host));
-        home.names = home.names.saturating_add_signed(more);
-        if home.names > 0 {
+        let quota = self.all.entry(host).or_default();
+        self.order.remove(&(quota.names, Reverse(quota.turn), host));
+        quota.names = quota.names.saturating_add_signed(more);
+        if quota.names > 0 {
             self.turns += 1;
-            home.turn = self.turns;
-            self.order.insert((home.names, Reverse(home.turn), host));
-        } else if home.entries == 0 {
+            quota.turn = self.turns;
+            self.order.insert((quota.names, Reverse(quota.turn), host));
+        } else if quota.entries == 0 {
             self.all.remove(&host);
         }
     }
 
-    /// A client named itself from a host; `lasts` says of others whether they are still there.
-    pub(super) fn add(&mut self, host: u64, client: Stay, lasts: impl Fn(Stay) -> bool) {
+    /// A client named itself from a host; `is_current` says of others whether they are still there.
+    pub(super) fn add(&mut self, host: u64, client: Stay, is_current: impl Fn(Stay) -> bool) {
         self.count(host, 1);
-        if let Some(home) = self.all.get_mut(&host) {
-            home.tidy(lasts);
-            home.clients.push_back(client);
+        if let Some(quota) = self.all.get_mut(&host) {
+            quota.tidy(is_current);
+            quota.clients.push_back(client);
         }
     }
 
     /// A client is forgotten, or named itself from another host.
-    pub(super) fn remove(&mut self, host: u64, lasts: impl Fn(Stay) -> bool) {
+    pub(super) fn remove(&mut self, host: u64, is_current: impl Fn(Stay) -> bool) {
         self.count(host, -1);
-        if let Some(home) = self.all.get_mut(&host) {
-            home.tidy(lasts);
+        if let Some(quota) = self.all.get_mut(&host) {
+            quota.tidy(is_current);
         }
     }
 
     /// The client whose place is for one more of a host. `used` says of one that is still there
     /// whether it was active since it was asked last, and of others nothing.
-    pub(super) fn give_way(
+    pub(super) fn evict(
         &mut self,
         newcomer: u64,
         mut used: impl FnMut(Stay) -> Option<bool>,
     ) -> Option<Stay> {
         let most = self.order.last()?.0;
-        let own = self.all.get(&newcomer).map_or(0, |home| home.names);
+        let own = self.all.get(&newcomer).map_or(0, |quota| quota.names);
         if own > 0
             && own + 1 >= most
             && let Some(idle) = self.idle(newcomer, &mut used)
@@ -136,9 +136,9 @@ impl Homes {
             return;
         }
         self.entries = self.entries.saturating_add_signed(more);
-        let home = self.all.entry(host).or_default();
-        home.entries = home.entries.saturating_add_signed(more);
-        if home.entries == 0 && home.names == 0 {
+        let quota = self.all.entry(host).or_default();
+        quota.entries = quota.entries.saturating_add_signed(more);
+        if quota.entries == 0 && quota.names == 0 {
             self.all.remove(&host);
         }
     }
@@ -147,18 +147,18 @@ impl Homes {
     #[inline]
     pub(super) fn has_its_share(&self, host: u64) -> bool {
         let left = MAX_ENTRIES.saturating_sub(self.entries);
-        left < MAX_ENTRIES / 2 && self.all.get(&host).is_some_and(|home| home.entries > left)
+        left < MAX_ENTRIES / 2 && self.all.get(&host).is_some_and(|quota| quota.entries > left)
     }
 
     /// Places that hosts keep in their lists of clients.
     #[cfg(test)]
     pub(super) fn places(&self) -> usize {
-        self.all.values().map(|home| home.clients.len()).sum()
+        self.all.values().map(|quota| quota.clients.len()).sum()
     }
 
     /// Entries of a host.
     #[cfg(test)]
     pub(super) fn entries_of(&self, host: u64) -> usize {
-        self.all.get(&host).map_or(0, |home| home.entries)
+        self.all.get(&host).map_or(0, |quota| quota.entries)
     }
 }

@@ -17,16 +17,16 @@
 //!
 //! Left out: secrecy. Whoever reads packets on the way can forge them.
 
-mod calls;
+mod answer;
 mod clients;
-mod homes;
-mod known;
-mod names;
+mod directory;
+mod execution;
+mod quotas;
 
 use crate::endpoint::Endpoint;
 use crate::event::DropReason;
 use crate::event::RpcHandle;
-use crate::executed::Epoch;
+use crate::executed::ClientEpoch;
 use crate::packet::{Body, Data, Packet, PeerId, Proof, RpcId};
 use crate::random::Random;
 use crate::rpc::id::split;
@@ -36,9 +36,9 @@ use crate::wire;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use clients::{ClientRef, Clients, Named};
-pub(crate) use known::Known;
-pub use names::Names;
+use clients::{ClientRef, Clients, Registered};
+pub use directory::ClientDirectory;
+pub(crate) use execution::Execution;
 
 /// Bytes that may be sent for each one received from an address that has not answered.
 const AMPLIFICATION: u32 = 3;
@@ -47,31 +47,38 @@ const HEADERS: u32 = 16 + 8 + 40;
 /// Strangers have one part in this many of the RPCs and of the memory.
 const SHARE: u32 = 8;
 /// A request that waits for its client's answer is given up after this.
-const PATIENCE: Duration = Duration::secs(1);
+const VALIDATION_TIMEOUT: Duration = Duration::secs(1);
 /// Least time between two challenges to one peer.
-const AGAIN: Duration = Duration::millis(1);
+const CHALLENGE_INTERVAL: Duration = Duration::millis(1);
 /// Clients that a peer's requests may be of: one that restarts is another.
 const CLIENTS_OF_PEER: usize = 4;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct AddressValidation {
     random: Random,
     clients: Clients,
     /// Of others at our address.
-    names: Option<Box<dyn Names>>,
+    directory: Option<Box<dyn ClientDirectory>>,
     /// Requests that wait for an answer, oldest first, and some that do no longer.
-    waiting: VecDeque<RpcHandle>,
+    pending: VecDeque<RpcHandle>,
     /// How many do, and the memory that they count for.
-    held: usize,
+    pending_count: usize,
     memory: u64,
 }
 
-impl Admission {
+impl AddressValidation {
     pub(crate) fn new(seed: u64, hash: Keyed) -> Self {
         let mut random = Random::new(seed);
         let clients = Clients::new(random.next(), hash);
-        Self { random, clients, names: None, waiting: VecDeque::new(), held: 0, memory: 0 }
+        Self {
+            random,
+            clients,
+            directory: None,
+            pending: VecDeque::new(),
+            pending_count: 0,
+            memory: 0,
+        }
     }
 
     /// Of a budget, requests that wait have no part left for so many bytes more.
@@ -87,20 +94,20 @@ impl Admission {
 
 /// What is kept of the exchange with one peer.
 #[derive(Debug, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct Validation {
     /// The peer as client: the id of the challenge that waits for an answer, 0: none does.
     challenge: u64,
     /// That of the one answered last: its answer may come twice.
     answered: u64,
     challenged: Option<Time>,
     /// Bytes that may be sent to it before it answers.
-    credit: u32,
+    send_allowance: u32,
     /// Its requests that wait, and some that do no longer.
-    held: VecDeque<RpcHandle>,
+    pending: VecDeque<RpcHandle>,
     /// Who it said it is.
     clients: Vec<(u32, ClientRef)>,
     /// It answers without a name.
-    nameless: bool,
+    anonymous: bool,
     /// The peer as server: our name there, 0: none yet.
     token: u64,
     /// Its boot id as it said last, 0: never.
@@ -113,7 +120,7 @@ pub(crate) struct Exchange {
     searched: Time,
 }
 
-impl Exchange {
+impl Validation {
     fn client(&self, epoch: u32) -> Option<ClientRef> {
         self.clients.iter().find(|(of, _)| *of == epoch).map(|(_, client)| *client)
     }
@@ -135,66 +142,67 @@ fn sent_bytes(packet: &Packet) -> u32 {
 
 impl Endpoint {
     /// Addresses have to prove that they receive.
-    pub(crate) fn asks_for_proof(&self) -> bool {
-        self.config.prove_addresses
+    pub(crate) fn validates_addresses(&self) -> bool {
+        self.config.validate_addresses
     }
 
     /// A packet arrived from an address that has not answered.
-    pub(crate) fn earn_credit(&mut self, packet: &Packet) {
+    pub(crate) fn grow_send_allowance(&mut self, packet: &Packet) {
         if let Some(peer) = self.peer_mut(packet.peer) {
-            let credit = &mut peer.more.exchange.credit;
-            *credit = credit.saturating_add(AMPLIFICATION * received_bytes(packet).min(1 << 16));
+            let allowance = &mut peer.cold.validation.send_allowance;
+            *allowance =
+                allowance.saturating_add(AMPLIFICATION * received_bytes(packet).min(1 << 16));
         }
     }
 
     /// True when a control packet may leave: its peer has answered, or sent enough for it.
-    pub(crate) fn may_leave(&mut self, packet: &Packet) -> bool {
+    pub(crate) fn may_send_to(&mut self, packet: &Packet) -> bool {
         let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) else {
             return false;
         };
-        if peer.proven {
+        if peer.validated {
             return true;
         }
-        let left = peer.more.exchange.credit.checked_sub(sent_bytes(packet));
+        let left = peer.cold.validation.send_allowance.checked_sub(sent_bytes(packet));
         match left {
-            Some(left) => peer.more.exchange.credit = left,
+            Some(left) => peer.cold.validation.send_allowance = left,
             None => self.counters.answers_withheld += 1,
         }
         left.is_some()
     }
 
     /// True when large packets may be sent to a peer: it has answered, or is called.
-    pub fn is_proven(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|peer| peer.proven)
+    pub fn is_validated(&self, peer: PeerId) -> bool {
+        self.peer(peer).is_some_and(|peer| peer.validated)
     }
 
     /// A stranger's request needs a place: the oldest that wait give theirs.
-    pub(crate) fn make_room_for_stranger(&mut self) {
+    pub(crate) fn evict_unvalidated(&mut self) {
         let most = (self.config.max_rpcs / SHARE).max(1) as usize;
         let budget = self.config.memory_budget;
-        while self.admission.held >= most || self.admission.is_short(0, budget) {
-            let Some(oldest) = self.admission.waiting.pop_front() else { return };
-            if self.rpcs.get(oldest).is_some_and(|rpc| rpc.unproven) {
-                self.counters.strangers_dropped += 1;
+        while self.validation.pending_count >= most || self.validation.is_short(0, budget) {
+            let Some(oldest) = self.validation.pending.pop_front() else { return };
+            if self.rpcs.get(oldest).is_some_and(|rpc| rpc.unvalidated) {
+                self.counters.unvalidated_requests_dropped += 1;
                 self.end_server_rpc(oldest);
             }
         }
     }
 
     /// A request was created that waits for its client's answer.
-    pub(crate) fn hold(&mut self, now: Time, handle: RpcHandle, packet: &Packet) {
-        self.admission.held += 1;
-        self.admission.waiting.push_back(handle);
-        if self.admission.waiting.len() > 2 * self.admission.held + 64 {
+    pub(crate) fn await_validation(&mut self, now: Time, handle: RpcHandle, packet: &Packet) {
+        self.validation.pending_count += 1;
+        self.validation.pending.push_back(handle);
+        if self.validation.pending.len() > 2 * self.validation.pending_count + 64 {
             let rpcs = &self.rpcs;
-            self.admission
-                .waiting
-                .retain(|&handle| rpcs.get(handle).is_some_and(|rpc| rpc.unproven));
+            self.validation
+                .pending
+                .retain(|&handle| rpcs.get(handle).is_some_and(|rpc| rpc.unvalidated));
         }
         if let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) {
-            let held = &mut peer.more.exchange.held;
-            if held.len() > 2 * peer.more.served as usize {
-                held.retain(|&handle| self.rpcs.get(handle).is_some_and(|rpc| rpc.unproven));
+            let held = &mut peer.cold.validation.pending;
+            if held.len() > 2 * peer.cold.served as usize {
+                held.retain(|&handle| self.rpcs.get(handle).is_some_and(|rpc| rpc.unvalidated));
             }
             held.push_back(handle);
         }
@@ -202,9 +210,9 @@ impl Endpoint {
     }
 
     /// A request that waited ends, or waits no longer.
-    pub(crate) fn uncount_stranger(&mut self, reserved: u32) {
-        self.admission.held -= 1;
-        self.admission.memory -= u64::from(reserved);
+    pub(crate) fn release_unvalidated(&mut self, reserved: u32) {
+        self.validation.pending_count -= 1;
+        self.validation.memory -= u64::from(reserved);
     }
 
     /// Asks a peer who it is, unless it was just asked.
@@ -212,19 +220,21 @@ impl Endpoint {
         if !self.may_answer() {
             return;
         }
-        let boot = self.admission.clients.boot;
-        let remembered = now.since(self.remembers_since());
-        let fresh = self.admission.random.next() | 1;
+        let boot = self.validation.clients.boot;
+        let remembered = now.since(self.memory_complete_since());
+        let fresh = self.validation.random.next() | 1;
         let Some(peer) = self.peer_mut(to) else { return };
-        let exchange = &mut peer.more.exchange;
-        if exchange.challenged.is_some_and(|at| now.since(at) < AGAIN) && exchange.challenge != 0 {
+        let validation = &mut peer.cold.validation;
+        if validation.challenged.is_some_and(|at| now.since(at) < CHALLENGE_INTERVAL)
+            && validation.challenge != 0
+        {
             return;
         }
-        if exchange.challenge == 0 {
-            exchange.challenge = fresh;
+        if validation.challenge == 0 {
+            validation.challenge = fresh;
         }
-        exchange.challenged = Some(now);
-        let id = RpcId(exchange.challenge);
+        validation.challenged = Some(now);
+        let id = RpcId(validation.challenge);
         self.counters.challenges_sent += 1;
         let body = match self.config.policy().wire.challenges {
             true => Body::Challenge { boot, remembered },
@@ -234,18 +244,18 @@ impl Endpoint {
     }
 
     /// A request that waits is looked at: one more question, then silence. Yields the next look.
-    pub(crate) fn check_stranger(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+    pub(crate) fn check_unvalidated(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get_mut(handle)?;
         // Whatever else came of it: that is no answer.
-        let end = rpc.started + PATIENCE;
+        let end = rpc.started + VALIDATION_TIMEOUT;
         if now >= end {
-            self.counters.strangers_dropped += 1;
+            self.counters.unvalidated_requests_dropped += 1;
             self.end_server_rpc(handle);
             return None;
         }
-        if rpc.rounds == 0 {
-            rpc.rounds = 1;
-            rpc.asked = now;
+        if rpc.resend_count == 0 {
+            rpc.resend_count = 1;
+            rpc.last_resend = now;
             // What is missing is asked for when there is somebody to ask.
             let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
             self.challenge(now, peer, ports);
@@ -253,7 +263,7 @@ impl Endpoint {
         Some(end)
     }
 
-    fn ask_stranger(&mut self, handle: RpcHandle) {
+    fn request_one_range(&mut self, handle: RpcHandle) {
         let priority = self.levels.top();
         let missing = self.rpcs.get(handle).and_then(|rpc| {
             let inc = rpc.inc.as_ref()?;
@@ -267,11 +277,11 @@ impl Endpoint {
     }
 
     /// The client of a request that waits asks for its response.
-    pub(crate) fn on_resend_of_stranger(&mut self, now: Time, handle: RpcHandle) {
+    pub(crate) fn on_resend_of_unvalidated(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
         let (peer, ports) = (rpc.peer, (rpc.local_port, rpc.remote_port));
         self.challenge(now, peer, ports);
-        self.ask_stranger(handle);
+        self.request_one_range(handle);
     }
 
     /// The answer to a challenge, or something that looks like it.
@@ -282,20 +292,20 @@ impl Endpoint {
         proof: Option<Proof>,
     ) -> Result<(), DropReason> {
         let peer = self.peer_mut(packet.peer).ok_or(DropReason::UnknownPeer)?;
-        let exchange = &mut peer.more.exchange;
+        let validation = &mut peer.cold.validation;
         let id = packet.id.server().0;
-        if exchange.challenge != id {
-            return if exchange.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
+        if validation.challenge != id {
+            return if validation.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
         }
-        (exchange.challenge, exchange.answered) = (0, id);
-        exchange.nameless = proof.is_none_or(|proof| proof.token == 0);
-        let held = core::mem::take(&mut exchange.held);
-        (peer.proven, peer.answers) = (true, true);
+        (validation.challenge, validation.answered) = (0, id);
+        validation.anonymous = proof.is_none_or(|proof| proof.token == 0);
+        let held = core::mem::take(&mut validation.pending);
+        (peer.validated, peer.answered_challenge) = (true, true);
         self.counters.proofs_received += 1;
         if let Some(proof) = proof.filter(|proof| proof.token != 0) {
-            let client = self.named(now, &proof, packet.peer);
+            let client = self.register_client(now, &proof, packet.peer);
             if let Some(peer) = self.peer_mut(packet.peer) {
-                let clients = &mut peer.more.exchange.clients;
+                let clients = &mut peer.cold.validation.clients;
                 clients.retain(|(epoch, _)| *epoch != proof.epoch);
                 if clients.len() == CLIENTS_OF_PEER {
                     clients.remove(0);
@@ -304,31 +314,32 @@ impl Endpoint {
             }
         }
         for handle in held {
-            self.judge(now, handle, proof);
+            self.on_client_validated(now, handle, proof);
         }
         Ok(())
     }
 
     /// The record of a client that named itself.
-    fn named(&mut self, now: Time, proof: &Proof, peer: PeerId) -> ClientRef {
+    fn register_client(&mut self, now: Time, proof: &Proof, peer: PeerId) -> ClientRef {
         let &Proof { token, epoch, first, next } = proof;
-        let names = self.admission.names.as_mut();
-        let first = match names.is_some_and(|names| names.comes_from_another(token, epoch)) {
+        let directory = self.validation.directory.as_mut();
+        let first = match directory.is_some_and(|directory| directory.claim(token, epoch)) {
             true => {
                 // It may have been here before that.
-                self.admission.clients.disown((token, epoch));
+                self.validation.clients.remove((token, epoch));
                 next
             }
             false => first,
         };
-        let host = self.peer(peer).map_or(0, |peer| peer.more.home);
-        let Admission { clients, names, .. } = &mut self.admission;
-        let Named { client, forgotten } = clients.named((token, epoch), first, (peer, host));
+        let host = self.peer(peer).map_or(0, |peer| peer.cold.host_key);
+        let AddressValidation { clients, directory, .. } = &mut self.validation;
+        let Registered { client, forgotten } =
+            clients.register((token, epoch), first, (peer, host));
         if let Some((token, epoch)) = forgotten {
-            if let Some(names) = names {
-                names.forgotten(token, epoch);
+            if let Some(directory) = directory {
+                directory.forget(token, epoch);
             }
-            self.forgot(now);
+            self.note_forgotten(now);
         }
         client
     }
@@ -336,35 +347,37 @@ impl Endpoint {
     /// Clients that named themselves to another endpoint of this address are strangers here. Due
     /// before a request is looked at.
     #[inline]
-    pub(crate) fn disown_who_left(&mut self) {
-        while let Some(name) = self.admission.names.as_mut().and_then(|n| n.left()) {
-            self.admission.clients.disown(name);
+    pub(crate) fn forget_departed_clients(&mut self) {
+        while let Some(name) =
+            self.validation.directory.as_mut().and_then(|directory| directory.next_departed())
+        {
+            self.validation.clients.remove(name);
         }
     }
 
     /// Environment in: other endpoints hear other peers at the same address, and `names` tells to
     /// whom of all a client named itself last.
-    pub fn share_names(&mut self, names: Box<dyn Names>) {
-        self.admission.names = Some(names);
+    pub fn share_client_directory(&mut self, directory: Box<dyn ClientDirectory>) {
+        self.validation.directory = Some(directory);
     }
 
     /// The client of a request that waited has answered.
-    fn judge(&mut self, now: Time, handle: RpcHandle, proof: Option<Proof>) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.unproven) else { return };
+    fn on_client_validated(&mut self, now: Time, handle: RpcHandle, proof: Option<Proof>) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.unvalidated) else { return };
         let (epoch, counter) = split(rpc.id);
         let (peer, id) = (rpc.peer, rpc.id);
         let (admitted, told) = match proof {
             None => (true, false),
             Some(proof) if proof.token == 0 || proof.epoch != epoch => (false, false),
             Some(proof) => {
-                let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
-                let client = client.and_then(|handle| self.admission.clients.get(handle));
+                let client = self.peer(peer).and_then(|peer| peer.cold.validation.client(epoch));
+                let client = client.and_then(|handle| self.validation.clients.get(handle));
                 // One that the client made after it answered may have overtaken the answer.
-                let named = |epoch: &Epoch| match counter < proof.next {
+                let register_client = |epoch: &ClientEpoch| match counter < proof.next {
                     true => !epoch.contains(counter),
-                    false => epoch.knows(counter) == Some(false),
+                    false => epoch.execution(counter) == Some(false),
                 };
-                (client.is_some_and(|client| named(&client.epoch)), true)
+                (client.is_some_and(|client| register_client(&client.epoch)), true)
             }
         };
         if admitted && !self.exceeds_its_share(peer) {
@@ -379,7 +392,7 @@ impl Endpoint {
             let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
             self.queue_control(handle, body);
         }
-        self.counters.strangers_dropped += 1;
+        self.counters.unvalidated_requests_dropped += 1;
         self.end_server_rpc(handle);
     }
 
@@ -394,17 +407,17 @@ impl Endpoint {
     /// A request need not wait any longer.
     fn admit(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        rpc.unproven = false;
-        rpc.rounds = 0;
-        rpc.heard = now;
+        rpc.unvalidated = false;
+        rpc.resend_count = 0;
+        rpc.last_heard = now;
         if let Some(inc) = &mut rpc.inc {
-            inc.parked = false;
+            inc.suspended = false;
             self.incoming.expected += u64::from(inc.outstanding());
         }
         let reserved = rpc.inc.as_ref().map_or(0, |inc| inc.reserved);
         let whole = rpc.inc.as_ref().filter(|inc| inc.bytes.is_complete());
         let (length, peer) = (whole.map(|inc| inc.bytes.length()), rpc.peer);
-        self.uncount_stranger(reserved);
+        self.release_unvalidated(reserved);
         self.charge_memory(peer, reserved);
         self.charge_request(peer, true);
         match length {
@@ -419,11 +432,11 @@ impl Endpoint {
 
     /// Environment in: a place is needed for another peer. Gives up the requests of one that never
     /// answered, if nothing else is in progress with it; then [`Self::close_peer`] closes it.
-    pub fn drop_stranger(&mut self, peer: PeerId) {
-        let Some(held) = self.peer_mut(peer).filter(|peer| !peer.proven) else { return };
-        for handle in core::mem::take(&mut held.more.exchange.held) {
-            if self.rpcs.get(handle).is_some_and(|rpc| rpc.unproven) {
-                self.counters.strangers_dropped += 1;
+    pub fn drop_unvalidated(&mut self, peer: PeerId) {
+        let Some(held) = self.peer_mut(peer).filter(|peer| !peer.validated) else { return };
+        for handle in core::mem::take(&mut held.cold.validation.pending) {
+            if self.rpcs.get(handle).is_some_and(|rpc| rpc.unvalidated) {
+                self.counters.unvalidated_requests_dropped += 1;
                 self.end_server_rpc(handle);
             }
         }

@@ -8,7 +8,7 @@ use crate::units::{Duration, Time};
 
 /// Least time between two searches through the calls for one peer: half of that between two
 /// challenges of a server; and for each call that is looked at.
-const SEARCHED: Duration = Duration(super::AGAIN.0 / 2);
+const SEARCHED: Duration = Duration(super::CHALLENGE_INTERVAL.0 / 2);
 const SEARCHED_EACH: u64 = 500;
 
 impl Endpoint {
@@ -24,14 +24,14 @@ impl Endpoint {
             return;
         }
         let (epoch, next) = self.ids.upcoming();
-        let fresh = self.admission.random.next() | 1;
+        let fresh = self.validation.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
         // Strangers are told nothing, and cost no search through the calls.
-        let calls = peer.rpcs > peer.more.served && names_itself;
+        let calls = peer.rpcs > peer.cold.served && names_itself;
         // What it executed under another boot id it has forgotten. Anybody can send a challenge in
         // its name, so nothing is kept of what one says but that there was another id.
-        let known = &peer.more.exchange;
+        let known = &peer.cold.validation;
         let restarted = calls && (known.restarted || known.boot != boot && known.boot != 0);
         if restarted && now < known.searched {
             return;
@@ -46,26 +46,26 @@ impl Endpoint {
             .unwrap_or(u64::MAX);
         let pause = SEARCHED.max(Duration(SEARCHED_EACH * self.client_rpcs.len() as u64));
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        let exchange = &mut peer.more.exchange;
+        let validation = &mut peer.cold.validation;
         let mut proof = Proof::default();
         if calls {
             let first = match safe {
                 Some(safe) => {
-                    (exchange.restarted, exchange.searched) = (true, now + pause);
+                    (validation.restarted, validation.searched) = (true, now + pause);
                     safe.unwrap_or(u64::from(epoch) << 32 | u64::from(next) << 1).min(elsewhere)
                 }
                 None => {
-                    exchange.first = exchange.first.min(elsewhere);
-                    exchange.first
+                    validation.first = validation.first.min(elsewhere);
+                    validation.first
                 }
             };
-            exchange.boot = boot;
-            if exchange.token == 0 {
-                exchange.token = fresh;
+            validation.boot = boot;
+            if validation.token == 0 {
+                validation.token = fresh;
             }
             let (of, first) = split(RpcId(first));
             let first = if of == epoch { first } else { 0 };
-            proof = Proof { token: exchange.token, epoch, first, next };
+            proof = Proof { token: validation.token, epoch, first, next };
         }
         self.counters.acks_sent += 1;
         let ports = (packet.local_port, packet.remote_port);
@@ -96,14 +96,14 @@ impl Endpoint {
 
     /// A request to a server begins.
     pub(crate) fn note_call(&mut self, to: PeerId, id: RpcId) {
-        if !self.asks_for_proof() {
+        if !self.validates_addresses() {
             return;
         }
         if let Some(peer) = self.peer_mut(to) {
-            peer.proven = true;
-            if peer.rpcs == peer.more.served {
-                peer.more.exchange.first = id.0;
-                peer.more.exchange.restarted = false;
+            peer.validated = true;
+            if peer.rpcs == peer.cold.served {
+                peer.cold.validation.first = id.0;
+                peer.cold.validation.restarted = false;
             }
         }
     }

@@ -24,7 +24,7 @@ const NANOS_PER_MICRO: u64 = 1_000;
 
 /// What a datagram tells of a request that begins in it (UDP only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RequestExtensions {
     /// How long its client will wait for the response from when the datagram leaves. On the wire:
     /// whole microseconds, rounded down; what is more than 71 minutes is not said.
     pub left: Option<Duration>,
@@ -34,12 +34,12 @@ pub struct Told {
 
 /// Which of it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct What {
+pub(super) struct ExtensionSet {
     left: bool,
     trace: bool,
 }
 
-impl What {
+impl ExtensionSet {
     /// Bytes of the lists of so many requests.
     pub(super) const fn lists_len(self, requests: usize) -> usize {
         if requests == 0 {
@@ -55,20 +55,20 @@ impl What {
     }
 }
 
-impl Told {
+impl RequestExtensions {
     /// Nothing.
-    pub const NOTHING: Self = Self { left: None, trace: None };
+    pub const NONE: Self = Self { left: None, trace: None };
     /// Most bytes that it takes in a datagram of one request.
-    pub const MAX_LEN: usize = What { left: true, trace: true }.lists_len(1);
+    pub const MAX_LEN: usize = ExtensionSet { left: true, trace: true }.lists_len(1);
 
-    pub(super) const fn what(&self) -> What {
-        What { left: self.left.is_some(), trace: self.trace.is_some() }
+    pub(super) const fn set(&self) -> ExtensionSet {
+        ExtensionSet { left: self.left.is_some(), trace: self.trace.is_some() }
     }
 
     /// Bytes that it takes in a datagram of one request: what the first packet lacks for the
     /// message.
     pub const fn encoded_len(&self) -> usize {
-        self.what().lists_len(1)
+        self.set().lists_len(1)
     }
 
     /// Writes the lists of one request; returns their length. There is room.
@@ -91,11 +91,11 @@ impl Told {
     /// Makes the lists of `before` requests those of one more: they are at the start of `lists`,
     /// which is as long as they will be.
     pub(super) fn append(&self, before: usize, lists: &mut [u8]) {
-        let what = self.what();
-        let trace_at = if what.left { HEAD_LEN + (before + 1) * DEADLINE_LEN } else { 0 };
+        let set = self.set();
+        let trace_at = if set.left { HEAD_LEN + (before + 1) * DEADLINE_LEN } else { 0 };
         if let Some(trace) = &self.trace {
             // The list of times, in front of it, grows, too.
-            let old_at = if what.left && before > 0 { trace_at - DEADLINE_LEN } else { trace_at };
+            let old_at = if set.left && before > 0 { trace_at - DEADLINE_LEN } else { trace_at };
             let old = if before > 0 { HEAD_LEN + before * TRACE_LEN } else { 0 };
             lists.copy_within(old_at..old_at + old, trace_at);
             head(&mut lists[trace_at..], kind::TRACE_CONTEXT, (before + 1) * TRACE_LEN);
@@ -115,7 +115,7 @@ fn micros(left: Duration) -> u32 {
     u32::try_from(left.0 / NANOS_PER_MICRO).unwrap_or(NOT_SAID)
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for RequestExtensions {
     /// As the end of a packet's line: nothing where nothing is told.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(left) = self.left {
@@ -169,28 +169,28 @@ impl<'a> Lists<'a> {
 
     /// What is told of the next request.
     #[inline]
-    pub(super) fn next(&mut self) -> Heard<'a> {
+    pub(super) fn next(&mut self) -> EncodedExtensions<'a> {
         let micros = take(&mut self.deadlines).map(|micros| u32::from_be_bytes(*micros));
-        Heard { micros: micros.unwrap_or(NOT_SAID), trace: take(&mut self.traces) }
+        EncodedExtensions { micros: micros.unwrap_or(NOT_SAID), trace: take(&mut self.traces) }
     }
 }
 
 /// What is told of a request, as it lies in the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard<'a> {
+pub(super) struct EncodedExtensions<'a> {
     micros: u32,
     trace: Option<&'a [u8; TRACE_LEN]>,
 }
 
-impl Heard<'_> {
+impl EncodedExtensions<'_> {
     /// Nothing.
-    pub(super) const NOTHING: Self = Self { micros: NOT_SAID, trace: None };
+    pub(super) const NONE: Self = Self { micros: NOT_SAID, trace: None };
 
     /// What it means.
     #[inline]
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn request_extensions(&self) -> RequestExtensions {
         let left = Some(self.micros).filter(|&micros| micros != NOT_SAID);
-        Told {
+        RequestExtensions {
             left: left.map(|micros| Duration::micros(micros.into())),
             trace: self.trace.and_then(TraceContext::from_bytes),
         }

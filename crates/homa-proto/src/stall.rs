@@ -12,17 +12,17 @@ use crate::endpoint::Endpoint;
 use crate::units::{Duration, Time};
 
 /// Timers that are later than this were held up by the host; below it, by its other work.
-pub(crate) const STANDSTILL: Duration = Duration::millis(10);
+pub(crate) const HOST_STALL: Duration = Duration::millis(10);
 
 impl Endpoint {
     /// Until `now`, nothing ran here for `time`.
     #[cold]
-    pub(crate) fn stood_still(&mut self, now: Time, time: Duration) {
-        self.counters.standstills += 1;
+    pub(crate) fn compensate_stall(&mut self, now: Time, time: Duration) {
+        self.counters.stalls += 1;
         let later = |at: Time| (at + time).min(now);
         for rpc in self.rpcs.values_mut() {
-            rpc.heard = later(rpc.heard);
-            rpc.asked = later(rpc.asked);
+            rpc.last_heard = later(rpc.last_heard);
+            rpc.last_resend = later(rpc.last_resend);
         }
         for peer in self.peers.iter_mut().flatten() {
             if peer.resend_until != Time::ZERO {

@@ -11,47 +11,47 @@ use crate::link::LinkId;
 
 /// What the other endpoints of this host have coming. Default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Neighbours {
+pub struct SiblingShards {
     /// How many of them have [granted](Endpoint::granted) bytes that did not arrive yet.
     pub granting: u16,
     /// Bytes that are [owed](Endpoint::owed) to them together.
-    pub owed: u64,
+    pub outstanding: u64,
 }
 
-impl Neighbours {
+impl SiblingShards {
     /// Endpoints that grant, this one included.
-    pub(crate) fn granted_with_us(self) -> u32 {
+    pub(crate) fn granting_with_us(self) -> u32 {
         u32::from(self.granting) + 1
     }
 }
 
 impl Endpoint {
-    /// Environment in: what other endpoints of this host have coming now. More room is used when
+    /// Environment in: what other endpoints of this host have coming now. PeerCold room is used when
     /// the next DATA arrives.
-    pub fn set_neighbours(&mut self, neighbours: Neighbours) {
-        self.links.neighbours = neighbours;
+    pub fn set_sibling_shards(&mut self, sibling_shards: SiblingShards) {
+        self.links.sibling_shards = sibling_shards;
     }
 
     /// What other endpoints of this host have coming, as said last.
-    pub fn neighbours(&self) -> Neighbours {
-        self.links.neighbours
+    pub fn sibling_shards(&self) -> SiblingShards {
+        self.links.sibling_shards
     }
 
     /// Environment in: so many more wire bytes of DATA came to other endpoints of this host by a
     /// link.
-    pub fn neighbours_received(&mut self, link: LinkId, bytes: u64) {
-        self.links.get_mut(link).downlink.received_beside(bytes);
+    pub fn sibling_received(&mut self, link: LinkId, bytes: u64) {
+        self.links.get_mut(link).downlink.received_by_sibling(bytes);
     }
 
     /// Bytes that were granted here and did not arrive yet.
-    pub fn granted(&self) -> u64 {
+    pub fn granted_outstanding(&self) -> u64 {
         self.incoming.granted
     }
 
     /// Bytes that are to come: of messages that began, granted or unscheduled, and the unscheduled
     /// ones of responses that did not.
-    pub fn owed(&self) -> u64 {
-        self.incoming.expected + self.incoming.unheard
+    pub fn outstanding(&self) -> u64 {
+        self.incoming.expected + self.incoming.pending_unscheduled
     }
 
     /// Wire bytes of DATA that came here by a link so far.

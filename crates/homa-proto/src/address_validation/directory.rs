@@ -10,16 +10,16 @@
 
 use core::fmt::Debug;
 
-/// The directory that such endpoints share: see [`crate::Endpoint::share_names`].
-pub trait Names: Debug + Send {
+/// The directory that such endpoints share: see [`crate::Endpoint::share_client_directory`].
+pub trait ClientDirectory: Debug + Send {
     /// The client called `token` and `epoch` identified itself to this endpoint; true if another
     /// one knew it until now.
-    fn comes_from_another(&mut self, token: u64, epoch: u32) -> bool;
+    fn claim(&mut self, token: u64, epoch: u32) -> bool;
 
     /// A client of this endpoint that has since identified itself to another, each once: what
     /// arrives here from its old address is a stranger's.
-    fn left(&mut self) -> Option<(u64, u32)>;
+    fn next_departed(&mut self) -> Option<(u64, u32)>;
 
     /// This endpoint has forgotten a client, to make room.
-    fn forgotten(&mut self, token: u64, epoch: u32);
+    fn forget(&mut self, token: u64, epoch: u32);
 }

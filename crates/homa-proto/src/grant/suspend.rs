@@ -6,8 +6,8 @@ use super::release;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
-use crate::loss::MAX_LEARNED;
-use crate::overcommitment::Key;
+use crate::loss::MAX_LEARNED_TIMEOUT;
+use crate::overcommitment::SrptKey;
 use crate::packet::PeerId;
 use crate::units::{Duration, Time};
 
@@ -34,22 +34,22 @@ impl Endpoint {
     }
 
     /// A message of a peer waits for grants.
-    fn enlist(&mut self, key: Key, peer: PeerId) {
+    fn enlist(&mut self, key: SrptKey, peer: PeerId) {
         let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        let behind = known.is_some_and(|peer| self.incoming.accounts.is_behind(peer));
-        self.scheduler.insert(key, Self::host_of(&self.peers, peer), behind);
+        let deprioritized = known.is_some_and(|peer| self.incoming.accounts.is_deprioritized(peer));
+        self.scheduler.insert(key, Self::host_of(&self.peers, peer), deprioritized);
     }
 
     /// The sender of a message does not answer: others get its place among the active messages, its
     /// share of the window, and the memory kept for bytes that did not come. Without this, a dead
     /// host holds what it was granted until its RPC ends, and a message that begins and does not go
     /// on, what it announced.
-    pub(crate) fn park(&mut self, handle: RpcHandle) {
-        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| !rpc.unproven) else { return };
-        let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.parked) else { return };
+    pub(crate) fn suspend(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| !rpc.unvalidated) else { return };
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| !inc.suspended) else { return };
         self.incoming.expected -= u64::from(inc.outstanding());
-        self.incoming.uncount(inc, u64::from(inc.outstanding()));
-        inc.parked = true;
+        self.incoming.release_window(inc, u64::from(inc.outstanding()));
+        inc.suspended = true;
         let unused = inc.reserved.saturating_sub(inc.held());
         inc.reserved -= unused;
         release(&mut self.incoming, &mut self.peers, (rpc.peer, false), unused);
@@ -66,14 +66,15 @@ impl Endpoint {
     /// Parks a message of which too little came for too long, at the expense of its sender's host,
     /// and yields when that will be. How long others have to wait is not for what was announced to
     /// say, so this is no RESEND's patience, which grows with that.
-    pub(crate) fn park_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
+    pub(crate) fn suspend_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
         let loss = &self.config.loss;
         let Some(rpc) = self.rpcs.get(handle).filter(|_| loss.one_resend_per_peer) else {
             return Time::MAX;
         };
-        let inc = rpc.inc.as_ref().filter(|inc| !inc.parked && inc.outstanding() > 0);
+        let inc = rpc.inc.as_ref().filter(|inc| !inc.suspended && inc.outstanding() > 0);
         let Some(inc) = inc else { return Time::MAX };
-        let usual = self.peer(rpc.peer).map(|peer| peer.more.data_gap.usual().min(MAX_LEARNED));
+        let usual =
+            self.peer(rpc.peer).map(|peer| peer.cold.data_gap.usual().min(MAX_LEARNED_TIMEOUT));
         let silence = Duration(loss.resend_after.0.saturating_mul(STALL));
         let silence = silence.max(usual.unwrap_or_default());
         let at = inc.moved + silence + self.time_for(rpc.peer, self.unscheduled_cap().into());
@@ -82,20 +83,20 @@ impl Endpoint {
         }
         let (peer, wasted) = (rpc.peer, inc.outstanding());
         if let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-            self.incoming.accounts.waste(peer, &mut self.scheduler, wasted);
+            self.incoming.accounts.record_waste(peer, &mut self.scheduler, wasted);
         }
-        self.park(handle);
+        self.suspend(handle);
         Time::MAX
     }
 
     /// A parked message's sender is back.
-    pub(crate) fn unpark(&mut self, handle: RpcHandle) {
+    pub(crate) fn resume(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.parked) else { return };
-        inc.parked = false;
+        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.suspended) else { return };
+        inc.suspended = false;
         self.incoming.expected += u64::from(inc.outstanding());
         inc.scheduled = inc.granted < inc.bytes.length();
-        self.incoming.recount(inc);
+        self.incoming.charge_window(inc);
         let needs = inc.scheduled.then(|| Self::key(&self.config.policy().grants, handle, inc));
         let peer = rpc.peer;
         if let Some(key) = needs {

@@ -9,45 +9,45 @@ use crate::units::Time;
 
 /// What is known about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum Execution {
     /// It was not executed.
-    New,
+    Fresh,
     /// It was, or counts as such.
     Executed,
     /// Nobody can tell before its client has answered.
-    Unproven,
+    Unvalidated,
 }
 
 impl Endpoint {
     /// What is known about the request of a packet.
-    pub(crate) fn knows(&self, packet: &Packet) -> Known {
-        let Some(peer) = self.peer(packet.peer) else { return Known::Unproven };
+    pub(crate) fn execution(&self, packet: &Packet) -> Execution {
+        let Some(peer) = self.peer(packet.peer) else { return Execution::Unvalidated };
         let remembers = self.suppresses_duplicates();
-        if !self.asks_for_proof() {
-            let executed = remembers && peer.more.executed.contains(packet.id);
-            return if executed { Known::Executed } else { Known::New };
+        if !self.validates_addresses() {
+            let executed = remembers && peer.cold.executed.contains(packet.id);
+            return if executed { Execution::Executed } else { Execution::Fresh };
         }
         if !remembers {
-            return if peer.answers { Known::New } else { Known::Unproven };
+            return if peer.answered_challenge { Execution::Fresh } else { Execution::Unvalidated };
         }
         let (epoch, counter) = split(packet.id);
-        let exchange = &peer.more.exchange;
-        if let Some(handle) = exchange.client(epoch) {
+        let validation = &peer.cold.validation;
+        if let Some(handle) = validation.client(epoch) {
             // Where its record is gone, it was forgotten, or named itself to another endpoint.
             let known =
-                self.admission.clients.get(handle).map(|client| client.epoch.knows(counter));
+                self.validation.clients.get(handle).map(|client| client.epoch.execution(counter));
             return match known.flatten() {
-                Some(true) => Known::Executed,
-                _ if peer.more.executed.is_refused(packet.id) => Known::Executed,
-                Some(false) => Known::New,
-                None => Known::Unproven,
+                Some(true) => Execution::Executed,
+                _ if peer.cold.executed.is_refused(packet.id) => Execution::Executed,
+                Some(false) => Execution::Fresh,
+                None => Execution::Unvalidated,
             };
         }
-        match peer.more.executed.knows(packet.id) {
-            Some(true) => Known::Executed,
-            Some(false) => Known::New,
-            None if peer.more.executed.is_refused(packet.id) => Known::Executed,
-            None => Known::Unproven,
+        match peer.cold.executed.execution(packet.id) {
+            Some(true) => Execution::Executed,
+            Some(false) => Execution::Fresh,
+            None if peer.cold.executed.is_refused(packet.id) => Execution::Executed,
+            None => Execution::Unvalidated,
         }
     }
 
@@ -55,18 +55,19 @@ impl Endpoint {
     pub(crate) fn is_of_named_client(&self, packet: &Packet) -> bool {
         let client = self.peer(packet.peer).and_then(|peer| {
             let (epoch, _) = split(packet.id);
-            peer.more.exchange.client(epoch)
+            peer.cold.validation.client(epoch)
         });
-        let named = client.is_some_and(|handle| self.admission.clients.get(handle).is_some());
-        named && self.asks_for_proof() && self.suppresses_duplicates()
+        let register_client =
+            client.is_some_and(|handle| self.validation.clients.get(handle).is_some());
+        register_client && self.validates_addresses() && self.suppresses_duplicates()
     }
 
     /// True where a request may have been executed for a client under another address: at this one
     /// its client has not named itself, and could.
     pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {
-        let nameless = self.peer(packet.peer).is_none_or(|peer| peer.more.exchange.nameless);
-        let asks = self.asks_for_proof() && self.suppresses_duplicates();
-        asks && !nameless && self.knows(packet) == Known::Unproven
+        let anonymous = self.peer(packet.peer).is_none_or(|peer| peer.cold.validation.anonymous);
+        let sends_resends = self.validates_addresses() && self.suppresses_duplicates();
+        sends_resends && !anonymous && self.execution(packet) == Execution::Unvalidated
     }
 
     /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
@@ -74,20 +75,20 @@ impl Endpoint {
     /// of ours. Below the watermark, where executions cannot be told apart, the client's last
     /// address decides.
     pub(crate) fn ran_elsewhere(&mut self, peer: PeerId, id: RpcId) -> bool {
-        if !self.asks_for_proof() || !self.suppresses_duplicates() {
+        if !self.validates_addresses() || !self.suppresses_duplicates() {
             return false;
         }
-        self.disown_who_left();
+        self.forget_departed_clients();
         let (epoch, counter) = split(id);
-        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
+        let client = self.peer(peer).and_then(|peer| peer.cold.validation.client(epoch));
         let Some(client) = client else { return false };
-        match self.admission.clients.get(client) {
+        match self.validation.clients.get(client) {
             Some(client) => {
                 let executed = client.epoch.contains(counter);
                 executed && (client.epoch.tells(counter) || client.peer != peer)
             }
             // It went on at another endpoint, or, where there is none, was forgotten.
-            None => self.admission.names.is_some(),
+            None => self.validation.directory.is_some(),
         }
     }
 
@@ -96,42 +97,42 @@ impl Endpoint {
     /// else of it is executed here.
     fn remember_of_client(&mut self, peer: PeerId, id: RpcId) -> bool {
         let (epoch, counter) = split(id);
-        let client = self.peer(peer).and_then(|peer| peer.more.exchange.client(epoch));
+        let client = self.peer(peer).and_then(|peer| peer.cold.validation.client(epoch));
         let Some(client) = client else { return false };
-        self.admission.clients.remember(client, counter, peer);
+        self.validation.clients.remember(client, counter, peer);
         true
     }
 
     /// Records that a request is executed, or counts as such.
     pub(crate) fn remember_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         if !self.suppresses_duplicates()
-            || self.asks_for_proof() && self.remember_of_client(peer, id)
+            || self.validates_addresses() && self.remember_of_client(peer, id)
         {
             return;
         }
-        let homes = &mut self.admission.clients.homes;
+        let quotas = &mut self.validation.clients.quotas;
         let slot = self.peers.get_mut(peer.0 as usize);
-        if let Some(Peer { more, .. }) = slot.and_then(Option::as_mut) {
-            let crowded = homes.has_its_share(more.home);
-            homes.charge(more.home, more.executed.insert(now, id, crowded));
+        if let Some(Peer { cold, .. }) = slot.and_then(Option::as_mut) {
+            let crowded = quotas.has_its_share(cold.host_key);
+            quotas.charge(cold.host_key, cold.executed.insert(now, id, crowded));
         }
     }
 
     /// A client that names nobody is there, with a request that waited for its answer.
     pub(super) fn begin_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let slot = self.peers.get_mut(peer.0 as usize);
-        if let Some(Peer { more, .. }) = slot.and_then(Option::as_mut) {
-            self.admission.clients.homes.charge(more.home, more.executed.begin(now, id));
+        if let Some(Peer { cold, .. }) = slot.and_then(Option::as_mut) {
+            self.validation.clients.quotas.charge(cold.host_key, cold.executed.begin(now, id));
         }
     }
 
     /// A peer is closed: what it executed here is forgotten.
     pub(crate) fn forget_executed(&mut self, now: Time, closed: &Peer) {
-        let more = &closed.more;
-        if !more.executed.is_empty() {
-            self.forgot(now);
-            let entries = more.executed.entries() as isize;
-            self.admission.clients.homes.charge(more.home, -entries);
+        let cold = &closed.cold;
+        if !cold.executed.is_empty() {
+            self.note_forgotten(now);
+            let entries = cold.executed.entries() as isize;
+            self.validation.clients.quotas.charge(cold.host_key, -entries);
         }
     }
 }

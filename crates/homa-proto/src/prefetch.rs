@@ -11,24 +11,24 @@ use crate::event::RpcHandle;
 use crate::packet::Packet;
 
 impl Endpoint {
-    /// Steps of [`Endpoint::read_ahead`], to be taken one after the other.
-    pub const READ_AHEAD_STEPS: u32 = 4;
+    /// Steps of [`Endpoint::prefetch`], to be taken one after the other.
+    pub const PREFETCH_STEPS: u32 = 4;
 
     /// Reads what `receive` of a packet will look at, or `transmit` without one. The result means
     /// nothing; it is there so that the reads are not left out.
     #[inline]
-    pub fn read_ahead(&self, step: u32, packet: Option<&Packet>) -> u64 {
+    pub fn prefetch(&self, step: u32, packet: Option<&Packet>) -> u64 {
         match step {
-            0 => self.read_own(),
-            1 => self.read_firsts(packet),
-            2 => self.read_rpc(packet),
-            _ => self.read_incoming(packet),
+            0 => self.prefetch_endpoint(),
+            1 => self.prefetch_queues(packet),
+            2 => self.prefetch_rpc(packet),
+            _ => self.prefetch_incoming(packet),
         }
     }
 
     /// The lines of the endpoint itself that nearly every input touches.
     #[inline]
-    fn read_own(&self) -> u64 {
+    fn prefetch_endpoint(&self) -> u64 {
         let queues = self.events.len() ^ self.control.len() ^ self.scheduler.active_len();
         let tables = self.peers.len() ^ self.server_rpcs.len() ^ self.client_rpcs.len();
         let sums = self.incoming.expected ^ self.incoming.budget;
@@ -41,7 +41,7 @@ impl Endpoint {
 
     /// What the tables and queues hold first.
     #[inline]
-    fn read_firsts(&self, packet: Option<&Packet>) -> u64 {
+    fn prefetch_queues(&self, packet: Option<&Packet>) -> u64 {
         let due = self.scheduler.next_due().map_or(0, |at| at.0);
         let about = self.guess(packet);
         due ^ u64::from(self.next_to_send().index ^ about.index)
@@ -49,16 +49,16 @@ impl Endpoint {
 
     /// The RPC that is spoken of or sends next, and the rest of the packet's peer.
     #[inline]
-    fn read_rpc(&self, packet: Option<&Packet>) -> u64 {
+    fn prefetch_rpc(&self, packet: Option<&Packet>) -> u64 {
         let rpc = self.rpcs.get(self.guess(packet));
         let peer = packet.and_then(|packet| self.peer(packet.peer));
-        rpc.map_or(0, |rpc| rpc.id.0 ^ rpc.heard.0 ^ rpc.sent.0)
-            ^ peer.map_or(0, |peer| peer.more.memory)
+        rpc.map_or(0, |rpc| rpc.id.0 ^ rpc.last_heard.0 ^ rpc.request_sent.0)
+            ^ peer.map_or(0, |peer| peer.cold.memory)
     }
 
     /// The message that it receives, and its peer.
     #[inline]
-    fn read_incoming(&self, packet: Option<&Packet>) -> u64 {
+    fn prefetch_incoming(&self, packet: Option<&Packet>) -> u64 {
         let Some(rpc) = self.rpcs.get(self.guess(packet)) else { return 0 };
         let peer = self.peer(rpc.peer).map_or(0, |peer| peer.rtt_bytes);
         let inc = rpc.inc.as_ref().map_or(0, |inc| inc.bytes.length() ^ inc.readable);
@@ -81,7 +81,7 @@ impl Endpoint {
         match packet {
             None => self.next_to_send(),
             Some(packet) if packet.id.from_server() => self.client_rpcs.guess(packet.id.client()),
-            Some(packet) => self.peer(packet.peer).map_or(RpcHandle::NONE, |peer| peer.recent),
+            Some(packet) => self.peer(packet.peer).map_or(RpcHandle::NONE, |peer| peer.recent_rpc),
         }
     }
 }

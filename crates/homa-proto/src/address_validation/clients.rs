@@ -1,10 +1,10 @@
 //! Clients by their own account, and what of their requests was executed.
 //!
-//! Bounded: where there are too many, one is forgotten of the host that has most (`homes.rs`), and
+//! Bounded: where there are too many, one is forgotten of the host that has most (`quotas.rs`), and
 //! this server gets another boot id for it.
 
-use super::homes::{Homes, Stay};
-use crate::executed::Epoch;
+use super::quotas::{HostQuotas, Stay};
+use crate::executed::ClientEpoch;
 use crate::packet::PeerId;
 use crate::random::Random;
 use crate::table::Keyed;
@@ -22,9 +22,9 @@ pub(super) struct ClientRef {
 
 /// A client, and what of its requests was executed.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct KnownClient {
     token: u64,
-    pub(super) epoch: Epoch,
+    pub(super) epoch: ClientEpoch,
     /// Where it named itself, or had something executed, last.
     pub(super) peer: PeerId,
     /// The host from which it named itself last.
@@ -38,7 +38,7 @@ pub(super) struct Client {
 }
 
 /// A client that named itself.
-pub(super) struct Named {
+pub(super) struct Registered {
     pub(super) client: ClientRef,
     /// Token and epoch of the one that was forgotten for it.
     pub(super) forgotten: Option<(u64, u32)>,
@@ -50,11 +50,11 @@ pub(super) struct Clients {
     random: Random,
     /// Our boot id, never 0.
     pub(super) boot: u64,
-    all: Vec<Client>,
+    all: Vec<KnownClient>,
     /// Places in it of clients that were disowned.
     free: Vec<u32>,
     by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
-    pub(super) homes: Homes,
+    pub(super) quotas: HostQuotas,
 }
 
 impl Clients {
@@ -62,11 +62,11 @@ impl Clients {
         let mut random = Random::new(seed);
         let boot = random.next() | 1;
         let by_name = hashbrown::HashMap::with_hasher(hash);
-        let homes = Homes::new(hash);
-        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, homes }
+        let quotas = HostQuotas::new(hash);
+        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, quotas }
     }
 
-    pub(super) fn get(&self, client_ref: ClientRef) -> Option<&Client> {
+    pub(super) fn get(&self, client_ref: ClientRef) -> Option<&KnownClient> {
         self.all
             .get(client_ref.index as usize)
             .filter(|client| client.generation == client_ref.generation)
@@ -74,16 +74,21 @@ impl Clients {
 
     /// The record of a client that named itself at a peer of a host, new if need be: then nothing
     /// from `first` on was executed.
-    pub(super) fn named(&mut self, name: (u64, u32), first: u32, at: (PeerId, u64)) -> Named {
+    pub(super) fn register(
+        &mut self,
+        name: (u64, u32),
+        first: u32,
+        at: (PeerId, u64),
+    ) -> Registered {
         if let Some(&index) = self.by_name.get(&name) {
-            return Named { client: self.came(index, at), forgotten: None };
+            return Registered { client: self.arrived(index, at), forgotten: None };
         }
         let forgotten =
             if self.by_name.len() == MAX_CLIENTS { self.forget_for(at.1) } else { None };
         let (token, epoch) = name;
-        let ((peer, host), epoch) = (at, Epoch::beginning_at(epoch, first));
+        let ((peer, host), epoch) = (at, ClientEpoch::beginning_at(epoch, first));
         let used = false;
-        let mut client = Client { token, epoch, peer, host, used, generation: 0, stay: 0 };
+        let mut client = KnownClient { token, epoch, peer, host, used, generation: 0, stay: 0 };
         let index = self.free.pop().unwrap_or(self.all.len() as u32);
         match self.all.get_mut(index as usize) {
             Some(free) => {
@@ -93,11 +98,11 @@ impl Clients {
             None => self.all.push(client),
         }
         self.by_name.insert(name, index);
-        Named { client: self.settle(index), forgotten }
+        Registered { client: self.join(index), forgotten }
     }
 
     /// A client is there again, perhaps at another host.
-    fn came(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
+    fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
         client.peer = peer;
         if client.host == host {
@@ -106,16 +111,16 @@ impl Clients {
         let entries = client.epoch.entries();
         let left = core::mem::replace(&mut client.host, host);
         self.leave(index, left, entries);
-        self.settle(index)
+        self.join(index)
     }
 
     /// A client counts for the host it is at.
-    fn settle(&mut self, index: u32) -> ClientRef {
+    fn join(&mut self, index: u32) -> ClientRef {
         let client = &self.all[index as usize];
         let client_ref = ClientRef { index, generation: client.generation };
-        self.homes.charge(client.host, client.epoch.entries() as isize);
+        self.quotas.charge(client.host, client.epoch.entries() as isize);
         let stay = Stay { client: index, number: client.stay };
-        self.homes.add(client.host, stay, |stay| lasts(&self.all, stay));
+        self.quotas.add(client.host, stay, |stay| is_current(&self.all, stay));
         client_ref
     }
 
@@ -123,31 +128,31 @@ impl Clients {
     fn leave(&mut self, index: u32, host: u64, entries: usize) {
         let client = &mut self.all[index as usize];
         client.stay = client.stay.wrapping_add(1);
-        self.homes.charge(host, -(entries as isize));
-        self.homes.remove(host, |stay| lasts(&self.all, stay));
+        self.quotas.charge(host, -(entries as isize));
+        self.quotas.remove(host, |stay| is_current(&self.all, stay));
     }
 
     /// Forgets one client for another one of a host.
     fn forget_for(&mut self, host: u64) -> Option<(u64, u32)> {
         let all = &mut self.all;
-        let way = self.homes.give_way(host, |stay| {
-            let here = lasts(all, stay);
+        let evicted = self.quotas.evict(host, |stay| {
+            let here = is_current(all, stay);
             here.then(|| core::mem::take(&mut all[stay.client as usize].used))
         });
-        let client = &self.all[way?.client as usize];
+        let client = &self.all[evicted?.client as usize];
         let name = (client.token, client.epoch.number());
-        self.disown(name);
+        self.remove(name);
         self.boot = self.random.next() | 1;
         Some(name)
     }
 
     /// Forgets a client: here it is a stranger.
-    pub(super) fn disown(&mut self, name: (u64, u32)) {
+    pub(super) fn remove(&mut self, name: (u64, u32)) {
         let Some(index) = self.by_name.remove(&name) else { return };
         self.free.push(index);
         let client = &mut self.all[index as usize];
         client.generation = client.generation.wrapping_add(1);
-        let executed = core::mem::replace(&mut client.epoch, Epoch::beginning_at(name.1, 0));
+        let executed = core::mem::replace(&mut client.epoch, ClientEpoch::beginning_at(name.1, 0));
         let host = client.host;
         self.leave(index, host, executed.entries());
     }
@@ -159,14 +164,14 @@ impl Clients {
             return;
         }
         (client.used, client.peer) = (true, peer);
-        let crowded = self.homes.has_its_share(client.host);
+        let crowded = self.quotas.has_its_share(client.host);
         let more = client.epoch.remember(counter, crowded);
-        self.homes.charge(client.host, more);
+        self.quotas.charge(client.host, more);
     }
 }
 
 /// A client is still at the host where it was listed.
-fn lasts(all: &[Client], stay: Stay) -> bool {
+fn is_current(all: &[KnownClient], stay: Stay) -> bool {
     all[stay.client as usize].stay == stay.number
 }
 
@@ -181,15 +186,16 @@ mod tests {
     /// that were forgotten.
     fn name(clients: &mut Clients, host: u64, first: u64, count: usize) -> Vec<u64> {
         let tokens = first..first + count as u64;
-        let named = tokens.map(|token| clients.named((token, 5), 0, (PeerId(0), host)).forgotten);
-        named.flatten().map(|(token, _)| token).collect()
+        let register =
+            tokens.map(|token| clients.register((token, 5), 0, (PeerId(0), host)).forgotten);
+        register.flatten().map(|(token, _)| token).collect()
     }
 
     #[test]
     fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let busy = clients.named((1, 5), 0, AT).client;
-        let idle = clients.named((2, 5), 0, AT).client;
+        let busy = clients.register((1, 5), 0, AT).client;
+        let idle = clients.register((2, 5), 0, AT).client;
         let boot = clients.boot;
         assert!(name(&mut clients, 0, 3, MAX_CLIENTS - 2).is_empty());
         assert_eq!(clients.boot, boot);
@@ -240,12 +246,12 @@ mod tests {
         let mut clients = Clients::new(1, Keyed::new(7));
         let at = |host: u64| (PeerId(0), host);
         let busy: Vec<ClientRef> =
-            (0..100).map(|n| clients.named((n, 5), 0, at(n)).client).collect();
+            (0..100).map(|n| clients.register((n, 5), 0, at(n)).client).collect();
         for n in 100..3 * MAX_CLIENTS as u64 {
             if n % 100 == 0 {
                 busy.iter().for_each(|&client_ref| clients.remember(client_ref, n as u32, AT.0));
             }
-            clients.named((n, 5), 0, at(n));
+            clients.register((n, 5), 0, at(n));
         }
         assert!(busy.iter().all(|&client_ref| clients.get(client_ref).is_some()));
         assert_eq!(clients.by_name.len(), MAX_CLIENTS);
@@ -254,17 +260,17 @@ mod tests {
     #[test]
     fn a_client_counts_where_it_named_itself_last() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let moves = clients.named((1, 5), 0, AT).client;
+        let moves = clients.register((1, 5), 0, AT).client;
         clients.remember(moves, 1_000, AT.0);
         for host in 1..1_000 {
-            assert_eq!(clients.named((1, 5), 0, (PeerId(0), host % 2)).client, moves);
+            assert_eq!(clients.register((1, 5), 0, (PeerId(0), host % 2)).client, moves);
         }
-        assert_eq!((clients.homes.entries_of(0), clients.homes.entries_of(1)), (0, 1));
+        assert_eq!((clients.quotas.entries_of(0), clients.quotas.entries_of(1)), (0, 1));
         name(&mut clients, 0, 10, MAX_CLIENTS - 1);
         // It is the only one at the other host by now.
         let lost = name(&mut clients, 0, 1_000_000, MAX_CLIENTS);
         assert!(clients.get(moves).is_some() && !lost.contains(&1));
-        assert_eq!(clients.homes.places(), MAX_CLIENTS);
+        assert_eq!(clients.quotas.places(), MAX_CLIENTS);
     }
 
     #[test]
@@ -272,58 +278,58 @@ mod tests {
         let mut clients = Clients::new(1, Keyed::new(7));
         let at = |host: u64| (PeerId(0), host);
         for host in 0..2 {
-            clients.named((host, 5), 0, at(host));
+            clients.register((host, 5), 0, at(host));
         }
         for n in 0..10_000 {
-            clients.named((9, 5), 0, at(n % 2));
+            clients.register((9, 5), 0, at(n % 2));
         }
-        assert!(clients.homes.places() < 100, "{} places of 3 clients", clients.homes.places());
+        assert!(clients.quotas.places() < 100, "{} places of 3 clients", clients.quotas.places());
         // All of many go on to a third host, and leave nothing where they were.
         name(&mut clients, 0, 100, 10_000);
         for token in 100..10_100 {
-            clients.named((token, 5), 0, at(3));
+            clients.register((token, 5), 0, at(3));
         }
-        assert!(clients.homes.places() < 10_100, "{} places", clients.homes.places());
+        assert!(clients.quotas.places() < 10_100, "{} places", clients.quotas.places());
     }
 
     #[test]
     fn a_client_that_comes_again_is_the_same_by_name_only() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named((9, 5), 100, AT).client;
+        let first = clients.register((9, 5), 100, AT).client;
         let of = |clients: &Clients, client_ref, counter| {
             clients.get(client_ref).map(|client| client.epoch.contains(counter))
         };
         assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
         clients.remember(first, 100, AT.0);
-        let again = clients.named((9, 5), 0, AT).client;
+        let again = clients.register((9, 5), 0, AT).client;
         assert_eq!(of(&clients, again, 100), Some(true));
-        let other = clients.named((8, 5), 0, AT).client;
+        let other = clients.register((8, 5), 0, AT).client;
         assert_eq!(of(&clients, other, 100), Some(false));
     }
 
     #[test]
     fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let first = clients.named((1, 5), 70, AT).client;
+        let first = clients.register((1, 5), 70, AT).client;
         name(&mut clients, 0, 2, MAX_CLIENTS - 1);
         let boot = clients.boot;
-        clients.disown((1, 5));
-        clients.disown((1, 5));
+        clients.remove((1, 5));
+        clients.remove((1, 5));
         assert!(clients.get(first).is_none());
-        let again = clients.named((1, 5), 100, AT);
+        let again = clients.register((1, 5), 100, AT);
         assert!(again.forgotten.is_none() && clients.boot == boot);
         assert!(clients.get(again.client).is_some() && clients.get(first).is_none());
-        assert!(clients.named((1 << 40, 5), 0, AT).forgotten.is_some(), "the table is full");
+        assert!(clients.register((1 << 40, 5), 0, AT).forgotten.is_some(), "the table is full");
     }
 
     #[test]
     fn a_host_that_leaves_gaps_pays_for_them_itself() {
         let mut clients = Clients::new(1, Keyed::new(7));
-        let honest = clients.named((1, 5), 0, (PeerId(0), 1)).client;
+        let honest = clients.register((1, 5), 0, (PeerId(0), 1)).client;
         let gaps = || (0..1_000).map(|n| 200 * n);
         gaps().for_each(|counter| clients.remember(honest, counter, AT.0));
         for token in 0..1_000 {
-            let greedy = clients.named((1_000 + token, 5), 0, (PeerId(0), 2)).client;
+            let greedy = clients.register((1_000 + token, 5), 0, (PeerId(0), 2)).client;
             for n in 0..2_000 {
                 clients.remember(greedy, 200 * n, AT.0);
             }
@@ -333,6 +339,6 @@ mod tests {
         }
         let honest = clients.get(honest).map(|client| &client.epoch);
         assert_eq!(honest.map(|epoch| epoch.contains(200 * 3 + 1)), Some(false));
-        assert!(clients.homes.entries_of(2) < crate::executed::MAX_ENTRIES * 3 / 4);
+        assert!(clients.quotas.entries_of(2) < crate::executed::MAX_ENTRIES * 3 / 4);
     }
 }
