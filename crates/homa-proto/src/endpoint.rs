@@ -341,8 +341,8 @@ impl Endpoint {
     }
 
     /// Environment in: bytes of incoming messages (received or granted, not delivered; of peers
-    /// with an account, requests not [`request_accepted`](Self::request_accepted), too) that may be held. Lowering it
-    /// withholds grants and drops unscheduled data, to be asked for again later.
+    /// with an account, requests not [`request_accepted`](Self::request_accepted), too) that may be
+    /// held. Lowering it withholds grants and drops unscheduled data, to be asked for again later.
     pub fn limit_memory(&mut self, now: Time, bytes: u64) {
         self.begin(now);
         self.set_memory_budget(bytes);

@@ -196,8 +196,8 @@ impl ReplayWindow {
         Self { epochs: Vec::new(), refused: VecDeque::new(), since }
     }
 
-    /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed: it
-    /// is refused for ever.
+    /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed:
+    /// it is refused for ever.
     pub(crate) fn refuse(&mut self, id: RpcId) {
         if self.refused.len() == MAX_REFUSED {
             self.refused.pop_front();

@@ -8,8 +8,8 @@
 use crate::config::IncastConfig;
 
 /// The limit to put into a new request; `None`: no flag. `outstanding` counts it and all others in
-/// progress; `pending_unscheduled` are the unscheduled bytes of responses that have not begun, `own` those that
-/// this one would add.
+/// progress; `pending_unscheduled` are the unscheduled bytes of responses that have not begun,
+/// `own` those that this one would add.
 pub(crate) fn response_limit(
     config: Option<&IncastConfig>,
     outstanding: usize,

@@ -185,9 +185,9 @@ impl Endpoint {
 
     /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
     /// with other peers of its host: nobody gets more of what is scarce by calling from many ports.
-    /// Its requests count until [`Endpoint::accepted`]. Accounts are numbered densely and used again;
-    /// `host_key` names the host as long as the endpoint lives, since what is remembered of its clients
-    /// outlives its peers.
+    /// Its requests count until [`Endpoint::accepted`]. Accounts are numbered densely and used
+    /// again; `host_key` names the host as long as the endpoint lives, since what is remembered of
+    /// its clients outlives its peers.
     pub fn set_account(&mut self, peer: PeerId, account: u32, host_key: u64) {
         let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.cold.account.is_none();
         if let Some(peer) = self.peer_mut(peer).filter(free) {

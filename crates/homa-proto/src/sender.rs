@@ -6,8 +6,8 @@
 //! entry per message (`sender/queues.rs`).
 //!
 //! Where the packet size changed while messages were in progress, a retransmission holds exactly
-//! the bytes requested for: they are gaps, whose ends are where packets that arrived began or ended,
-//! and a packet that overlaps those is discarded whole (Linux §2.3).
+//! the bytes requested for: they are gaps, whose ends are where packets that arrived began or
+//! ended, and a packet that overlaps those is discarded whole (Linux §2.3).
 
 mod queues;
 
@@ -28,8 +28,8 @@ pub(crate) use queues::SendQueue;
 /// longest; more are merged into one.
 const MAX_RESEND_RANGES: usize = 512;
 /// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
-/// author found best at 25 and 100 Gbit/s. PeerCold would let a few senders fill a switch port's buffer
-/// unasked.
+/// author found best at 25 and 100 Gbit/s. PeerCold would let a few senders fill a switch port's
+/// buffer unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 
 /// Message bytes per packet to one peer.
@@ -54,7 +54,8 @@ impl PacketSizes {
     }
 }
 
-/// [`OutgoingMessage::queued`] of a message that is not in the SRPT queue: no message has this much left.
+/// [`OutgoingMessage::queued`] of a message that is not in the SRPT queue: no message has this much
+/// left.
 const NOT_QUEUED: u32 = u32::MAX;
 
 /// Ranges to send again, ascending.

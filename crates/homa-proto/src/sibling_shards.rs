@@ -26,8 +26,8 @@ impl SiblingShards {
 }
 
 impl Endpoint {
-    /// Environment in: what other endpoints of this host have coming now. PeerCold room is used when
-    /// the next DATA arrives.
+    /// Environment in: what other endpoints of this host have coming now. PeerCold room is used
+    /// when the next DATA arrives.
     pub fn set_sibling_shards(&mut self, sibling_shards: SiblingShards) {
         self.links.sibling_shards = sibling_shards;
     }

@@ -77,8 +77,8 @@ pub(crate) struct LossPolicy {
     /// drift (Linux §2.5).
     pub without_drift: bool,
     /// A message whose RESENDs bring nothing makes room for others. Where `one_resend_per_peer` is
-    /// off nothing else has it do so (`grant/suspended.rs`): without this, eight silent hosts stop the
-    /// requests of all others (`bounds`, `silent`).
+    /// off nothing else has it do so (`grant/suspended.rs`): without this, eight silent hosts stop
+    /// the requests of all others (`bounds`, `silent`).
     pub suspends: bool,
     /// What shows a receiver that its peer lives.
     pub liveness: Liveness,

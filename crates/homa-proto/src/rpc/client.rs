@@ -252,8 +252,8 @@ impl Endpoint {
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as they
-    /// are looked at.
+    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as
+    /// they are looked at.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,
