@@ -22,36 +22,20 @@ mod completion;
 mod config;
 mod counters;
 mod coverage;
-mod downlink;
 mod endpoint;
 mod event;
-mod executed;
-mod frame;
 mod grant;
-mod granted_levels;
 mod incast;
 mod link;
 mod loss;
-mod overcommitment;
-mod overflow;
 mod packet;
-mod path;
 mod peer;
-mod prefetch;
 mod priority;
-mod random;
-mod reassembly;
-mod receiver;
+mod receive;
 mod rpc;
-mod rtt;
-mod sender;
-mod setters;
-mod sibling_shards;
-mod srpt;
-mod stall;
-mod table;
-mod timer;
+mod send;
 mod units;
+mod util;
 pub mod wire;
 
 pub use address_validation::ClientDirectory;
@@ -67,10 +51,9 @@ pub use event::{
     Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
-pub use grant::Credit;
+pub use grant::{Credit, SiblingShards};
 pub use link::{LinkId, LinkInfo, Links};
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };
-pub use sibling_shards::SiblingShards;
 pub use units::{Duration, Rate, Time};

@@ -10,10 +10,10 @@
 //! on their way before they delay each other (`rtt.rs`).
 
 use crate::config::{Config, FULL_FRAME};
-use crate::downlink::Downlink;
 use crate::endpoint::Endpoint;
+use crate::grant::SiblingShards;
+use crate::loss::downlink::Downlink;
 use crate::packet::{Packet, PeerId};
-use crate::sibling_shards::SiblingShards;
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
 

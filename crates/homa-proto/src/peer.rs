@@ -3,13 +3,13 @@
 
 use crate::address_validation::Validation;
 use crate::completion::PendingAcks;
+use crate::completion::replay_window::ReplayWindow;
 use crate::config::{Config, LEVELS};
 use crate::endpoint::{Control, Endpoint, PeerInfo};
 use crate::event::RpcHandle;
-use crate::executed::ReplayWindow;
 use crate::link::LinkId;
 use crate::packet::{AckEntry, Limits, PeerId, RpcId};
-use crate::rtt::{RttBytes, SmoothedTime};
+use crate::receive::{RttBytes, SmoothedTime};
 use crate::units::{Duration, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -4,10 +4,10 @@
 //! this server gets another boot id for it.
 
 use super::quotas::{HostQuotas, Stay};
-use crate::executed::ClientEpoch;
+use crate::completion::replay_window::ClientEpoch;
 use crate::packet::PeerId;
-use crate::random::Random;
-use crate::table::Keyed;
+use crate::util::random::Random;
+use crate::util::slab::Keyed;
 use alloc::vec::Vec;
 
 /// Clients whose executions are remembered.
@@ -339,6 +339,8 @@ mod tests {
         }
         let honest = clients.get(honest).map(|client| &client.epoch);
         assert_eq!(honest.map(|epoch| epoch.contains(200 * 3 + 1)), Some(false));
-        assert!(clients.quotas.entries_of(2) < crate::executed::MAX_ENTRIES * 3 / 4);
+        assert!(
+            clients.quotas.entries_of(2) < crate::completion::replay_window::MAX_ENTRIES * 3 / 4
+        );
     }
 }

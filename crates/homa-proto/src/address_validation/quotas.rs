@@ -8,8 +8,8 @@
 //! Invariants: a host is known while it has names or executions; the walk past clients that were
 //! active is paid for by their executions.
 
-use crate::executed::MAX_ENTRIES;
-use crate::table::Keyed;
+use crate::completion::replay_window::MAX_ENTRIES;
+use crate::util::slab::Keyed;
 use alloc::collections::{BTreeSet, VecDeque};
 use core::cmp::Reverse;
 

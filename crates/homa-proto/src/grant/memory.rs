@@ -3,8 +3,7 @@
 use super::IncomingTotals;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
-use crate::event::DropReason;
-use crate::event::RpcHandle;
+use crate::event::{DropReason, RpcHandle};
 use crate::loss::SUSPEND_AFTER;
 use crate::packet::PeerId;
 use crate::peer::Peer;

@@ -7,35 +7,37 @@
 //! beyond by what its sender announced; memory for granted bytes is within the budget, but for one
 //! message at a time; a grant withheld for want of either is given as soon as there is room.
 
-mod accounts;
 mod credit;
 mod fifo;
+mod hosts;
 mod memory;
-mod per_sender;
+mod memory_queue;
+pub(crate) mod scheduler;
+mod sibling_shards;
 mod suspend;
-mod waiting;
+mod timer;
 mod window;
 
 use crate::config::{
     Config, FifoShare, GrantPolicy, GrantWindow, Granting, Liveness, Overcommitment, RemainingBytes,
 };
 use crate::endpoint::{Control, Endpoint};
-use crate::event::DropReason;
-use crate::event::RpcHandle;
-use crate::frame::{wire_bytes, wire_bytes_of_all};
-use crate::overcommitment::{SrptKey, UNLIMITED};
+use crate::event::{DropReason, RpcHandle};
+use crate::grant::scheduler::{SrptKey, UNLIMITED};
 use crate::packet::{Body, Data, Packet, PeerId};
 use crate::peer::Peer;
 use crate::rpc::{IncomingMessage, RpcState, RttProbe, memory_of};
-use crate::sender::most_unscheduled;
+use crate::send::most_unscheduled;
 use crate::units::Time;
-use accounts::Accounts;
+use crate::util::frame::{wire_bytes, wire_bytes_of_all};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use hosts::Accounts;
 use memory::{release, reserve};
-use waiting::MemoryQueue;
+use memory_queue::MemoryQueue;
 
 pub use credit::Credit;
+pub use sibling_shards::SiblingShards;
 
 /// Finished messages kept for reuse.
 const MAX_SPARE: usize = 64;

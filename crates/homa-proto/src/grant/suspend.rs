@@ -6,8 +6,8 @@ use super::release;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
+use crate::grant::scheduler::SrptKey;
 use crate::loss::MAX_LEARNED_TIMEOUT;
-use crate::overcommitment::SrptKey;
 use crate::packet::PeerId;
 use crate::units::{Duration, Time};
 

@@ -4,11 +4,10 @@
 use super::{Rpc, RpcState, incoming_message, outgoing_message};
 use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
+use crate::event::{Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
 use crate::incast;
 use crate::packet::{Limits, PeerId, RpcId};
-use crate::sender::unscheduled_limit;
+use crate::send::unscheduled_limit;
 use crate::units::{Duration, Time};
 
 /// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.

@@ -9,17 +9,16 @@
 //! The unit of sending, granting, priority and loss is the message; this module only ties two
 //! together.
 
-pub(crate) mod by_id;
 pub(crate) mod client;
 pub(crate) mod id;
 pub(crate) mod server;
+pub(crate) mod table;
 mod unreachable;
 
-use crate::event::MessageKind;
-use crate::event::RpcHandle;
+use crate::event::{MessageKind, RpcHandle};
 use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
-use crate::reassembly::Reassembly;
-use crate::sender::OutgoingMessage;
+use crate::receive::Reassembly;
+use crate::send::OutgoingMessage;
 use crate::units::Time;
 use alloc::boxed::Box;
 

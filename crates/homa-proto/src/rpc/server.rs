@@ -1,13 +1,12 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::by_id::ServerKey;
+use super::table::ServerKey;
 use super::{EndedRpc, Rpc, RpcState, outgoing_message};
 use crate::address_validation::Execution;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::event::{DropReason, SubmitError, Submitted};
+use crate::event::{DropReason, RpcHandle, SubmitError, Submitted};
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
 use crate::units::{Duration, Time};
 

@@ -14,8 +14,7 @@
 
 use super::{Rpc, RpcState};
 use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::event::{Quoted, RpcError, Unreachable};
+use crate::event::{Quoted, RpcError, RpcHandle, Unreachable};
 use crate::packet::PeerId;
 use crate::units::Time;
 use alloc::vec::Vec;

@@ -6,11 +6,11 @@
 use super::MAX_ACTIVE;
 use crate::endpoint::{Control, Endpoint};
 use crate::event::RpcHandle;
-use crate::frame::wire_bytes;
-use crate::overcommitment::GrantTimer;
+use crate::grant::scheduler::GrantTimer;
 use crate::packet::Body;
 use crate::rpc::IncomingMessage;
 use crate::units::Time;
+use crate::util::frame::wire_bytes;
 
 /// What to grant next to one sender.
 struct NextGrant {

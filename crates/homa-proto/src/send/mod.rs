@@ -9,11 +9,13 @@
 //! the bytes requested for: they are gaps, whose ends are where packets that arrived began or
 //! ended, and a packet that overlaps those is discarded whole (Linux §2.3).
 
+pub(crate) mod levels;
+mod packet_size;
 mod queues;
+mod srpt;
 
 use crate::config::{Config, GrantedLevel, UnscheduledLevel, UnscheduledLimit};
 use crate::endpoint::Endpoint;
-use crate::granted_levels::GrantedLevels;
 use crate::link::{LinkId, Links};
 use crate::packet::{AckEntry, Body, Data, Packet, PeerId, Span};
 use crate::peer::Peer;
@@ -21,6 +23,7 @@ use crate::rpc::{RpcState, outgoing_message};
 use crate::units::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use levels::GrantedLevels;
 
 pub(crate) use queues::SendQueue;
 

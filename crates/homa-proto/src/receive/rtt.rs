@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::link::LinkInfo;
 use crate::packet::PeerId;
-use crate::sender::OutgoingMessage;
+use crate::send::OutgoingMessage;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.

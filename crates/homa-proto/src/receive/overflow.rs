@@ -10,7 +10,7 @@
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
 use crate::packet::{Data, Packet};
-use crate::sender::MAX_UNSCHEDULED;
+use crate::send::MAX_UNSCHEDULED;
 use crate::units::{Duration, Time};
 
 /// Overflows within this time are one: senders hear of it first, and what they sent before arrives.

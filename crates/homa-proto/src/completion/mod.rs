@@ -4,16 +4,17 @@
 //! completed RPCs, one in each DATA packet to the server's host or five to an ACK; a server that
 //! waits too long asks with NEED_ACK, and gives up where the profile says so.
 
+pub(crate) mod replay_window;
+
 use crate::config::Completion;
 use crate::endpoint::{Control, Endpoint};
-use crate::event::Event;
-use crate::event::RpcHandle;
+use crate::event::{Event, RpcHandle};
 use crate::loss::without_drift;
 use crate::packet::{AckEntry, Acks, Body, Packet, PeerId, RpcId};
-use crate::rpc::by_id::ServerKey;
+use crate::rpc::table::ServerKey;
 use crate::rpc::{EndedRpc, RpcState, incoming_message, outgoing_message};
-use crate::timer::TICK;
 use crate::units::{Duration, Time};
+use crate::util::timer::TICK;
 use alloc::collections::VecDeque;
 
 /// Most doublings of the interval between NEED_ACKs.

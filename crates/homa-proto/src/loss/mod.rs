@@ -6,17 +6,21 @@
 //! that RPC, and does not count while nothing is owed to us (everything granted arrived, or we have
 //! bytes to send).
 
+pub(crate) mod downlink;
+mod stall;
+
+pub(crate) use stall::HOST_STALL;
+
 use crate::address_validation::Execution;
 use crate::config::{Completion, Liveness, UnknownRpcReply};
 use crate::endpoint::{Control, Endpoint};
-use crate::event::RpcError;
-use crate::event::RpcHandle;
+use crate::event::{RpcError, RpcHandle};
 use crate::link::Links;
 use crate::packet::{Body, Packet, PeerId, ResendLength};
 use crate::rpc::{Rpc, RpcState};
-use crate::sender::PacketSizes;
-use crate::timer::TICK;
+use crate::send::PacketSizes;
 use crate::units::{Duration, Time};
+use crate::util::timer::TICK;
 
 /// RESENDs without DATA after which a message makes room for others.
 pub(crate) const SUSPEND_AFTER: u16 = 2;

@@ -5,8 +5,7 @@
 use crate::address_validation::Execution;
 use crate::config::{Completion, FULL_FRAME, Liveness};
 use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::event::{Delivered, DropReason, Event, MessageKind, Placement, RpcError};
+use crate::event::{Delivered, DropReason, Event, MessageKind, Placement, RpcError, RpcHandle};
 use crate::link::LinkId;
 use crate::packet::{Data, Packet, PeerId};
 use crate::rpc::{RpcState, incoming_message};

@@ -9,7 +9,7 @@
 //! Whole requests count for their host until the application takes them. A host that has its share
 //! of the memory while many wait comes behind others, too, as it may not be granted more.
 
-use crate::overcommitment::Scheduler;
+use crate::grant::scheduler::Scheduler;
 use crate::packet::PeerId;
 use crate::peer::Peer;
 use alloc::collections::BTreeMap;

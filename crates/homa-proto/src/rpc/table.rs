@@ -3,7 +3,7 @@
 use super::Rpc;
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
-use crate::table::{Keyed, Slab};
+use crate::util::slab::{Keyed, Slab};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 

@@ -8,8 +8,7 @@
 //! `default` drops the packet and is asked again, ever later.
 
 use crate::endpoint::{Control, Endpoint};
-use crate::event::DropReason;
-use crate::event::RpcHandle;
+use crate::event::{DropReason, RpcHandle};
 use crate::packet::{Body, Data, Packet, ResendLength};
 use crate::rpc::RpcState;
 use crate::units::Time;
