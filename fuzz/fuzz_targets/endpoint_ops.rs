@@ -65,7 +65,7 @@ impl Host {
         Self {
             profile,
             seed,
-            proves: config.prove_addresses,
+            proves: config.validate_addresses,
             executed: BTreeSet::new(),
             budget: config.memory_budget,
             endpoint,
@@ -84,7 +84,7 @@ impl Host {
             _ => Config::sigcomm18(Rate::gbps(10)),
         };
         config.seed = seed;
-        config.prove_addresses = profile & 0x40 != 0 && profile % 3 == 0;
+        config.validate_addresses = profile & 0x40 != 0 && profile % 3 == 0;
         // Long enough for many grants, short enough for thousands of runs a second.
         config.max_message = MAX_MESSAGE;
         config.max_rpcs = 20;

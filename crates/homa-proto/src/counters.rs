@@ -89,7 +89,7 @@ counters! {
     /// Clients that answered one.
     proofs_received,
     /// Requests given up because their clients did not answer, or others waited.
-    strangers_dropped,
+    unvalidated_requests_dropped,
     /// RPCs acknowledged to us, in ACK packets or piggybacked.
     acks_received,
     /// Server RPCs given up for want of an ack.
@@ -103,7 +103,7 @@ counters! {
     /// Times the unscheduled cutoffs changed.
     cutoff_changes,
     /// Times that this host stood still: for 10 ms and more nobody looked at timers that were due.
-    standstills,
+    stalls,
 }
 
 impl Counters {

@@ -1,12 +1,12 @@
 //! Which inputs met which states: the state × event table that tests print and the swarm reports.
 
 use crate::packet::Body;
-use crate::rpc::State;
+use crate::rpc::RpcState;
 
 /// An input as the table names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Input {
+pub(crate) enum EndpointInput {
     Data,
     Grant,
     Resend,
@@ -38,7 +38,7 @@ const INPUTS: [&str; 12] = [
     "response", "cancel",
 ];
 
-impl Input {
+impl EndpointInput {
     pub(crate) const fn of(body: &Body) -> Self {
         match body {
             Body::Data(_) => Self::Data,
@@ -56,16 +56,16 @@ impl Input {
 
 /// See [`Coverage::possible`].
 fn may_meet(state: usize, input: usize) -> bool {
-    let (is, client) = (|other: Input| input == other as usize, matches!(state, 1 | 2));
-    let serves = state == State::ServerInService as usize + 1;
+    let (is, client) = (|other: EndpointInput| input == other as usize, matches!(state, 1 | 2));
+    let serves = state == RpcState::ServerInService as usize + 1;
     match state {
-        _ if is(Input::Freeze) => false,
+        _ if is(EndpointInput::Freeze) => false,
         7 | 8 => false,
-        0 => !is(Input::Timer),
-        _ if is(Input::NeedAck) => client,
-        _ if is(Input::Ack) => !client,
-        _ if is(Input::Response) => serves,
-        _ if is(Input::Cancel) => serves || client,
+        0 => !is(EndpointInput::Timer),
+        _ if is(EndpointInput::NeedAck) => client,
+        _ if is(EndpointInput::Ack) => !client,
+        _ if is(EndpointInput::Response) => serves,
+        _ if is(EndpointInput::Cancel) => serves || client,
         _ => true,
     }
 }
@@ -77,7 +77,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub(crate) fn mark(&mut self, state: Option<State>, input: Input) {
+    pub(crate) fn mark(&mut self, state: Option<RpcState>, input: EndpointInput) {
         let row = state.map_or(0, |s| s as usize + 1);
         self.cells[row][input as usize] += 1;
     }

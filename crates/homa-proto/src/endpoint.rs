@@ -1,27 +1,27 @@
 //! The endpoint: owns the tables and routes each input to the module of its rule. No policy lives
 //! here.
 
-use crate::admission::Admission;
+use crate::address_validation::AddressValidation;
 use crate::config::{Config, Overcommitment, ValidConfig};
 use crate::counters::Counters;
-use crate::coverage::{Coverage, Input};
+use crate::coverage::{Coverage, EndpointInput};
 use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
 use crate::grant::IncomingTotals;
+use crate::grant::scheduler::{Scheduler, UNLIMITED};
 use crate::link::{LinkTable, Links};
-use crate::overcommitment::{Scheduler, UNLIMITED};
-use crate::overflow::Overflows;
+use crate::loss::HOST_STALL;
 use crate::packet::{Body, Packet, PeerId};
 use crate::peer::Peer;
 use crate::priority::Levels;
-use crate::random::Random;
+use crate::receive::Overflows;
 use crate::rpc::Rpc;
-use crate::rpc::by_id::{ClientRpcs, ServerRpcs};
 use crate::rpc::id::RpcIds;
-use crate::sender::Sender;
-use crate::standstill::STANDSTILL;
-use crate::table::{Keyed, Ref, Table};
-use crate::timer::Wheel;
+use crate::rpc::table::{ClientRpcs, ServerRpcs};
+use crate::send::SendQueue;
 use crate::units::Time;
+use crate::util::random::Random;
+use crate::util::slab::{Keyed, Slab};
+use crate::util::timer::Wheel;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -38,11 +38,11 @@ pub struct PeerInfo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
     /// The latest grant of a message, read when it leaves.
-    Grant(Ref),
+    Grant(RpcHandle),
     /// The RESENDs of a message follow: it may be asked for again.
-    Resends(Ref),
+    Resends(RpcHandle),
     /// NEED_ACK, unless the RPC is acknowledged before it leaves.
-    NeedAck(Ref),
+    NeedAck(RpcHandle),
     Packet(Packet),
 }
 
@@ -52,7 +52,7 @@ const MAX_WAITING: usize = 4_096;
 
 /// Messages whose RESENDs or NEED_ACKs wait for the link above which no more are asked for by
 /// timers: answers have not been read either, and questions would be what keeps us from it.
-const MAX_ASKING: u32 = 256;
+const MAX_QUEUED_RESENDS: u32 = 256;
 
 /// One host's side of the protocol. See the crate's documentation for the calling contract.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub struct Endpoint {
     pub(crate) counters: Counters,
     pub(crate) coverage: Coverage,
     pub(crate) ids: RpcIds,
-    pub(crate) rpcs: Table<Rpc>,
+    pub(crate) rpcs: Slab<Rpc>,
     pub(crate) client_rpcs: ClientRpcs,
     pub(crate) server_rpcs: ServerRpcs,
     pub(crate) peers: Vec<Option<Peer>>,
@@ -72,21 +72,21 @@ pub struct Endpoint {
     pub(crate) events: VecDeque<Event>,
     pub(crate) control: VecDeque<Control>,
     /// RESENDs and NEED_ACKs among it, by message.
-    pub(crate) asking: u32,
-    pub(crate) sender: Sender,
+    pub(crate) resends_queued: u32,
+    pub(crate) sender: SendQueue,
     pub(crate) scheduler: Scheduler,
     pub(crate) incoming: IncomingTotals,
     pub(crate) levels: Levels,
     pub(crate) links: LinkTable,
     pub(crate) timers: Wheel,
     pub(crate) last_local_port: u16,
-    pub(crate) admission: Admission,
+    pub(crate) validation: AddressValidation,
     due: Vec<u32>,
     /// Peers with more acks waiting than an ACK packet's worth, and when they are sent.
     pub(crate) late_acks: Vec<PeerId>,
     pub(crate) acks_due: Time,
     /// Since when nothing that peers did was forgotten.
-    remembers_since: Option<Time>,
+    memory_complete_since: Option<Time>,
 }
 
 impl Endpoint {
@@ -101,7 +101,7 @@ impl Endpoint {
             counters: Counters::default(),
             coverage: Coverage::default(),
             ids: RpcIds::new(random.next(), config.unguessable_ids),
-            rpcs: Table::new(),
+            rpcs: Slab::new(),
             client_rpcs: ClientRpcs::new(hash),
             server_rpcs: ServerRpcs::with_hasher(hash),
             peers: Vec::new(),
@@ -109,8 +109,8 @@ impl Endpoint {
             listening: BTreeSet::new(),
             events: VecDeque::new(),
             control: VecDeque::new(),
-            asking: 0,
-            sender: Sender::new(config.fifo_permille),
+            resends_queued: 0,
+            sender: SendQueue::new(config.fifo_permille),
             scheduler: Scheduler::new(
                 if config.overcommitment == Overcommitment::Unlimited { UNLIMITED } else { 1 },
                 config.one_message_per_sender,
@@ -121,11 +121,11 @@ impl Endpoint {
             links: LinkTable::new(&config),
             timers: Wheel::new(),
             last_local_port: 0,
-            admission: Admission::new(random.next(), hash),
+            validation: AddressValidation::new(random.next(), hash),
             due: Vec::new(),
             late_acks: Vec::new(),
             acks_due: Time::MAX,
-            remembers_since: None,
+            memory_complete_since: None,
             config,
         };
         endpoint.scheduler.set_degree(endpoint.degree());
@@ -148,54 +148,54 @@ impl Endpoint {
         match what {
             Submit::Request(request) => self.submit_request(now, &request),
             Submit::Response { rpc, length } => {
-                self.cover(Some(rpc.into()), Input::Response);
-                self.submit_response(now, rpc.into(), length)
+                self.cover(Some(rpc), EndpointInput::Response);
+                self.submit_response(now, rpc, length)
             }
             Submit::OneWay { peer, length, cookie } => {
                 self.submit_one_way(now, peer, length, cookie)
             }
             Submit::Cancel { rpc } => {
-                self.cover(Some(rpc.into()), Input::Cancel);
-                self.cancel(rpc.into())
+                self.cover(Some(rpc), EndpointInput::Cancel);
+                self.cancel(rpc)
             }
         }
     }
 
-    /// Network in. After [`Receipt::Place`], copy the bytes before draining events.
+    /// Network in. After [`Receipt::Placement`], copy the bytes before draining events.
     pub fn receive(&mut self, now: Time, packet: &Packet) -> Receipt {
         self.begin(now);
         let Some(peer) = self.peer_mut(packet.peer) else {
             return self.dropped(DropReason::UnknownPeer);
         };
         let answered = core::mem::take(&mut peer.resend_until) != Time::ZERO;
-        peer.heard = now;
-        if !peer.proven {
-            self.earn_credit(packet);
+        peer.last_heard = now;
+        if !peer.validated {
+            self.grow_send_allowance(packet);
         }
-        let receipt = self.handle(now, packet);
-        self.go_on_granting();
+        let receipt = self.dispatch(now, packet);
+        self.resume_granting();
         if answered {
-            self.pass_turn(now, packet.peer);
+            self.next_resend(now, packet.peer);
         }
         receipt
     }
 
-    fn handle(&mut self, now: Time, packet: &Packet) -> Receipt {
-        let handled = match &packet.body {
+    fn dispatch(&mut self, now: Time, packet: &Packet) -> Receipt {
+        let outcome = match &packet.body {
             Body::Data(data) => {
-                let who = self.find(packet);
-                if let (Some(recent), false) = (who, packet.id.from_server()) {
-                    self.speaks_of(packet.peer, recent);
+                let handle = self.find(packet);
+                if let (Some(recent_rpc), false) = (handle, packet.id.from_server()) {
+                    self.note_recent_rpc(packet.peer, recent_rpc);
                 }
-                self.cover(who, Input::Data);
-                return match self.on_data(now, packet, data, who) {
+                self.cover(handle, EndpointInput::Data);
+                return match self.on_data(now, packet, data, handle) {
                     Ok(place) => Receipt::Place(place),
                     Err(reason) => self.dropped(reason),
                 };
             }
             _ => self.on_control(now, packet),
         };
-        match handled {
+        match outcome {
             Ok(()) => Receipt::Consumed,
             Err(reason) => self.dropped(reason),
         }
@@ -203,45 +203,46 @@ impl Endpoint {
 
     fn on_control(&mut self, now: Time, packet: &Packet) -> Result<(), DropReason> {
         self.levels.record_control();
-        let who = self.find(packet);
-        self.cover(who, Input::of(&packet.body));
-        if let Some(rpc) = who.and_then(|who| self.rpcs.get_mut(who)) {
-            rpc.known = true;
+        let handle = self.find(packet);
+        self.cover(handle, EndpointInput::of(&packet.body));
+        if let Some(rpc) = handle.and_then(|handle| self.rpcs.get_mut(handle)) {
+            rpc.seen_by_peer = true;
         }
-        let known = || who.ok_or_else(|| self.unknown_or_foreign(packet));
+        let known = || handle.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
             Body::Data(_) | Body::Freeze => {}
             Body::Grant { offset, priority } => {
-                let who = known()?;
-                self.on_grant(now, who, offset, priority)?;
+                let handle = known()?;
+                self.on_grant(now, handle, offset, priority)?;
             }
-            Body::Resend { offset, length, priority } => match who {
-                Some(who) => self.on_resend(now, who, (offset, length), priority),
+            Body::Resend { offset, length, priority } => match handle {
+                Some(handle) => self.on_resend(now, handle, (offset, length), priority),
                 None => self.on_resend_unknown(now, packet),
             },
             Body::RpcUnknown { remembered, no_server } => {
-                let who = known()?;
+                let handle = known()?;
                 self.counters.unknowns_received += 1;
                 if packet.id.from_server() {
-                    self.on_unknown_at_client(now, who, remembered, no_server);
+                    self.on_unknown_at_client(now, handle, remembered, no_server);
                 } else {
-                    self.end_server_rpc(who);
+                    self.end_server_rpc(handle);
                 }
             }
             Body::Busy => {
-                let who = known()?;
-                self.on_busy(now, who);
+                let handle = known()?;
+                self.on_busy(now, handle);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
                 // Anybody can speak about nothing, or about a request that it made up itself.
-                let proven = |who: &Ref| self.rpcs.get(*who).is_some_and(|rpc| !rpc.unproven);
-                let who = who.filter(proven);
-                if who.is_none() && self.asks_for_proof() {
+                let validated =
+                    |handle: &RpcHandle| self.rpcs.get(*handle).is_some_and(|rpc| !rpc.unvalidated);
+                let handle = handle.filter(validated);
+                if handle.is_none() && self.validates_addresses() {
                     return Err(DropReason::UnknownRpc);
                 }
-                self.on_cutoffs(packet.peer, who, cutoffs, version, limits);
+                self.on_cutoffs(packet.peer, handle, cutoffs, version, limits);
             }
-            Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, who),
+            Body::NeedAck if packet.id.from_server() => self.on_need_ack(now, packet, handle),
             Body::Challenge { boot, remembered } if packet.id.from_server() => {
                 self.on_challenge(now, packet, (boot, remembered));
             }
@@ -266,15 +267,15 @@ impl Endpoint {
         let mut due = core::mem::take(&mut self.due);
         while let Some(tick) = self.timers.fire(now, &mut due) {
             for &index in &due {
-                if let Some(who) = self.rpcs.disarm(index, tick) {
-                    self.cover(Some(who), Input::Timer);
-                    self.check(now, who);
+                if let Some(handle) = self.rpcs.disarm(index, tick) {
+                    self.cover(Some(handle), EndpointInput::Timer);
+                    self.check(now, handle);
                 }
             }
         }
         self.due = due;
         self.expire_grants(now);
-        self.go_on_granting();
+        self.resume_granting();
         self.expire_acks(now);
     }
 
@@ -295,24 +296,24 @@ impl Endpoint {
         while let Some(control) = self.control.pop_front() {
             match control {
                 Control::Packet(packet) => {
-                    if self.may_leave(&packet) {
+                    if self.may_send_to(&packet) {
                         return Some(packet);
                     }
                 }
-                Control::Grant(who) => {
-                    if let Some(packet) = self.grant_packet(now, who) {
+                Control::Grant(handle) => {
+                    if let Some(packet) = self.grant_packet(now, handle) {
                         return Some(packet);
                     }
                 }
-                Control::Resends(who) => {
-                    self.asking -= 1;
-                    if let Some(rpc) = self.rpcs.get_mut(who) {
-                        rpc.asking = false;
+                Control::Resends(handle) => {
+                    self.resends_queued -= 1;
+                    if let Some(rpc) = self.rpcs.get_mut(handle) {
+                        rpc.resends_queued = false;
                     }
                 }
-                Control::NeedAck(who) => {
-                    self.asking -= 1;
-                    if let Some(packet) = self.need_ack_packet(who) {
+                Control::NeedAck(handle) => {
+                    self.resends_queued -= 1;
+                    if let Some(packet) = self.need_ack_packet(handle) {
                         return Some(packet);
                     }
                 }
@@ -340,8 +341,8 @@ impl Endpoint {
     }
 
     /// Environment in: bytes of incoming messages (received or granted, not delivered; of peers
-    /// with an account, requests not [`taken`](Self::taken), too) that may be held. Lowering it
-    /// withholds grants and drops unscheduled data, to be asked for again later.
+    /// with an account, requests not [`request_accepted`](Self::request_accepted), too) that may be
+    /// held. Lowering it withholds grants and drops unscheduled data, to be asked for again later.
     pub fn limit_memory(&mut self, now: Time, bytes: u64) {
         self.begin(now);
         self.set_memory_budget(bytes);
@@ -366,9 +367,9 @@ impl Endpoint {
 
     /// An RPC in progress at a local port: `known`, as long as it lasts, spares a search.
     pub fn rpc_at(&self, port: u16, known: Option<RpcHandle>) -> Option<RpcHandle> {
-        let lasts = known.filter(|&rpc| self.rpcs.get(rpc.into()).is_some());
+        let lasts = known.filter(|&rpc| self.rpcs.get(rpc).is_some());
         let search = || self.rpcs.iter().find(|(_, rpc)| rpc.local_port == port);
-        lasts.or_else(|| search().map(|(who, _)| who.into()))
+        lasts.or_else(|| search().map(|(handle, _)| handle))
     }
 
     /// RTTbytes of a peer as estimated now.
@@ -402,31 +403,31 @@ impl Endpoint {
     }
 
     /// Something that was executed here is forgotten.
-    pub(crate) fn forgot(&mut self, now: Time) {
-        self.remembers_since = Some(now);
+    pub(crate) fn note_forgotten(&mut self, now: Time) {
+        self.memory_complete_since = Some(now);
     }
 
     /// Since when this endpoint vouches for what was executed: never before its first input.
-    pub(crate) fn vouches_since(&self) -> Time {
-        self.remembers_since.unwrap_or(Time::MAX)
+    pub(crate) fn memory_complete_from(&self) -> Time {
+        self.memory_complete_since.unwrap_or(Time::MAX)
     }
 
     /// Since when nothing that was executed here was forgotten.
-    pub(crate) fn remembers_since(&self) -> Time {
-        self.remembers_since.unwrap_or(self.now)
+    pub(crate) fn memory_complete_since(&self) -> Time {
+        self.memory_complete_since.unwrap_or(self.now)
     }
 
     pub(crate) fn begin(&mut self, now: Time) {
         // Nobody looked at the clock since then: neither at a timer, nor to bring anything.
         let awaited = self.timers.deadline().unwrap_or(Time::MAX).max(self.now);
-        if now.since(awaited) >= STANDSTILL {
-            self.stood_still(now, now.since(awaited));
+        if now.since(awaited) >= HOST_STALL {
+            self.compensate_stall(now, now.since(awaited));
         }
         self.now = now;
-        if self.remembers_since.is_none() {
-            self.remembers_since = Some(now);
+        if self.memory_complete_since.is_none() {
+            self.memory_complete_since = Some(now);
             for peer in self.peers.iter_mut().flatten() {
-                peer.more.executed.since = now;
+                peer.cold.executed.since = now;
             }
         }
         if self.events.is_empty() {
@@ -439,12 +440,12 @@ impl Endpoint {
         Receipt::Dropped(reason)
     }
 
-    fn cover(&mut self, who: Option<Ref>, input: Input) {
-        self.coverage.mark(who.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
+    fn cover(&mut self, handle: Option<RpcHandle>, input: EndpointInput) {
+        self.coverage.mark(handle.and_then(|w| self.rpcs.get(w)).map(|r| r.state), input);
     }
 
     /// The RPC a packet belongs to.
-    pub(crate) fn find(&self, packet: &Packet) -> Option<Ref> {
+    pub(crate) fn find(&self, packet: &Packet) -> Option<RpcHandle> {
         if packet.id.from_server() {
             self.find_client(packet.peer, packet.id)
         } else {
@@ -453,9 +454,9 @@ impl Endpoint {
     }
 
     /// The peer's next packet is likely of the same RPC.
-    fn speaks_of(&mut self, peer: PeerId, who: Ref) {
+    fn note_recent_rpc(&mut self, peer: PeerId, handle: RpcHandle) {
         if let Some(peer) = self.peer_mut(peer) {
-            peer.recent = who;
+            peer.recent_rpc = handle;
         }
     }
 
@@ -475,8 +476,8 @@ impl Endpoint {
     }
 
     /// A control packet about an RPC to its peer.
-    pub(crate) fn control_packet(&self, who: Ref, body: Body) -> Option<Packet> {
-        self.rpcs.get(who).map(|r| r.control(self.levels.top(), body))
+    pub(crate) fn control_packet(&self, handle: RpcHandle, body: Body) -> Option<Packet> {
+        self.rpcs.get(handle).map(|r| r.control(self.levels.top(), body))
     }
 
     /// True when there is room for one more answer to a peer's packet.
@@ -487,12 +488,12 @@ impl Endpoint {
     }
 
     /// True when timers may ask for more.
-    pub(crate) fn may_ask(&self) -> bool {
-        self.asking < MAX_ASKING
+    pub(crate) fn may_send_resend(&self) -> bool {
+        self.resends_queued < MAX_QUEUED_RESENDS
     }
 
-    pub(crate) fn queue_control(&mut self, who: Ref, body: Body) {
-        if let Some(packet) = self.control_packet(who, body) {
+    pub(crate) fn queue_control(&mut self, handle: RpcHandle, body: Body) {
+        if let Some(packet) = self.control_packet(handle, body) {
             self.control.push_back(Control::Packet(packet));
         }
     }

@@ -5,12 +5,17 @@ use crate::units::Time;
 
 /// An RPC as the application names it. Safe to keep: a handle of a finished RPC is refused, never
 /// mistaken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcHandle {
     /// Slot in the endpoint's table.
     pub index: u32,
     /// Distinguishes successive users of the slot.
     pub generation: u32,
+}
+
+impl RpcHandle {
+    /// The handle of no RPC.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
 /// A request by the application.
@@ -250,7 +255,7 @@ pub enum MessageKind {
 pub enum Receipt {
     /// Copy the payload's `len` bytes to `offset` of `message` (before
     /// draining events).
-    Place(Place),
+    Place(Placement),
     /// Acted upon; nothing to copy.
     Consumed,
     /// Ignored and counted.
@@ -259,7 +264,7 @@ pub enum Receipt {
 
 /// Where received bytes belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Placement {
     /// The incoming message.
     pub message: MessageId,
     /// Length of the whole message.
@@ -376,18 +381,6 @@ impl DropReason {
                 | Self::AlreadyExecuted
                 | Self::NoServer
         )
-    }
-}
-
-impl From<crate::table::Ref> for RpcHandle {
-    fn from(r: crate::table::Ref) -> Self {
-        Self { index: r.index, generation: r.generation }
-    }
-}
-
-impl From<RpcHandle> for crate::table::Ref {
-    fn from(h: RpcHandle) -> Self {
-        Self { index: h.index, generation: h.generation }
     }
 }
 

@@ -8,16 +8,16 @@
 use crate::config::IncastConfig;
 
 /// The limit to put into a new request; `None`: no flag. `outstanding` counts it and all others in
-/// progress; `unheard` are the unscheduled bytes of responses that have not begun, `own` those that
-/// this one would add.
+/// progress; `pending_unscheduled` are the unscheduled bytes of responses that have not begun,
+/// `own` those that this one would add.
 pub(crate) fn response_limit(
     config: Option<&IncastConfig>,
     outstanding: usize,
-    unheard: u64,
+    pending_unscheduled: u64,
     own: u32,
 ) -> Option<u16> {
     let config = config?;
-    let crowded = unheard + u64::from(own) > u64::from(config.burst);
+    let crowded = pending_unscheduled + u64::from(own) > u64::from(config.burst);
     if outstanding <= config.threshold as usize && !crowded {
         return None;
     }

@@ -17,44 +17,28 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod admission;
-mod ahead;
+mod address_validation;
 mod completion;
 mod config;
 mod counters;
 mod coverage;
-mod downlink;
 mod endpoint;
 mod event;
-mod executed;
-mod frame;
 mod grant;
-mod granted_levels;
 mod incast;
 mod link;
 mod loss;
-mod neighbours;
-mod overcommitment;
-mod overflow;
 mod packet;
-mod path;
 mod peer;
 mod priority;
-mod random;
-mod reassembly;
-mod receiver;
+mod receive;
 mod rpc;
-mod rtt;
-mod sender;
-mod setters;
-mod srpt;
-mod standstill;
-mod table;
-mod timer;
+mod send;
 mod units;
+mod util;
 pub mod wire;
 
-pub use admission::Names;
+pub use address_validation::ClientDirectory;
 pub use config::{
     Completion, Config, ConfigError, FULL_FRAME, GrantWindow, GrantedLevel, Granting, IncastConfig,
     LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, UnknownRpcReply,
@@ -64,12 +48,11 @@ pub use counters::Counters;
 pub use coverage::Coverage;
 pub use endpoint::{Endpoint, PeerInfo};
 pub use event::{
-    Delivered, DropReason, Event, MessageKind, Place, Quoted, Receipt, Request, RpcError,
+    Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
-pub use grant::Credit;
+pub use grant::{Credit, SiblingShards};
 pub use link::{LinkId, LinkInfo, Links};
-pub use neighbours::Neighbours;
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };

@@ -10,9 +10,9 @@
 //! on their way before they delay each other (`rtt.rs`).
 
 use crate::config::{Config, FULL_FRAME};
-use crate::downlink::Downlink;
 use crate::endpoint::Endpoint;
-use crate::neighbours::Neighbours;
+use crate::grant::SiblingShards;
+use crate::loss::downlink::Downlink;
 use crate::packet::{Packet, PeerId};
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
@@ -68,12 +68,12 @@ pub struct LinkInfo {
 
 /// A link.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct LinkState {
     pub(crate) info: LinkInfo,
     pub(crate) downlink: Downlink,
 }
 
-impl Link {
+impl LinkState {
     /// A DATA packet of so many bytes, of at most so many, arrived; `more` are owed to us.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
         let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
@@ -85,30 +85,30 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct LinkTable {
     /// Link 0; most hosts have no other.
-    first: Link,
+    first: LinkState,
     /// From 1 on.
-    others: Vec<Link>,
+    others: Vec<LinkState>,
     /// What other endpoints have coming by all of them.
-    pub(crate) neighbours: Neighbours,
+    pub(crate) sibling_shards: SiblingShards,
 }
 
 impl LinkTable {
     pub(crate) fn new(config: &Config) -> Self {
         let first = Self::unknown(config, config.link_rate);
-        Self { first, others: Vec::new(), neighbours: Neighbours::default() }
+        Self { first, others: Vec::new(), sibling_shards: SiblingShards::default() }
     }
 
-    fn unknown(config: &Config, rate: Option<Rate>) -> Link {
+    fn unknown(config: &Config, rate: Option<Rate>) -> LinkState {
         let info = LinkInfo { rate, rtt_bytes_max: config.rtt_bytes_max };
-        Link { info, downlink: Downlink::default() }
+        LinkState { info, downlink: Downlink::default() }
     }
 
-    pub(crate) fn get(&self, link: LinkId) -> &Link {
+    pub(crate) fn get(&self, link: LinkId) -> &LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get(at));
         other.unwrap_or(&self.first)
     }
 
-    pub(crate) fn get_mut(&mut self, link: LinkId) -> &mut Link {
+    pub(crate) fn get_mut(&mut self, link: LinkId) -> &mut LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get_mut(at));
         other.unwrap_or(&mut self.first)
     }
@@ -137,10 +137,10 @@ impl Endpoint {
             return;
         }
         let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
-        let under_way: Vec<_> = under_way.map(|(who, _)| who).collect();
-        for who in under_way {
-            if let Some(rpc) = self.rpcs.get_mut(who) {
-                self.sender.reroute(who, &mut rpc.out, link);
+        let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
+        for handle in under_way {
+            if let Some(rpc) = self.rpcs.get_mut(handle) {
+                self.sender.reroute(handle, &mut rpc.out, link);
             }
         }
         self.sender.sweep(&self.rpcs);
@@ -160,7 +160,7 @@ impl Endpoint {
     }
 
     /// The link that a peer is reached by.
-    pub(crate) fn link_of(&self, peer: PeerId) -> &Link {
+    pub(crate) fn link_of(&self, peer: PeerId) -> &LinkState {
         self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
     }
 }

@@ -115,7 +115,7 @@ pub enum Body {
     /// The server asks whether its response arrived.
     NeedAck,
     /// The server asks who sends from an address (UDP only): a NEED_ACK of an RPC that does not
-    /// exist, whose random id comes back only from where it was sent. `admission.rs` has the rule.
+    /// exist, whose random id comes back only from where it was sent. `validation.rs` has the rule.
     Challenge {
         /// The server's boot id: another whenever it forgot what it executed.
         boot: u64,

@@ -1,16 +1,15 @@
 //! What is kept per remote endpoint: its cutoffs and limits (Homa §3.4: a few dozen bytes), acks to
 //! report, RTTbytes, and which of its RPCs were executed here.
 
-use crate::admission::Exchange;
+use crate::address_validation::Validation;
 use crate::completion::PendingAcks;
+use crate::completion::replay_window::ReplayWindow;
 use crate::config::{Config, LEVELS};
 use crate::endpoint::{Control, Endpoint, PeerInfo};
 use crate::event::RpcHandle;
-use crate::executed::Executed;
 use crate::link::LinkId;
 use crate::packet::{AckEntry, Limits, PeerId, RpcId};
-use crate::rtt::{RttBytes, SmoothedTime};
-use crate::table::Ref;
+use crate::receive::{RttBytes, SmoothedTime};
 use crate::units::{Duration, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -25,12 +24,12 @@ const LIMIT_LASTS: Duration = Duration::secs(2);
 pub(crate) struct Peer {
     pub(crate) info: PeerInfo,
     /// When any packet of the peer last arrived.
-    pub(crate) heard: Time,
+    pub(crate) last_heard: Time,
     /// Until when a RESEND to this peer counts as outstanding (Homa profile `default`: one per
     /// peer).
     pub(crate) resend_until: Time,
     /// The RPC of its own that the peer spoke of last.
-    pub(crate) recent: Ref,
+    pub(crate) recent_rpc: RpcHandle,
     /// RPCs in progress with this peer.
     pub(crate) rpcs: u32,
     /// RTTbytes as last measured.
@@ -42,7 +41,7 @@ pub(crate) struct Peer {
     /// Version to echo in DATA; 0 before the first CUTOFFS.
     pub(crate) cutoff_version: u16,
     /// The peer sent CUTOFFS.
-    pub(crate) told: bool,
+    pub(crate) has_cutoffs: bool,
     /// Acks wait for DATA to the peer.
     pub(crate) has_acks: bool,
     /// In the endpoint's list of peers to which acks are due.
@@ -50,24 +49,24 @@ pub(crate) struct Peer {
     /// What it is reached by.
     pub(crate) link: LinkId,
     /// As much may be sent to it as there is: it has answered, or is called.
-    pub(crate) proven: bool,
+    pub(crate) validated: bool,
     /// It has answered a challenge.
-    pub(crate) answers: bool,
-    pub(crate) more: Box<More>,
+    pub(crate) answered_challenge: bool,
+    pub(crate) cold: Box<PeerCold>,
 }
 
 /// The rest, for whole messages and rarer things.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct More {
+pub(crate) struct PeerCold {
     /// The account of its host, where the environment keeps such.
     pub(crate) account: Option<u32>,
     /// Its host, for what is remembered longer than its peers.
-    pub(crate) home: u64,
+    pub(crate) host_key: u64,
     /// Memory for incoming messages of the peer.
     pub(crate) memory: u64,
     /// What the peer wasted, where there are no accounts.
-    pub(crate) wasted: u32,
+    pub(crate) wasted_grants: u32,
     /// RPCs in progress that the peer began.
     pub(crate) served: u32,
     /// Time between DATA packets of one of its messages.
@@ -82,13 +81,13 @@ pub(crate) struct More {
     pub(crate) cutoffs_sent: Option<Time>,
     /// How long the peer's responses take to begin once their requests have left.
     pub(crate) response_time: SmoothedTime,
-    pub(crate) executed: Executed,
-    pub(crate) exchange: Exchange,
+    pub(crate) executed: ReplayWindow,
+    pub(crate) validation: Validation,
     /// A millisecond, and NEED_ACKs sent in it.
     pub(crate) need_acks: (u64, u16),
     /// RPCs that were to ask for something while a RESEND to the peer was outstanding, and some
     /// that ended since.
-    pub(crate) turns: VecDeque<Ref>,
+    pub(crate) resend_queue: VecDeque<RpcHandle>,
     /// The packet size changed while RPCs were in progress.
     pub(crate) payload_changed: bool,
     /// The least that packets to the peer ever held.
@@ -99,11 +98,11 @@ impl Peer {
     /// A peer that assumes `version` of our cutoffs until it is told, and has done nothing since
     /// `since`.
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
-        let more = More {
+        let cold = PeerCold {
             account: None,
-            home: u64::from(info.host),
+            host_key: u64::from(info.host),
             memory: 0,
-            wasted: 0,
+            wasted_grants: 0,
             served: 0,
             data_gap: SmoothedTime::default(),
             acks: PendingAcks::default(),
@@ -112,37 +111,37 @@ impl Peer {
             limited_until: Time::ZERO,
             cutoffs_sent: None,
             response_time: SmoothedTime::default(),
-            executed: Executed::new(since),
-            exchange: Exchange::default(),
+            executed: ReplayWindow::new(since),
+            validation: Validation::default(),
             need_acks: (0, 0),
-            turns: VecDeque::new(),
+            resend_queue: VecDeque::new(),
             payload_changed: false,
             least_payload: info.max_payload,
         };
         Self {
             info,
-            heard: Time::ZERO,
+            last_heard: Time::ZERO,
             resend_until: Time::ZERO,
-            recent: Ref::NONE,
+            recent_rpc: RpcHandle::NONE,
             rpcs: 0,
             rtt_bytes: config.rtt_bytes,
             unscheduled_cap: u32::MAX,
             max_message: u32::MAX,
             cutoff_version: version,
-            told: false,
+            has_cutoffs: false,
             has_acks: false,
             acks_listed: false,
             link: LinkId::default(),
-            proven: !config.prove_addresses,
-            answers: !config.prove_addresses,
-            more: Box::new(more),
+            validated: !config.validate_addresses,
+            answered_challenge: !config.validate_addresses,
+            cold: Box::new(cold),
         }
     }
 
     /// The limit that a message of this length exceeds, if the peer named it lately: one that
     /// restarted may take more, and says nothing while nothing is sent to it.
     pub(crate) fn limit_exceeded_by(&self, now: Time, length: u32) -> Option<u32> {
-        let exceeds = length > self.max_message && now < self.more.limited_until;
+        let exceeds = length > self.max_message && now < self.cold.limited_until;
         exceeds.then_some(self.max_message)
     }
 
@@ -151,8 +150,8 @@ impl Peer {
         if !self.has_acks {
             return None;
         }
-        let ack = self.more.acks.pop(newest);
-        self.has_acks = !self.more.acks.is_empty();
+        let ack = self.cold.acks.pop(newest);
+        self.has_acks = !self.cold.acks.is_empty();
         ack
     }
 
@@ -162,7 +161,7 @@ impl Peer {
         if may_lower || limits.max_message >= self.max_message {
             // Whatever it says, it hears of a packet: one word of somebody else would silence us.
             self.max_message = limits.max_message.max(self.info.max_payload);
-            self.more.limited_until = now + LIMIT_LASTS;
+            self.cold.limited_until = now + LIMIT_LASTS;
         }
         self.unscheduled_cap = limits.max_unscheduled.max(self.info.max_payload);
     }
@@ -177,7 +176,7 @@ impl Endpoint {
             self.peers.resize_with(index + 1, || None);
         }
         if self.peers[index].is_none() {
-            let since = self.vouches_since();
+            let since = self.memory_complete_from();
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
             let version = self.levels.assumed_version();
             self.peers[index] = Some(Peer::new(&self.config, info, version, since));
@@ -186,25 +185,25 @@ impl Endpoint {
 
     /// Charges what a peer without RPCs will hold to an account, once and for all, which it shares
     /// with other peers of its host: nobody gets more of what is scarce by calling from many ports.
-    /// Its requests count until [`Endpoint::taken`]. Accounts are numbered densely and used again;
-    /// `home` names the host as long as the endpoint lives, since what is remembered of its clients
-    /// outlives its peers.
-    pub fn set_account(&mut self, peer: PeerId, account: u32, home: u64) {
-        let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.more.account.is_none();
+    /// Its requests count until [`Endpoint::accepted`]. Accounts are numbered densely and used
+    /// again; `host_key` names the host as long as the endpoint lives, since what is remembered of
+    /// its clients outlives its peers.
+    pub fn set_account(&mut self, peer: PeerId, account: u32, host_key: u64) {
+        let free = |peer: &&mut Peer| peer.rpcs == 0 && peer.cold.account.is_none();
         if let Some(peer) = self.peer_mut(peer).filter(free) {
-            (peer.more.account, peer.more.home) = (Some(account), home);
+            (peer.cold.account, peer.cold.host_key) = (Some(account), host_key);
             self.incoming.accounts.open(account);
         }
     }
 
     /// The peer of an RPC in progress.
     pub fn peer_of(&self, rpc: RpcHandle) -> Option<PeerId> {
-        self.rpcs.get(rpc.into()).map(|rpc| rpc.peer)
+        self.rpcs.get(rpc).map(|rpc| rpc.peer)
     }
 
     /// The number of an RPC in progress (client's form).
     pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
-        self.rpcs.get(rpc.into()).map(|rpc| rpc.id)
+        self.rpcs.get(rpc).map(|rpc| rpc.id)
     }
 
     /// Forgets a peer; false while RPCs with it are in progress. What it executed here is forgotten

@@ -14,7 +14,7 @@ const RTT_BYTES: u32 = 20_000;
 
 /// A message on its way.
 #[derive(Debug)]
-struct Incoming {
+struct FuzzedMessage {
     peer: u32,
     length: u32,
     unscheduled: u32,
@@ -27,7 +27,7 @@ struct Incoming {
     late: Vec<u32>,
 }
 
-impl Incoming {
+impl FuzzedMessage {
     fn outstanding(&self) -> u64 {
         u64::from(self.granted.saturating_sub(self.received))
     }
@@ -39,13 +39,13 @@ fn packet(index: usize, peer: u32, body: Body) -> Packet {
 }
 
 /// A receiver with messages under way.
-struct Receiver {
+struct FuzzedReceiver {
     endpoint: Endpoint,
-    messages: Vec<Incoming>,
+    messages: Vec<FuzzedMessage>,
     now: Time,
 }
 
-impl Receiver {
+impl FuzzedReceiver {
     fn new(config: Config) -> Self {
         let config = config.rtt_bytes(RTT_BYTES).measure_rtt_bytes(false);
         let mut endpoint = Endpoint::new(config.validate().unwrap());
@@ -59,7 +59,7 @@ impl Receiver {
 
     /// One more packet arrives, or is lost, or overtaken; false when there is none.
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<bool> {
-        let may = |m: &Incoming| m.sent < m.granted.min(m.length) || !m.late.is_empty();
+        let may = |m: &FuzzedMessage| m.sent < m.granted.min(m.length) || !m.late.is_empty();
         let able: Vec<usize> =
             (0..self.messages.len()).filter(|&at| may(&self.messages[at])).collect();
         if able.is_empty() {
@@ -111,9 +111,9 @@ impl Receiver {
 
     /// What the senders may send, and we have not, of messages of which a packet arrived and that
     /// are `counted`.
-    fn outstanding(&self, counted: impl Fn(&Incoming) -> bool) -> u64 {
+    fn outstanding(&self, counted: impl Fn(&FuzzedMessage) -> bool) -> u64 {
         let begun = self.messages.iter().filter(|m| m.received > 0 && counted(m));
-        begun.map(Incoming::outstanding).sum()
+        begun.map(FuzzedMessage::outstanding).sum()
     }
 
     /// What of it the bound on all grants together is for: messages that need grants, or, to
@@ -141,18 +141,18 @@ fn bound(config: &Config, fifo_grants: u64) -> Option<u64> {
     }
 }
 
-fn fifo_grants(receiver: &Receiver) -> u64 {
+fn fifo_grants(receiver: &FuzzedReceiver) -> u64 {
     receiver.endpoint.counters().fifo_grants
 }
 
 fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
-    let mut receiver = Receiver::new(config.clone());
+    let mut receiver = FuzzedReceiver::new(config.clone());
     let least = *u.choose(&[1, 3_000, 60_000])?;
     let unscheduled = u.int_in_range(1..=RTT_BYTES)?;
     for _ in 0..u.int_in_range(1..=20)? {
         let length = u.int_in_range(least..=150_000)?;
         let first = unscheduled.min(length);
-        receiver.messages.push(Incoming {
+        receiver.messages.push(FuzzedMessage {
             peer: u.int_in_range(0..=PEERS - 1)?,
             length,
             unscheduled: first,
@@ -177,11 +177,11 @@ fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
             assert!(counted(now) <= may, "{} of {most}", counted(now));
             let all = most + 20 * u64::from(unscheduled);
             assert!(counted(now) <= all && now.granted <= now.expected);
-            let ending = |m: &Incoming| m.granted == m.length && m.length > m.unscheduled;
+            let ending = |m: &FuzzedMessage| m.granted == m.length && m.length > m.unscheduled;
             assert_eq!(now.finishing, receiver.outstanding(ending));
         }
         if fifo_grants(&receiver) == 0 && !matches!(config.window, GrantWindow::Shared { .. }) {
-            let most = receiver.messages.iter().map(Incoming::outstanding).max();
+            let most = receiver.messages.iter().map(FuzzedMessage::outstanding).max();
             assert!(most <= Some(each), "{most:?}");
         }
         before = now;

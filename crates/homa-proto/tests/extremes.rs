@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CLIENT, Pair};
+use common::{CLIENT, ClientAndServer};
 use homa_proto::{
     Completion, Config, Duration, GrantWindow, Granting, Overcommitment, PriorityAllocation, Rate,
     UnscheduledLimit,
@@ -88,7 +88,7 @@ fn no_number_in_a_configuration_makes_the_protocol_panic() {
             }
             // The last line before a panic.
             println!("{:?}: {name} {value}", base.profile);
-            let mut pair = Pair::new(config.clone(), config);
+            let mut pair = ClientAndServer::new(config.clone(), config);
             pair.lose = Box::new(|_, _, ordinal| ordinal.is_multiple_of(7));
             pair.reply = Some((30_000, Duration::micros(1)));
             for cookie in 0..15 {

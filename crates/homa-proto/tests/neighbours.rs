@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{CLIENT, Pair, SERVER};
+use common::{CLIENT, ClientAndServer, SERVER};
 use homa_proto::{
-    Body, Config, Data, Duration, LinkId, MessageId, Neighbours, Packet, PeerId, PeerInfo, Rate,
-    Request, RpcId, Span, Submit, Time,
+    Body, Config, Data, Duration, LinkId, MessageId, Packet, PeerId, PeerInfo, Rate, Request,
+    RpcId, SiblingShards, Span, Submit, Time,
 };
 
 /// Bytes granted and not received once the first 9,800 bytes of a long response came from each of
@@ -14,7 +14,7 @@ use homa_proto::{
 fn granted(config: &Config, others: u16) -> u64 {
     let mut endpoint = common::config(config.clone(), 1);
     endpoint.expire(Time::ZERO);
-    endpoint.set_neighbours(Neighbours { granting: others, owed: 0 });
+    endpoint.set_sibling_shards(SiblingShards { granting: others, outstanding: 0 });
     let now = Time(1_000_000);
     for host in 0..8 {
         let peer = PeerId(host);
@@ -46,7 +46,7 @@ fn granted(config: &Config, others: u16) -> u64 {
             while endpoint.event().is_some() {}
         }
     }
-    endpoint.granted()
+    endpoint.granted_outstanding()
 }
 
 #[test]
@@ -65,9 +65,12 @@ fn endpoints_that_grant_have_equal_parts_and_one_that_does_alone_has_more() {
 }
 
 /// When the client first asks again for a response that was lost, as time since the call.
-fn asks_after(before: impl FnOnce(&mut Pair), step: impl Fn(&mut Pair)) -> Duration {
+fn asks_after(
+    before: impl FnOnce(&mut ClientAndServer),
+    step: impl Fn(&mut ClientAndServer),
+) -> Duration {
     let config = Config::for_users(Rate::mbps(100));
-    let mut pair = Pair::new(config.clone(), config);
+    let mut pair = ClientAndServer::new(config.clone(), config);
     before(&mut pair);
     let (begun, mut first) = (pair.now, None);
     pair.call(100, 1);
@@ -87,8 +90,8 @@ fn asks_after(before: impl FnOnce(&mut Pair), step: impl Fn(&mut Pair)) -> Durat
 #[test]
 fn what_is_owed_to_others_may_come_first() {
     let owed = |bytes| {
-        move |pair: &mut Pair| {
-            pair.ends[CLIENT].set_neighbours(Neighbours { granting: 1, owed: bytes });
+        move |pair: &mut ClientAndServer| {
+            pair.ends[CLIENT].set_sibling_shards(SiblingShards { granting: 1, outstanding: bytes });
         }
     };
     let alone = asks_after(owed(0), |_| {});
@@ -103,7 +106,7 @@ fn a_link_that_others_fill_is_full() {
     let beside = asks_after(
         |_| {},
         |pair| {
-            pair.ends[CLIENT].neighbours_received(LinkId(0), 1_250);
+            pair.ends[CLIENT].sibling_received(LinkId(0), 1_250);
         },
     );
     assert!(beside > alone + Duration::millis(20), "{alone:?} alone, {beside:?} beside");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CLIENT, Pair, Seen};
+use common::{CLIENT, ClientAndServer, Observed};
 use homa_proto::{
     Body, Config, Data, Duration, Endpoint, GrantWindow, GrantedLevel, Granting, MessageId,
     Overcommitment, Packet, PeerId, PeerInfo, Rate, Request, RpcId, Span, Submit, Time,
@@ -162,7 +162,7 @@ fn every_call_ends_and_nothing_is_left_under_any_loss() {
             1 => Config::linux(),
             _ => varied(u)?,
         };
-        let mut pair = Pair::new(config.clone(), config);
+        let mut pair = ClientAndServer::new(config.clone(), config);
         let pattern: u64 = u.arbitrary()?;
         let lossy = u.ratio(3, 4)?;
         pair.lose = Box::new(move |from, _, n| {
@@ -180,7 +180,7 @@ fn every_call_ends_and_nothing_is_left_under_any_loss() {
         let mut ended: Vec<u64> = pair.seen[CLIENT]
             .iter()
             .map(|s| match s {
-                Seen::Response(cookie, _) | Seen::Failed(cookie, _) => *cookie,
+                Observed::Response(cookie, _) | Observed::Failed(cookie, _) => *cookie,
                 other => panic!("a client sees no {other:?}"),
             })
             .collect();

@@ -13,7 +13,7 @@ fn ms(n: u64) -> Time {
 
 /// A client that knows peers 0 and 1 of one host, and 2 of another.
 fn client() -> Endpoint {
-    let config = Config::for_users(Rate::gbps(10)).prove_addresses(true);
+    let config = Config::for_users(Rate::gbps(10)).validate_addresses(true);
     let mut client = Endpoint::new(config.validate().expect("the default"));
     for (peer, host) in [(0, 1), (1, 1), (2, 2)] {
         client.open_peer(PeerId(peer), PeerInfo { host, max_payload: 1_400 });

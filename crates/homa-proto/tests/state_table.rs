@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CLIENT, PORTS, Pair, SERVER};
+use common::{CLIENT, ClientAndServer, PORTS, SERVER};
 use homa_proto::{
     AckEntry, Acks, Body, Config, Coverage, Data, Duration, Endpoint, Event, Limits, MessageId,
     Packet, PeerId, Rate, Receipt, ResendLength, RpcHandle, RpcId, Span, Submit, Time,
@@ -25,8 +25,9 @@ const STATES: [&str; 10] = [
 ];
 
 /// A pair whose end `.1` is in the state, and the RPC's id (client's form).
-fn in_state(state: &str) -> (Pair, usize, RpcId) {
-    let mut pair = Pair::new(Config::for_users(Rate::gbps(10)), Config::for_users(Rate::gbps(10)));
+fn in_state(state: &str) -> (ClientAndServer, usize, RpcId) {
+    let mut pair =
+        ClientAndServer::new(Config::for_users(Rate::gbps(10)), Config::for_users(Rate::gbps(10)));
     let first = std::rc::Rc::new(std::cell::Cell::new(0));
     let seen = first.clone();
     let keep_from_server = match state {
@@ -73,7 +74,7 @@ fn in_state(state: &str) -> (Pair, usize, RpcId) {
 }
 
 /// The id of a request whose packets were just pulled: it is asked for again.
-fn sent_id(pair: &mut Pair) -> u64 {
+fn sent_id(pair: &mut ClientAndServer) -> u64 {
     pair.ends[CLIENT].expire(pair.now + Duration::millis(6));
     pair.ends[CLIENT].transmit(pair.now).map_or(0, |p| p.id.client().0)
 }

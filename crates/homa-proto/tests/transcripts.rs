@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{CLIENT, Pair, SERVER, Seen};
+use common::{CLIENT, ClientAndServer, Observed, SERVER};
 use homa_proto::{Body, Config, Duration, IncastConfig, Overcommitment, Rate, RpcError, Submit};
 
 const LINK: Rate = Rate::gbps(10);
 
-fn users() -> Pair {
-    Pair::new(Config::for_users(LINK), Config::for_users(LINK))
+fn users() -> ClientAndServer {
+    ClientAndServer::new(Config::for_users(LINK), Config::for_users(LINK))
 }
 
 fn is_data(body: &Body) -> bool {
@@ -31,7 +31,7 @@ fn a_long_message_is_granted_as_it_arrives() {
     let mut pair = users();
     pair.call(30_000, 1);
     pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
@@ -42,7 +42,7 @@ fn a_lost_packet_is_asked_for_by_range() {
     pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 3);
     pair.call(6_000, 1);
     pair.run_for(Duration::millis(80));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
@@ -53,7 +53,7 @@ fn a_lost_request_is_found_by_the_client_and_executed_once() {
     pair.lose = Box::new(|from, packet, n| from == CLIENT && is_data(&packet.body) && n == 1);
     pair.call(100, 1);
     pair.run_for(Duration::millis(80));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     assert_eq!(pair.executions(), 1);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
@@ -81,7 +81,7 @@ fn a_server_keeps_a_response_while_its_client_asks_for_it() {
     let now = pair.now;
     pair.ends[CLIENT].limit_memory(now, 1_000_000);
     pair.run_for(Duration::secs(1));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     assert_eq!(pair.executions(), 1);
     pair.run_for(Duration::secs(3));
     pair.assert_clean();
@@ -93,7 +93,7 @@ fn a_slow_server_says_busy_and_the_client_waits() {
     pair.reply = Some((100, Duration::millis(40)));
     pair.call(100, 1);
     pair.run_for(Duration::millis(150));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     assert!(pair.ends[SERVER].counters().busys_sent >= 2);
     pair.assert_clean();
 }
@@ -106,13 +106,13 @@ fn a_restarted_server_makes_the_call_indeterminate() {
     pair.run_for(Duration::millis(3));
     pair.restart(SERVER, Config::for_users(LINK), 9);
     pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::Indeterminate)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::Indeterminate)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
 
 /// An idempotent call of 5,000 bytes that its server has begun to serve.
-fn in_service() -> Pair {
+fn in_service() -> ClientAndServer {
     let mut pair = users();
     pair.reply = None;
     pair.call_idempotent(5_000, 1);
@@ -123,14 +123,16 @@ fn in_service() -> Pair {
 #[test]
 fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
     let mut pair = in_service();
-    let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!("not executed") };
+    let Some(&Observed::Request(rpc, _)) = pair.seen[SERVER].first() else {
+        panic!("not executed")
+    };
     pair.submit(SERVER, Submit::Cancel { rpc });
     pair.reply = Some((100, Duration::micros(1)));
     pair.run_for(Duration::millis(1));
     // A server that refuses all it is asked is not asked as fast as the network can.
     assert_eq!(pair.executions(), 1);
     pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     assert_eq!(pair.executions(), 2);
     pair.assert_clean();
 }
@@ -142,14 +144,14 @@ fn a_server_that_gives_a_call_up_says_so_at_once() {
         pair.reply = None;
         pair.call(5_000, 1);
         pair.run_for(Duration::millis(3));
-        let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!() };
+        let Some(&Observed::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!() };
         let mut lose = lost;
         pair.lose = Box::new(move |_, packet, _| {
             matches!(packet.body, Body::RpcUnknown { .. }) && std::mem::take(&mut lose)
         });
         pair.submit(SERVER, Submit::Cancel { rpc });
         pair.run_for(Duration::millis(1));
-        let told = [Seen::Failed(1, RpcError::Indeterminate)];
+        let told = [Observed::Failed(1, RpcError::Indeterminate)];
         assert_eq!(pair.seen[CLIENT], if lost { &told[..0] } else { &told });
         // Where the word is lost, the client's own timer asks.
         pair.run_for(Duration::millis(60));
@@ -178,7 +180,7 @@ fn cancelling_a_call_reaches_the_server() {
     pair.run_for(Duration::millis(1));
     pair.submit(CLIENT, Submit::Cancel { rpc });
     pair.run_for(Duration::millis(1));
-    assert!(pair.seen[SERVER].contains(&Seen::Cancelled));
+    assert!(pair.seen[SERVER].contains(&Observed::Cancelled));
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
@@ -186,19 +188,19 @@ fn cancelling_a_call_reaches_the_server() {
 #[test]
 fn by_the_kernels_rules_the_server_of_a_call_that_failed_or_was_cancelled_is_told() {
     for cancelled in [false, true] {
-        let mut pair = Pair::new(Config::linux(), Config::linux());
+        let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
         pair.reply = None;
         let rpc = pair.call(100, 1);
         pair.run_for(Duration::millis(1));
-        assert!(!pair.seen[SERVER].contains(&Seen::Cancelled));
+        assert!(!pair.seen[SERVER].contains(&Observed::Cancelled));
         if cancelled {
             pair.submit(CLIENT, Submit::Cancel { rpc });
             pair.run_for(Duration::millis(1));
         } else {
             pair.run_for(Duration::secs(11));
-            assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::DeadlineExceeded)]);
+            assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::DeadlineExceeded)]);
         }
-        assert!(pair.seen[SERVER].contains(&Seen::Cancelled), "cancelled: {cancelled}");
+        assert!(pair.seen[SERVER].contains(&Observed::Cancelled), "cancelled: {cancelled}");
         pair.assert_clean();
     }
 }
@@ -209,34 +211,34 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     pair.lose = Box::new(|from, _, _| from == CLIENT);
     pair.call(100, 1);
     pair.run_for(Duration::secs(11));
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::DeadlineExceeded)]);
-    let mut pair = Pair::new(Config::linux(), Config::linux());
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::DeadlineExceeded)]);
+    let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
     pair.lose = Box::new(|from, _, _| from == CLIENT);
     pair.call(100, 1);
     pair.run_for(Duration::millis(130));
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PeerUnreachable)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::PeerUnreachable)]);
 }
 
 /// Not a window of it a timer: the server grants what its predecessor had.
 #[test]
 fn a_long_request_whose_server_is_new_is_granted_anew() {
     let config = || Config::sigcomm18(LINK);
-    let mut pair = Pair::new(config(), config());
+    let mut pair = ClientAndServer::new(config(), config());
     pair.call(1_000_000, 1);
     pair.run_for(Duration::micros(780));
     pair.restart(SERVER, config(), 9);
     pair.run_for(Duration::millis(12));
-    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Seen::Response(1, 100)][..], 1));
+    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Observed::Response(1, 100)][..], 1));
     pair.assert_clean();
 }
 
 #[test]
 fn the_papers_profile_needs_no_acks_and_may_execute_again() {
-    let mut pair = Pair::new(Config::sigcomm18(LINK), Config::sigcomm18(LINK));
+    let mut pair = ClientAndServer::new(Config::sigcomm18(LINK), Config::sigcomm18(LINK));
     pair.lose = Box::new(|from, packet, n| from == SERVER && is_data(&packet.body) && n == 1);
     pair.call(100, 1);
     pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     assert_eq!(pair.executions(), 2);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
@@ -244,10 +246,10 @@ fn the_papers_profile_needs_no_acks_and_may_execute_again() {
 
 #[test]
 fn the_kernels_profile_confirms_with_need_ack_and_ack() {
-    let mut pair = Pair::new(Config::linux(), Config::linux());
+    let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
     pair.call(100, 1);
     pair.run_for(Duration::millis(10));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     pair.assert_clean();
     insta::assert_snapshot!(pair.transcript);
 }
@@ -259,7 +261,7 @@ fn short_message_overtakes_long_one() {
     pair.run_for(Duration::micros(50));
     pair.call(100, 2);
     pair.run_for(Duration::millis(80));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(2, 100), Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(2, 100), Observed::Response(1, 100)]);
     pair.assert_clean();
 }
 
@@ -267,10 +269,10 @@ fn short_message_overtakes_long_one() {
 fn a_too_long_request_fails_with_the_servers_limit() {
     let mut small = Config::for_users(LINK);
     small.max_message = 5_000;
-    let mut pair = Pair::new(Config::for_users(LINK), small);
+    let mut pair = ClientAndServer::new(Config::for_users(LINK), small);
     pair.call(100_000, 1);
     pair.run_for(Duration::millis(60));
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::RequestTooLong { max: 5_000 })]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::RequestTooLong { max: 5_000 })]);
     let refused = pair.request(5_001, 2);
     let error = pair.ends[CLIENT].submit(pair.now, Submit::Request(refused));
     assert_eq!(error, Err(homa_proto::SubmitError::MessageTooLong { max: 5_000 }));
@@ -282,12 +284,12 @@ fn a_too_long_request_fails_with_the_servers_limit() {
 fn a_too_long_response_fails_the_call_that_asked_for_it() {
     let mut small = Config::for_users(LINK);
     small.max_message = 5_000;
-    let mut pair = Pair::new(small, Config::for_users(LINK));
+    let mut pair = ClientAndServer::new(small, Config::for_users(LINK));
     pair.reply = Some((100_000, Duration::micros(1)));
     pair.call(100, 1);
     pair.run_for(Duration::millis(60));
     let error = RpcError::ResponseTooLong { length: 100_000 };
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, error)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, error)]);
     pair.run_for(Duration::secs(3));
     pair.assert_clean();
 }
@@ -312,7 +314,7 @@ fn acks_of_a_burst_ride_on_the_next_burst_and_the_last_ones_leave_before_they_ar
 
 #[test]
 fn the_kernels_profile_sends_an_ack_for_each_six_calls() {
-    let mut pair = Pair::new(Config::linux(), Config::linux());
+    let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
     for call in 0..60 {
         pair.call(100, call);
     }
@@ -323,7 +325,7 @@ fn the_kernels_profile_sends_an_ack_for_each_six_calls() {
 #[test]
 fn a_client_that_receives_nothing_long_learns_how_much_may_go_unscheduled() {
     let rate = Rate::gbps(100);
-    let mut pair = Pair::new(Config::for_users(rate), Config::for_users(rate));
+    let mut pair = ClientAndServer::new(Config::for_users(rate), Config::for_users(rate));
     let (mut grants, mut before) = (Vec::new(), 0);
     for call in 0..60 {
         pair.call(30_000, call);
@@ -343,7 +345,7 @@ fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
     for (server, unscheduled) in
         [(Config::for_users(LINK), "incoming 300"), (Config::linux(), "incoming 5000")]
     {
-        let mut pair = Pair::new(client.clone(), server);
+        let mut pair = ClientAndServer::new(client.clone(), server);
         pair.reply = Some((5_000, Duration::ZERO));
         pair.call(100, 1);
         pair.run_for(Duration::millis(10));
@@ -379,9 +381,9 @@ fn packets_longer_than_rtt_bytes_are_granted() {
         .rtt_bytes(500)
         .measure_rtt_bytes(false)
         .overcommitment(Overcommitment::Fixed(1));
-    let mut pair = Pair::new(config.clone(), config);
+    let mut pair = ClientAndServer::new(config.clone(), config);
     pair.call(100_000, 1);
     pair.run_for(Duration::millis(100));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     pair.assert_clean();
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CLIENT, PORTS, Pair, SERVER, Seen};
+use common::{CLIENT, ClientAndServer, Observed, PORTS, SERVER};
 use homa_proto::{
     Body, Completion, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
 };
@@ -15,14 +15,14 @@ const DATA: Option<(u64, bool)> = Some((0, true));
 const CONTROL: Option<(u64, bool)> = Some((0, false));
 
 /// A pair, and the id of the client's last DATA; nothing of the client arrives.
-fn pair(config: fn() -> Config) -> (Pair, Rc<Cell<u64>>) {
-    let (mut pair, id) = (Pair::new(config(), config()), Rc::new(Cell::new(0)));
+fn pair(config: fn() -> Config) -> (ClientAndServer, Rc<Cell<u64>>) {
+    let (mut pair, id) = (ClientAndServer::new(config(), config()), Rc::new(Cell::new(0)));
     watch(&mut pair, &id, true);
     (pair, id)
 }
 
 /// From now on `id` is that of the client's last DATA, and all that it sends is lost, or nothing.
-fn watch(pair: &mut Pair, id: &Rc<Cell<u64>>, lost: bool) {
+fn watch(pair: &mut ClientAndServer, id: &Rc<Cell<u64>>, lost: bool) {
     let seen = Rc::clone(id);
     pair.lose = Box::new(move |from, packet, _| {
         if from == CLIENT && matches!(packet.body, Body::Data(_)) {
@@ -38,15 +38,20 @@ fn users() -> Config {
 
 /// The network says so; `quoted`: what the id in the report differs by from that of the last DATA,
 /// and whether that is what it shows.
-fn report(pair: &mut Pair, id: &Cell<u64>, what: Unreachable, quoted: Option<(u64, bool)>) {
+fn report(
+    pair: &mut ClientAndServer,
+    id: &Cell<u64>,
+    what: Unreachable,
+    quoted: Option<(u64, bool)>,
+) {
     let quoted = quoted.map(|(more, data)| Quoted { id: RpcId(id.get() + more), data });
     pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what, quoted);
     pair.drain(CLIENT);
 }
 
-fn failures(pair: &Pair) -> Vec<RpcError> {
-    let failure = |seen: &Seen| match seen {
-        Seen::Failed(_, error) => Some(*error),
+fn failures(pair: &ClientAndServer) -> Vec<RpcError> {
+    let failure = |seen: &Observed| match seen {
+        Observed::Failed(_, error) => Some(*error),
         _ => None,
     };
     pair.seen[CLIENT].iter().filter_map(failure).collect()
@@ -101,7 +106,7 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
         if knows {
             pair.call(100, 2);
             pair.run_for(Duration::millis(1));
-            assert_eq!(pair.seen[CLIENT], [Seen::Response(2, 100)]);
+            assert_eq!(pair.seen[CLIENT], [Observed::Response(2, 100)]);
         }
         pair.reply = reply;
         pair.call(length, 1);
@@ -155,11 +160,11 @@ fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
     }
     report(&mut pair, &id, PORT, DATA);
     let error = RpcError::PortUnreachable;
-    let failed: Vec<_> = (2..5).map(|cookie| Seen::Failed(cookie, error)).collect();
+    let failed: Vec<_> = (2..5).map(|cookie| Observed::Failed(cookie, error)).collect();
     assert_eq!(pair.seen[CLIENT], failed);
     pair.run_for(Duration::millis(7));
     report(&mut pair, &id, PORT, None);
-    assert_eq!(pair.seen[CLIENT][3..], [Seen::Failed(1, RpcError::Indeterminate)]);
+    assert_eq!(pair.seen[CLIENT][3..], [Observed::Failed(1, RpcError::Indeterminate)]);
 }
 
 #[test]
@@ -184,7 +189,7 @@ fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
     pair.lose = Box::new(|_, _, _| false);
     pair.reply = Some((100, Duration::micros(1)));
     pair.run_for(Duration::millis(600));
-    assert_eq!(pair.seen[CLIENT], [Seen::Response(1, 100)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
     pair.assert_clean();
 }
 
@@ -232,7 +237,7 @@ fn a_report_of_a_long_requests_first_packet_speaks_for_no_other() {
     pair.call(100, 2);
     while pair.ends[CLIENT].transmit(now).is_some() {}
     report(&mut pair, &id, PORT, DATA);
-    assert_eq!(pair.seen[CLIENT], [Seen::Failed(1, RpcError::PortUnreachable)]);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::PortUnreachable)]);
 }
 
 /// The first answer may be lost.
@@ -281,7 +286,7 @@ fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
             pair.restart(SERVER, users(), 9);
         }
         pair.ends[SERVER].unlisten(PORTS[SERVER]);
-        if let Some(&Seen::Request(rpc, _)) = pair.seen[SERVER].first() {
+        if let Some(&Observed::Request(rpc, _)) = pair.seen[SERVER].first() {
             pair.submit(SERVER, Submit::Cancel { rpc });
         }
         pair.run_for(Duration::millis(10));
@@ -300,7 +305,7 @@ fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
     assert!((3..30).contains(&pair.sent[CLIENT]), "{} in a second", pair.sent[CLIENT]);
     pair.ends[SERVER].listen(PORTS[SERVER]);
     pair.run_for(Duration::millis(600));
-    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Seen::Response(1, 100)][..], 1));
+    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Observed::Response(1, 100)][..], 1));
     pair.run_for(Duration::millis(100));
     pair.assert_clean();
 }

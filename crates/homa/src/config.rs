@@ -193,7 +193,7 @@ impl Config {
         protocol.receive_buffer = receive_buffer;
         protocol.unguessable_ids = true;
         // A kernel module could not answer.
-        protocol.prove_addresses = framing == Framing::Datagram;
+        protocol.validate_addresses = framing == Framing::Datagram;
         if let Some(rate) = self.link_rate {
             protocol.link_rate = Some(rate);
         }

@@ -191,7 +191,7 @@ fn compare_lines(name: &str, file: &[u8], shown: &[Vec<Vec<String>>]) {
 
 /// A datagram of three requests, and what it tells of them.
 fn requests() -> Vec<u8> {
-    use homa_proto::wire::datagram::{Told, TraceContext, Writer};
+    use homa_proto::wire::datagram::{RequestExtensions, TraceContext, Writer};
     use homa_proto::{Packet, PeerId, RpcId};
     let mut buffer = [0; 1_000];
     let mut writer = Writer::new(&mut buffer, 7).expect("room");
@@ -200,7 +200,7 @@ fn requests() -> Vec<u8> {
         let (local_port, remote_port, body) = (40_000, 4_000, data(0..5, 5, 5));
         let packet = Packet { peer, priority, local_port, remote_port, id, body };
         let trace = TraceContext::new(u128::from(n) << 100, 7, n);
-        let told = Told { left: Some(Duration(u64::from(n) * 1_000_000)), trace };
+        let told = RequestExtensions { left: Some(Duration(u64::from(n) * 1_000_000)), trace };
         writer.push_request(&packet, &told).expect("room").fill(n);
     }
     let length = writer.len();

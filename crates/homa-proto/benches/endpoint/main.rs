@@ -16,13 +16,13 @@ const LINK: Rate = Rate::gbps(10);
 const PACKETS: u64 = 1_000;
 
 /// Twenty quantiles of message sizes, and rounds per message and host at 80 % load.
-struct Sizes {
+struct MessageSizes {
     bytes: [u32; 20],
     rounds_per_message: f64,
 }
 
 /// Like W1: short messages.
-const SHORT: Sizes = Sizes {
+const SHORT: MessageSizes = MessageSizes {
     bytes: [
         2, 2, 3, 5, 11, 11, 15, 27, 50, 79, 100, 151, 200, 264, 330, 400, 503, 804, 1_300, 1_876,
     ],
@@ -30,7 +30,7 @@ const SHORT: Sizes = Sizes {
 };
 
 /// Like W4: nearly all bytes in long messages.
-const LONG: Sizes = Sizes {
+const LONG: MessageSizes = MessageSizes {
     bytes: [
         300, 315, 340, 376, 430, 502, 530, 561, 600, 662, 800, 960, 2_000, 6_387, 20_000, 49_408,
         80_000, 120_373, 273_075, 2_000_000,
@@ -48,7 +48,7 @@ fn configs() -> [(&'static str, Config); 3] {
     [("sigcomm18-sim", simulator(&[])), ("sigcomm18", Config::sigcomm18(LINK)), ("default", large)]
 }
 
-fn run(mesh: &mut Mesh, hosts: u32, sizes: &Sizes) {
+fn run(mesh: &mut Mesh, hosts: u32, sizes: &MessageSizes) {
     let end = mesh.data + PACKETS * u64::from(hosts);
     while mesh.data < end {
         for host in 0..hosts {
@@ -70,7 +70,7 @@ fn run(mesh: &mut Mesh, hosts: u32, sizes: &Sizes) {
 mod one_way {
     use super::*;
 
-    fn bench(bencher: Bencher, config: &Config, hosts: u32, sizes: &Sizes) {
+    fn bench(bencher: Bencher, config: &Config, hosts: u32, sizes: &MessageSizes) {
         let mut mesh = Mesh::new(config, hosts);
         run(&mut mesh, hosts, sizes);
         bencher

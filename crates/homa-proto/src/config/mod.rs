@@ -8,7 +8,9 @@ mod policy;
 mod profile;
 mod rule;
 
-pub(crate) use policy::{Alive, Fifo, GrantPolicy, Policy, Remaining, UnknownCall};
+pub(crate) use policy::{
+    FifoShare, GrantPolicy, Liveness, Policy, RemainingBytes, UnknownReaction,
+};
 
 pub use rule::{
     Completion, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig, Overcommitment,
@@ -137,7 +139,7 @@ pub struct Config {
     /// and name themselves, so that duplicates are told whatever the address and however much this
     /// server forgot. Where senders can be forged, and the packets can say so (UDP): the runtime
     /// sets it.
-    pub prove_addresses: bool,
+    pub validate_addresses: bool,
     /// RPC ids begin anywhere, instead of counting from 1 in their epoch: the runtime sets it.
     pub unguessable_ids: bool,
     /// Emit [`crate::Event::Readable`] for messages of more than one packet.
@@ -174,7 +176,7 @@ crate::setters!(Config {
     loss: LossConfig,
     completion: Completion,
     incast: impl Into<Option<IncastConfig>>,
-    prove_addresses: bool,
+    validate_addresses: bool,
     unguessable_ids: bool,
     readable_events: bool,
     seed: u64,

@@ -27,7 +27,7 @@ pub(crate) struct Policy {
 #[derive(Debug, PartialEq)]
 pub(crate) struct GrantPolicy {
     /// SRPT's measure of a message.
-    pub remaining: Remaining,
+    pub remaining: RemainingBytes,
     /// Of messages with equal bytes remaining the older is first; otherwise the shorter is.
     pub older_first: bool,
     /// Bytes of the packet in which a grant ends, at most: what may arrive beyond it.
@@ -35,7 +35,7 @@ pub(crate) struct GrantPolicy {
     /// A GRANT may be for less than a packet while more is to come.
     pub partial: bool,
     /// When the oldest message is granted out of turn.
-    pub fifo: Fifo,
+    pub fifo: FifoShare,
     /// Unscheduled bytes end with a packet, unless the message does before.
     pub whole_packets: bool,
     /// A message that there is no memory for waits for it; otherwise its sender sends it again.
@@ -44,7 +44,7 @@ pub(crate) struct GrantPolicy {
 
 /// SRPT's measure of a message: bytes …
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Remaining {
+pub(crate) enum RemainingBytes {
     /// … to grant (Homa §3.4); what came beyond a grant needs none.
     Ungranted,
     /// … to receive (Linux §2.4); grants go on from the last, whatever came.
@@ -53,7 +53,7 @@ pub(crate) enum Remaining {
 
 /// When the oldest message is granted out of turn: for its share of …
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fifo {
+pub(crate) enum FifoShare {
     /// … the bytes that are granted.
     Bytes,
     /// … the time in which the link could have carried them (Linux §2.4).
@@ -65,42 +65,42 @@ pub(crate) enum Fifo {
 pub(crate) struct LossPolicy {
     /// Patience grows with how long responses and gaps of the peer took lately. Without it, long
     /// responses that wait behind shorter messages end too early (`starvation`).
-    pub learns_patience: bool,
+    pub adaptive_timeout: bool,
     /// Nothing is asked for again while our link is full: it may be waiting behind what arrives.
     /// Without it, a message of 60 kB needs more than 80 us beside busy senders, instead of 59
     /// (`overcommitment`).
-    pub spares_full_link: bool,
+    pub defers_on_full_link: bool,
     /// RESENDs for the gaps of one message at a time. With one, there are calls that never end
     /// where memory is short: in 2 of 200,000 scenarios (`homa swarm`).
     pub ranges: usize,
     /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
     /// drift (Linux §2.5).
-    pub on_beat: bool,
+    pub without_drift: bool,
     /// A message whose RESENDs bring nothing makes room for others. Where `one_resend_per_peer` is
-    /// off nothing else has it do so (`grant/parked.rs`): without this, eight silent hosts stop the
-    /// requests of all others (`bounds`, `silent`).
-    pub parks: bool,
+    /// off nothing else has it do so (`grant/suspended.rs`): without this, eight silent hosts stop
+    /// the requests of all others (`bounds`, `silent`).
+    pub suspends: bool,
     /// What shows a receiver that its peer lives.
-    pub alive: Alive,
+    pub liveness: Liveness,
     /// A client's silence begins when it has sent all that it may; otherwise when its packets left.
-    pub owed_when_sent: bool,
+    pub silence_starts_when_sent: bool,
     /// BUSY where what is sent again has to wait for shorter messages (Homa Figure 3); otherwise
     /// only where there is nothing to send again (Linux §2.5).
     pub busy_while_waiting: bool,
     /// A client's RESEND for a response that does not exist yet is also answered by asking for what
     /// is missing of its request. Without it, there are calls that never end where memory is short:
     /// in 3 of 200,000 scenarios (`homa swarm`).
-    pub busy_is_asked: bool,
+    pub requests_missing_on_resend: bool,
     /// A client to whom RPC_UNKNOWN is said …
-    pub unknown: UnknownCall,
+    pub unknown: UnknownReaction,
     /// What the network reports as unreachable ends the calls that it proves were not executed;
     /// otherwise every call of the peer.
-    pub judges_reports: bool,
+    pub verifies_unreachable: bool,
 }
 
 /// What shows a receiver that its peer lives.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Alive {
+pub(crate) enum Liveness {
     /// New bytes; and for a request of which nothing is owed, anything of its client's.
     Progress,
     /// Any packet of the RPC; and nothing is expected while nothing is owed (Linux §2.5).
@@ -109,13 +109,13 @@ pub(crate) enum Alive {
 
 /// What a client does that RPC_UNKNOWN is said to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum UnknownCall {
+pub(crate) enum UnknownReaction {
     /// It begins again: at least once (Homa §3.7).
-    StartsOver,
+    Restart,
     /// It sends what it sent once more (Linux §2.5).
-    SendsAgain,
+    Retransmit,
     /// It goes on only where that executes nothing twice.
-    Judges,
+    AtMostOnce,
 }
 
 /// Who confirms what, and who remembers it (Homa §3.8).
@@ -162,26 +162,26 @@ pub(crate) struct WirePolicy {
 /// The paper's text, and the simulator behind its §5.2.
 static PAPER: Policy = Policy {
     grants: GrantPolicy {
-        remaining: Remaining::Ungranted,
+        remaining: RemainingBytes::Ungranted,
         older_first: false,
         packet: MAX_PAYLOAD,
         partial: false,
-        fifo: Fifo::Bytes,
+        fifo: FifoShare::Bytes,
         whole_packets: false,
         waits_for_memory: true,
     },
     loss: LossPolicy {
-        learns_patience: false,
-        spares_full_link: false,
+        adaptive_timeout: false,
+        defers_on_full_link: false,
         ranges: 1,
-        on_beat: false,
-        parks: true,
-        alive: Alive::Progress,
-        owed_when_sent: false,
+        without_drift: false,
+        suspends: true,
+        liveness: Liveness::Progress,
+        silence_starts_when_sent: false,
         busy_while_waiting: true,
-        busy_is_asked: false,
-        unknown: UnknownCall::StartsOver,
-        judges_reports: false,
+        requests_missing_on_resend: false,
+        unknown: UnknownReaction::Restart,
+        verifies_unreachable: false,
     },
     completion: CompletionPolicy {
         acks: MAX_PENDING,
@@ -206,30 +206,30 @@ static PAPER: Policy = Policy {
 /// The Linux kernel module.
 static KERNEL: Policy = Policy {
     grants: GrantPolicy {
-        remaining: Remaining::Unreceived,
+        remaining: RemainingBytes::Unreceived,
         older_first: true,
         // It sends the packet whole in which its grant ends, and cuts it up later: so many bytes
         // where it is tuned for 100 Gbit/s (Linux trap 9).
         packet: 100_000,
         partial: true,
-        fifo: Fifo::Time,
+        fifo: FifoShare::Time,
         whole_packets: false,
         waits_for_memory: true,
     },
     loss: LossPolicy {
-        learns_patience: false,
-        spares_full_link: false,
+        adaptive_timeout: false,
+        defers_on_full_link: false,
         // It asks for every gap: as many as its longest message has when every other packet is
         // lost.
         ranges: 360,
-        on_beat: true,
-        parks: false,
-        alive: Alive::AnyPacket,
-        owed_when_sent: true,
+        without_drift: true,
+        suspends: false,
+        liveness: Liveness::AnyPacket,
+        silence_starts_when_sent: true,
         busy_while_waiting: false,
-        busy_is_asked: false,
-        unknown: UnknownCall::SendsAgain,
-        judges_reports: false,
+        requests_missing_on_resend: false,
+        unknown: UnknownReaction::Retransmit,
+        verifies_unreachable: false,
     },
     completion: CompletionPolicy {
         // One ACK packet's worth.
@@ -258,26 +258,26 @@ static KERNEL: Policy = Policy {
 /// For users.
 static USERS: Policy = Policy {
     grants: GrantPolicy {
-        remaining: Remaining::Ungranted,
+        remaining: RemainingBytes::Ungranted,
         older_first: false,
         packet: MAX_PAYLOAD,
         partial: false,
-        fifo: Fifo::Bytes,
+        fifo: FifoShare::Bytes,
         whole_packets: true,
         waits_for_memory: false,
     },
     loss: LossPolicy {
-        learns_patience: true,
-        spares_full_link: true,
+        adaptive_timeout: true,
+        defers_on_full_link: true,
         ranges: 16,
-        on_beat: false,
-        parks: true,
-        alive: Alive::Progress,
-        owed_when_sent: false,
+        without_drift: false,
+        suspends: true,
+        liveness: Liveness::Progress,
+        silence_starts_when_sent: false,
         busy_while_waiting: true,
-        busy_is_asked: true,
-        unknown: UnknownCall::Judges,
-        judges_reports: true,
+        requests_missing_on_resend: true,
+        unknown: UnknownReaction::AtMostOnce,
+        verifies_unreachable: true,
     },
     completion: CompletionPolicy {
         acks: MAX_PENDING,

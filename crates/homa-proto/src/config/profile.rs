@@ -173,7 +173,7 @@ impl Config {
                 suppress_duplicates: true,
             },
             incast: Some(IncastConfig::default()),
-            prove_addresses: false,
+            validate_addresses: false,
             unguessable_ids: false,
             readable_events: false,
             seed: 1,

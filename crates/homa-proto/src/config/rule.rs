@@ -1,6 +1,6 @@
 //! The alternatives a rule of the protocol has.
 
-use super::{Config, Fifo, LEVELS};
+use super::{Config, FifoShare, LEVELS};
 use crate::priority::NO_LIMIT;
 use crate::units::Duration;
 
@@ -209,7 +209,7 @@ impl Config {
             Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
         };
         let per_sender = self.granting == Granting::PerSender;
-        let by_time = per_sender || self.profile.policy().grants.fifo == Fifo::Time;
+        let by_time = per_sender || self.profile.policy().grants.fifo == FifoShare::Time;
         let one_each =
             self.one_message_per_sender && self.overcommitment != Overcommitment::Unlimited;
         let unscheduled = match self.unscheduled {

@@ -10,7 +10,7 @@ pub struct Credit {
     /// Granted or unscheduled and not received, over all incomplete messages of senders that speak.
     pub expected: u64,
     /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
-    pub unheard: u64,
+    pub pending_unscheduled: u64,
     /// What of `expected` counts against the bound on all grants together.
     pub granted: u64,
     /// What of `granted` belongs to messages that need no more grants.
@@ -22,9 +22,9 @@ pub struct Credit {
     /// Messages that need grants.
     pub scheduled: usize,
     /// A message may exceed the memory budget.
-    pub beyond_budget: bool,
+    pub over_budget_message: bool,
     /// Messages whose questions wait for the link.
-    pub asking: u32,
+    pub resends_queued: u32,
 }
 
 impl Endpoint {
@@ -33,14 +33,14 @@ impl Endpoint {
         let totals = &self.incoming;
         Credit {
             expected: totals.expected,
-            unheard: totals.unheard,
+            pending_unscheduled: totals.pending_unscheduled,
             granted: totals.granted,
             finishing: totals.finishing,
             memory: totals.memory,
-            memory_of_peers: self.peers.iter().flatten().map(|peer| peer.more.memory).sum(),
+            memory_of_peers: self.peers.iter().flatten().map(|peer| peer.cold.memory).sum(),
             scheduled: self.scheduler.by_age().count(),
-            beyond_budget: totals.beyond_budget.is_some(),
-            asking: self.asking,
+            over_budget_message: totals.over_budget_message.is_some(),
+            resends_queued: self.resends_queued,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::MAX_ACTIVE;
 use crate::endpoint::Endpoint;
-use crate::rpc::Incoming;
+use crate::rpc::IncomingMessage;
 use crate::units::Rate;
 
 impl Endpoint {
@@ -18,21 +18,21 @@ impl Endpoint {
         let Some(rate) = self.config.link_rate else { return };
         let share = Rate((rate.0 / 1000 * permille).max(1));
         let interval = share.time_for(increment.into());
-        let most = |inc: &Incoming, window: u32| {
+        let most = |inc: &IncomingMessage, window: u32| {
             inc.outstanding() < window.saturating_add(increment.saturating_mul(2))
         };
-        let found = self.scheduler.by_age().take(MAX_ACTIVE).find(|&who| {
-            let rpc = self.rpcs.get(who);
+        let found = self.scheduler.by_age().take(MAX_ACTIVE).find(|&handle| {
+            let rpc = self.rpcs.get(handle);
             let inc = rpc.and_then(|rpc| Some((rpc.inc.as_ref()?, self.window(rpc.peer))));
             inc.is_some_and(|(inc, window)| most(inc, window))
         });
-        let Some(who) = found else { return };
+        let Some(handle) = found else { return };
         self.incoming.fifo_due = self.now + interval;
-        let Some(inc) = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref()) else { return };
+        let Some(inc) = self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref()) else { return };
         let extra = increment.min(inc.bytes.length() - inc.granted);
         self.counters.fifo_grants += 1;
-        if self.extend_grant(who, extra, self.levels.top().saturating_sub(1)) > 0 {
-            self.queue_grant(who);
+        if self.extend_grant(handle, extra, self.levels.top().saturating_sub(1)) > 0 {
+            self.queue_grant(handle);
         }
     }
 
@@ -44,12 +44,12 @@ impl Endpoint {
             return;
         }
         self.incoming.fifo_credit -= due;
-        let Some(who) = self.scheduler.oldest() else { return };
-        if self.scheduler.rank(who) == Some(0) {
+        let Some(handle) = self.scheduler.oldest() else { return };
+        if self.scheduler.rank(handle) == Some(0) {
             return;
         }
         let priority = self.levels.scheduled_top();
-        let Some(rpc) = self.rpcs.get(who) else { return };
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let Some(inc) = &rpc.inc else { return };
         let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |p| p.rtt_bytes);
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
@@ -57,8 +57,8 @@ impl Endpoint {
         }
         let extra = increment.min(inc.bytes.length() - inc.granted);
         self.counters.fifo_grants += 1;
-        if self.extend_grant(who, extra, priority) > 0 {
-            self.queue_grant(who);
+        if self.extend_grant(handle, extra, priority) > 0 {
+            self.queue_grant(handle);
         }
     }
 }

@@ -3,28 +3,27 @@
 use super::IncomingTotals;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
-use crate::event::DropReason;
-use crate::loss::PARK_ROUNDS;
+use crate::event::{DropReason, RpcHandle};
+use crate::loss::SUSPEND_AFTER;
 use crate::packet::PeerId;
 use crate::peer::Peer;
-use crate::rpc::{Rpc, State};
-use crate::table::Ref;
+use crate::rpc::{Rpc, RpcState};
 use crate::units::Time;
 
 /// Hosts looked at when memory becomes free.
-const LOOKED_AT: usize = 16;
+const MAX_HOSTS_CHECKED: usize = 16;
 
 /// Counts memory for a message of a peer; its host has no part in what a stranger holds.
 pub(super) fn reserve(
     totals: &mut IncomingTotals,
     peers: &mut [Option<Peer>],
-    (peer, stranger): (PeerId, bool),
+    (peer, unvalidated): (PeerId, bool),
     bytes: u32,
 ) {
     totals.memory += u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-        peer.more.memory += u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
+        peer.cold.memory += u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !unvalidated) {
             account.memory += u64::from(bytes);
         }
     }
@@ -34,44 +33,44 @@ pub(super) fn reserve(
 pub(super) fn release(
     totals: &mut IncomingTotals,
     peers: &mut [Option<Peer>],
-    (peer, stranger): (PeerId, bool),
+    (peer, unvalidated): (PeerId, bool),
     bytes: u32,
 ) {
     totals.memory -= u64::from(bytes);
     if let Some(peer) = peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
-        peer.more.memory -= u64::from(bytes);
-        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !stranger) {
+        peer.cold.memory -= u64::from(bytes);
+        if let Some(account) = totals.accounts.of_mut(peer).filter(|_| !unvalidated) {
             account.memory -= u64::from(bytes);
         }
     }
 }
 
 impl IncomingTotals {
-    /// Memory is short for others than `who`.
-    pub(crate) fn is_short(&self, who: Ref) -> bool {
-        let other = self.beyond_budget.is_some_and(|other| other != who);
-        other || self.starved || !self.waiting.is_empty()
+    /// Memory is short for others than `handle`.
+    pub(crate) fn is_short(&self, handle: RpcHandle) -> bool {
+        let other = self.over_budget_message.is_some_and(|other| other != handle);
+        other || self.starved || !self.memory_queue.is_empty()
     }
 
     /// Memory that nobody holds.
     pub(crate) const fn left(&self) -> u64 {
-        self.budget.saturating_sub(self.memory + self.untaken)
+        self.budget.saturating_sub(self.memory + self.unaccepted)
     }
 
-    /// More than half of the memory is held, and by one host more than is left for all others.
+    /// PeerCold than half of the memory is held, and by one host more than is left for all others.
     const fn is_a_share(&self, held: u64) -> bool {
         self.left() < self.budget / 2 && held > self.left()
     }
 
     /// Much waits for the application, which frees memory as it takes it.
-    const fn waits_for_taking(&self) -> bool {
-        self.untaken > self.budget / 64
+    const fn waits_for_accept(&self) -> bool {
+        self.unaccepted > self.budget / 64
     }
 
     /// One message may go beyond the budget, or its host's share, until it is whole. Not a request
     /// where memory becomes free without that.
-    pub(super) const fn may_exceed(&self, state: State) -> bool {
-        !matches!(state, State::ServerIncoming) || !self.waits_for_taking()
+    pub(super) const fn may_exceed(&self, state: RpcState) -> bool {
+        !matches!(state, RpcState::ServerIncoming) || !self.waits_for_accept()
     }
 
     /// Memory for `bytes` more?
@@ -87,18 +86,18 @@ impl Endpoint {
     }
 
     /// A request of a peer is delivered: its memory counts, and for its host, until it is taken.
-    pub(crate) fn charge_untaken(&mut self, peer: PeerId, bytes: u32) {
+    pub(crate) fn charge_unaccepted(&mut self, peer: PeerId, bytes: u32) {
         let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         if let Some(account) = peer.and_then(|peer| self.incoming.accounts.of_mut(peer)) {
-            account.untaken += u64::from(bytes);
-            self.incoming.untaken += u64::from(bytes);
+            account.unaccepted += u64::from(bytes);
+            self.incoming.unaccepted += u64::from(bytes);
         }
     }
 
     /// Application in: has taken a request of so many bytes, of a peer with an account.
-    pub fn taken(&mut self, account: u32, bytes: u32) {
-        self.incoming.accounts.taken(account, bytes);
-        self.incoming.untaken = self.incoming.untaken.saturating_sub(bytes.into());
+    pub fn request_accepted(&mut self, account: u32, bytes: u32) {
+        self.incoming.accounts.accepted(account, bytes);
+        self.incoming.unaccepted = self.incoming.unaccepted.saturating_sub(bytes.into());
         self.memory_became_free();
     }
 
@@ -112,7 +111,7 @@ impl Endpoint {
     /// Requests of a peer get no more grants: its host has its share of the memory, and some comes
     /// back without its being whole.
     pub(super) fn is_withheld(&self, peer: PeerId) -> bool {
-        self.incoming.waits_for_taking() && self.has_its_share(peer)
+        self.incoming.waits_for_accept() && self.has_its_share(peer)
     }
 
     /// Requests of a peer get no more grants until some are taken.
@@ -125,11 +124,11 @@ impl Endpoint {
 
     /// Hosts that may be granted more come beside others again. A few are looked at each time: the
     /// others stay behind for so long, where they are granted what nobody else wants.
-    pub(super) fn give_back_turns(&mut self) {
-        for _ in 0..self.incoming.accounts.withheld().min(LOOKED_AT) {
+    pub(super) fn resume_withheld_hosts(&mut self) {
+        for _ in 0..self.incoming.accounts.withheld().min(MAX_HOSTS_CHECKED) {
             let Some((host, held)) = self.incoming.accounts.next_withheld() else { return };
-            if !self.incoming.waits_for_taking() || !self.incoming.is_a_share(held) {
-                self.incoming.accounts.give_back_turn(host, &mut self.scheduler);
+            if !self.incoming.waits_for_accept() || !self.incoming.is_a_share(held) {
+                self.incoming.accounts.resume_host(host, &mut self.scheduler);
             }
         }
     }
@@ -155,23 +154,28 @@ impl Endpoint {
     /// grant, and unscheduled bytes are not promised anything. Where there is none, one message
     /// is gone on with beyond the budget. A host that has its share begins no more requests, and
     /// those that it began are only gone on with as they are granted.
-    pub(crate) fn find_memory(&mut self, now: Time, who: Ref, more: u32) -> Result<(), DropReason> {
-        let rpc = self.rpcs.get(who).ok_or(DropReason::UnknownRpc)?;
-        if rpc.unproven && self.admission.is_short(more, self.config.memory_budget) {
+    pub(crate) fn find_memory(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        more: u32,
+    ) -> Result<(), DropReason> {
+        let rpc = self.rpcs.get(handle).ok_or(DropReason::UnknownRpc)?;
+        if rpc.unvalidated && self.validation.is_short(more, self.config.memory_budget) {
             return Err(DropReason::NoMemory);
         }
-        let greedy = rpc.state == State::ServerIncoming && self.has_its_share(rpc.peer);
+        let greedy = rpc.state == RpcState::ServerIncoming && self.has_its_share(rpc.peer);
         if !greedy && self.incoming.has_room(more) {
             return Ok(());
         }
         if self.incoming.may_exceed(rpc.state) {
-            self.incoming.beyond_budget.get_or_insert(who);
+            self.incoming.over_budget_message.get_or_insert(handle);
         }
-        if self.incoming.beyond_budget != Some(who) {
-            if let Some(rpc) = self.rpcs.get_mut(who) {
-                rpc.heard = now;
+        if self.incoming.over_budget_message != Some(handle) {
+            if let Some(rpc) = self.rpcs.get_mut(handle) {
+                rpc.last_heard = now;
             }
-            self.grant_beyond_budget();
+            self.grant_over_budget_message();
             return Err(DropReason::NoMemory);
         }
         Ok(())
@@ -180,26 +184,28 @@ impl Endpoint {
     /// Gives up what is here of a silent message while others lack memory. Where servers forget at
     /// once, each end may hold parts of what the other has no room to begin again. Whoever still
     /// wants it asks for all of it.
-    pub(crate) fn make_room(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get(who) else { return };
-        let silent = rpc.rounds + 1 >= PARK_ROUNDS && rpc.is_owed() && !rpc.asking;
+    pub(crate) fn make_room(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
+        let silent =
+            rpc.resend_count + 1 >= SUSPEND_AFTER && rpc.awaits_bytes() && !rpc.resends_queued;
         let forgets = self.config.completion == Completion::AtLeastOnce;
-        if !silent || !forgets || !self.incoming.is_short(who) || self.is_first_in_line(who) {
+        if !silent || !forgets || !self.incoming.is_short(handle) || self.is_first_in_line(handle) {
             return;
         }
         match rpc.state {
-            State::ClientIncoming => self.drop_response(who),
-            State::ServerIncoming => self.end_server_rpc(who),
+            RpcState::ClientIncoming => self.drop_response(handle),
+            RpcState::ServerIncoming => self.end_server_rpc(handle),
             _ => {}
         }
     }
 
     /// Of the messages that hold memory here or wait for it, this one's RPC has the smallest id.
     /// Each end sees the same order, so of those that lack what another holds one always goes on.
-    fn is_first_in_line(&self, who: Ref) -> bool {
-        let incoming = |who, rpc: &Rpc| rpc.inc.is_some() || self.incoming.waiting.contains(who);
-        let all = self.rpcs.iter().filter(|&(who, rpc)| incoming(who, rpc));
+    fn is_first_in_line(&self, handle: RpcHandle) -> bool {
+        let incoming =
+            |handle, rpc: &Rpc| rpc.inc.is_some() || self.incoming.memory_queue.contains(handle);
+        let all = self.rpcs.iter().filter(|&(handle, rpc)| incoming(handle, rpc));
         let first = all.min_by_key(|(_, rpc)| rpc.id.client().0);
-        first.is_some_and(|(first, _)| first == who)
+        first.is_some_and(|(first, _)| first == handle)
     }
 }

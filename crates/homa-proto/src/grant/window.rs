@@ -11,11 +11,11 @@ use super::IncomingTotals;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
 use crate::packet::PeerId;
-use crate::rpc::Incoming;
+use crate::rpc::IncomingMessage;
 
 impl IncomingTotals {
     /// Of a message's granted bytes, `bytes` are no longer outstanding.
-    pub(crate) fn uncount(&mut self, inc: &Incoming, bytes: u64) {
+    pub(crate) fn release_window(&mut self, inc: &IncomingMessage, bytes: u64) {
         if inc.window_counted {
             self.granted -= bytes;
             self.finishing -= if inc.scheduled { 0 } else { bytes };
@@ -23,7 +23,7 @@ impl IncomingTotals {
     }
 
     /// A message's outstanding bytes count again.
-    pub(crate) fn recount(&mut self, inc: &Incoming) {
+    pub(crate) fn charge_window(&mut self, inc: &IncomingMessage) {
         if inc.window_counted {
             let bytes = u64::from(inc.outstanding());
             self.granted += bytes;
@@ -37,7 +37,7 @@ impl Endpoint {
     pub(super) fn window(&self, peer: PeerId) -> u32 {
         match self.config.window {
             GrantWindow::Shared { max_incoming } => {
-                let most = max_incoming / self.links.neighbours.granted_with_us();
+                let most = max_incoming / self.links.sibling_shards.granting_with_us();
                 most / (self.scheduler.active_len() as u32 + 1)
             }
             GrantWindow::RttBytes | GrantWindow::RttBytesShared { .. } => {
@@ -50,13 +50,14 @@ impl Endpoint {
     /// The same; two packets of `payload` for a host that wasted what it was granted, since others
     /// would wait for what it does not send.
     pub(super) fn trusted_window(&self, peer: PeerId, payload: u32) -> u32 {
-        let wasteful = self.peer(peer).is_some_and(|peer| self.incoming.accounts.is_wasteful(peer));
+        let has_waste =
+            self.peer(peer).is_some_and(|peer| self.incoming.accounts.has_wasted_grants(peer));
         let window = self.window(peer);
-        if wasteful { window.min(2 * payload) } else { window }
+        if has_waste { window.min(2 * payload) } else { window }
     }
 
     /// How much of a window is free.
-    pub(super) fn window_room(&self, inc: &Incoming, window: u32) -> u32 {
+    pub(super) fn window_room(&self, inc: &IncomingMessage, window: u32) -> u32 {
         match self.config.window {
             GrantWindow::WireBytes(_) => window.saturating_sub(inc.wire_outstanding),
             _ => inc.bytes.received().saturating_add(window).saturating_sub(inc.granted),
@@ -68,7 +69,7 @@ impl Endpoint {
     /// a GRANT where packets are longer than RTTbytes. Messages that wait for their last bytes
     /// count, else many no longer than RTTbytes would all be granted at once.
     pub(super) fn window_left(&self, rank: usize, window: u32, payload: u32) -> u64 {
-        let shared_by = u64::from(self.links.neighbours.granted_with_us());
+        let shared_by = u64::from(self.links.sibling_shards.granting_with_us());
         match self.config.window {
             GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
             GrantWindow::Shared { max_incoming } => {
@@ -88,8 +89,8 @@ impl Endpoint {
         if self.scheduler.is_unlimited() {
             return self.incoming.granted;
         }
-        let outstanding = |who| {
-            let inc = self.rpcs.get(who).and_then(|rpc| rpc.inc.as_ref());
+        let outstanding = |handle| {
+            let inc = self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref());
             inc.filter(|inc| inc.window_counted).map_or(0, |inc| u64::from(inc.outstanding()))
         };
         let active: u64 = self.scheduler.active().take(rank + 1).map(outstanding).sum();

@@ -42,8 +42,8 @@ impl Levels {
             }
         };
         // Version 0 means "never told": then there are no CUTOFFS until something was measured.
-        let told = config.profile.policy().wire.cutoffs;
-        let version = u16::from(told || estimator.is_none());
+        let announces_cutoffs = config.profile.policy().wire.cutoffs;
+        let version = u16::from(announces_cutoffs || estimator.is_none());
         let merged = config.network_levels.min(config.levels);
         let in_network = core::array::from_fn(|level| level as u8 * merged / config.levels);
         let mut levels = Self {
@@ -52,7 +52,7 @@ impl Levels {
             cutoffs,
             scheduled: 1,
             version,
-            is_shared: !told && estimator.is_none(),
+            is_shared: !announces_cutoffs && estimator.is_none(),
             estimator,
         };
         levels.count_scheduled();
@@ -81,7 +81,11 @@ impl Levels {
 
     /// The cutoffs for unscheduled bytes to a peer, when they are known.
     pub(crate) fn cutoffs_of<'a>(&'a self, peer: &'a Peer) -> Option<&'a [u32; LEVELS]> {
-        if peer.told { Some(&peer.more.cutoffs) } else { self.is_shared.then_some(&self.cutoffs) }
+        if peer.has_cutoffs {
+            Some(&peer.cold.cutoffs)
+        } else {
+            self.is_shared.then_some(&self.cutoffs)
+        }
     }
 
     /// Accounts for an incoming message; true when the allocation changed.

@@ -16,7 +16,7 @@ impl Levels {
         self.scheduled = (free.count() as u8).max(1);
     }
 
-    /// The level of the message at `rank` (0 the best) of `active` messages. More messages than
+    /// The level of the message at `rank` (0 the best) of `active` messages. PeerCold messages than
     /// levels share the lowest.
     pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
         let used = active.min(usize::from(self.scheduled_levels()));

@@ -1,18 +1,17 @@
 //! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and
 //! cancelling it, and the answer to RPC_UNKNOWN.
 
-use super::{Rpc, State, incoming_message, outgoing_message};
-use crate::config::{LEVELS, UnknownCall};
+use super::{Rpc, RpcState, incoming_message, outgoing_message};
+use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
-use crate::event::{Event, Request, RpcError, SubmitError, Submitted};
+use crate::event::{Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
 use crate::incast;
 use crate::packet::{Limits, PeerId, RpcId};
-use crate::sender::unscheduled_limit;
-use crate::table::Ref;
+use crate::send::unscheduled_limit;
 use crate::units::{Duration, Time};
 
 /// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
-const ROUNDS_OF_COPIES: u16 = 2;
+const MAX_RESENDS_OF_LATE_COPY: u16 = 2;
 
 impl Endpoint {
     /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
@@ -41,10 +40,10 @@ impl Endpoint {
         let outstanding = self.client_rpcs.len() + 1;
         let incast = self.config.incast.as_ref();
         let own = self.response_burst(request.peer);
-        let already = self.incoming.unheard;
+        let already = self.incoming.pending_unscheduled;
         let response_limit = incast::response_limit(incast, outstanding, already, own);
-        let unheard = response_limit.map_or(own, |limit| own.min(limit.into()));
-        self.incoming.unheard += u64::from(unheard);
+        let pending_unscheduled = response_limit.map_or(own, |limit| own.min(limit.into()));
+        self.incoming.pending_unscheduled += u64::from(pending_unscheduled);
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
         self.last_local_port = request.local_port;
@@ -54,21 +53,21 @@ impl Endpoint {
         let rpc = Rpc {
             idempotent: request.idempotent,
             response_limit,
-            unheard,
+            pending_unscheduled,
             cookie: request.cookie,
             deadline: request.deadline,
             out: self.outgoing(request.peer, request.length, unscheduled).with_head(request.head),
-            ..Rpc::new(now, State::ClientOutgoing, id, peer, ports)
+            ..Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports)
         };
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc);
-        self.arm(now, first_check, started.rpc.into());
+        self.arm(now, first_check, started.rpc);
         Ok(started)
     }
 
     /// Unscheduled bytes that a long response of this peer brings.
     fn response_burst(&self, peer: PeerId) -> u32 {
-        let rtt_bytes = self.peer(peer).map_or(self.config.rtt_bytes, |p| p.more.rtt.bytes());
+        let rtt_bytes = self.peer(peer).map_or(self.config.rtt_bytes, |p| p.cold.rtt.bytes());
         rtt_bytes.min(self.unscheduled_cap())
     }
 
@@ -84,47 +83,47 @@ impl Endpoint {
         let rpc = Rpc {
             cookie,
             out: self.outgoing(peer, length, unscheduled),
-            ..Rpc::new(now, State::OneWayOutgoing, id, peer, (0, 0))
+            ..Rpc::new(now, RpcState::OneWayOutgoing, id, peer, (0, 0))
         };
         Ok(self.start(rpc))
     }
 
     fn start(&mut self, rpc: Rpc) -> Submitted {
         let (id, peer) = (rpc.id, rpc.peer);
-        let who = self.rpcs.insert(rpc);
-        self.client_rpcs.insert(&self.rpcs, id, who);
+        let handle = self.rpcs.insert(rpc);
+        self.client_rpcs.insert(&self.rpcs, id, handle);
         if let Some(peer) = self.peer_mut(peer) {
             peer.rpcs += 1;
         }
-        if let Some(rpc) = self.rpcs.get_mut(who) {
-            self.sender.wake(who, &mut rpc.out);
+        if let Some(rpc) = self.rpcs.get_mut(handle) {
+            self.sender.wake(handle, &mut rpc.out);
         }
-        Submitted { rpc: who.into(), message: Some(outgoing_message(who)) }
+        Submitted { rpc: handle, message: Some(outgoing_message(handle)) }
     }
 
     /// Cancels an RPC for the application; the other side hears of it where the profile allows.
-    pub(crate) fn cancel(&mut self, who: Ref) -> Result<Submitted, SubmitError> {
-        let ended = self.forget(who).ok_or(SubmitError::UnknownRpc)?;
+    pub(crate) fn cancel(&mut self, handle: RpcHandle) -> Result<Submitted, SubmitError> {
+        let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
         match ended.state {
-            State::ClientOutgoing | State::ClientIncoming => self.tell_cancelled(&ended),
-            State::ServerIncoming | State::ServerInService | State::ServerOutgoing => {
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => self.tell_cancelled(&ended),
+            RpcState::ServerIncoming | RpcState::ServerInService | RpcState::ServerOutgoing => {
                 self.tell_given_up(&ended);
             }
             // The response may yet arrive whole.
-            State::ServerSent | State::OneWayOutgoing | State::OneWayIncoming => {}
+            RpcState::ServerSent | RpcState::OneWayOutgoing | RpcState::OneWayIncoming => {}
         }
-        Ok(Submitted { rpc: who.into(), message: None })
+        Ok(Submitted { rpc: handle, message: None })
     }
 
     /// Ends an RPC with an error.
-    pub(crate) fn fail(&mut self, who: Ref, error: RpcError) {
-        let Some(ended) = self.forget(who) else { return };
-        if ended.state == State::OneWayOutgoing {
+    pub(crate) fn fail(&mut self, handle: RpcHandle, error: RpcError) {
+        let Some(ended) = self.forget(handle) else { return };
+        if ended.state == RpcState::OneWayOutgoing {
             return;
         }
         self.counters.failures += 1;
-        self.events.push_back(Event::Failed { rpc: who.into(), cookie: ended.cookie, error });
+        self.events.push_back(Event::Failed { rpc: handle, cookie: ended.cookie, error });
         self.tell_cancelled(&ended);
     }
 
@@ -132,16 +131,18 @@ impl Endpoint {
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         remembered: Option<Duration>,
         no_server: bool,
     ) {
         match self.config.policy().loss.unknown {
-            UnknownCall::Judges => self.on_unknown_call(now, who, remembered, no_server),
+            UnknownReaction::AtMostOnce => {
+                self.on_unknown_at_most_once(now, handle, remembered, no_server)
+            }
             // While nothing of the response arrived, everything is sent again.
-            _ if self.rpcs.get(who).is_none_or(|rpc| rpc.state != State::ClientOutgoing) => {}
-            UnknownCall::SendsAgain => self.send_again(who),
-            UnknownCall::StartsOver => self.start_over(who),
+            _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
+            UnknownReaction::Retransmit => self.retransmit_all(handle),
+            UnknownReaction::Restart => self.restart_request(handle),
         }
     }
 
@@ -150,27 +151,27 @@ impl Endpoint {
     /// under another id (its server may remember this one as executed); otherwise nobody can tell,
     /// and the call fails as such. So does one whose request never left whole: servers may act on
     /// what they read of a request that arrives.
-    fn on_unknown_call(
+    fn on_unknown_at_most_once(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         remembered: Option<Duration>,
         no_server: bool,
     ) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         // The server gave it up for the deadline's sake, and our timer is late.
         if now >= rpc.deadline {
-            return self.fail(who, RpcError::DeadlineExceeded);
+            return self.fail(handle, RpcError::DeadlineExceeded);
         }
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
-        let begun = rpc.state != State::ClientOutgoing;
-        if covered && begun && rpc.rounds < ROUNDS_OF_COPIES {
+        let begun = rpc.state != RpcState::ClientOutgoing;
+        if covered && begun && rpc.resend_count < MAX_RESENDS_OF_LATE_COPY {
             // Said before the request arrived, and overtaken by the response: a late copy.
             return;
         }
         // A server that had begun to answer, and knows nothing of it, knew us by another address.
         let never_executed = covered && !begun;
-        if rpc.idempotent && (no_server || rpc.asked <= rpc.heard && !never_executed) {
+        if rpc.idempotent && (no_server || rpc.last_resend <= rpc.last_heard && !never_executed) {
             // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
             // the network: our timer will ask, and do it then.
             return;
@@ -178,84 +179,84 @@ impl Endpoint {
         if !rpc.idempotent && (no_server || !never_executed) {
             let refused = no_server && never_executed;
             let error = if refused { RpcError::PortUnreachable } else { RpcError::Indeterminate };
-            return self.fail(who, error);
+            return self.fail(handle, error);
         }
-        rpc.heard = now;
+        rpc.last_heard = now;
         if !never_executed {
             let old = core::mem::replace(&mut rpc.id, self.ids.next());
-            self.client_rpcs.rename(&self.rpcs, old, who);
+            self.client_rpcs.rename(&self.rpcs, old, handle);
         }
-        self.start_over(who);
+        self.restart_request(handle);
     }
 
     /// Sends the request as if nothing of it had been sent; what arrived of its response is given
     /// up.
-    pub(crate) fn start_over(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        rpc.again = true;
+    pub(crate) fn restart_request(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        rpc.restarted = true;
         rpc.out.restart();
-        self.sender.wake(who, &mut rpc.out);
-        self.drop_response(who);
+        self.sender.wake(handle, &mut rpc.out);
+        self.drop_response(handle);
     }
 
     /// Gives up what arrived of a response.
-    pub(crate) fn drop_response(&mut self, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
+    pub(crate) fn drop_response(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
-        rpc.state = State::ClientOutgoing;
+        rpc.state = RpcState::ClientOutgoing;
         if let Some(inc) = inc {
-            rpc.known = true;
-            self.events.push_back(Event::Release { message: incoming_message(who) });
-            self.end_incoming(who, (peer, false), inc);
+            rpc.seen_by_peer = true;
+            self.events.push_back(Event::Release { message: incoming_message(handle) });
+            self.end_incoming(handle, (peer, false), inc);
             self.grant(None);
         }
     }
 
     /// The response of an RPC arrived whole.
-    pub(crate) fn complete_client(&mut self, who: Ref) {
+    pub(crate) fn complete_client(&mut self, handle: RpcHandle) {
         self.counters.responses_delivered += 1;
-        if let Some(ended) = self.forget(who) {
+        if let Some(ended) = self.forget(handle) {
             self.acknowledge(&ended);
         }
     }
 
     /// A request longer than its server says it accepts fails.
-    pub(crate) fn fail_too_long(&mut self, who: Ref) -> bool {
-        let Some(rpc) = self.rpcs.get(who) else { return false };
-        if rpc.state != State::ClientOutgoing {
+    pub(crate) fn fail_too_long(&mut self, handle: RpcHandle) -> bool {
+        let Some(rpc) = self.rpcs.get(handle) else { return false };
+        if rpc.state != RpcState::ClientOutgoing {
             return false;
         }
         let (now, length) = (self.now, rpc.out.length);
         let exceeded = self.peer(rpc.peer).and_then(|peer| peer.limit_exceeded_by(now, length));
         if let Some(max) = exceeded {
-            self.fail(who, RpcError::RequestTooLong { max });
+            self.fail(handle, RpcError::RequestTooLong { max });
         }
         exceeded.is_some()
     }
 
     /// A request that its server calls too long by name fails.
-    fn fail_longer(&mut self, who: Ref, max: u32) {
-        let rpc = self.rpcs.get(who);
-        if rpc.is_some_and(|rpc| rpc.state == State::ClientOutgoing && rpc.out.length > max) {
-            self.fail(who, RpcError::RequestTooLong { max });
+    fn fail_longer(&mut self, handle: RpcHandle, max: u32) {
+        let rpc = self.rpcs.get(handle);
+        if rpc.is_some_and(|rpc| rpc.state == RpcState::ClientOutgoing && rpc.out.length > max) {
+            self.fail(handle, RpcError::RequestTooLong { max });
         }
     }
 
     /// The id of a client RPC, if it is in progress with this peer.
-    pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
-        let who = self.client_rpcs.find(&self.rpcs, id.client())?;
-        self.rpcs.get(who).filter(|r| r.peer == peer).map(|_| who)
+    pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
+        let handle = self.client_rpcs.find(&self.rpcs, id.client())?;
+        self.rpcs.get(handle).filter(|r| r.peer == peer).map(|_| handle)
     }
 }
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2). `who` is the RPC that it names, which fails here if it is too long; others do as they
-    /// are looked at.
+    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as
+    /// they are looked at.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,
-        who: Option<Ref>,
+        handle: Option<RpcHandle>,
         cutoffs: [u32; LEVELS],
         version: u16,
         limits: Option<Limits>,
@@ -263,15 +264,15 @@ impl Endpoint {
         self.counters.cutoffs_received += 1;
         let now = self.now;
         let Some(peer) = self.peer_mut(from) else { return };
-        peer.told = true;
-        peer.more.cutoffs = cutoffs;
+        peer.has_cutoffs = true;
+        peer.cold.cutoffs = cutoffs;
         peer.cutoff_version = version;
         if let Some(limits) = limits {
-            peer.limit(now, limits, who.is_some());
-            if let Some(who) = who
-                && !self.fail_too_long(who)
+            peer.limit(now, limits, handle.is_some());
+            if let Some(handle) = handle
+                && !self.fail_too_long(handle)
             {
-                self.fail_longer(who, limits.max_message);
+                self.fail_longer(handle, limits.max_message);
             }
         }
     }

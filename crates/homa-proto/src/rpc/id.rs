@@ -7,7 +7,7 @@
 //! 61 bits to guess.
 
 use crate::packet::RpcId;
-use crate::random::Random;
+use crate::util::random::Random;
 
 /// The client's id generator.
 #[derive(Debug)]

@@ -9,24 +9,23 @@
 //! The unit of sending, granting, priority and loss is the message; this module only ties two
 //! together.
 
-pub(crate) mod by_id;
 pub(crate) mod client;
 pub(crate) mod id;
 pub(crate) mod server;
+pub(crate) mod table;
 mod unreachable;
 
-use crate::event::MessageKind;
+use crate::event::{MessageKind, RpcHandle};
 use crate::packet::{Body, MessageId, Packet, PeerId, RpcId};
-use crate::reassembly::Reassembly;
-use crate::sender::Outgoing;
-use crate::table::Ref;
+use crate::receive::Reassembly;
+use crate::send::OutgoingMessage;
 use crate::units::Time;
 use alloc::boxed::Box;
 
 /// Where an RPC stands. The names are the kernel module's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum RpcState {
     /// Client: sending the request or waiting for the first response byte.
     ClientOutgoing,
     /// Client: receiving the response.
@@ -45,7 +44,7 @@ pub(crate) enum State {
     OneWayIncoming,
 }
 
-impl State {
+impl RpcState {
     /// What an RPC in this state receives.
     pub(crate) const fn receives(self) -> MessageKind {
         match self {
@@ -56,7 +55,7 @@ impl State {
     }
 
     /// An RPC in this state sends RESENDs.
-    pub(crate) const fn asks(self) -> bool {
+    pub(crate) const fn sends_resends(self) -> bool {
         matches!(
             self,
             Self::ClientOutgoing
@@ -90,37 +89,37 @@ pub(crate) struct Rpc {
     pub(crate) peer: PeerId,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
-    pub(crate) state: State,
+    pub(crate) state: RpcState,
     pub(crate) idempotent: bool,
     /// RESENDs or NEED_ACKs since DATA or GRANT last arrived; for back-off.
-    pub(crate) rounds: u16,
+    pub(crate) resend_count: u16,
     /// The request carried the incast flag: most unscheduled bytes of the response (Homa §3.6).
     pub(crate) response_limit: Option<u16>,
-    pub(crate) out: Outgoing,
+    pub(crate) out: OutgoingMessage,
     /// The incoming message, once its first packet arrived (unless that packet was all of it).
-    pub(crate) inc: Option<Box<Incoming>>,
+    pub(crate) inc: Option<Box<IncomingMessage>>,
     /// Last time the peer gave a sign of life for this RPC (DATA, GRANT or BUSY).
-    pub(crate) heard: Time,
+    pub(crate) last_heard: Time,
     /// When the last RESEND or NEED_ACK was sent since then.
-    pub(crate) asked: Time,
+    pub(crate) last_resend: Time,
     /// At the client, until the response begins: unscheduled bytes it may bring.
-    pub(crate) unheard: u32,
+    pub(crate) pending_unscheduled: u32,
     /// RESENDs wait for the link.
-    pub(crate) asking: bool,
+    pub(crate) resends_queued: bool,
     /// The request started over: its server did not have it; at the server: perhaps it did, and the
     /// sender knows grants of then.
-    pub(crate) again: bool,
+    pub(crate) restarted: bool,
     /// The peer spoke of it: it has bytes of our message.
-    pub(crate) known: bool,
+    pub(crate) seen_by_peer: bool,
     /// In the peer's queue of RPCs that wait for their turn to ask.
-    pub(crate) queued: bool,
+    pub(crate) in_resend_queue: bool,
     /// A request that waits for its client to answer a challenge.
-    pub(crate) unproven: bool,
+    pub(crate) unvalidated: bool,
     pub(crate) cookie: u64,
     pub(crate) started: Time,
     pub(crate) deadline: Time,
     /// At the client: when the last byte of the request left; `Time::MAX` before.
-    pub(crate) sent: Time,
+    pub(crate) request_sent: Time,
 }
 
 /// Most memory per byte that arrived, where it is more than [`FIRST_MEMORY`].
@@ -130,8 +129,8 @@ const FIRST_MEMORY: u32 = 4_096;
 
 /// What remains of a finished RPC for its last words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) state: State,
+pub(crate) struct EndedRpc {
+    pub(crate) state: RpcState,
     pub(crate) id: RpcId,
     pub(crate) peer: PeerId,
     /// Local and remote.
@@ -141,7 +140,7 @@ pub(crate) struct Ended {
 
 /// A measurement of RTTbytes under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe {
+pub(crate) struct RttProbe {
     /// The first byte that the GRANT allowed.
     pub(crate) from: u32,
     /// When it left.
@@ -153,7 +152,7 @@ pub(crate) struct Probe {
 /// An incoming message. What every packet of it looks at is one line of the cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingMessage {
     pub(crate) bytes: Reassembly,
     /// All bytes before this were sent unscheduled or granted.
     pub(crate) granted: u32,
@@ -169,7 +168,7 @@ pub(crate) struct Incoming {
     pub(crate) window_counted: bool,
     /// Its sender is silent: no grants, no share of `max_incoming`, nothing expected, until it
     /// sends again.
-    pub(crate) parked: bool,
+    pub(crate) suspended: bool,
     /// A GRANT waits to be transmitted.
     pub(crate) grant_queued: bool,
     /// Age: order of arrival.
@@ -179,12 +178,12 @@ pub(crate) struct Incoming {
     /// All bytes before this were allowed by packets that left.
     pub(crate) grant_sent: u32,
     /// A GRANT whose first bytes have not come yet: measures RTTbytes.
-    pub(crate) probe: Option<Probe>,
+    pub(crate) probe: Option<RttProbe>,
     /// Prefix already announced as readable.
     pub(crate) readable: u32,
 }
 
-impl Incoming {
+impl IncomingMessage {
     /// A message of `length` bytes, of which `unscheduled` come without a grant.
     pub(crate) const fn new(now: Time, length: u32, unscheduled: u32, age: u64) -> Self {
         Self {
@@ -197,7 +196,7 @@ impl Incoming {
             age,
             scheduled: false,
             window_counted: false,
-            parked: false,
+            suspended: false,
             grant_queued: false,
             grant_sent: unscheduled,
             readable: 0,
@@ -236,18 +235,24 @@ pub(crate) fn memory_of(end: u32, received: u32) -> u32 {
 }
 
 /// The message that RPC `r` sends.
-pub(crate) const fn outgoing_message(r: Ref) -> MessageId {
+pub(crate) const fn outgoing_message(r: RpcHandle) -> MessageId {
     MessageId(r.index * 2)
 }
 
 /// The message that RPC `r` receives.
-pub(crate) const fn incoming_message(r: Ref) -> MessageId {
+pub(crate) const fn incoming_message(r: RpcHandle) -> MessageId {
     MessageId(r.index * 2 + 1)
 }
 
 impl Rpc {
     /// An RPC without messages that begins now, between `ports` (local, remote).
-    pub(crate) fn new(now: Time, state: State, id: RpcId, peer: PeerId, ports: (u16, u16)) -> Self {
+    pub(crate) fn new(
+        now: Time,
+        state: RpcState,
+        id: RpcId,
+        peer: PeerId,
+        ports: (u16, u16),
+    ) -> Self {
         Self {
             state,
             id,
@@ -256,20 +261,20 @@ impl Rpc {
             remote_port: ports.1,
             idempotent: false,
             response_limit: None,
-            unheard: 0,
-            asking: false,
-            again: false,
-            known: false,
-            queued: false,
-            unproven: false,
+            pending_unscheduled: 0,
+            resends_queued: false,
+            restarted: false,
+            seen_by_peer: false,
+            in_resend_queue: false,
+            unvalidated: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,
-            sent: Time::MAX,
-            heard: now,
-            asked: now,
-            rounds: 0,
-            out: Outgoing::default(),
+            request_sent: Time::MAX,
+            last_heard: now,
+            last_resend: now,
+            resend_count: 0,
+            out: OutgoingMessage::default(),
             inc: None,
         }
     }
@@ -287,7 +292,7 @@ impl Rpc {
     }
 
     /// Bytes of the message it receives were agreed to and are not here.
-    pub(crate) fn is_owed(&self) -> bool {
+    pub(crate) fn awaits_bytes(&self) -> bool {
         self.inc.as_ref().is_some_and(|inc| inc.outstanding() > 0)
     }
 

@@ -1,14 +1,13 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::by_id::ServerKey;
-use super::{Ended, Rpc, State, outgoing_message};
-use crate::admission::Known;
+use super::table::ServerKey;
+use super::{EndedRpc, Rpc, RpcState, outgoing_message};
+use crate::address_validation::Execution;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
-use crate::event::{DropReason, SubmitError, Submitted};
+use crate::event::{DropReason, RpcHandle, SubmitError, Submitted};
 use crate::packet::{Body, Data, Limits, Packet, PeerId, RpcId};
-use crate::table::Ref;
 use crate::units::{Duration, Time};
 
 /// CUTOFFS to one peer are at least this far apart (Linux §2.4: one per jiffy).
@@ -21,7 +20,7 @@ impl Endpoint {
         now: Time,
         packet: &Packet,
         data: &Data,
-    ) -> Result<Ref, DropReason> {
+    ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
         if !one_way && !self.listening.contains(&packet.local_port) {
             return Err(DropReason::NoServer);
@@ -33,45 +32,45 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        self.disown_who_left();
-        let known = if one_way { Known::New } else { self.knows(packet) };
-        if known == Known::Executed {
+        self.forget_departed_clients();
+        let known = if one_way { Execution::Fresh } else { self.execution(packet) };
+        if known == Execution::Executed {
             return Err(DropReason::AlreadyExecuted);
         }
-        let unproven = known == Known::Unproven;
-        if unproven {
-            self.make_room_for_stranger();
+        let unvalidated = known == Execution::Unvalidated;
+        if unvalidated {
+            self.evict_unvalidated();
         }
         if self.server_rpcs.len() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.server_rpcs.len();
         let served = |peer| self.incoming.accounts.of(peer).served as usize;
-        if !unproven && self.peer(packet.peer).is_some_and(|peer| served(peer) >= left) {
+        if !unvalidated && self.peer(packet.peer).is_some_and(|peer| served(peer) >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
-        let state = if one_way { State::OneWayIncoming } else { State::ServerIncoming };
+        let state = if one_way { RpcState::OneWayIncoming } else { RpcState::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
         let rpc = Rpc {
             response_limit: data.incast.filter(|_| self.config.policy().wire.response_limits),
-            unproven,
+            unvalidated,
             ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
         };
-        let who = self.rpcs.insert(rpc);
-        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), who);
+        let handle = self.rpcs.insert(rpc);
+        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), handle);
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.rpcs += 1;
-            peer.more.served += 1;
-            peer.recent = who;
+            peer.cold.served += 1;
+            peer.recent_rpc = handle;
         }
-        if !unproven {
+        if !unvalidated {
             self.charge_request(packet.peer, true);
         }
-        self.arm(now, now + self.config.loss.resend_after, who);
-        if unproven {
-            self.hold(now, who, packet);
+        self.arm(now, now + self.config.loss.resend_after, handle);
+        if unvalidated {
+            self.await_validation(now, handle, packet);
         }
-        Ok(who)
+        Ok(handle)
     }
 
     /// A request of a peer's host begins, or ends. What only claims to come from there is nobody's
@@ -89,9 +88,9 @@ impl Endpoint {
     }
 
     /// The whole request arrived: the application serves it.
-    pub(crate) fn begin_service(&mut self, now: Time, who: Ref) {
-        let Some(rpc) = self.rpcs.get_mut(who) else { return };
-        rpc.state = State::ServerInService;
+    pub(crate) fn begin_service(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        rpc.state = RpcState::ServerInService;
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         self.remember_executed(now, peer, id);
@@ -100,7 +99,7 @@ impl Endpoint {
     /// The application gave a request up: its client need not wait for its own timer to hear that
     /// no answer will come. As far as the application saw the request, it counts as executed. Only
     /// where the client would not just send it again; a lost word is asked for by RESEND.
-    pub(crate) fn tell_given_up(&mut self, ended: &Ended) {
+    pub(crate) fn tell_given_up(&mut self, ended: &EndedRpc) {
         if !self.config.policy().completion.tells_given_up {
             return;
         }
@@ -116,24 +115,24 @@ impl Endpoint {
     pub(crate) fn submit_response(
         &mut self,
         now: Time,
-        who: Ref,
+        handle: RpcHandle,
         length: u32,
     ) -> Result<Submitted, SubmitError> {
-        let rpc = self.rpcs.get(who).filter(|r| r.state == State::ServerInService);
+        let rpc = self.rpcs.get(handle).filter(|r| r.state == RpcState::ServerInService);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
         let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;
         let out = self.outgoing(peer, length, unscheduled.min(limit));
-        let Some(rpc) = self.rpcs.get_mut(who) else { return Err(SubmitError::UnknownRpc) };
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
-        rpc.state = State::ServerOutgoing;
-        rpc.heard = now;
-        rpc.asked = now;
-        rpc.rounds = 0;
-        self.sender.wake(who, &mut rpc.out);
+        rpc.state = RpcState::ServerOutgoing;
+        rpc.last_heard = now;
+        rpc.last_resend = now;
+        rpc.resend_count = 0;
+        self.sender.wake(handle, &mut rpc.out);
         self.counters.responses_sent += 1;
-        Ok(Submitted { rpc: who.into(), message: Some(outgoing_message(who)) })
+        Ok(Submitted { rpc: handle, message: Some(outgoing_message(handle)) })
     }
 
     /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
@@ -154,10 +153,10 @@ impl Endpoint {
             max_unscheduled: self.unscheduled_cap(),
         });
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        if peer.more.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
+        if peer.cold.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
             return;
         }
-        peer.more.cutoffs_sent = Some(now);
+        peer.cold.cutoffs_sent = Some(now);
         self.counters.cutoffs_sent += 1;
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
@@ -166,11 +165,11 @@ impl Endpoint {
     }
 
     /// The server RPC of a peer with this (even) id, if it is in progress.
-    pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<Ref> {
-        let recent = self.peer(peer)?.recent;
+    pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
+        let recent_rpc = self.peer(peer)?.recent_rpc;
         let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
-        match self.rpcs.get(recent) {
-            Some(rpc) if is(rpc) => Some(recent),
+        match self.rpcs.get(recent_rpc) {
+            Some(rpc) if is(rpc) => Some(recent_rpc),
             _ => self.server_rpcs.get(&ServerKey(peer, id)).copied(),
         }
     }

@@ -12,18 +12,17 @@
 //! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
 //! answer to the call's RESEND says so (UDP only; `client.rs`).
 
-use super::{Rpc, State};
+use super::{Rpc, RpcState};
 use crate::endpoint::Endpoint;
-use crate::event::{Quoted, RpcError, Unreachable};
+use crate::event::{Quoted, RpcError, RpcHandle, Unreachable};
 use crate::packet::PeerId;
-use crate::table::Ref;
 use crate::units::Time;
 use alloc::vec::Vec;
 
 /// DATA that came back and was sent once.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    who: Ref,
+    handle: RpcHandle,
     /// When it left, if it is the whole request.
     at: Option<Time>,
 }
@@ -31,12 +30,12 @@ struct Refused {
 impl Rpc {
     /// The bytes of the request were sent no more than once, as far as they were.
     const fn is_sent_once(&self) -> bool {
-        matches!(self.state, State::ClientOutgoing) && !self.known && !self.again
+        matches!(self.state, RpcState::ClientOutgoing) && !self.seen_by_peer && !self.restarted
     }
 
     /// The server may have the whole request.
     const fn may_be_executed(&self) -> bool {
-        !self.state.is_outgoing() || self.again || self.out.sent >= self.out.length
+        !self.state.is_outgoing() || self.restarted || self.out.sent >= self.out.length
     }
 }
 
@@ -60,25 +59,28 @@ impl Endpoint {
                 true => self.find_server(peer, id.client()),
                 false => self.find_client(peer, id),
             };
-            let Some((who, rpc)) = sent.and_then(|who| Some((who, self.rpcs.get(who)?))) else {
+            let Some((handle, rpc)) =
+                sent.and_then(|handle| Some((handle, self.rpcs.get(handle)?)))
+            else {
                 return;
             };
-            let packet = self.peer(peer).map_or(0, |peer| peer.more.least_payload);
-            let at = (rpc.out.length <= packet).then_some(rpc.sent);
-            refused = (data && rpc.is_sent_once()).then_some(Refused { who, at });
+            let packet = self.peer(peer).map_or(0, |peer| peer.cold.least_payload);
+            let at = (rpc.out.length <= packet).then_some(rpc.request_sent);
+            refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let concerns =
             |rpc: &Rpc| !matches!(what, Unreachable::Port(other) if other != rpc.remote_port);
-        let hit: Vec<Ref> = of_peer.filter(|(_, rpc)| concerns(rpc)).map(|(who, _)| who).collect();
-        for who in hit {
-            let Some(rpc) = self.rpcs.get(who) else { continue };
+        let hit: Vec<RpcHandle> =
+            of_peer.filter(|(_, rpc)| concerns(rpc)).map(|(handle, _)| handle).collect();
+        for handle in hit {
+            let Some(rpc) = self.rpcs.get(handle) else { continue };
             if !rpc.state.is_client() {
-                self.end_server_rpc(who);
-            } else if let Some(error) = self.verdict((who, rpc), what, refused) {
-                self.fail(who, error);
+                self.end_server_rpc(handle);
+            } else if let Some(error) = self.verdict((handle, rpc), what, refused) {
+                self.fail(handle, error);
             }
         }
     }
@@ -86,22 +88,23 @@ impl Endpoint {
     /// How a client's RPC ends that needs what cannot be reached.
     fn verdict(
         &self,
-        (who, rpc): (Ref, &Rpc),
+        (handle, rpc): (RpcHandle, &Rpc),
         what: Unreachable,
         refused: Option<Refused>,
     ) -> Option<RpcError> {
-        if !self.config.policy().loss.judges_reports {
+        if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
         if rpc.idempotent {
             return None;
         }
-        let proven = |proof: Refused| proof.who == who || proof.at == Some(rpc.sent);
-        let came_back = rpc.is_sent_once() && refused.is_some_and(proven);
+        let validated =
+            |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent);
+        let came_back = rpc.is_sent_once() && refused.is_some_and(validated);
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }
-        let waits = rpc.is_sent_once() && rpc.rounds == 0;
+        let waits = rpc.is_sent_once() && rpc.resend_count == 0;
         (!waits).then_some(RpcError::Indeterminate)
     }
 }

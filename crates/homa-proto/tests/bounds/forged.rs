@@ -7,7 +7,7 @@ use super::*;
 
 /// Every host proves its address, and is asked to.
 fn proving() -> Endpoint {
-    endpoint(users().prove_addresses(true).unguessable_ids(true))
+    endpoint(users().validate_addresses(true).unguessable_ids(true))
 }
 
 fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<Packet> {
@@ -65,7 +65,7 @@ fn questions_in_a_servers_name_disown_no_call() {
 /// Each time another name of the same host, and another epoch, that a server has to ask for.
 #[test]
 fn a_client_with_ever_new_names_gets_no_more_than_its_share() {
-    let config = users().prove_addresses(true).unguessable_ids(true).max_rpcs(16);
+    let config = users().validate_addresses(true).unguessable_ids(true).max_rpcs(16);
     let mut server = endpoint(config);
     for epoch in 1..=40_u32 {
         let id = RpcId(u64::from(epoch) << 32 | 8);

@@ -10,7 +10,7 @@ const EPOCH: u32 = 7;
 const ID: RpcId = RpcId((EPOCH as u64) << 32 | 8);
 
 fn server() -> Endpoint {
-    let mut server = endpoint(users().prove_addresses(true).unguessable_ids(true));
+    let mut server = endpoint(users().validate_addresses(true).unguessable_ids(true));
     server.open_peer(PeerId(1), PeerInfo { host: 1, max_payload: 1_400 });
     server
 }

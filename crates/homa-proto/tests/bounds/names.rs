@@ -30,7 +30,7 @@ fn calls(server: &mut Endpoint, now: Time, (host, token): (u32, u64), counter: u
 }
 
 fn server() -> Endpoint {
-    let mut server = endpoint(users().prove_addresses(true).unguessable_ids(true));
+    let mut server = endpoint(users().validate_addresses(true).unguessable_ids(true));
     for host in 0..3 {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
         server.set_account(PeerId(host), host, u64::from(host));

@@ -10,13 +10,13 @@ const LENGTH: u32 = 1_000_000;
 
 /// A client that has one long request in progress at any time.
 #[derive(Default)]
-struct Client {
+struct SilentClient {
     request: u64,
     sent: u32,
     granted: u32,
 }
 
-impl Client {
+impl SilentClient {
     fn next(&mut self) -> Option<Packet> {
         if self.sent == 0 {
             self.request += 1;
@@ -45,7 +45,7 @@ fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), inco
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });
         server.set_account(PeerId(host), host, u64::from(host));
     }
-    let mut client = Client::default();
+    let mut client = SilentClient::default();
     let mut announced = vec![0; hosts as usize + 1];
     let mut announce = |server: &mut Endpoint, now, host: u32| {
         announced[host as usize] += 1;

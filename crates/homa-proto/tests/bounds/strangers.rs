@@ -146,7 +146,7 @@ fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
 
 /// Its challenges are not answered.
 fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
-    let config = users().prove_addresses(true).unguessable_ids(true).memory_budget(budget);
+    let config = users().validate_addresses(true).unguessable_ids(true).memory_budget(budget);
     let mut server = endpoint(config);
     for peer in 1..=peers {
         server.open_peer(PeerId(peer), PeerInfo { host: peer, max_payload: 1_400 });
@@ -244,7 +244,7 @@ fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other()
         server.expire(now);
         while let Some(event) = server.event() {
             if let Event::Delivered(whole) = event {
-                server.taken(whole.peer.0, whole.length);
+                server.request_accepted(whole.peer.0, whole.length);
             }
         }
         for asked in sent(&mut server, now).into_iter().filter(|packet| packet.peer == PeerId(1)) {

@@ -15,16 +15,16 @@ const MODEST: u32 = 9;
 const LONGER: u32 = 110_000;
 
 /// A request at its client.
-struct Sending {
+struct ClientHost {
     length: u32,
     sent: u32,
     granted: u32,
 }
 
 /// A server, and clients on hosts of their own that send as they are granted.
-struct Rack {
+struct Overload {
     server: Endpoint,
-    sending: BTreeMap<(u32, u64), Sending>,
+    sending: BTreeMap<(u32, u64), ClientHost>,
     /// Requests that arrived whole: their hosts and lengths.
     whole: Vec<(u32, u32)>,
     untaken: u64,
@@ -32,7 +32,7 @@ struct Rack {
     said: u32,
 }
 
-impl Rack {
+impl Overload {
     fn new() -> Self {
         let mut server = endpoint(users().memory_budget(BUDGET));
         for host in 1..=MODEST {
@@ -43,7 +43,7 @@ impl Rack {
     }
 
     fn request(&mut self, host: u32, number: u64, length: u32) {
-        let sending = Sending { length, sent: 0, granted: UNASKED };
+        let sending = ClientHost { length, sent: 0, granted: UNASKED };
         self.sending.insert((host, 2 * number), sending);
     }
 
@@ -98,7 +98,7 @@ impl Rack {
     }
 
     fn take(&mut self, host: u32, length: u32) {
-        self.server.taken(host, length);
+        self.server.request_accepted(host, length);
         self.untaken -= u64::from(length);
     }
 
@@ -109,7 +109,7 @@ impl Rack {
 
 #[test]
 fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
-    let mut rack = Rack::new();
+    let mut rack = Overload::new();
     for host in 1..=GREEDY {
         (0..REQUESTS).for_each(|number| rack.request(host, number, LENGTH));
     }
@@ -132,7 +132,7 @@ fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
 
 #[test]
 fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
-    let mut rack = Rack::new();
+    let mut rack = Overload::new();
     (0..REQUESTS).for_each(|number| rack.request(1, number, LENGTH));
     rack.run(false);
     let held = rack.server.credit().memory + rack.untaken;
@@ -214,7 +214,7 @@ fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
             look(&server);
         }
         if let Some((host, length)) = whole.pop() {
-            server.taken(host, length);
+            server.request_accepted(host, length);
             look(&server);
         }
     }
@@ -268,13 +268,13 @@ fn what_waits_behind_many_requests_of_a_host_that_has_its_share_is_asked_for() {
     while server.transmit(START).is_some() {}
     for (host, length) in [(3, 15_000), (4, 10_000)] {
         let _ = server.receive(START, &part(host, 2, length - 1_000, length));
-        server.taken(host, length);
+        server.request_accepted(host, length);
     }
     let mut asked = false;
     for n in 100..120 {
         // Others come and go.
         let _ = server.receive(START, &part(3, 2 * n, 0, 1_000));
-        server.taken(3, 1_000);
+        server.request_accepted(3, 1_000);
         while let Some(packet) = server.transmit(START) {
             let whole = matches!(packet.body, Body::Resend { length: ResendLength::All, .. });
             asked |= whole && packet.peer == PeerId(2);

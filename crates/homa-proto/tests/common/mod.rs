@@ -17,7 +17,7 @@ const FRAME_OVERHEAD: u64 = 138;
 
 /// What an application saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observed {
     Request(RpcHandle, u32),
     Response(u64, u32),
     Failed(u64, homa_proto::RpcError),
@@ -31,7 +31,7 @@ struct InFlight {
     packet: Packet,
 }
 
-pub struct Pair {
+pub struct ClientAndServer {
     pub now: Time,
     pub ends: [Endpoint; 2],
     link_free: [Time; 2],
@@ -42,7 +42,7 @@ pub struct Pair {
     /// Packets sent by each, lost ones too.
     pub sent: [u64; 2],
     pub transcript: String,
-    pub seen: [Vec<Seen>; 2],
+    pub seen: [Vec<Observed>; 2],
     /// The server answers requests with this many bytes after this time; `None`: not by itself.
     pub reply: Option<(u32, Duration)>,
     replies: BTreeMap<Time, Vec<(RpcHandle, u32)>>,
@@ -57,7 +57,7 @@ pub fn config(mut config: Config, seed: u64) -> Endpoint {
     Endpoint::new(config.validate().expect("the profile is valid"))
 }
 
-impl Pair {
+impl ClientAndServer {
     pub fn new(client: Config, server: Config) -> Self {
         let rate = client.link_rate.unwrap_or(Rate::gbps(10));
         let mut ends = [config(client, 1), config(server, 2)];
@@ -225,11 +225,11 @@ impl Pair {
                 Event::Delivered(d) => self.delivered(end, d),
                 Event::Failed { cookie, error, .. } => {
                     self.note(end, &format!("call {cookie} fails: {error:?}"));
-                    self.seen[end].push(Seen::Failed(cookie, error));
+                    self.seen[end].push(Observed::Failed(cookie, error));
                 }
                 Event::Cancelled { .. } => {
                     self.note(end, "request cancelled");
-                    self.seen[end].push(Seen::Cancelled);
+                    self.seen[end].push(Observed::Cancelled);
                 }
                 Event::Release { message } => {
                     self.released[end] += 1;
@@ -246,11 +246,11 @@ impl Pair {
         match d.kind {
             MessageKind::Response => {
                 self.note(end, &format!("response {} of {} bytes", d.cookie, d.length));
-                self.seen[end].push(Seen::Response(d.cookie, d.length));
+                self.seen[end].push(Observed::Response(d.cookie, d.length));
             }
             _ => {
                 self.note(end, &format!("request of {} bytes", d.length));
-                self.seen[end].push(Seen::Request(d.rpc, d.length));
+                self.seen[end].push(Observed::Request(d.rpc, d.length));
                 if let Some((length, after)) = self.reply {
                     self.replies.entry(self.now + after).or_default().push((d.rpc, length));
                 }
@@ -264,7 +264,7 @@ impl Pair {
 
     /// How many requests the server's application was given.
     pub fn executions(&self) -> usize {
-        self.seen[SERVER].iter().filter(|s| matches!(s, Seen::Request(..))).count()
+        self.seen[SERVER].iter().filter(|s| matches!(s, Observed::Request(..))).count()
     }
 
     /// Nothing is left anywhere.

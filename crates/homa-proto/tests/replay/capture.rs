@@ -1,7 +1,7 @@
 //! Captures as files: pcap and pcapng; Ethernet, Linux "any" and raw IP; IPv4 and IPv6; Homa as
 //! protocol 146 and disguised as TCP; ICMP errors.
 
-use crate::conversation::{Conversation, Frame, What};
+use crate::conversation::{CapturedFrame, Conversation, FrameContent};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -101,7 +101,7 @@ fn network(link: DataLink, bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-fn internet(ip: &[u8], hosts: &mut Vec<Vec<u8>>) -> Option<Frame> {
+fn internet(ip: &[u8], hosts: &mut Vec<Vec<u8>>) -> Option<CapturedFrame> {
     let be16 = |at: usize| Some(usize::from(*ip.get(at)?) << 8 | usize::from(*ip.get(at + 1)?));
     let (header, total, class, protocol, addresses) = match ip.first()? >> 4 {
         4 => (usize::from(ip[0] & 15) * 4, be16(2)?, *ip.get(1)?, *ip.get(9)?, (12, 4)),
@@ -113,7 +113,7 @@ fn internet(ip: &[u8], hosts: &mut Vec<Vec<u8>>) -> Option<Frame> {
     let what = match protocol {
         ICMP | ICMP_V6 => unreachable(body, protocol == ICMP)?,
         TCP if body.get(13) != Some(&6) || body.get(18..20) != Some(&[0xb9, 0x7d]) => return None,
-        HOMA | TCP => What::Homa { level: class >> 5, length, bytes: body.to_vec() },
+        HOMA | TCP => FrameContent::Homa { level: class >> 5, length, bytes: body.to_vec() },
         _ => return None,
     };
     let mut host = |at: usize| {
@@ -124,11 +124,11 @@ fn internet(ip: &[u8], hosts: &mut Vec<Vec<u8>>) -> Option<Frame> {
         }))
     };
     let (from, to) = (host(addresses.0)?, host(addresses.0 + addresses.1)?);
-    Some(Frame { time: 0, from, to, what })
+    Some(CapturedFrame { time: 0, from, to, what })
 }
 
 /// An ICMP error about a Homa packet.
-fn unreachable(icmp: &[u8], v4: bool) -> Option<What> {
+fn unreachable(icmp: &[u8], v4: bool) -> Option<FrameContent> {
     let (kind, code) = (*icmp.first()?, *icmp.get(1)?);
     let about = icmp.get(8..)?;
     let (protocol, header) = match v4 {
@@ -139,15 +139,15 @@ fn unreachable(icmp: &[u8], v4: bool) -> Option<What> {
         return None;
     }
     let port = about.get(header + 2..header + 4).map(|p| u16::from_be_bytes([p[0], p[1]]));
-    Some(What::Unreachable(port.filter(|_| code == if v4 { 3 } else { 4 })))
+    Some(FrameContent::Unreachable(port.filter(|_| code == if v4 { 3 } else { 4 })))
 }
 
 /// Message bytes in a full packet: the largest of a message that fills more than one, else what
 /// fits in 1500 bytes.
 fn payload(conversation: &Conversation, v6: bool) -> u32 {
-    use crate::packet::Kind;
+    use crate::packet::PacketKind;
     let partial = conversation.frames.iter().filter_map(|f| match f.packet()?.kind {
-        Kind::Data(d) if d.end - d.start < d.length => Some(d.end - d.start),
+        PacketKind::Data(d) if d.end - d.start < d.length => Some(d.end - d.start),
         _ => None,
     });
     partial.max().unwrap_or(if v6 { 1404 } else { 1424 })

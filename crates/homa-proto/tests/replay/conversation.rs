@@ -9,7 +9,7 @@
 //! `kN` and `r` stand for a payload left out: byte i of a request of the Nth call of its process is
 //! 31 i + i/256 + 17 N, of a generated response 7 i + 3 (i counts in the message).
 
-use crate::packet::{self, Kind, Pkt};
+use crate::packet::{self, CapturedPacket, PacketKind};
 use std::fmt::Write;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,21 +17,21 @@ pub struct Conversation {
     pub name: String,
     /// Message bytes in a full packet.
     pub payload: u32,
-    pub frames: Vec<Frame>,
+    pub frames: Vec<CapturedFrame>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct CapturedFrame {
     /// Microseconds.
     pub time: u64,
     /// Hosts, numbered in order of appearance.
     pub from: usize,
     pub to: usize,
-    pub what: What,
+    pub what: FrameContent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum FrameContent {
     Homa {
         level: u8,
         /// Bytes on the wire, from the Homa header on.
@@ -43,16 +43,18 @@ pub enum What {
     Unreachable(Option<u16>),
 }
 
-impl Frame {
-    pub fn packet(&self) -> Option<Pkt> {
-        let What::Homa { level, length, bytes } = &self.what else { return None };
+impl CapturedFrame {
+    pub fn packet(&self) -> Option<CapturedPacket> {
+        let FrameContent::Homa { level, length, bytes } = &self.what else { return None };
         Some(packet::read(bytes, *length, *level).expect("a kernel host sends whole packets"))
     }
 
     /// Payload bytes that are known, with their place in the message.
     pub fn payload(&self) -> (u32, &[u8]) {
         match (&self.what, self.packet().map(|p| p.kind)) {
-            (What::Homa { bytes, .. }, Some(Kind::Data(data))) => (data.start, &bytes[56..]),
+            (FrameContent::Homa { bytes, .. }, Some(PacketKind::Data(data))) => {
+                (data.start, &bytes[56..])
+            }
             _ => (0, &[]),
         }
     }
@@ -89,9 +91,9 @@ pub fn write(conversation: &Conversation) -> String {
     for frame in &conversation.frames {
         let _ = write!(text, "{} {}>{} ", frame.time, frame.from, frame.to);
         match &frame.what {
-            What::Unreachable(Some(port)) => text += &format!("unreachable {port}\n"),
-            What::Unreachable(None) => text += "unreachable host\n",
-            What::Homa { level, length, bytes } => {
+            FrameContent::Unreachable(Some(port)) => text += &format!("unreachable {port}\n"),
+            FrameContent::Unreachable(None) => text += "unreachable host\n",
+            FrameContent::Homa { level, length, bytes } => {
                 let (start, payload) = frame.payload();
                 let rule = rule(start, payload);
                 let kept = if rule.is_some() { &bytes[..56] } else { &bytes[..] };
@@ -119,25 +121,27 @@ pub fn read(text: &str) -> Vec<Conversation> {
         let (from, to) = words[1].split_once('>').expect("two hosts");
         let host = |text: &str| text.parse().expect("a host");
         let what = if words[2] == "unreachable" {
-            What::Unreachable(words[3].parse().ok())
+            FrameContent::Unreachable(words[3].parse().ok())
         } else {
             read_packet(&words)
         };
         let time = words[0].parse().expect("a time");
-        let frame = Frame { time, from: host(from), to: host(to), what };
+        let frame = CapturedFrame { time, from: host(from), to: host(to), what };
         all.last_mut().expect("a conversation begins with its name").frames.push(frame);
     }
     all
 }
 
-fn read_packet(words: &[&str]) -> What {
+fn read_packet(words: &[&str]) -> FrameContent {
     let level = words[2][1..].parse().expect("a level");
     let length: usize = words[3].parse().expect("a length");
     let digit = |c: u8| (c as char).to_digit(16).expect("a hexadecimal digit") as u8;
     let hex = words[4].as_bytes();
     let mut bytes: Vec<u8> = hex.chunks(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect();
     if let Some(rule) = words.get(5) {
-        let Ok(Pkt { kind: Kind::Data(data), .. }) = packet::read(&bytes, length, level) else {
+        let Ok(CapturedPacket { kind: PacketKind::Data(data), .. }) =
+            packet::read(&bytes, length, level)
+        else {
             panic!("only DATA has a payload")
         };
         match rule.strip_prefix('k') {
@@ -148,5 +152,5 @@ fn read_packet(words: &[&str]) -> What {
             None => bytes.extend((data.start..data.end).map(response_byte)),
         }
     }
-    What::Homa { level, length, bytes }
+    FrameContent::Homa { level, length, bytes }
 }

@@ -1,7 +1,7 @@
 //! Two of our endpoints, each before the judge, through a network that loses and delays: what no
 //! capture shows (several messages at once, gaps, lost GRANTs and acks) must keep the rules, too.
 
-use crate::stage::{Sent, Stage};
+use crate::stage::{SentPacket, Stage};
 use homa_proto::{Config, wire};
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ const PORTS: (u16, u16) = (40_000, 4_000);
 
 /// DATA waits in the card for the link, control packets overtake it: the judge sees each packet as
 /// its endpoint decides on it.
-struct Network {
+struct LiveNetwork {
     hosts: [Stage; 2],
     free: [u64; 2],
-    wire: BTreeMap<(u64, u64), (usize, Sent)>,
+    wire: BTreeMap<(u64, u64), (usize, SentPacket)>,
     count: u64,
     replies: BTreeMap<(u64, u64), (usize, homa_proto::RpcHandle, u32)>,
     answers: u64,
 }
 
-impl Network {
+impl LiveNetwork {
     fn new() -> Self {
         let host = |seed| {
             let config = Config::linux().seed(seed);
@@ -104,7 +104,7 @@ impl Network {
 fn two_of_our_hosts_keep_the_kernels_rules_under_loss() {
     let mut answered = 0;
     arbtest::arbtest(|u| {
-        let mut network = Network::new();
+        let mut network = LiveNetwork::new();
         let mut state: u64 = u.arbitrary::<u64>()? | 1;
         let percent = *u.choose(&[0, 1, 5, 20])?;
         let mut lost = move || {
@@ -136,9 +136,9 @@ fn two_of_our_hosts_keep_the_kernels_rules_under_loss() {
 
 #[test]
 fn calls_that_are_given_up_leave_nothing_at_their_server() {
-    let mut network = Network::new();
+    let mut network = LiveNetwork::new();
     let mut now = 1_000;
-    let mut run_for = |network: &mut Network, time| {
+    let mut run_for = |network: &mut LiveNetwork, time| {
         network.run(now, now + time, &mut || false);
         now += time + 1;
         now

@@ -13,7 +13,7 @@ mod packet;
 mod replay;
 mod stage;
 
-use conversation::{Conversation, What};
+use conversation::{Conversation, FrameContent};
 use homa_proto::{PeerId, wire};
 use judge::{Judge, Standard};
 use replay::Replay;
@@ -54,7 +54,7 @@ fn every_packet_is_decoded() {
     let mut packets = 0;
     for conversation in conversations() {
         for frame in &conversation.frames {
-            let What::Homa { level, length, bytes } = &frame.what else { continue };
+            let FrameContent::Homa { level, length, bytes } = &frame.what else { continue };
             let mut whole = bytes.clone();
             whole.resize(*length, 0);
             let decoded = wire::decode(&whole, PeerId(0), *level);

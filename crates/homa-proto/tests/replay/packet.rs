@@ -3,18 +3,18 @@
 
 /// A Homa packet as it lies on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pkt {
+pub struct CapturedPacket {
     pub level: u8,
     pub sport: u16,
     pub dport: u16,
     /// As its sender writes it.
     pub id: u64,
-    pub kind: Kind,
+    pub kind: PacketKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Data(Data),
+pub enum PacketKind {
+    Data(CapturedData),
     Grant {
         offset: u32,
         level: u8,
@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Data {
+pub struct CapturedData {
     pub start: u32,
     pub end: u32,
     pub length: u32,
@@ -47,7 +47,7 @@ pub struct Data {
     pub again: bool,
 }
 
-impl Pkt {
+impl CapturedPacket {
     pub fn by_server(&self) -> bool {
         self.id & 1 == 1
     }
@@ -63,7 +63,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 }
 
 /// Reads a packet of which `bytes` were captured and `length` were on the wire.
-pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<Pkt, String> {
+pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<CapturedPacket, String> {
     let least = match bytes.get(11) {
         Some(0x10) => 56,
         Some(0x11) => 33,
@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<Pkt, String> {
         0x10 => {
             let segment = n(52, 4) as u32;
             let start = if segment == u32::MAX { n(4, 4) as u32 } else { segment };
-            Kind::Data(Data {
+            PacketKind::Data(CapturedData {
                 start,
                 end: start + (length - 56) as u32,
                 length: n(28, 4) as u32,
@@ -92,24 +92,24 @@ pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<Pkt, String> {
                 again: bytes[48] != 0,
             })
         }
-        0x11 => Kind::Grant { offset: n(28, 4) as u32, level: bytes[32] },
-        0x12 => Kind::Resend {
+        0x11 => PacketKind::Grant { offset: n(28, 4) as u32, level: bytes[32] },
+        0x12 => PacketKind::Resend {
             offset: n(28, 4) as u32,
             length: n(32, 4) as i32,
             level: bytes.get(36).copied().unwrap_or(7),
         },
-        0x13 => Kind::Unknown,
-        0x14 => Kind::Busy,
+        0x13 => PacketKind::Unknown,
+        0x14 => PacketKind::Busy,
         0x15 => {
             let cutoffs = std::array::from_fn(|i| n(28 + 4 * i, 4) as i32);
-            Kind::Cutoffs { cutoffs, version: n(60, 2) as u16 }
+            PacketKind::Cutoffs { cutoffs, version: n(60, 2) as u16 }
         }
-        0x16 => Kind::Freeze,
-        0x17 => Kind::NeedAck,
-        _ => Kind::Ack((0..n(28, 2).min(5) as usize).map(|i| ack(30 + 10 * i)).collect()),
+        0x16 => PacketKind::Freeze,
+        0x17 => PacketKind::NeedAck,
+        _ => PacketKind::Ack((0..n(28, 2).min(5) as usize).map(|i| ack(30 + 10 * i)).collect()),
     };
     let (sport, dport) = (n(0, 2) as u16, n(2, 2) as u16);
-    Ok(Pkt { level, sport, dport, id: n(20, 8), kind })
+    Ok(CapturedPacket { level, sport, dport, id: n(20, 8), kind })
 }
 
 /// What of a packet of ours a kernel host (or its network card) would stumble over.

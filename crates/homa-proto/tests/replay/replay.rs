@@ -12,10 +12,10 @@
 //!   was captured, or with the request if that comes later.
 //! * After the last packet the other hosts are silent: calls end by timeout, and nothing remains.
 
-use crate::conversation::{Conversation, Frame, What};
-use crate::judge::In;
-use crate::packet::{Data, Kind, Pkt};
-use crate::stage::{Content, Stage};
+use crate::conversation::{CapturedFrame, Conversation, FrameContent};
+use crate::judge::InBook;
+use crate::packet::{CapturedData, CapturedPacket, PacketKind};
+use crate::stage::{PartialBytes, Stage};
 use homa_proto::{Config, RpcHandle};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const AFTER: u64 = 15_000_000;
 
 /// Client, server, id in its client's form, is the response.
-type Message = (usize, usize, u64, bool);
+type PlannedMessage = (usize, usize, u64, bool);
 
-fn message(frame: &Frame, pkt: &Pkt) -> Message {
+fn message(frame: &CapturedFrame, pkt: &CapturedPacket) -> PlannedMessage {
     let response = pkt.by_server();
     let (client, server) = if response { (frame.to, frame.from) } else { (frame.from, frame.to) };
     (client, server, pkt.rpc(), response)
@@ -34,8 +34,8 @@ fn message(frame: &Frame, pkt: &Pkt) -> Message {
 /// What is known of the messages of a capture.
 struct Script {
     /// First packet: time, ports of its sender and receiver, length.
-    begins: BTreeMap<Message, (u64, (u16, u16), u32)>,
-    content: BTreeMap<Message, Content>,
+    begins: BTreeMap<PlannedMessage, (u64, (u16, u16), u32)>,
+    content: BTreeMap<PlannedMessage, PartialBytes>,
 }
 
 impl Script {
@@ -56,19 +56,19 @@ impl Script {
     }
 }
 
-fn data_of(frame: &Frame) -> Option<(&Frame, Pkt, Data)> {
+fn data_of(frame: &CapturedFrame) -> Option<(&CapturedFrame, CapturedPacket, CapturedData)> {
     let pkt = frame.packet()?;
-    let Kind::Data(data) = pkt.kind.clone() else { return None };
+    let PacketKind::Data(data) = pkt.kind.clone() else { return None };
     Some((frame, pkt, data))
 }
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Next {
+enum NextStep {
     Timer,
-    Call(Message),
+    Call(PlannedMessage),
     Reply(usize),
-    Frame,
+    CapturedFrame,
 }
 
 pub struct Replay<'a> {
@@ -76,18 +76,18 @@ pub struct Replay<'a> {
     me: usize,
     script: Script,
     stage: Stage,
-    calls: Vec<(u64, Message)>,
+    calls: Vec<(u64, PlannedMessage)>,
     replies: BTreeMap<(u64, usize), (RpcHandle, u32)>,
     /// Of calls made: the captured message, by cookie.
-    made: Vec<Message>,
+    made: Vec<PlannedMessage>,
     seen: usize,
     /// Requests that the captured server never answered.
     unanswered: Vec<RpcHandle>,
     /// Messages of which every byte was fed.
-    whole: BTreeMap<Message, In>,
-    pub delivered: BTreeSet<Message>,
+    whole: BTreeMap<PlannedMessage, InBook>,
+    pub delivered: BTreeSet<PlannedMessage>,
     /// Responses that were acknowledged before we had sent them whole.
-    pub cut_short: BTreeSet<Message>,
+    pub cut_short: BTreeSet<PlannedMessage>,
 }
 
 impl<'a> Replay<'a> {
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
         let mut stage = Stage::new(conversation.payload, hosts, Config::linux());
         for frame in &conversation.frames {
             match (&frame.what, frame.packet()) {
-                (What::Unreachable(Some(port)), _) if frame.from == me => {
+                (FrameContent::Unreachable(Some(port)), _) if frame.from == me => {
                     stage.judge.closed.push(*port);
                 }
                 (_, Some(pkt)) if frame.to == me && !pkt.by_server() => {
@@ -107,7 +107,7 @@ impl<'a> Replay<'a> {
             }
         }
         stage.judge.closed.iter().for_each(|&port| stage.endpoint.unlisten(port));
-        let mut calls: Vec<(u64, Message)> = script
+        let mut calls: Vec<(u64, PlannedMessage)> = script
             .begins
             .iter()
             .filter(|(key, _)| key.0 == me && !key.3)
@@ -140,10 +140,10 @@ impl<'a> Replay<'a> {
         loop {
             let timer = self.stage.deadline().unwrap_or(u64::MAX);
             let (at, next) = [
-                Some((timer, Next::Timer)),
-                self.calls.last().map(|call| (call.0, Next::Call(call.1))),
-                self.replies.keys().next().map(|reply| (reply.0, Next::Reply(reply.1))),
-                frames.peek().map(|frame| (frame.time, Next::Frame)),
+                Some((timer, NextStep::Timer)),
+                self.calls.last().map(|call| (call.0, NextStep::Call(call.1))),
+                self.replies.keys().next().map(|reply| (reply.0, NextStep::Reply(reply.1))),
+                frames.peek().map(|frame| (frame.time, NextStep::CapturedFrame)),
             ]
             .into_iter()
             .flatten()
@@ -153,10 +153,10 @@ impl<'a> Replay<'a> {
                 break;
             }
             match next {
-                Next::Timer => self.stage.expire(at),
-                Next::Call(key) => self.call(at, key),
-                Next::Reply(_) => self.reply(at),
-                Next::Frame => {
+                NextStep::Timer => self.stage.expire(at),
+                NextStep::Call(key) => self.call(at, key),
+                NextStep::Reply(_) => self.reply(at),
+                NextStep::CapturedFrame => {
                     let frame = frames.next().expect("peeked");
                     self.feed(frame);
                 }
@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
         self.verdict()
     }
 
-    fn call(&mut self, now: u64, key: Message) {
+    fn call(&mut self, now: u64, key: PlannedMessage) {
         self.calls.pop();
         let (_, ports, length) = self.script.begins[&key];
         let cookie = self.made.len() as u64;
@@ -181,31 +181,31 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn feed(&mut self, frame: &Frame) {
+    fn feed(&mut self, frame: &CapturedFrame) {
         let (level, length, bytes) = match &frame.what {
-            What::Unreachable(port) => {
+            FrameContent::Unreachable(port) => {
                 return self.stage.unreachable(frame.time, frame.from, *port);
             }
-            What::Homa { level, length, bytes } => (*level, *length, bytes),
+            FrameContent::Homa { level, length, bytes } => (*level, *length, bytes),
         };
         let pkt = frame.packet().expect("it is one");
         let mut bytes = bytes.clone();
         if pkt.by_server() {
-            let called = |key: &Message| (key.1, key.2) == (frame.from, pkt.rpc());
+            let called = |key: &PlannedMessage| (key.1, key.2) == (frame.from, pkt.rpc());
             let cookie = self.made.iter().position(called).map(|at| at as u64);
             if let Some((_, id)) = cookie.and_then(|cookie| self.stage.calls.get(&cookie)) {
                 bytes[20..28].copy_from_slice(&(id | 1).to_be_bytes());
             }
         }
         let key = message(frame, &pkt);
-        if let Kind::Data(data) = &pkt.kind {
-            let fresh = || In::new(data.length, data.length, 0);
+        if let PacketKind::Data(data) = &pkt.kind {
+            let fresh = || InBook::new(data.length, data.length, 0);
             self.whole.entry(key).or_insert_with(fresh).insert(data.start, data.end);
             if let Some((id, _)) = data.ack {
                 self.cut(frame.from, id);
             }
         }
-        if let Kind::Ack(entries) = &pkt.kind {
+        if let PacketKind::Ack(entries) = &pkt.kind {
             self.cut(frame.from, pkt.rpc());
             entries.iter().for_each(|&(id, _)| self.cut(frame.from, id));
         }

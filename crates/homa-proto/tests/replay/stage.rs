@@ -13,30 +13,30 @@ use std::collections::BTreeMap;
 const START: Time = Time(1_000_000_000);
 
 /// Bytes of a message; `None`: not in the capture.
-pub type Content = Vec<Option<u8>>;
+pub type PartialBytes = Vec<Option<u8>>;
 
 /// A packet on its way.
-pub struct Sent {
+pub struct SentPacket {
     pub to: usize,
     pub level: u8,
     pub bytes: Vec<u8>,
 }
 
 /// A message that arrived whole.
-pub struct Arrived {
+pub struct ArrivedPacket {
     pub rpc: RpcHandle,
     pub peer: usize,
     pub id: u64,
     pub is_request: bool,
     pub cookie: u64,
-    pub content: Content,
+    pub content: PartialBytes,
 }
 
 pub struct Stage {
     pub endpoint: Endpoint,
     pub judge: Judge,
-    placed: BTreeMap<u32, Content>,
-    pub arrived: Vec<Arrived>,
+    placed: BTreeMap<u32, PartialBytes>,
+    pub arrived: Vec<ArrivedPacket>,
     pub failed: Vec<(u64, RpcError)>,
     /// Of our calls, by cookie: peer and id.
     pub calls: BTreeMap<u64, (usize, u64)>,
@@ -145,7 +145,7 @@ impl Stage {
     fn drain(&mut self, now: u64) {
         while let Some(event) = self.endpoint.event() {
             match event {
-                Event::Delivered(d) => self.arrived.push(Arrived {
+                Event::Delivered(d) => self.arrived.push(ArrivedPacket {
                     rpc: d.rpc,
                     peer: d.peer.0 as usize,
                     id: d.id.0,
@@ -166,7 +166,7 @@ impl Stage {
     }
 
     /// The next packet it sends.
-    pub fn pull(&mut self, now: u64) -> Option<Sent> {
+    pub fn pull(&mut self, now: u64) -> Option<SentPacket> {
         let packet = self.endpoint.transmit(time(now))?;
         let mut bytes = vec![0; 100];
         let header = wire::encode(&packet, &mut bytes).expect("room for a header");
@@ -185,6 +185,6 @@ impl Stage {
             self.calls.insert(cookie, (to, pkt.id));
         }
         self.judge.sent(now, to, &pkt);
-        Some(Sent { to, level, bytes })
+        Some(SentPacket { to, level, bytes })
     }
 }

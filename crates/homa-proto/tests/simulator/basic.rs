@@ -1,6 +1,6 @@
 //! The transport Basic of Homa Figure 8: one level, every message granted, five packets at a time.
 
-use super::{LINK, Sending, UNSCHEDULED, data, endpoint, submit};
+use super::{LINK, PacedSender, UNSCHEDULED, data, endpoint, submit};
 use homa_proto::{Config, UnscheduledLimit};
 
 fn basic() -> Config {
@@ -12,7 +12,7 @@ fn every_message_is_granted_on_its_own() {
     let mut receiver = endpoint(basic(), 3);
     for peer in 0..3 {
         for id in (2..42).step_by(2) {
-            let mut message = Sending::new(peer, id, 100_000);
+            let mut message = PacedSender::new(peer, id, 100_000);
             let grants = message.arrive(&mut receiver, 0);
             // 1,442 bytes are here: RTTbytes and five packets beyond them.
             assert_eq!(grants, [(peer, id, 1_442 + 10_000 + 5 * UNSCHEDULED, 0)]);
@@ -23,7 +23,7 @@ fn every_message_is_granted_on_its_own() {
 #[test]
 fn the_next_grant_waits_until_less_than_the_window_is_outstanding() {
     let mut receiver = endpoint(basic(), 1);
-    let mut message = Sending::new(0, 2, 100_000);
+    let mut message = PacedSender::new(0, 2, 100_000);
     let counts: Vec<usize> =
         (0..13).map(|n| message.arrive(&mut receiver, n * 1_000).len()).collect();
     // 17,210 bytes outstanding after a grant; the sixth packet leaves less than 10,000.

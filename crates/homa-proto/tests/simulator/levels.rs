@@ -1,6 +1,6 @@
 //! Levels of granted bytes: the lowest free ones, the boost of the tail, merged levels.
 
-use super::{FIRST_BYTES, SCHEDULED, Sending, data, endpoint, simulator, submit};
+use super::{FIRST_BYTES, PacedSender, SCHEDULED, data, endpoint, simulator, submit};
 use homa_proto::{Config, Overcommitment, PriorityAllocation};
 
 #[test]
@@ -9,7 +9,7 @@ fn the_lowest_levels_are_used_first_and_the_best_sender_has_the_highest_of_them(
     let mut levels = Vec::new();
     for peer in 0..5u32 {
         // Each newcomer is shorter than all before it.
-        let mut message = Sending::new(peer, 2, 200_000 - 20_000 * peer);
+        let mut message = PacedSender::new(peer, 2, 200_000 - 20_000 * peer);
         levels.push(message.arrive(&mut receiver, u64::from(peer)).first().map(|g| g.3));
     }
     // The fifth takes the place of the longest.
@@ -19,7 +19,7 @@ fn the_lowest_levels_are_used_first_and_the_best_sender_has_the_highest_of_them(
 /// Levels of all grants of a lone message, by the bytes left to grant before each.
 fn tail(config: Config, length: u32) -> Vec<(u32, u8)> {
     let mut receiver = endpoint(config, 1);
-    let mut message = Sending::new(0, 2, length);
+    let mut message = PacedSender::new(0, 2, length);
     let mut granted = FIRST_BYTES;
     let mut seen = Vec::new();
     let mut now = 0;
@@ -74,7 +74,7 @@ fn fewer_levels_in_the_network_merge_neighbours_and_keep_the_degree() {
         assert_eq!(data(&mut sender, 0).iter().map(|p| p.2).collect::<Vec<_>>(), expected);
         let mut receiver = endpoint(config, 5);
         let active = (0..5).filter(|&peer| {
-            let mut message = Sending::new(peer, 2, 200_000 + 1_000 * peer);
+            let mut message = PacedSender::new(peer, 2, 200_000 + 1_000 * peer);
             !message.arrive(&mut receiver, 0).is_empty()
         });
         assert_eq!(active.count(), 4);
@@ -86,7 +86,7 @@ fn the_degree_of_overcommitment_may_differ_from_the_number_of_levels() {
     let config = simulator().overcommitment(Overcommitment::Fixed(2));
     let mut receiver = endpoint(config, 5);
     let active = (0..5).filter(|&peer| {
-        let mut message = Sending::new(peer, 2, 200_000 + 1_000 * peer);
+        let mut message = PacedSender::new(peer, 2, 200_000 + 1_000 * peer);
         !message.arrive(&mut receiver, 0).is_empty()
     });
     assert_eq!(active.count(), 2);

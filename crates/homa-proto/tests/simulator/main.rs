@@ -48,14 +48,14 @@ fn grants(receiver: &mut Endpoint, now: u64) -> Vec<Grant> {
 
 /// A one-way message on its way from `peer`: yields its packets in order.
 #[derive(Clone, Copy)]
-struct Sending {
+struct PacedSender {
     peer: u32,
     id: u64,
     length: u32,
     sent: u32,
 }
 
-impl Sending {
+impl PacedSender {
     fn new(peer: u32, id: u64, length: u32) -> Self {
         Self { peer, id, length, sent: 0 }
     }

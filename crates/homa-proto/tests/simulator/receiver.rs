@@ -1,7 +1,7 @@
 //! Grants: one packet each, paced per sender, the best message of each of the best senders.
 
 use super::{
-    FIRST_BYTES, PACKET_TIME, SCHEDULED, Sending, UNSCHEDULED, endpoint, grants, simulator,
+    FIRST_BYTES, PACKET_TIME, PacedSender, SCHEDULED, UNSCHEDULED, endpoint, grants, simulator,
 };
 use homa_proto::{Config, Endpoint, PriorityAllocation, Time};
 
@@ -28,7 +28,7 @@ fn timed(receiver: &mut Endpoint, from: u64, until: u64) -> Vec<(u64, u32, u32)>
 #[test]
 fn each_packet_of_a_lone_message_brings_a_grant_for_one_packet() {
     let mut receiver = endpoint(simulator(), 1);
-    let mut message = Sending::new(0, 2, 40_000);
+    let mut message = PacedSender::new(0, 2, 40_000);
     for n in 1..=7u32 {
         let now = u64::from(n) * PACKET_TIME;
         let offset = FIRST_BYTES + n * SCHEDULED;
@@ -46,9 +46,9 @@ fn each_packet_of_a_lone_message_brings_a_grant_for_one_packet() {
 
 /// Peer 1's message of 60,000 bytes, whose unscheduled bytes all came while peer 0's shorter one
 /// was granted, and which had its first grant at 2,000 ns.
-fn long_with_an_empty_window(receiver: &mut Endpoint) -> Sending {
-    let mut first = Sending::new(0, 2, FIRST_BYTES + 2 * SCHEDULED);
-    let mut long = Sending::new(1, 2, 60_000);
+fn long_with_an_empty_window(receiver: &mut Endpoint) -> PacedSender {
+    let mut first = PacedSender::new(0, 2, FIRST_BYTES + 2 * SCHEDULED);
+    let mut long = PacedSender::new(1, 2, 60_000);
     assert_eq!(first.arrive(receiver, 0).len(), 1);
     for _ in 0..7 {
         assert_eq!(long.arrive(receiver, 10), [], "another sender is granted");
@@ -73,7 +73,7 @@ fn an_empty_window_fills_at_a_packet_per_packet_time() {
 fn data_of_any_message_of_a_sender_brings_a_grant_for_its_best() {
     let mut receiver = endpoint(one_at_a_time(), 2);
     let long = long_with_an_empty_window(&mut receiver);
-    let mut longer = Sending::new(1, 4, 70_000);
+    let mut longer = PacedSender::new(1, 4, 70_000);
     // The timer of peer 1 is over by then.
     let granted = longer.arrive(&mut receiver, 9_000);
     assert_eq!(granted, [(1, 2, long.sent + 2 * SCHEDULED, 0)]);
@@ -87,7 +87,7 @@ fn overcommitment_counts_senders_not_messages() {
         for id in [2, 4] {
             let length = 100_000 + peer * 10_000 - id as u32 * 1_000;
             let now = u64::from(peer) * 10_000 + id * 100;
-            granted.extend(Sending::new(peer, id, length).arrive(&mut receiver, now));
+            granted.extend(PacedSender::new(peer, id, length).arrive(&mut receiver, now));
         }
     }
     // Four of six senders; the shorter message of each as soon as it is known.
@@ -102,18 +102,18 @@ fn within_a_packet_time_only_a_higher_level_is_granted_at() {
     assert_eq!(receiver.deadline(), Some(Time(2_000 + PACKET_TIME)));
     assert_eq!(long.arrive(&mut receiver, 2_600), [], "its timer runs");
     // The last packet of another message of that sender has a higher level.
-    let mut last = Sending::new(1, 4, FIRST_BYTES + SCHEDULED);
+    let mut last = PacedSender::new(1, 4, FIRST_BYTES + SCHEDULED);
     assert_eq!(last.arrive(&mut receiver, 2_700).first(), Some(&(1, 4, last.length, 1)));
 }
 
 #[test]
 fn the_fewest_bytes_to_grant_come_next_and_of_equals_the_older() {
     let mut receiver = endpoint(one_at_a_time(), 5);
-    let mut first = Sending::new(4, 2, FIRST_BYTES + SCHEDULED + 1);
+    let mut first = PacedSender::new(4, 2, FIRST_BYTES + SCHEDULED + 1);
     assert_eq!(first.arrive(&mut receiver, 0).len(), 1);
     for (peer, length) in [(0, 50_001), (1, 50_000), (2, 50_000), (3, 60_000)] {
         for _ in 0..7 {
-            let mut waiting = Sending::new(peer, 2, length);
+            let mut waiting = PacedSender::new(peer, 2, length);
             assert_eq!(waiting.arrive(&mut receiver, 10), []);
         }
     }
@@ -124,7 +124,7 @@ fn the_fewest_bytes_to_grant_come_next_and_of_equals_the_older() {
 #[test]
 fn nothing_is_ever_asked_for_again() {
     let mut receiver = endpoint(simulator(), 1);
-    let mut message = Sending::new(0, 2, 5_000);
+    let mut message = PacedSender::new(0, 2, 5_000);
     let _ = message.arrive(&mut receiver, 0);
     assert_eq!(receiver.deadline(), None);
     receiver.expire(Time(60_000_000_000));
@@ -138,9 +138,9 @@ fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
     // bytes of a third.
     let memory_budget = u64::from(UNSCHEDULED + 2 * FIRST_BYTES + SCHEDULED);
     let mut receiver = endpoint(simulator().memory_budget(memory_budget), 3);
-    let mut first = Sending::new(0, 2, FIRST_BYTES);
-    let mut second = Sending::new(1, 2, 40_000);
-    let mut third = Sending::new(2, 2, 50_000);
+    let mut first = PacedSender::new(0, 2, FIRST_BYTES);
+    let mut second = PacedSender::new(1, 2, 40_000);
+    let mut third = PacedSender::new(2, 2, 50_000);
     assert_eq!(first.arrive(&mut receiver, 0), []);
     assert_eq!(second.arrive(&mut receiver, 10).len(), 1);
     assert_eq!(third.arrive(&mut receiver, 20), []);
@@ -154,20 +154,23 @@ fn a_grant_never_leaves_while_ten_thousand_wire_bytes_are_outstanding() {
         let mut receiver = endpoint(simulator(), 3);
         let frame = |len: u32, payload: u32| (len + 1_538 - payload).max(84);
         // (message, granted, wire bytes outstanding)
-        let mut messages: Vec<(Sending, u32, u32)> = Vec::new();
+        let mut messages: Vec<(PacedSender, u32, u32)> = Vec::new();
         let mut now = 0;
         for _ in 0..200 {
             now += u.int_in_range(0..=3_000)?;
             if messages.len() < 6 && u.ratio(1, 8)? {
                 let length = u.int_in_range(1..=60_000)?;
-                let message =
-                    Sending::new(u.int_in_range(0..=2)?, 2 * (messages.len() as u64 + 1), length);
+                let message = PacedSender::new(
+                    u.int_in_range(0..=2)?,
+                    2 * (messages.len() as u64 + 1),
+                    length,
+                );
                 let first = length.min(FIRST_BYTES);
                 let rest = first % UNSCHEDULED;
                 let last = if rest > 0 { frame(rest, UNSCHEDULED) } else { 0 };
                 messages.push((message, first, first / UNSCHEDULED * 1_538 + last));
             }
-            let ready = |m: &(Sending, u32, u32)| m.0.sent < m.1;
+            let ready = |m: &(PacedSender, u32, u32)| m.0.sent < m.1;
             let able: Vec<usize> = (0..messages.len()).filter(|&i| ready(&messages[i])).collect();
             let mut sent = Vec::new();
             if able.is_empty() || u.ratio(1, 4)? {

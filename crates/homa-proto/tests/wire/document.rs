@@ -3,7 +3,7 @@
 
 use crate::PEER;
 use crate::vectors::unhex;
-use homa_proto::wire::datagram::Told;
+use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::wire::{self, Decoded, datagram};
 use homa_proto::{
     AckEntry, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId, Span,
@@ -13,7 +13,7 @@ use std::fmt::Write;
 const PAGE: &str = include_str!("../../../../docs/udp-encapsulation.md");
 
 /// The datagrams of the page.
-fn examples() -> Vec<(&'static str, Vec<(Packet, Told)>)> {
+fn examples() -> Vec<(&'static str, Vec<(Packet, RequestExtensions)>)> {
     let client = |id, priority, body| Packet {
         peer: PEER,
         priority,
@@ -75,7 +75,7 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, Told)>)> {
         ("A server that asks who calls", vec![server(0x9876_5432_1000_0001, 5, challenge)]),
         ("The answer", vec![client(0x9876_5432_1000_0000, 5, Body::Proof(proof))]),
     ];
-    let nothing = |packet| (packet, Told::NOTHING);
+    let nothing = |packet| (packet, RequestExtensions::NONE);
     silent
         .into_iter()
         .map(|(name, packets)| (name, packets.into_iter().map(nothing).collect()))
@@ -84,10 +84,10 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, Told)>)> {
 }
 
 /// Datagrams that tell something of requests, such as this one.
-fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, Told)>); 2] {
+fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, RequestExtensions)>); 2] {
     let next = Packet { id: RpcId(0x1236), ..request };
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
-    let told = |millis, trace| Told { left: Some(Duration::millis(millis)), trace };
+    let told = |millis, trace| RequestExtensions { left: Some(Duration::millis(millis)), trace };
     [
         ("A request of a trace, whose client waits for 2.5 s", vec![(request, told(2_500, trace))]),
         (
@@ -98,7 +98,7 @@ fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, Told)>); 2] {
 }
 
 /// The datagram of an example; its payloads are "hello".
-fn write(packets: &[(Packet, Told)], number: u64) -> Vec<u8> {
+fn write(packets: &[(Packet, RequestExtensions)], number: u64) -> Vec<u8> {
     let mut buffer = [0; 1500];
     let mut writer = datagram::Writer::new(&mut buffer, number).unwrap();
     for (packet, told) in packets {
@@ -154,7 +154,11 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         let (mut all, mut read) = (datagram.packets(PEER, 5), Vec::new());
         while let Some(next) = all.next() {
             let next: Decoded<'_> = next.unwrap();
-            read.push(format!("{}{}", wire::pretty::received(&next.packet), all.told()));
+            read.push(format!(
+                "{}{}",
+                wire::pretty::received(&next.packet),
+                all.request_extensions()
+            ));
         }
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();

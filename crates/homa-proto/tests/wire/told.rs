@@ -6,16 +6,16 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use homa_proto::Duration;
 use homa_proto::wire::EncodeError;
-use homa_proto::wire::datagram::{self, Told, TraceContext};
+use homa_proto::wire::datagram::{self, RequestExtensions, TraceContext};
 
-fn told(u: &mut Unstructured<'_>) -> Result<Told> {
+fn told(u: &mut Unstructured<'_>) -> Result<RequestExtensions> {
     let left = match u.ratio(1, 4)? {
         true => None,
         // Whole microseconds, as far as they can be said.
         false => Some(Duration::micros(u.int_in_range(0..=u64::from(u32::MAX) - 1)?)),
     };
     let trace = TraceContext::new(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
-    Ok(Told { left, trace: if u.ratio(1, 2)? { trace } else { None } })
+    Ok(RequestExtensions { left, trace: if u.ratio(1, 2)? { trace } else { None } })
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
             let ((packet, payload), mut told) = (generator::packet(u)?, told(u)?);
             let said = (told.left.is_some(), told.trace.is_some());
             if !packet.begins_request() {
-                told = Told::NOTHING;
+                told = RequestExtensions::NONE;
             }
             match writer.push_request(&packet, &told) {
                 Ok(slot) => {
@@ -67,7 +67,7 @@ fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
             && let Some(decoded) = packets.next()
         {
             let decoded = decoded.unwrap();
-            read.push((decoded.packet.id, decoded.payload.to_vec(), packets.told()));
+            read.push((decoded.packet.id, decoded.payload.to_vec(), packets.request_extensions()));
         }
         assert_eq!(read, accepted);
         Ok(())

@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use homa_proto::{
-    Delivered, Event, MessageId, MessageKind, Place, Receipt, RpcError, RpcHandle, Submit,
+    Delivered, Event, MessageId, MessageKind, Placement, Receipt, RpcError, RpcHandle, Submit,
     SubmitError, Submitted,
 };
 
@@ -372,7 +372,7 @@ impl<T: Transport> Probe<T> for MessageChecker {
         _: &T::Packet,
         receipt: &Receipt,
     ) {
-        if let Receipt::Place(Place { message, offset, len, .. }) = *receipt {
+        if let Receipt::Place(Placement { message, offset, len, .. }) = *receipt {
             let book = &mut self.hosts[host.0 as usize];
             book.receiving.entry((from, message)).or_default().add(offset, offset + len);
         }

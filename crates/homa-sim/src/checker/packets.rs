@@ -2,7 +2,7 @@
 //! place.
 
 use homa_proto::{
-    Body, Data, DropReason, MessageId, Packet, PeerId, Place, Receipt, ResendLength, RpcId,
+    Body, Data, DropReason, MessageId, Packet, PeerId, Placement, Receipt, ResendLength, RpcId,
 };
 
 use crate::time::SimTime;
@@ -141,7 +141,7 @@ impl Checker {
         }
     }
 
-    fn on_place(&mut self, at: (SimTime, HostId), packet: &Packet, data: &Data, place: Place) {
+    fn on_place(&mut self, at: (SimTime, HostId), packet: &Packet, data: &Data, place: Placement) {
         let faithful = place.offset == data.span.offset
             && place.len == data.span.len
             && place.total == data.message_length
@@ -212,7 +212,7 @@ impl Checker {
     }
 }
 
-fn incoming(packet: &Packet, place: Place) -> Incoming {
+fn incoming(packet: &Packet, place: Placement) -> Incoming {
     Incoming {
         rpc: None,
         from: packet.peer,

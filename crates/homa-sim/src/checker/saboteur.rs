@@ -149,7 +149,7 @@ impl OneShot {
         }));
         let len = if self.does(Sabotage::DeliversHalf) { total / 2 } else { total };
         let offset = u32::from(self.does(Sabotage::PlacesElsewhere));
-        Receipt::Place(Place { message, total, offset, len })
+        Receipt::Place(Placement { message, total, offset, len })
     }
 
     fn fails_at(&self, call: &Request) -> Time {

@@ -119,13 +119,13 @@ impl<W: World> Net<W> {
     /// What the hosts will look at.
     fn fetch_hosts(&self, ahead: &[Ahead]) -> u32 {
         let mut sum = 0;
-        for step in 0..W::Host::READ_AHEAD_STEPS {
+        for step in 0..W::Host::PREFETCH_STEPS {
             for next in ahead.iter().filter(|next| next.host != NONE) {
                 let packet = (next.slot != NONE).then(|| {
                     let Parcel { packet, from } = self.flights.parcel(next.slot);
                     (packet, HostId(*from))
                 });
-                sum ^= self.transports[next.host as usize].read_ahead(step, packet);
+                sum ^= self.transports[next.host as usize].prefetch(step, packet);
             }
         }
         sum as u32

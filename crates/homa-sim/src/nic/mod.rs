@@ -397,10 +397,10 @@ impl<T: Transport> Transport for Nic<T> {
         [own, ring.due()].into_iter().flatten().min()
     }
 
-    const READ_AHEAD_STEPS: u32 = T::READ_AHEAD_STEPS;
+    const PREFETCH_STEPS: u32 = T::PREFETCH_STEPS;
 
-    fn read_ahead(&self, step: u32, packet: Option<(&T::Packet, HostId)>) -> u64 {
-        self.inner.read_ahead(step, packet)
+    fn prefetch(&self, step: u32, packet: Option<(&T::Packet, HostId)>) -> u64 {
+        self.inner.prefetch(step, packet)
     }
 
     #[inline]

@@ -404,7 +404,7 @@ pub(super) fn hostile(
     (hosts, span_ns): (u32, u64),
     config: &Config,
 ) -> Option<Hostile> {
-    if !config.prove_addresses || !rng.chance(0.5) {
+    if !config.validate_addresses || !rng.chance(0.5) {
         return None;
     }
     let early = rng.chance(0.3);

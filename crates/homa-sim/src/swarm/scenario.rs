@@ -212,12 +212,12 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
 /// Proofs of address, where senders can be forged and packets can say so.
 fn with_proofs(rng: &mut Rng, config: Config, framing: Framing) -> Config {
     let proves = config.profile == Profile::Default && framing == Framing::Udp && rng.chance(0.5);
-    config.prove_addresses(proves).unguessable_ids(proves)
+    config.validate_addresses(proves).unguessable_ids(proves)
 }
 
 /// Clients get another address, in a third of the scenarios where that makes no call run twice.
 fn moves(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<(HostId, SimTime)> {
-    let count = if config.prove_addresses && rng.chance(0.3) { rng.between(1, 3) } else { 0 };
+    let count = if config.validate_addresses && rng.chance(0.3) { rng.between(1, 3) } else { 0 };
     let mut one = || {
         let host = HostId(rng.between(0, u64::from(hosts) - 1) as u32);
         (host, WARM_UP + SimDuration::nanos(rng.between(0, 2 * span_ns)))

@@ -68,7 +68,7 @@ fn scenarios_that_once_broke_a_promise_keep_it() {
 
 /// A client that stands still five times for 150 ms, longer than `linux` waits for anybody, while
 /// it makes 16 calls of 1 MB. Its server does not, and nothing is lost.
-fn standstills(config: Config) -> Scenario {
+fn stalls(config: Config) -> Scenario {
     let drawn = Scenario::draw(1);
     let (client, server) = (HostId(0), HostId(1));
     let network = Rack {
@@ -114,7 +114,7 @@ fn a_client_that_stands_still_loses_no_call_whatever_its_profile() {
     let linux = Config::linux().link_rate(rate);
     for config in [Config::sigcomm18(rate), linux, Config::for_users(rate)] {
         let profile = config.profile;
-        let outcome = run(&standstills(config), ());
+        let outcome = run(&stalls(config), ());
         assert_eq!(outcome.violations, [], "{profile:?}");
         assert_eq!((outcome.calls, outcome.answered), (16, 16), "{profile:?}");
     }

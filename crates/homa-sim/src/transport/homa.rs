@@ -220,25 +220,24 @@ impl Transport for Homa {
         self.endpoint.deadline()
     }
 
-    const READ_AHEAD_STEPS: u32 = Endpoint::READ_AHEAD_STEPS;
+    const PREFETCH_STEPS: u32 = Endpoint::PREFETCH_STEPS;
 
     #[inline]
-    fn read_ahead(&self, step: u32, packet: Option<(&Packet, HostId)>) -> u64 {
+    fn prefetch(&self, step: u32, packet: Option<(&Packet, HostId)>) -> u64 {
         let Some((packet, from)) = packet else {
             let first = self.hosts.first().filter(|_| step == 1);
-            return self.endpoint.read_ahead(step, None)
-                ^ u64::from(first.map_or(0, |host| host.0));
+            return self.endpoint.prefetch(step, None) ^ u64::from(first.map_or(0, |host| host.0));
         };
         if step == 0 {
             let lines = packet.id.0 ^ u64::from(packet.remote_port) ^ self.hosts.len() as u64;
-            return lines ^ self.endpoint.read_ahead(step, None);
+            return lines ^ self.endpoint.prefetch(step, None);
         }
         let peer = match self.peers.get(from.0 as usize) {
             Some(&peer) => peer,
             None => self.hosts.iter().position(|known| *known == from).unwrap_or(0) as u32,
         };
         let received = Packet { peer: PeerId(peer), ..*packet };
-        self.endpoint.read_ahead(step, Some(&received))
+        self.endpoint.prefetch(step, Some(&received))
     }
 
     #[inline]

@@ -197,12 +197,12 @@ pub trait Transport {
     fn expire(&mut self, now: Time);
     /// Clock out: when to call `expire` next.
     fn deadline(&self) -> Option<Time>;
-    /// Steps of [`Transport::read_ahead`]: none, unless a transport has many hosts' state to wait
+    /// Steps of [`Transport::prefetch`]: none, unless a transport has many hosts' state to wait
     /// for.
-    const READ_AHEAD_STEPS: u32 = 0;
+    const PREFETCH_STEPS: u32 = 0;
     /// Reads, without effect, what `receive` of a packet from a host will look at, or `transmit`
     /// without one; the reads of a step follow those of the step before. The result means nothing.
-    fn read_ahead(&self, _step: u32, _packet: Option<(&Self::Packet, HostId)>) -> u64 {
+    fn prefetch(&self, _step: u32, _packet: Option<(&Self::Packet, HostId)>) -> u64 {
         0
     }
     /// Priority flow control reached this host: packets of these levels, as bits, may not leave

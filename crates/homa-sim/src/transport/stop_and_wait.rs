@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use homa_proto::{
-    Delivered, DropReason, Duration, Event, MessageId, MessageKind, PeerId, Place, Receipt,
+    Delivered, DropReason, Duration, Event, MessageId, MessageKind, PeerId, Placement, Receipt,
     RpcHandle, Submit, SubmitError, Submitted, Time,
 };
 
@@ -114,7 +114,7 @@ impl StopAndWait {
         if whole {
             self.events.push_back(Event::Delivered(delivered(packet, from)));
         }
-        Receipt::Place(Place { message: MessageId(message), total, offset, len: bytes })
+        Receipt::Place(Placement { message: MessageId(message), total, offset, len: bytes })
     }
 }
 

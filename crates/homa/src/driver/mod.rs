@@ -27,7 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::{LinkId, Names, Quoted, Span};
+use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
 pub use wait::{Waker, wait, wait_also_for_room};
 
@@ -246,7 +246,7 @@ pub trait Driver: Send {
     }
 
     /// Where to look up clients of other engines that share the address; `None`: there are none.
-    fn names(&self) -> Option<Box<dyn Names>> {
+    fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         None
     }
 

@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::{io, iter};
 
 use homa_proto::wire::datagram;
-use homa_proto::{LinkId, Names};
+use homa_proto::{ClientDirectory, LinkId};
 
 use super::kept::{Kept, Sockets};
 use super::lanes::Lanes;
@@ -322,7 +322,7 @@ impl Sockets for UdpDriver {
 }
 
 impl Driver for UdpDriver {
-    fn names(&self) -> Option<Box<dyn Names>> {
+    fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         self.member.as_ref().map(|member| Box::new(member.place()) as _)
     }
 

@@ -4,7 +4,7 @@
 //! * **Sending**: an engine says until when what it handed down, and a packet more if some wait,
 //!   keeps the link busy at its part of the rate. Those that are not done share the link equally.
 //! * **Receiving**: an engine says what is owed to it, whether it granted, and how many bytes came
-//!   (`homa_proto::Neighbours`).
+//!   (`homa_proto::SiblingShards`).
 //!
 //! Each engine writes words of its own and reads those of others: nobody waits for anybody. What is
 //! read may be as old as the other's last turn: then links have a packet more or fewer, and engines
@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homa_proto::{Endpoint, LinkId, Neighbours, Time};
+use homa_proto::{Endpoint, LinkId, SiblingShards, Time};
 
 use super::clock::Clock;
 
@@ -89,18 +89,18 @@ impl Beside {
     /// Says what this engine has coming.
     pub fn tell(&self, endpoint: &Endpoint) {
         let ours = &self.group.incoming[self.number];
-        ours.granted.store(endpoint.granted(), Relaxed);
-        ours.owed.store(endpoint.owed(), Relaxed);
+        ours.granted.store(endpoint.granted_outstanding(), Relaxed);
+        ours.owed.store(endpoint.outstanding(), Relaxed);
     }
 
     /// Tells the endpoint what the others have coming.
     pub fn hear(&self, endpoint: &mut Endpoint) {
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = SiblingShards::default();
         for other in others(&self.group.incoming, self.number) {
             neighbours.granting += u16::from(other.granted.load(Relaxed) > 0);
-            neighbours.owed += other.owed.load(Relaxed);
+            neighbours.outstanding += other.owed.load(Relaxed);
         }
-        endpoint.set_neighbours(neighbours);
+        endpoint.set_sibling_shards(neighbours);
     }
 }
 
@@ -150,7 +150,7 @@ impl Part {
     pub fn hear(&mut self, link: LinkId, endpoint: &mut Endpoint) {
         let received = self.received_by_others();
         let more = received - std::mem::replace(&mut self.others, received);
-        endpoint.neighbours_received(link, more);
+        endpoint.sibling_received(link, more);
     }
 
     /// What came to others, as far as the endpoint was told.
@@ -200,16 +200,16 @@ mod tests {
             cookie: 0,
         };
         one.submit(Time(1), Submit::Request(request)).unwrap();
-        assert!(one.owed() > 0, "a response");
+        assert!(one.outstanding() > 0, "a response");
         let mut told = |from: Option<&Beside>| {
             from.into_iter().for_each(|from| from.tell(&one));
             b.hear(&mut other);
-            other.neighbours()
+            other.sibling_shards()
         };
         let neighbours = told(Some(&a));
-        assert!(neighbours.owed > 0 && neighbours.granting == 0, "{neighbours:?}");
+        assert!(neighbours.outstanding > 0 && neighbours.granting == 0, "{neighbours:?}");
         drop(a);
-        assert_eq!(told(None), Neighbours::default());
+        assert_eq!(told(None), SiblingShards::default());
     }
 
     #[test]

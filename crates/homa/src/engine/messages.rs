@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use homa_proto::wire::datagram::Told;
-use homa_proto::{MessageId, Place, RpcHandle, Span, Time};
+use homa_proto::wire::datagram::RequestExtensions;
+use homa_proto::{MessageId, Placement, RpcHandle, Span, Time};
 
 use super::accounts::AccountId;
 use super::terms::Terms;
@@ -179,10 +179,10 @@ impl Messages {
     }
 
     /// What a datagram tells that leaves now with the first bytes of an outgoing request.
-    pub fn told(&self, id: MessageId, now: Time) -> Told {
+    pub fn told(&self, id: MessageId, now: Time) -> RequestExtensions {
         match self.slots.get(id.0 as usize) {
             Some(Slot::Outgoing(outgoing)) => outgoing.terms.told(now),
-            _ => Told::NOTHING,
+            _ => RequestExtensions::NONE,
         }
     }
 
@@ -244,7 +244,7 @@ impl Messages {
     }
 
     /// Copies received bytes, which had not arrived before, to where they belong.
-    pub fn place(&mut self, place: Place, payload: &[u8]) {
+    pub fn place(&mut self, place: Placement, payload: &[u8]) {
         if !matches!(self.slot(place.message), Slot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
             *self.slot(place.message) = Slot::Incoming(Incoming::into(bytes, place.total as usize));
@@ -386,8 +386,8 @@ impl Gather for Messages {
 mod tests {
     use super::*;
 
-    fn place(offset: u32, len: u32, total: u32) -> Place {
-        Place { message: MessageId(3), total, offset, len }
+    fn place(offset: u32, len: u32, total: u32) -> Placement {
+        Placement { message: MessageId(3), total, offset, len }
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
         for (id, most) in [(3, 1), (4, 3)] {
             let (mut at, mut moves) = (std::ptr::null(), 0);
             for offset in (0..TOTAL).step_by(1000) {
-                let place = Place { message: MessageId(id), ..place(offset, 1000, TOTAL) };
+                let place = Placement { message: MessageId(id), ..place(offset, 1000, TOTAL) };
                 messages.place(place, &[1; 1000]);
                 let Slot::Incoming(incoming) = &messages.slots[id as usize] else { panic!() };
                 moves += usize::from(incoming.bytes.as_ptr() != at && offset > CERTAIN as u32);

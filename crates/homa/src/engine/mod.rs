@@ -109,7 +109,7 @@ impl Core {
     ) -> Result<Self, OpenError> {
         let framing = driver.framing();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), framing)?);
-        driver.names().into_iter().for_each(|names| endpoint.share_names(names));
+        driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map, framing);

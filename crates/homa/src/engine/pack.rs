@@ -9,7 +9,9 @@
 //!
 //! Directly over IP every packet is a datagram of its own.
 
-use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, Told, Writer};
+use homa_proto::wire::datagram::{
+    self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions, Writer,
+};
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
@@ -310,7 +312,7 @@ impl Packer {
         let (start, number) = (self.used, self.next_number);
         let told = match packet.begins_request() {
             true => from.messages.told(data.span.message, now),
-            false => Told::NOTHING,
+            false => RequestExtensions::NONE,
         };
         let room = self.reserve(REQUEST_OVERHEAD);
         let Ok(headers) = datagram::encode_request(packet, &told, number, room) else { return 0 };

@@ -117,7 +117,7 @@ impl Paths {
     pub fn notice(&mut self, now: Time, packet: &Packet, reach: Reach, endpoint: &Endpoint) {
         match packet.body {
             Body::Resend { .. } | Body::RpcUnknown { .. }
-                if endpoint.is_proven(packet.peer)
+                if endpoint.is_validated(packet.peer)
                     && endpoint.is_in_progress(packet.peer, packet.id) =>
             {
                 self.entry(now, packet.peer, reach).path.lost(now);
@@ -189,7 +189,7 @@ impl Core {
         let state = &mut self.state;
         for peer in self.packer.take_asked() {
             if let Some(reach) = state.peers.path(peer)
-                && state.endpoint.is_proven(peer)
+                && state.endpoint.is_validated(peer)
             {
                 state.paths.entry(now, peer, reach).path.lost(now);
             }
@@ -249,7 +249,7 @@ impl Core {
         let (mtu, ports) = (entry.path.mtu(), entry.ports);
         paths.put_back(now, peer);
         if state.peers.set_mtu(peer, mtu, &mut state.endpoint) {
-            state.endpoint.start_unheard_over(now, peer);
+            state.endpoint.restart_unanswered(now, peer);
         }
         Some((peer, probe?, ports?))
     }

@@ -198,13 +198,13 @@ impl Peers {
     ) -> Option<PeerId> {
         let most = (self.max / STRANGERS).max(1);
         while self.strangers.len() >= most {
-            self.drop_stranger(now, endpoint);
+            self.drop_unvalidated(now, endpoint);
         }
         if !self.has_place_for(now, address.ip(), endpoint) {
             return None;
         }
         let peer = self.find(now, address, source, endpoint)?;
-        if !endpoint.is_proven(peer) {
+        if !endpoint.is_validated(peer) {
             self.strangers.push_back(((self.of_peer(address), source), peer.0));
         }
         Some(peer)
@@ -219,13 +219,13 @@ impl Peers {
     }
 
     /// Forgets the oldest of those that have proven nothing, unless it has by now.
-    fn drop_stranger(&mut self, now: Time, endpoint: &mut Endpoint) {
+    fn drop_unvalidated(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some((key, index)) = self.strangers.pop_front() else { return };
         let id = PeerId(index);
-        if self.by_address.get(&key) != Some(&index) || endpoint.is_proven(id) {
+        if self.by_address.get(&key) != Some(&index) || endpoint.is_validated(id) {
             return;
         }
-        endpoint.drop_stranger(id);
+        endpoint.drop_unvalidated(id);
         if endpoint.close_peer(now, id) {
             self.peers[index as usize].open = false;
             self.forget(key, index);

@@ -223,8 +223,9 @@ impl State {
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => {
                     self.messages.place(place, decoded.payload);
-                    if packets.tells() {
-                        self.messages.note(place.message, Terms::heard(now, &packets.told()));
+                    if packets.has_request_extensions() {
+                        self.messages
+                            .note(place.message, Terms::heard(now, &packets.request_extensions()));
                     }
                 }
                 Receipt::Consumed | Receipt::Dropped(_) => {}
@@ -371,7 +372,7 @@ impl State {
     /// The application takes a request.
     pub fn take(&mut self, request: Untaken) -> Message {
         let Untaken { bytes, account } = request;
-        self.endpoint.taken(account, bytes.len() as u32);
+        self.endpoint.request_accepted(account, bytes.len() as u32);
         bytes
     }
 

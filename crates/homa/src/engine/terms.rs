@@ -1,7 +1,7 @@
 //! What travels with a request beside its bytes.
 
 use homa_proto::Time;
-use homa_proto::wire::datagram::{Told, TraceContext};
+use homa_proto::wire::datagram::{RequestExtensions, TraceContext};
 
 /// What a client says of its request beside the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ impl Terms {
     pub const NONE: Self = Self { until: Time::MAX, trace: None };
 
     /// As a datagram tells it that leaves now.
-    pub fn told(&self, now: Time) -> Told {
+    pub fn told(&self, now: Time) -> RequestExtensions {
         let left = (self.until != Time::MAX).then(|| self.until.since(now));
-        Told { left, trace: self.trace.as_deref().copied() }
+        RequestExtensions { left, trace: self.trace.as_deref().copied() }
     }
 
     /// As a datagram tells it that arrived now.
-    pub fn heard(now: Time, told: &Told) -> Self {
+    pub fn heard(now: Time, told: &RequestExtensions) -> Self {
         let until = told.left.map_or(Time::MAX, |left| now + left);
         Self { until, trace: told.trace.map(Box::new) }
     }

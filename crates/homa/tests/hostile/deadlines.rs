@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use homa::inline::{Completion, Engine, Wait};
-use homa::proto::wire::datagram::{self, HEADER_LEN, Told};
+use homa::proto::wire::datagram::{self, HEADER_LEN, RequestExtensions};
 use homa::proto::{Acks, Body, Data, DropReason, MessageId, Packet, PeerId, RpcId, Span};
 use homa::{Config, Server};
 
@@ -29,7 +29,7 @@ fn request(id: u64, left: homa::proto::Duration) -> Vec<u8> {
     let (local_port, remote_port) = (1, 2);
     let (peer, priority, id, body) = (PeerId(0), 0, RpcId(id), Body::Data(data));
     let packet = Packet { peer, priority, local_port, remote_port, id, body };
-    let told = Told { left: Some(left), trace: None };
+    let told = RequestExtensions { left: Some(left), trace: None };
     let mut bytes = vec![7; 300];
     let len = datagram::encode_request(&packet, &told, 1, &mut bytes).unwrap();
     bytes.truncate(len + 100);

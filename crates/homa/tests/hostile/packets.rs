@@ -92,7 +92,11 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     let reasons = [DropReason::TooManyRpcs, DropReason::TooManyOfPeer, DropReason::NoMemory];
     let refused: u64 = reasons.iter().map(|reason| metrics.dropped(*reason)).sum();
     assert!(refused >= 1000, "{refused} refused");
-    assert!(metrics.strangers_dropped >= 1000, "{}", metrics.strangers_dropped);
+    assert!(
+        metrics.unvalidated_requests_dropped >= 1000,
+        "{}",
+        metrics.unvalidated_requests_dropped
+    );
 }
 
 /// An engine with 100 kB for messages, its server, whose requests nobody accepts any more, and

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use homa_proto::wire::datagram::Told;
+use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
 
@@ -60,7 +60,7 @@ impl Encapsulation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Everything.
-    All(Packet, Told),
+    All(Packet, RequestExtensions),
     /// The common header: the capture kept no more.
     Header {
         /// Its type, as on the wire.
@@ -205,7 +205,7 @@ impl Dissector {
         let whole = whole(&mut self.scratch, payload);
         let decoded = wire::decode(whole, PeerId(0), priority);
         let known = known(
-            decoded.map(|decoded| (decoded.packet, Told::NOTHING)),
+            decoded.map(|decoded| (decoded.packet, RequestExtensions::NONE)),
             payload.bytes,
             whole.len(),
         );
@@ -328,7 +328,11 @@ impl Dissector {
             let length = end.saturating_sub(start);
             report(
                 number,
-                known(decoded.map(|decoded| (decoded.packet, packets.told())), seen, length),
+                known(
+                    decoded.map(|decoded| (decoded.packet, packets.request_extensions())),
+                    seen,
+                    length,
+                ),
             );
         }
         if empty {
@@ -401,7 +405,11 @@ fn whole<'a>(scratch: &'a mut Vec<u8>, payload: Payload<'a>) -> &'a [u8] {
 }
 
 /// What a decoded packet tells of which `seen` was captured out of `length` bytes.
-fn known(decoded: Result<(Packet, Told), DropReason>, seen: &[u8], length: usize) -> Known {
+fn known(
+    decoded: Result<(Packet, RequestExtensions), DropReason>,
+    seen: &[u8],
+    length: usize,
+) -> Known {
     let kind = seen.get(11).copied();
     let complete = seen.len() >= length || seen.len() >= header_len(kind);
     match decoded {

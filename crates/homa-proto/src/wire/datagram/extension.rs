@@ -5,12 +5,12 @@
 //! error; a longer one is read as far as it is understood, so that values can grow. When a type
 //! occurs twice, the first counts.
 //!
-//! What is said of requests, one by one, is in [`super::told`].
+//! What is said of requests, one by one, is in [`super::request_extensions`].
 
 use crate::event::DropReason;
 use crate::packet::{Body, Limits, Proof};
 use crate::units::Duration;
-use crate::wire::datagram::told::Lists;
+use crate::wire::datagram::request_extensions::Lists;
 use crate::wire::field::{Be16, Be32, Be64};
 use crate::wire::fixed;
 

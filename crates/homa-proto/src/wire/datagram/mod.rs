@@ -20,12 +20,12 @@
 //! Not here: sockets, encryption (the header has its place), and deciding what shares a datagram.
 
 mod extension;
-mod told;
+mod request_extensions;
 mod trace;
 mod writer;
 
 pub use extension::kind as extension_kind;
-pub use told::Told;
+pub use request_extensions::RequestExtensions;
 pub use trace::{TraceContext, TraceParseError};
 pub use writer::{Draft, Writer};
 
@@ -34,7 +34,7 @@ use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::{DropReason, Quoted};
 use crate::packet::{Body, Packet, PeerId};
 pub(super) use extension::Extensions;
-use told::{Heard, Lists};
+use request_extensions::{EncodedExtensions, Lists};
 
 /// Bytes in the datagram header.
 pub const HEADER_LEN: usize = 16;
@@ -44,7 +44,7 @@ pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_LEN;
 /// Longest UDP payload: 65,535 bytes less the IPv4 and UDP headers.
 pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
 /// Most bytes in front of that payload: where the packet begins a request of which all is told.
-pub const REQUEST_OVERHEAD: usize = DATA_OVERHEAD + Told::MAX_LEN;
+pub const REQUEST_OVERHEAD: usize = DATA_OVERHEAD + RequestExtensions::MAX_LEN;
 /// The version spoken here.
 pub const VERSION: u8 = 1;
 /// Flag: every packet is preceded by its length.
@@ -66,27 +66,28 @@ const NUMBER: Be64<8> = Be64;
 /// after.
 #[inline]
 pub fn encode(packet: &Packet, number: u64, out: &mut [u8]) -> Result<usize, EncodeError> {
-    encode_request(packet, &Told::NOTHING, number, out)
+    encode_request(packet, &RequestExtensions::NONE, number, out)
 }
 
 /// As [`encode`], of a packet that may begin a request: then with what is told of it.
 #[inline]
 pub fn encode_request(
     packet: &Packet,
-    told: &Told,
+    request_extensions: &RequestExtensions,
     number: u64,
     out: &mut [u8],
 ) -> Result<usize, EncodeError> {
     let extensions = Extensions::of(&packet.body);
-    let told = if packet.begins_request() { told } else { &Told::NOTHING };
-    let at = HEADER_LEN + extensions.encoded_len() + told.encoded_len();
+    let request_extensions =
+        if packet.begins_request() { request_extensions } else { &RequestExtensions::NONE };
+    let at = HEADER_LEN + extensions.encoded_len() + request_extensions.encoded_len();
     let needed = at + super::encoded_len(&packet.body);
     if out.len() < needed {
         return Err(EncodeError::BufferTooSmall { needed });
     }
     write_header(out, number)?;
     if at > HEADER_LEN {
-        let lists = told.write(&mut out[HEADER_LEN..]);
+        let lists = request_extensions.write(&mut out[HEADER_LEN..]);
         let length = lists + extensions.write(&mut out[HEADER_LEN + lists..]);
         set_extension_length(out, length)?;
     }
@@ -190,8 +191,8 @@ impl<'a> Datagram<'a> {
     /// does not hide those after it, unless it breaks the framing.
     #[inline]
     pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
-        let heard = Heard::NOTHING;
-        Packets { datagram: *self, rest: Some(self.packets), peer, priority, heard }
+        let extensions = EncodedExtensions::NONE;
+        Packets { datagram: *self, rest: Some(self.packets), peer, priority, extensions }
     }
 }
 
@@ -204,7 +205,7 @@ pub struct Packets<'a> {
     peer: PeerId,
     priority: u8,
     /// What is told of the packet that was read last.
-    heard: Heard<'a>,
+    extensions: EncodedExtensions<'a>,
 }
 
 impl<'a> Packets<'a> {
@@ -216,14 +217,14 @@ impl<'a> Packets<'a> {
 
     /// What the datagram tells of the request that the packet read last begins.
     #[inline]
-    pub fn told(&self) -> Told {
-        self.heard.told()
+    pub fn request_extensions(&self) -> RequestExtensions {
+        self.extensions.request_extensions()
     }
 
     /// It tells something.
     #[inline]
-    pub fn tells(&self) -> bool {
-        self.heard != Heard::NOTHING
+    pub fn has_request_extensions(&self) -> bool {
+        self.extensions != EncodedExtensions::NONE
     }
 
     /// Takes the length and the bytes of the next packet of an aggregate.
@@ -252,7 +253,7 @@ impl<'a> Iterator for Packets<'a> {
             match self.next_of_aggregate(rest)? {
                 Ok(packet) => packet,
                 Err(reason) => {
-                    self.heard = Heard::NOTHING;
+                    self.extensions = EncodedExtensions::NONE;
                     return Some(Err(reason));
                 }
             }
@@ -262,7 +263,8 @@ impl<'a> Iterator for Packets<'a> {
         let decoded = super::read(bytes, self.peer, self.priority, &self.datagram.extensions);
         let lists = &mut self.datagram.lists;
         let begins = || decoded.as_ref().is_ok_and(|decoded| decoded.packet.begins_request());
-        self.heard = if !lists.are_empty() && begins() { lists.next() } else { Heard::NOTHING };
+        self.extensions =
+            if !lists.are_empty() && begins() { lists.next() } else { EncodedExtensions::NONE };
         Some(decoded)
     }
 }

@@ -1,7 +1,7 @@
 //! Fills one datagram with packets.
 
 use super::extension::Extensions;
-use super::told::{self, Told};
+use super::request_extensions::{self, RequestExtensions};
 use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
 use super::{set_extension_length, write_header};
 use crate::packet::{Body, Limits, Packet, Proof};
@@ -27,9 +27,9 @@ pub struct Draft {
     /// End of the extensions and start of the packets.
     packets: u16,
     count: u16,
-    /// Requests that begin in here, and what is told of each: in front of all other extensions.
+    /// Requests that begin in here, and what it says of each: in front of all other extensions.
     requests: u16,
-    tells: told::What,
+    lists: request_extensions::ExtensionSet,
     end: usize,
     /// What the CUTOFFS packets in here say about limits; `None` while there are none.
     limits: Option<Option<Limits>>,
@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
             end: HEADER_LEN,
             count: 0,
             requests: 0,
-            tells: told::What::default(),
+            lists: request_extensions::ExtensionSet::default(),
             limits: None,
             unknown: None,
             need_ack: None,
@@ -75,14 +75,18 @@ impl<'a> Writer<'a> {
     /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA).
     /// On an error the datagram is as it was.
     pub fn push(&mut self, packet: &Packet) -> Result<&mut [u8], EncodeError> {
-        self.push_request(packet, &Told::NOTHING)
+        self.push_request(packet, &RequestExtensions::NONE)
     }
 
-    /// As [`Self::push`], of a packet that may begin a request: then with what is told of it.
-    pub fn push_request(&mut self, packet: &Packet, told: &Told) -> Result<&mut [u8], EncodeError> {
+    /// As [`Self::push`], of a packet that may begin a request: then with what it says of it.
+    pub fn push_request(
+        &mut self,
+        packet: &Packet,
+        request_extensions: &RequestExtensions,
+    ) -> Result<&mut [u8], EncodeError> {
         let extensions = self.extensions_for(&packet.body)?;
         let begins = packet.begins_request();
-        let lists = if begins { self.lists_grow(told)? } else { 0 };
+        let lists = if begins { self.lists_grow(request_extensions)? } else { 0 };
         let payload = match &packet.body {
             Body::Data(data) => data.span.len as usize,
             _ => 0,
@@ -101,7 +105,7 @@ impl<'a> Writer<'a> {
         }
         self.insert_extensions(&extensions)?;
         if begins {
-            self.tell(told)?;
+            self.append_lists(request_extensions)?;
         }
         if self.draft.count == 1 {
             self.become_aggregate();
@@ -173,30 +177,30 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Bytes by which the lists of what is told of requests grow by one. They say the same of each.
-    fn lists_grow(&self, told: &Told) -> Result<usize, EncodeError> {
+    /// Bytes by which the lists of what it says of requests grow by one. They say the same of each.
+    fn lists_grow(&self, request_extensions: &RequestExtensions) -> Result<usize, EncodeError> {
         match self.draft.requests {
-            0 => Ok(told.encoded_len()),
-            _ if told.what() != self.draft.tells => Err(EncodeError::OtherExtensions),
-            _ => Ok(told.what().entries_len()),
+            0 => Ok(request_extensions.encoded_len()),
+            _ if request_extensions.set() != self.draft.lists => Err(EncodeError::OtherExtensions),
+            _ => Ok(request_extensions.set().entries_len()),
         }
     }
 
-    /// Appends to each list what is told of one more request.
-    fn tell(&mut self, told: &Told) -> Result<(), EncodeError> {
-        let (what, before) = (told.what(), usize::from(self.draft.requests));
+    /// Appends to each list what it says of one more request.
+    fn append_lists(&mut self, request_extensions: &RequestExtensions) -> Result<(), EncodeError> {
+        let (set, before) = (request_extensions.set(), usize::from(self.draft.requests));
         self.draft.requests += 1;
-        if what == told::What::default() {
+        if set == request_extensions::ExtensionSet::default() {
             return Ok(());
         }
-        self.draft.tells = what;
-        let old = what.lists_len(before);
-        let more = what.lists_len(before + 1) - old;
+        self.draft.lists = set;
+        let old = set.lists_len(before);
+        let more = set.lists_len(before + 1) - old;
         self.widen(HEADER_LEN + old, more)?;
         let lists = &mut self.out[HEADER_LEN..HEADER_LEN + old + more];
         match before {
-            0 => drop(told.write(lists)),
-            _ => told.append(before, lists),
+            0 => drop(request_extensions.write(lists)),
+            _ => request_extensions.append(before, lists),
         }
         Ok(())
     }

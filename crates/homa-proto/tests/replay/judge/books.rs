@@ -24,7 +24,7 @@ pub struct Demand {
 
 /// A message that this host sends.
 #[derive(Clone, Debug)]
-pub struct Out {
+pub struct OutBook {
     pub length: u32,
     pub sent: u32,
     pub granted: u32,
@@ -35,7 +35,7 @@ pub struct Out {
     pub demands: Vec<Demand>,
 }
 
-impl Out {
+impl OutBook {
     pub fn new(length: u32) -> Self {
         let granted = length.min(UNSCHEDULED);
         Self { length, sent: 0, granted, level: 0, levels: 1, demands: Vec::new() }
@@ -65,7 +65,7 @@ impl Out {
 
 /// A message that this host receives.
 #[derive(Clone, Debug)]
-pub struct In {
+pub struct InBook {
     pub length: u32,
     /// Unscheduled, or granted by packets that left.
     pub granted: u32,
@@ -76,7 +76,7 @@ pub struct In {
     pub gaps: Vec<(u32, u32)>,
 }
 
-impl In {
+impl InBook {
     pub fn new(length: u32, incoming: u32, age: u64) -> Self {
         let granted = incoming.min(length);
         let scheduled = granted < length;
@@ -128,8 +128,8 @@ pub struct Books {
     pub ghost: bool,
     /// The client's and the server's.
     pub ports: (u16, u16),
-    pub out: Option<Out>,
-    pub inc: Option<In>,
+    pub out: Option<OutBook>,
+    pub inc: Option<InBook>,
     /// Last sign of life, or since when something is awaited; microseconds.
     pub heard: u64,
     /// When RESENDs were last sent.
@@ -166,7 +166,7 @@ impl Books {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.inc.as_ref().is_some_and(In::is_complete)
+        self.inc.as_ref().is_some_and(InBook::is_complete)
     }
 
     /// Settles a debt; false when there was none.

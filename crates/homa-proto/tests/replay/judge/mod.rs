@@ -13,9 +13,9 @@ mod books;
 mod receiving;
 mod sent;
 
-pub use books::In;
+pub use books::InBook;
 
-use crate::packet::{Data, Kind, Pkt};
+use crate::packet::{CapturedData, CapturedPacket, PacketKind};
 use books::{Books, Demand, Owed, PeerBooks};
 use std::collections::BTreeMap;
 
@@ -42,13 +42,13 @@ pub enum Standard {
 }
 
 /// An RPC: the other host, and the id in its client's form.
-pub type Key = (usize, u64);
+pub type MessageKey = (usize, u64);
 
 pub struct Judge {
     standard: Standard,
     payload: u32,
     now: u64,
-    pub rpcs: BTreeMap<Key, Books>,
+    pub rpcs: BTreeMap<MessageKey, Books>,
     peers: BTreeMap<usize, PeerBooks>,
     /// Ports at which nothing listens here.
     pub closed: Vec<u16>,
@@ -130,7 +130,7 @@ impl Judge {
     }
 
     /// The application here was told that its call failed.
-    pub fn failed(&mut self, now: u64, key: Key) {
+    pub fn failed(&mut self, now: u64, key: MessageKey) {
         self.tick(now);
         if let Some(books) = self.rpcs.remove(&key) {
             let silence = now - books.heard;
@@ -139,7 +139,7 @@ impl Judge {
     }
 
     /// The application here gave a call up: its server may be told to forget it.
-    pub fn cancelled(&mut self, key: Key) {
+    pub fn cancelled(&mut self, key: MessageKey) {
         self.rpcs.remove(&key);
     }
 
@@ -151,28 +151,28 @@ impl Judge {
         });
     }
 
-    pub fn fed(&mut self, now: u64, peer: usize, pkt: &Pkt) {
+    pub fn fed(&mut self, now: u64, peer: usize, pkt: &CapturedPacket) {
         self.tick(now);
         self.log.push(format!("{now} in  {pkt:?}"));
         let key = (peer, pkt.rpc());
         // What a client completed it has forgotten.
         let known = self.rpcs.get(&key).is_some_and(|b| !(b.client && b.is_complete()));
         match &pkt.kind {
-            Kind::Data(data) => self.fed_data(key, pkt, data),
-            Kind::Ack(entries) => {
+            PacketKind::Data(data) => self.fed_data(key, pkt, data),
+            PacketKind::Ack(entries) => {
                 self.acked(key);
                 entries.iter().for_each(|&(id, _)| self.acked((peer, id & !1)));
             }
-            Kind::Cutoffs { cutoffs, version } => {
+            PacketKind::Cutoffs { cutoffs, version } => {
                 self.peer(peer).cutoffs = Some((*cutoffs, *version));
             }
-            Kind::NeedAck if pkt.by_server() => self.fed_need_ack(key),
-            Kind::Resend { offset, length, level } if known => {
+            PacketKind::NeedAck if pkt.by_server() => self.fed_need_ack(key),
+            PacketKind::Resend { offset, length, level } if known => {
                 self.fed_resend(key, (*offset, *length), *level);
             }
-            Kind::Resend { .. } => self.owe_unknown(key),
+            PacketKind::Resend { .. } => self.owe_unknown(key),
             _ if !known => {}
-            Kind::Grant { offset, level } => {
+            PacketKind::Grant { offset, level } => {
                 let books = self.rpcs.get_mut(&key).expect("known");
                 books.heard = now;
                 let outgoing = !(books.client && books.inc.is_some());
@@ -182,14 +182,14 @@ impl Judge {
                     out.levels |= 1 << level;
                 }
             }
-            Kind::Busy => self.rpcs.get_mut(&key).expect("known").heard = now,
-            Kind::Unknown if pkt.by_server() => self.fed_unknown(key),
-            Kind::Unknown => drop(self.rpcs.remove(&key)),
-            Kind::NeedAck | Kind::Freeze => {}
+            PacketKind::Busy => self.rpcs.get_mut(&key).expect("known").heard = now,
+            PacketKind::Unknown if pkt.by_server() => self.fed_unknown(key),
+            PacketKind::Unknown => drop(self.rpcs.remove(&key)),
+            PacketKind::NeedAck | PacketKind::Freeze => {}
         }
     }
 
-    fn fed_data(&mut self, key: Key, pkt: &Pkt, data: &Data) {
+    fn fed_data(&mut self, key: MessageKey, pkt: &CapturedPacket, data: &CapturedData) {
         if let Some((id, _)) = data.ack {
             self.acked((key.0, id & !1));
         }
@@ -216,7 +216,7 @@ impl Judge {
             return;
         }
         books.heard = now;
-        let inc = books.inc.get_or_insert_with(|| In::new(data.length, data.incoming, age));
+        let inc = books.inc.get_or_insert_with(|| InBook::new(data.length, data.incoming, age));
         if !inc.insert(data.start, data.end) {
             return;
         }
@@ -231,13 +231,13 @@ impl Judge {
     }
 
     /// An acknowledgement ends a server's RPC in any state.
-    fn acked(&mut self, key: Key) {
+    fn acked(&mut self, key: MessageKey) {
         if self.rpcs.get(&key).is_some_and(|books| !books.client) {
             self.rpcs.remove(&key);
         }
     }
 
-    fn fed_need_ack(&mut self, key: Key) {
+    fn fed_need_ack(&mut self, key: MessageKey) {
         let now = self.now;
         match self.rpcs.get_mut(&key) {
             Some(books) if books.client && !books.is_complete() => {
@@ -251,12 +251,12 @@ impl Judge {
         }
     }
 
-    fn owe_unknown(&mut self, key: Key) {
+    fn owe_unknown(&mut self, key: MessageKey) {
         let now = self.now;
         self.rpcs.entry(key).or_insert_with(|| Books::ghost(now)).owed.push((Owed::Unknown, now));
     }
 
-    fn fed_resend(&mut self, key: Key, (start, length): (u32, i32), level: u8) {
+    fn fed_resend(&mut self, key: MessageKey, (start, length): (u32, i32), level: u8) {
         let (now, payload) = (self.now, self.payload);
         let books = self.rpcs.get_mut(&key).expect("known");
         if books.ghost {
@@ -280,7 +280,7 @@ impl Judge {
     }
 
     /// RPC_UNKNOWN at a client: everything sent goes again while nothing of the response came.
-    fn fed_unknown(&mut self, key: Key) {
+    fn fed_unknown(&mut self, key: MessageKey) {
         let (now, payload) = (self.now, self.payload);
         let books = self.rpcs.get_mut(&key).expect("known");
         let (client, nothing) = (books.client, books.inc.is_none());

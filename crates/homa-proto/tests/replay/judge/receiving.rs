@@ -1,14 +1,14 @@
 //! What the host asks for: RESEND and GRANT.
 
-use super::books::{In, Owed};
-use super::{Judge, Key, PATIENCE, PROMPT};
+use super::books::{InBook, Owed};
+use super::{Judge, MessageKey, PATIENCE, PROMPT};
 
 const MAX_INCOMING: u32 = 400_000;
 const FIFO: u32 = 50_000;
 const FIFO_LEVEL: u8 = 6;
 
 impl Judge {
-    pub(super) fn sent_resend(&mut self, key: Key, (start, length): (u32, i32), level: u8) {
+    pub(super) fn sent_resend(&mut self, key: MessageKey, (start, length): (u32, i32), level: u8) {
         let now = self.now;
         let Some(books) = self.rpcs.get_mut(&key).filter(|books| !books.ghost) else {
             return self.fault("RESEND for an unknown RPC".into());
@@ -30,16 +30,16 @@ impl Judge {
         if !answers && (patient || !called) {
             books.asked = Some(now);
         }
-        let missing = books.inc.as_ref().map(In::missing);
+        let missing = books.inc.as_ref().map(InBook::missing);
         self.check(fits, || format!("RESEND of {range:?}, missing is {missing:?}"));
         self.check(level >= FIFO_LEVEL, || format!("RESEND at level {level}"));
         self.check(called || same_round || patient, || format!("RESEND {} us early", now - since));
         self.check(waits, || "RESEND while nothing is awaited".into());
     }
 
-    pub(super) fn sent_grant(&mut self, key: Key, offset: u32, level: u8) {
+    pub(super) fn sent_grant(&mut self, key: MessageKey, offset: u32, level: u8) {
         let now = self.now;
-        let waiting: Vec<(u32, u64, Key)> = self
+        let waiting: Vec<(u32, u64, MessageKey)> = self
             .rpcs
             .iter()
             .filter_map(|(key, books)| Some((*key, books.inc.as_ref()?)))

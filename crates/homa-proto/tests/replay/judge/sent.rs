@@ -1,32 +1,32 @@
 //! Packets that the host sends.
 
-use super::books::{Books, Out, Owed};
-use super::{Judge, Key, MAX_MESSAGE, UNSCHEDULED, VERSION};
-use crate::packet::{Data, Kind, Pkt};
+use super::books::{Books, OutBook, Owed};
+use super::{Judge, MAX_MESSAGE, MessageKey, UNSCHEDULED, VERSION};
+use crate::packet::{CapturedData, CapturedPacket, PacketKind};
 
 /// The kernel module's at boot.
 const CUTOFFS: [i32; 8] = [i32::MAX, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
 
 impl Judge {
     /// The host sends a packet to `peer`.
-    pub fn sent(&mut self, now: u64, peer: usize, pkt: &Pkt) {
+    pub fn sent(&mut self, now: u64, peer: usize, pkt: &CapturedPacket) {
         self.tick(now);
         self.log.push(format!("{now} out {pkt:?}"));
         let key = (peer, pkt.rpc());
-        let control = !matches!(pkt.kind, Kind::Data(_));
+        let control = !matches!(pkt.kind, PacketKind::Data(_));
         self.check(!control || pkt.level == 7, || format!("control at level {}", pkt.level));
         match &pkt.kind {
-            Kind::Data(data) => self.sent_data(key, pkt, data),
-            Kind::Grant { offset, level } => self.sent_grant(key, *offset, *level),
-            Kind::Resend { offset, length, level } => {
+            PacketKind::Data(data) => self.sent_data(key, pkt, data),
+            PacketKind::Grant { offset, level } => self.sent_grant(key, *offset, *level),
+            PacketKind::Resend { offset, length, level } => {
                 self.sent_resend(key, (*offset, *length), *level);
             }
-            Kind::Unknown => self.answered(key, Owed::Unknown),
-            Kind::Busy => self.answered(key, Owed::Busy),
-            Kind::Cutoffs { version, .. } => self.sent_cutoffs(key, pkt, *version),
-            Kind::Freeze => self.fault("a FREEZE".into()),
-            Kind::NeedAck => self.sent_need_ack(key, pkt),
-            Kind::Ack(entries) => {
+            PacketKind::Unknown => self.answered(key, Owed::Unknown),
+            PacketKind::Busy => self.answered(key, Owed::Busy),
+            PacketKind::Cutoffs { version, .. } => self.sent_cutoffs(key, pkt, *version),
+            PacketKind::Freeze => self.fault("a FREEZE".into()),
+            PacketKind::NeedAck => self.sent_need_ack(key, pkt),
+            PacketKind::Ack(entries) => {
                 self.check(!pkt.by_server(), || "an ACK by a server".into());
                 self.sent_ack(key, pkt.dport, true);
                 entries.iter().for_each(|&(id, port)| self.sent_ack((peer, id), port, false));
@@ -38,7 +38,7 @@ impl Judge {
     }
 
     /// BUSY and RPC_UNKNOWN only ever answer a RESEND.
-    fn answered(&mut self, key: Key, what: Owed) {
+    fn answered(&mut self, key: MessageKey, what: Owed) {
         let settled = self.rpcs.get_mut(&key).is_some_and(|books| books.settle(what));
         self.check(settled, || format!("{what:?} that nobody asked for"));
         if self.rpcs.get(&key).is_some_and(|books| books.ghost && books.owed.is_empty()) {
@@ -47,7 +47,7 @@ impl Judge {
     }
 
     /// Who is named in an ACK may be forgotten by its server.
-    fn sent_ack(&mut self, key: Key, port: u16, in_header: bool) {
+    fn sent_ack(&mut self, key: MessageKey, port: u16, in_header: bool) {
         self.check(key.1 != 0 && key.1 & 1 == 0, || format!("an ack of id {}", key.1));
         let Some(books) = self.rpcs.get(&key) else { return };
         if books.ghost {
@@ -60,7 +60,7 @@ impl Judge {
         });
     }
 
-    fn sent_need_ack(&mut self, key: Key, pkt: &Pkt) {
+    fn sent_need_ack(&mut self, key: MessageKey, pkt: &CapturedPacket) {
         let (now, strict) = (self.now, self.strict());
         self.check(pkt.by_server(), || "NEED_ACK by a client".into());
         let Some(books) = self.rpcs.get_mut(&key) else {
@@ -79,7 +79,7 @@ impl Judge {
         self.check(apart, || format!("NEED_ACK again after {last:?}"));
     }
 
-    fn sent_cutoffs(&mut self, key: Key, pkt: &Pkt, version: u16) {
+    fn sent_cutoffs(&mut self, key: MessageKey, pkt: &CapturedPacket, version: u16) {
         let (now, strict) = (self.now, self.strict());
         let peer = self.peer(key.0);
         let owed = std::mem::take(&mut peer.cutoffs_owed);
@@ -91,7 +91,7 @@ impl Judge {
         self.check(!strict || last.is_none_or(|at| now >= at + 1_000), || "CUTOFFS again".into());
     }
 
-    fn sent_data(&mut self, key: Key, pkt: &Pkt, data: &Data) {
+    fn sent_data(&mut self, key: MessageKey, pkt: &CapturedPacket, data: &CapturedData) {
         let now = self.now;
         if !self.rpcs.contains_key(&key) && !pkt.by_server() {
             self.rpcs.insert(key, Books::new(true, (pkt.sport, pkt.dport), now));
@@ -103,7 +103,7 @@ impl Judge {
         if !books.client && !books.is_complete() {
             return self.fault("a response to an incomplete request".into());
         }
-        let out = books.out.get_or_insert_with(|| Out::new(data.length));
+        let out = books.out.get_or_insert_with(|| OutBook::new(data.length));
         let before = out.clone();
         if !data.again {
             out.sent = out.sent.max(data.end);
@@ -143,7 +143,7 @@ impl Judge {
     }
 
     /// What every packet of a message has in common.
-    fn check_data(&mut self, pkt: &Pkt, data: &Data, out: &Out) {
+    fn check_data(&mut self, pkt: &CapturedPacket, data: &CapturedData, out: &OutBook) {
         let boundaries = out.packet(self.payload, data.start);
         self.check((data.start, data.end) == boundaries, || format!("not {boundaries:?}"));
         self.check(data.length == out.length, || format!("length {}", data.length));
@@ -152,7 +152,7 @@ impl Judge {
     }
 
     /// Sent again: only on demand, at its level, and only what had been sent.
-    fn sent_again(&mut self, key: Key, pkt: &Pkt, data: &Data) {
+    fn sent_again(&mut self, key: MessageKey, pkt: &CapturedPacket, data: &CapturedData) {
         let books = self.rpcs.get_mut(&key).expect("looked up before");
         let out = books.out.as_mut().expect("has sent");
         let demanded = out.demands.iter().any(|d| d.packets.contains(&data.start));

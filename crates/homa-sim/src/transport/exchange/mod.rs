@@ -27,8 +27,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use homa_proto::{
-    Delivered, Duration, Event, MessageId, MessageKind, PeerId, Place, Receipt, RpcHandle, RpcId,
-    Time,
+    Delivered, Duration, Event, MessageId, MessageKind, PeerId, Placement, Receipt, RpcHandle,
+    RpcId, Time,
 };
 
 use crate::topology::HostId;
@@ -320,7 +320,7 @@ impl<S, R> Exchange<S, R> {
             incoming.announced = true;
             self.events.push_back(Event::Started { rpc: incoming.rpc, message: id, total });
         }
-        Receipt::Place(Place { message: id, total, offset, len })
+        Receipt::Place(Placement { message: id, total, offset, len })
     }
 
     fn deliver(&mut self, message: Ref) {

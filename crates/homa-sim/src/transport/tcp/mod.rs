@@ -41,8 +41,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use homa_proto::{
-    Delivered, DropReason, Event, MessageId, MessageKind, PeerId, Place, Receipt, RpcError, Submit,
-    SubmitError, Submitted, Time,
+    Delivered, DropReason, Event, MessageId, MessageKind, PeerId, Placement, Receipt, RpcError,
+    Submit, SubmitError, Submitted, Time,
 };
 use homa_workload::rng::Rng;
 
@@ -317,7 +317,7 @@ impl Tcp {
             (Some(_), Some(Piece { number, length, .. })) => {
                 let offset = segment.pieces.offset;
                 let len = segment.len.min(length.saturating_sub(offset));
-                Receipt::Place(Place { message: MessageId(number), total: length, offset, len })
+                Receipt::Place(Placement { message: MessageId(number), total: length, offset, len })
             }
             _ => Receipt::Consumed,
         }

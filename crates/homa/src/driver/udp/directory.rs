@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homa_proto::Names;
+use homa_proto::ClientDirectory;
 
 /// Engines by the names of clients: a token and an epoch.
 type Known = HashMap<(u64, u32), u16>;
@@ -42,8 +42,8 @@ impl Place {
     }
 }
 
-impl Names for Place {
-    fn comes_from_another(&mut self, token: u64, epoch: u32) -> bool {
+impl ClientDirectory for Place {
+    fn claim(&mut self, token: u64, epoch: u32) -> bool {
         let before = lock(&self.known).insert((token, epoch), self.number);
         let Some(before) = before.filter(|number| *number != self.number) else { return false };
         let left = &self.left[usize::from(before)];
@@ -54,7 +54,7 @@ impl Names for Place {
     }
 
     #[inline]
-    fn left(&mut self) -> Option<(u64, u32)> {
+    fn next_departed(&mut self) -> Option<(u64, u32)> {
         let left = &self.left[usize::from(self.number)];
         if !left.any.load(Ordering::Acquire) {
             return None;
@@ -70,7 +70,7 @@ impl Names for Place {
         }
     }
 
-    fn forgotten(&mut self, token: u64, epoch: u32) {
+    fn forget(&mut self, token: u64, epoch: u32) {
         let mut known = lock(&self.known);
         if known.get(&(token, epoch)) == Some(&self.number) {
             known.remove(&(token, epoch));
@@ -85,15 +85,15 @@ mod tests {
     #[test]
     fn a_client_is_where_it_named_itself_last_until_it_is_forgotten_there() {
         let mut engines: Vec<_> = Place::all(2).collect();
-        assert!(!engines[0].comes_from_another(7, 1) && !engines[0].comes_from_another(7, 1));
-        assert!(!engines[1].comes_from_another(7, 2), "another of its lives is another client");
-        assert!(engines[1].comes_from_another(7, 1));
-        assert_eq!([engines[0].left(), engines[0].left()], [Some((7, 1)), None]);
-        assert_eq!(engines[1].left(), None);
-        assert!(engines[0].comes_from_another(7, 1));
-        engines[1].forgotten(7, 1);
-        assert!(engines[1].comes_from_another(7, 1), "the other still knows it");
-        engines[1].forgotten(7, 1);
-        assert!(!engines[0].comes_from_another(7, 1));
+        assert!(!engines[0].claim(7, 1) && !engines[0].claim(7, 1));
+        assert!(!engines[1].claim(7, 2), "another of its lives is another client");
+        assert!(engines[1].claim(7, 1));
+        assert_eq!([engines[0].next_departed(), engines[0].next_departed()], [Some((7, 1)), None]);
+        assert_eq!(engines[1].next_departed(), None);
+        assert!(engines[0].claim(7, 1));
+        engines[1].forget(7, 1);
+        assert!(engines[1].claim(7, 1), "the other still knows it");
+        engines[1].forget(7, 1);
+        assert!(!engines[0].claim(7, 1));
     }
 }

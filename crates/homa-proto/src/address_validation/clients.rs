@@ -1,0 +1,346 @@
+//! Clients by their own account, and what of their requests was executed.
+//!
+//! Bounded: where there are too many, one is forgotten of the host that has most (`quotas.rs`), and
+//! this server gets another boot id for it.
+
+use super::quotas::{HostQuotas, Stay};
+use crate::completion::replay_window::ClientEpoch;
+use crate::packet::PeerId;
+use crate::util::random::Random;
+use crate::util::slab::Keyed;
+use alloc::vec::Vec;
+
+/// Clients whose executions are remembered.
+const MAX_CLIENTS: usize = 1 << 16;
+
+/// A place in the table of clients, and which of its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientRef {
+    index: u32,
+    generation: u32,
+}
+
+/// A client, and what of its requests was executed.
+#[derive(Debug)]
+pub(super) struct KnownClient {
+    token: u64,
+    pub(super) epoch: ClientEpoch,
+    /// Where it named itself, or had something executed, last.
+    pub(super) peer: PeerId,
+    /// The host from which it named itself last.
+    pub(super) host: u64,
+    /// It had something executed since it was last spared.
+    pub(super) used: bool,
+    /// Of its place in the table.
+    generation: u32,
+    /// Which stay at a host this is, of those of the clients at its place.
+    stay: u32,
+}
+
+/// A client that named itself.
+pub(super) struct Registered {
+    pub(super) client: ClientRef,
+    /// Token and epoch of the one that was forgotten for it.
+    pub(super) forgotten: Option<(u64, u32)>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Clients {
+    random: Random,
+    /// Our boot id, never 0.
+    pub(super) boot: u64,
+    all: Vec<KnownClient>,
+    /// Places in it of clients that were disowned.
+    free: Vec<u32>,
+    by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
+    pub(super) quotas: HostQuotas,
+}
+
+impl Clients {
+    pub(super) fn new(seed: u64, hash: Keyed) -> Self {
+        let mut random = Random::new(seed);
+        let boot = random.next() | 1;
+        let by_name = hashbrown::HashMap::with_hasher(hash);
+        let quotas = HostQuotas::new(hash);
+        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, quotas }
+    }
+
+    pub(super) fn get(&self, client_ref: ClientRef) -> Option<&KnownClient> {
+        self.all
+            .get(client_ref.index as usize)
+            .filter(|client| client.generation == client_ref.generation)
+    }
+
+    /// The record of a client that named itself at a peer of a host, new if need be: then nothing
+    /// from `first` on was executed.
+    pub(super) fn register(
+        &mut self,
+        name: (u64, u32),
+        first: u32,
+        at: (PeerId, u64),
+    ) -> Registered {
+        if let Some(&index) = self.by_name.get(&name) {
+            return Registered { client: self.arrived(index, at), forgotten: None };
+        }
+        let forgotten =
+            if self.by_name.len() == MAX_CLIENTS { self.forget_for(at.1) } else { None };
+        let (token, epoch) = name;
+        let ((peer, host), epoch) = (at, ClientEpoch::beginning_at(epoch, first));
+        let used = false;
+        let mut client = KnownClient { token, epoch, peer, host, used, generation: 0, stay: 0 };
+        let index = self.free.pop().unwrap_or(self.all.len() as u32);
+        match self.all.get_mut(index as usize) {
+            Some(free) => {
+                (client.generation, client.stay) = (free.generation, free.stay);
+                *free = client;
+            }
+            None => self.all.push(client),
+        }
+        self.by_name.insert(name, index);
+        Registered { client: self.join(index), forgotten }
+    }
+
+    /// A client is there again, perhaps at another host.
+    fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
+        let client = &mut self.all[index as usize];
+        client.peer = peer;
+        if client.host == host {
+            return ClientRef { index, generation: client.generation };
+        }
+        let entries = client.epoch.entries();
+        let left = core::mem::replace(&mut client.host, host);
+        self.leave(index, left, entries);
+        self.join(index)
+    }
+
+    /// A client counts for the host it is at.
+    fn join(&mut self, index: u32) -> ClientRef {
+        let client = &self.all[index as usize];
+        let client_ref = ClientRef { index, generation: client.generation };
+        self.quotas.charge(client.host, client.epoch.entries() as isize);
+        let stay = Stay { client: index, number: client.stay };
+        self.quotas.add(client.host, stay, |stay| is_current(&self.all, stay));
+        client_ref
+    }
+
+    /// A client of so many entries counts no longer for a host.
+    fn leave(&mut self, index: u32, host: u64, entries: usize) {
+        let client = &mut self.all[index as usize];
+        client.stay = client.stay.wrapping_add(1);
+        self.quotas.charge(host, -(entries as isize));
+        self.quotas.remove(host, |stay| is_current(&self.all, stay));
+    }
+
+    /// Forgets one client for another one of a host.
+    fn forget_for(&mut self, host: u64) -> Option<(u64, u32)> {
+        let all = &mut self.all;
+        let evicted = self.quotas.evict(host, |stay| {
+            let here = is_current(all, stay);
+            here.then(|| core::mem::take(&mut all[stay.client as usize].used))
+        });
+        let client = &self.all[evicted?.client as usize];
+        let name = (client.token, client.epoch.number());
+        self.remove(name);
+        self.boot = self.random.next() | 1;
+        Some(name)
+    }
+
+    /// Forgets a client: here it is a stranger.
+    pub(super) fn remove(&mut self, name: (u64, u32)) {
+        let Some(index) = self.by_name.remove(&name) else { return };
+        self.free.push(index);
+        let client = &mut self.all[index as usize];
+        client.generation = client.generation.wrapping_add(1);
+        let executed = core::mem::replace(&mut client.epoch, ClientEpoch::beginning_at(name.1, 0));
+        let host = client.host;
+        self.leave(index, host, executed.entries());
+    }
+
+    /// A client had an RPC executed, at a peer.
+    pub(super) fn remember(&mut self, client_ref: ClientRef, counter: u32, peer: PeerId) {
+        let Some(client) = self.all.get_mut(client_ref.index as usize) else { return };
+        if client.generation != client_ref.generation {
+            return;
+        }
+        (client.used, client.peer) = (true, peer);
+        let crowded = self.quotas.has_its_share(client.host);
+        let more = client.epoch.remember(counter, crowded);
+        self.quotas.charge(client.host, more);
+    }
+}
+
+/// A client is still at the host where it was listed.
+fn is_current(all: &[KnownClient], stay: Stay) -> bool {
+    all[stay.client as usize].stay == stay.number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At a peer of a host.
+    const AT: (PeerId, u64) = (PeerId(0), 0);
+
+    /// So many more clients name themselves at a host, with tokens from `first` on. Yields those
+    /// that were forgotten.
+    fn name(clients: &mut Clients, host: u64, first: u64, count: usize) -> Vec<u64> {
+        let tokens = first..first + count as u64;
+        let register =
+            tokens.map(|token| clients.register((token, 5), 0, (PeerId(0), host)).forgotten);
+        register.flatten().map(|(token, _)| token).collect()
+    }
+
+    #[test]
+    fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let busy = clients.register((1, 5), 0, AT).client;
+        let idle = clients.register((2, 5), 0, AT).client;
+        let boot = clients.boot;
+        assert!(name(&mut clients, 0, 3, MAX_CLIENTS - 2).is_empty());
+        assert_eq!(clients.boot, boot);
+        for token in 0..2 * MAX_CLIENTS as u64 {
+            clients.remember(busy, 1, AT.0);
+            assert_eq!(name(&mut clients, 0, 1 << 40 | token, 1).len(), 1);
+        }
+        assert!(clients.get(busy).is_some() && clients.get(idle).is_none());
+        assert_eq!(clients.by_name.len(), MAX_CLIENTS);
+        assert_ne!(clients.boot, boot);
+    }
+
+    #[test]
+    fn a_host_with_many_names_loses_its_own() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        assert!(name(&mut clients, 1, 0, 10).is_empty());
+        assert!(name(&mut clients, 2, 100, 10).is_empty());
+        // Its last are active, which takes nothing from those who have less.
+        let of_many = |token: &u64| (1_000..1 << 40).contains(token);
+        let lost = name(&mut clients, 3, 1_000, 2 * MAX_CLIENTS);
+        assert_eq!(lost.len(), MAX_CLIENTS + 20);
+        assert!(lost.iter().all(of_many));
+        for (&(token, _), &index) in &clients.by_name.clone() {
+            let generation = clients.all[index as usize].generation;
+            clients.remember(ClientRef { index, generation }, token as u32, AT.0);
+        }
+        assert!(name(&mut clients, 3, 1_000_000, 1_000).iter().all(of_many));
+        // Others, old and new, get places of its.
+        assert!(name(&mut clients, 1, 200, 10).iter().all(of_many));
+        assert!(name(&mut clients, 4, 300, 10_000).iter().all(of_many));
+        assert_eq!(clients.by_name.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn with_as_many_names_as_anybody_a_host_loses_its_own() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let half = MAX_CLIENTS / 2;
+        name(&mut clients, 1, 0, half);
+        name(&mut clients, 2, 1 << 20, half);
+        let lost = name(&mut clients, 1, 1 << 40, 1_000);
+        assert!(lost.iter().all(|token| *token < 1 << 20), "{lost:?}");
+        let lost = name(&mut clients, 2, 1 << 41, 1_000);
+        assert!(lost.iter().all(|token| *token >= 1 << 20), "{lost:?}");
+    }
+
+    #[test]
+    fn of_hosts_with_one_name_each_those_stay_that_are_active() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let at = |host: u64| (PeerId(0), host);
+        let busy: Vec<ClientRef> =
+            (0..100).map(|n| clients.register((n, 5), 0, at(n)).client).collect();
+        for n in 100..3 * MAX_CLIENTS as u64 {
+            if n % 100 == 0 {
+                busy.iter().for_each(|&client_ref| clients.remember(client_ref, n as u32, AT.0));
+            }
+            clients.register((n, 5), 0, at(n));
+        }
+        assert!(busy.iter().all(|&client_ref| clients.get(client_ref).is_some()));
+        assert_eq!(clients.by_name.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn a_client_counts_where_it_named_itself_last() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let moves = clients.register((1, 5), 0, AT).client;
+        clients.remember(moves, 1_000, AT.0);
+        for host in 1..1_000 {
+            assert_eq!(clients.register((1, 5), 0, (PeerId(0), host % 2)).client, moves);
+        }
+        assert_eq!((clients.quotas.entries_of(0), clients.quotas.entries_of(1)), (0, 1));
+        name(&mut clients, 0, 10, MAX_CLIENTS - 1);
+        // It is the only one at the other host by now.
+        let lost = name(&mut clients, 0, 1_000_000, MAX_CLIENTS);
+        assert!(clients.get(moves).is_some() && !lost.contains(&1));
+        assert_eq!(clients.quotas.places(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn a_client_that_moves_without_end_takes_one_place() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let at = |host: u64| (PeerId(0), host);
+        for host in 0..2 {
+            clients.register((host, 5), 0, at(host));
+        }
+        for n in 0..10_000 {
+            clients.register((9, 5), 0, at(n % 2));
+        }
+        assert!(clients.quotas.places() < 100, "{} places of 3 clients", clients.quotas.places());
+        // All of many go on to a third host, and leave nothing where they were.
+        name(&mut clients, 0, 100, 10_000);
+        for token in 100..10_100 {
+            clients.register((token, 5), 0, at(3));
+        }
+        assert!(clients.quotas.places() < 10_100, "{} places", clients.quotas.places());
+    }
+
+    #[test]
+    fn a_client_that_comes_again_is_the_same_by_name_only() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let first = clients.register((9, 5), 100, AT).client;
+        let of = |clients: &Clients, client_ref, counter| {
+            clients.get(client_ref).map(|client| client.epoch.contains(counter))
+        };
+        assert_eq!((of(&clients, first, 99), of(&clients, first, 100)), (Some(true), Some(false)));
+        clients.remember(first, 100, AT.0);
+        let again = clients.register((9, 5), 0, AT).client;
+        assert_eq!(of(&clients, again, 100), Some(true));
+        let other = clients.register((8, 5), 0, AT).client;
+        assert_eq!(of(&clients, other, 100), Some(false));
+    }
+
+    #[test]
+    fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let first = clients.register((1, 5), 70, AT).client;
+        name(&mut clients, 0, 2, MAX_CLIENTS - 1);
+        let boot = clients.boot;
+        clients.remove((1, 5));
+        clients.remove((1, 5));
+        assert!(clients.get(first).is_none());
+        let again = clients.register((1, 5), 100, AT);
+        assert!(again.forgotten.is_none() && clients.boot == boot);
+        assert!(clients.get(again.client).is_some() && clients.get(first).is_none());
+        assert!(clients.register((1 << 40, 5), 0, AT).forgotten.is_some(), "the table is full");
+    }
+
+    #[test]
+    fn a_host_that_leaves_gaps_pays_for_them_itself() {
+        let mut clients = Clients::new(1, Keyed::new(7));
+        let honest = clients.register((1, 5), 0, (PeerId(0), 1)).client;
+        let gaps = || (0..1_000).map(|n| 200 * n);
+        gaps().for_each(|counter| clients.remember(honest, counter, AT.0));
+        for token in 0..1_000 {
+            let greedy = clients.register((1_000 + token, 5), 0, (PeerId(0), 2)).client;
+            for n in 0..2_000 {
+                clients.remember(greedy, 200 * n, AT.0);
+            }
+        }
+        for n in 1_000..1_100 {
+            clients.remember(honest, 200 * n, AT.0);
+        }
+        let honest = clients.get(honest).map(|client| &client.epoch);
+        assert_eq!(honest.map(|epoch| epoch.contains(200 * 3 + 1)), Some(false));
+        assert!(
+            clients.quotas.entries_of(2) < crate::completion::replay_window::MAX_ENTRIES * 3 / 4
+        );
+    }
+}

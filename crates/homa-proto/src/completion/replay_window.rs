@@ -1,0 +1,363 @@
+//! Which of a client's RPCs were executed (profile `default`, at most once): per client epoch a
+//! watermark and what was executed above it. Late duplicates of a forgotten request then never run
+//! again, and a server can tell a client how far back its memory reaches.
+//!
+//! Counters are kept in words of 64; runs of full words are one entry, words without any are none.
+//! Invariant: what is below the watermark counts as executed; the entries of a peer are bounded,
+//! and of all peers: whoever adds one has its own watermark raised where its host has its share.
+//!
+//! Two things are forgotten, and with them what would execute again: a peer that the environment
+//! closes to make room for another, and the stalest of a peer's client epochs when it begins a
+//! fifth ([`EPOCHS`]). The answers to RESENDs admit it from then on; a late copy of a request
+//! that was executed before is not told from a new one.
+
+use crate::packet::RpcId;
+use crate::rpc::id::split;
+use crate::units::Time;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Words remembered from the watermark on, 2^18 counters.
+const WINDOW: u32 = 1 << 12;
+/// Words that one request may be beyond all others of its client before it is asked for a proof: a
+/// part of the window, so that what is forgotten for it is old.
+const JUMP: u32 = WINDOW / 2;
+/// Client epochs remembered per peer: a client that restarts makes a new one.
+const EPOCHS: usize = 4;
+/// Entries over all peers, 16 MiB. Of a host that has its share, an epoch keeps [`CROWDED`].
+pub(crate) const MAX_ENTRIES: usize = 1 << 20;
+const CROWDED: usize = 16;
+/// RPCs of a peer known to be refused without having been executed; of older ones nobody can tell.
+const MAX_REFUSED: usize = 64;
+/// Entries looked at one by one, newest first, before all are searched.
+const NEAR: usize = 8;
+
+/// Words from `start` to before `end` with the same bits: one word, or a run of full ones.
+#[derive(Clone, Copy, Debug)]
+struct WordRange {
+    start: u32,
+    end: u32,
+    bits: u64,
+}
+
+impl WordRange {
+    const fn is_full(&self) -> bool {
+        self.bits == u64::MAX
+    }
+}
+
+/// What was executed of one epoch.
+#[derive(Debug)]
+pub(crate) struct ClientEpoch {
+    epoch: u32,
+    /// Words below this are executed.
+    base: u32,
+    /// Disjoint, ascending.
+    entries: VecDeque<WordRange>,
+}
+
+impl ClientEpoch {
+    /// An epoch of which nothing from `first` on was executed, and all before counts as executed.
+    pub(crate) fn beginning_at(epoch: u32, first: u32) -> Self {
+        let (base, bits) = (first / 64, (1 << (first % 64)) - 1);
+        let mut entries = VecDeque::new();
+        if bits != 0 {
+            entries.push_back(WordRange { start: base, end: base + 1, bits });
+        }
+        Self { epoch, base, entries }
+    }
+
+    /// Entries held.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Its number.
+    pub(crate) const fn number(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Whether a counter was executed; `None` where it is so far beyond all others that remembering
+    /// it would forget them.
+    pub(crate) fn execution(&self, counter: u32) -> Option<bool> {
+        let newest = self.entries.back().map_or(self.base, |entry| entry.end);
+        let word = counter / 64;
+        if word > newest.saturating_add(JUMP) {
+            None
+        } else {
+            Some(self.contains_word(word, counter % 64))
+        }
+    }
+
+    /// A counter is above the watermark: it was executed if it counts as such.
+    pub(crate) const fn tells(&self, counter: u32) -> bool {
+        counter / 64 >= self.base
+    }
+
+    /// A counter was executed, or counts as such.
+    pub(crate) fn contains(&self, counter: u32) -> bool {
+        self.contains_word(counter / 64, counter % 64)
+    }
+
+    /// Records a counter; as [`ReplayWindow::insert`].
+    pub(crate) fn remember(&mut self, counter: u32, crowded: bool) -> isize {
+        let before = self.entries.len();
+        self.insert(counter / 64, counter % 64);
+        if crowded {
+            self.shorten(CROWDED);
+        }
+        // Nothing else counts what is kept for entries that there were.
+        if self.entries.capacity() > 4 * self.entries.len().max(CROWDED) {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
+        self.entries.len() as isize - before as isize
+    }
+
+    /// The place of a word among the entries, and whether it is there.
+    fn find(&self, word: u32) -> (usize, bool) {
+        // Nearly all are new or among the newest; a search from the middle misses the cache.
+        let near = self.entries.iter().rev().take(NEAR).position(|e| e.end <= word);
+        let at = match near {
+            Some(after) => self.entries.len() - after,
+            None => self.entries.partition_point(|e| e.end <= word),
+        };
+        (at, self.entries.get(at).is_some_and(|e| e.start <= word))
+    }
+
+    fn contains_word(&self, word: u32, bit: u32) -> bool {
+        match self.find(word) {
+            _ if word < self.base => true,
+            (at, true) => self.entries[at].bits >> bit & 1 == 1,
+            (_, false) => false,
+        }
+    }
+
+    fn insert(&mut self, word: u32, bit: u32) {
+        if word < self.base {
+            return;
+        }
+        self.raise((word + 1).saturating_sub(WINDOW));
+        let (at, found) = self.find(word);
+        if !found {
+            self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
+        } else if !self.entries[at].is_full() {
+            self.entries[at].bits |= 1 << bit;
+            if self.entries[at].is_full() {
+                self.join(at + 1);
+                self.join(at);
+            }
+        }
+        self.raise(self.base);
+    }
+
+    /// Makes the entry at `at` part of the one before it, if both are one run.
+    fn join(&mut self, at: usize) {
+        let Some(&entry) = self.entries.get(at).filter(|_| at > 0) else { return };
+        let before = &mut self.entries[at - 1];
+        if before.is_full() && entry.is_full() && before.end == entry.start {
+            before.end = entry.end;
+            self.entries.remove(at);
+        }
+    }
+
+    /// Raises the watermark to `base` and through what is full from there.
+    fn raise(&mut self, base: u32) {
+        self.base = self.base.max(base);
+        while let Some(first) = self.entries.front() {
+            if first.end > self.base && !(first.is_full() && first.start <= self.base) {
+                return;
+            }
+            self.base = self.base.max(first.end);
+            self.entries.pop_front();
+        }
+    }
+
+    /// Keeps the newest `most` entries.
+    fn shorten(&mut self, most: usize) {
+        while self.entries.len() > most {
+            self.raise(self.entries[0].end);
+        }
+    }
+}
+
+/// The executed RPCs of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayWindow {
+    /// Most recently used last.
+    epochs: Vec<ClientEpoch>,
+    /// Those of them that never were executed and never will be, the latest last.
+    refused: VecDeque<RpcId>,
+    /// Nothing executed since this time was forgotten.
+    pub(crate) since: Time,
+}
+
+impl ReplayWindow {
+    pub(crate) const fn new(since: Time) -> Self {
+        Self { epochs: Vec::new(), refused: VecDeque::new(), since }
+    }
+
+    /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed:
+    /// it is refused for ever.
+    pub(crate) fn refuse(&mut self, id: RpcId) {
+        if self.refused.len() == MAX_REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(id);
+    }
+
+    /// Certainly not executed.
+    pub(crate) fn is_refused(&self, id: RpcId) -> bool {
+        self.refused.contains(&id)
+    }
+
+    pub(crate) fn contains(&self, id: RpcId) -> bool {
+        let (epoch, counter) = split(id);
+        let known = self.epochs.iter().find(|e| e.epoch == epoch);
+        known.is_some_and(|e| e.contains(counter))
+    }
+
+    /// The same; `None` where the epoch is not known, or the counter far beyond what is.
+    pub(crate) fn execution(&self, id: RpcId) -> Option<bool> {
+        let (epoch, counter) = split(id);
+        self.epochs.iter().find(|e| e.epoch == epoch)?.execution(counter)
+    }
+
+    /// The client of an epoch unknown so far is there. Yields what the number of entries changed
+    /// by.
+    pub(crate) fn begin(&mut self, now: Time, id: RpcId) -> isize {
+        let (epoch, counter) = split(id);
+        -(self.use_epoch(now, epoch, counter / 64) as isize)
+    }
+
+    /// Records an RPC; `crowded`: its host has its share of all entries. Yields what their number
+    /// changed by.
+    pub(crate) fn insert(&mut self, now: Time, id: RpcId, crowded: bool) -> isize {
+        let (epoch, counter) = split(id);
+        let forgotten = self.use_epoch(now, epoch, counter / 64);
+        let Some(e) = self.epochs.last_mut() else { return 0 };
+        e.remember(counter, crowded) - forgotten as isize
+    }
+
+    /// Moves the record of `epoch` to the most recent place; for a new one the stalest is
+    /// forgotten. Yields how many entries that had.
+    fn use_epoch(&mut self, now: Time, epoch: u32, word: u32) -> usize {
+        if let Some(at) = self.epochs.iter().position(|e| e.epoch == epoch) {
+            self.epochs[at..].rotate_left(1);
+            return 0;
+        }
+        let mut forgotten = 0;
+        if self.epochs.len() == EPOCHS {
+            forgotten = self.epochs.remove(0).entries.len();
+            self.since = now;
+        }
+        let base = word.saturating_sub(WINDOW / 2);
+        self.epochs.push(ClientEpoch { epoch, base, entries: VecDeque::new() });
+        forgotten
+    }
+
+    /// Entries held.
+    pub(crate) fn entries(&self) -> usize {
+        self.epochs.iter().map(ClientEpoch::entries).sum()
+    }
+
+    /// True when nothing was ever recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.epochs.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn id(epoch: u64, counter: u64) -> RpcId {
+        RpcId(epoch << 32 | counter << 1)
+    }
+
+    #[test]
+    fn remembers_exactly_what_was_executed_within_the_window() {
+        arbtest::arbtest(|u| {
+            let mut ours = ReplayWindow::new(Time::ZERO);
+            let mut model = BTreeSet::new();
+            let mut entries = 0;
+            let step = *u.choose(&[1, 2, 300u64])?;
+            let mut counter = u.int_in_range(0..=1_000_000u64)?;
+            for _ in 0..u.int_in_range(0..=400)? {
+                counter += u.int_in_range(0..=step)?;
+                let late = counter.saturating_sub(u.int_in_range(0..=500u64)?);
+                entries += ours.insert(Time::ZERO, id(7, late), false);
+                model.insert(late);
+                let probe = counter.saturating_sub(u.int_in_range(0..=1000)?);
+                let first = *model.first().unwrap();
+                if probe >= first {
+                    assert_eq!(ours.contains(id(7, probe)), model.contains(&probe));
+                }
+                assert!(!ours.contains(id(8, probe)));
+                assert_eq!(entries, ours.entries() as isize);
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_forgotten_count_as_executed() {
+        let mut ours = ReplayWindow::new(Time::ZERO);
+        for n in 0..2000u64 {
+            ours.insert(Time::ZERO, id(1, n * 1000 + 7), false);
+        }
+        assert!(ours.entries() <= WINDOW as usize);
+        assert!(ours.contains(id(1, 3)) && !ours.contains(id(1, 1_999_000)));
+        for epoch in 2..10 {
+            ours.insert(Time(epoch), id(epoch, 5), false);
+        }
+        assert_eq!(ours.epochs.len(), EPOCHS);
+        assert!(ours.since > Time::ZERO);
+    }
+
+    #[test]
+    fn a_client_pays_for_what_it_did_and_not_for_how_long_it_lives() {
+        // Long since begun, and one after the other.
+        let mut ours = ReplayWindow::new(Time::ZERO);
+        for n in 1_000_000..1_100_000 {
+            ours.insert(Time::ZERO, id(1, n), false);
+            assert!(ours.entries() <= 2);
+        }
+        // Each the first of many.
+        for epoch in 2..6 {
+            ours.insert(Time::ZERO, id(epoch, 5_000_000), false);
+        }
+        assert_eq!(ours.entries(), 4);
+        assert!(ours.epochs.iter().all(|e| e.entries.capacity() <= 16));
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_memory() {
+        let mut ours = ClientEpoch::beginning_at(1, 0);
+        for n in 0..WINDOW {
+            ours.remember(n * 64, false);
+        }
+        assert!(ours.entries() > 4_000);
+        // A request far ahead takes the place of half of them, another that of the others.
+        ours.remember((WINDOW + JUMP - 1) * 64, false);
+        ours.remember((WINDOW + 2 * JUMP - 2) * 64, false);
+        assert!(ours.entries.len() < 10 && ours.entries.capacity() < 100);
+        for n in 0..WINDOW {
+            ours.remember((10 * WINDOW + n) * 64, false);
+        }
+        ours.remember(11 * WINDOW * 64, true);
+        assert!(ours.entries.len() <= CROWDED && ours.entries.capacity() < 100);
+    }
+
+    #[test]
+    fn in_a_crowd_a_client_keeps_less_and_still_executes_nothing_twice() {
+        let mut ours = ReplayWindow::new(Time::ZERO);
+        let every_other = || (0..10_000).map(|n| id(1, 1_000_000 + 100 * n));
+        for id in every_other() {
+            ours.insert(Time::ZERO, id, true);
+            assert!(ours.entries() <= CROWDED);
+        }
+        assert!(every_other().all(|id| ours.contains(id)));
+        assert!(!ours.contains(id(1, 1_000_000 + 999_900 + 1)));
+    }
+}

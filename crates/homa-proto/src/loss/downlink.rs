@@ -1,0 +1,147 @@
+//! What the DATA that arrives by a link tells about it (Homa §3.7: what is missing may only be
+//! waiting behind it): whether it has been full lately, where its rate is known; where it is not,
+//! how fast bytes that are owed to us come.
+//!
+//! A window in which more was owed to us all the time shows what the path delivers, be it more or
+//! less than before; any other only that it is no less (the "application-limited" samples of
+//! draft-cheng-iccrg-delivery-rate-estimation).
+
+use crate::units::{Duration, Rate, Time};
+
+/// What is looked at as one piece; shorter bursts are normal at any load.
+const WINDOW: Duration = Duration::millis(5);
+/// How long the fastest delivery counts, once to twice this.
+const EPOCH: Duration = Duration::millis(500);
+/// Assumed while nothing was owed for a whole window: slow, because asking late costs little beside
+/// asking for what is on its way.
+const UNMEASURED: Rate = Rate::mbps(100);
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Downlink {
+    since: Time,
+    bytes: u64,
+    /// Wire bytes that came to this endpoint so far.
+    pub(crate) ours: u64,
+    full: bool,
+    /// In this window there was a time when nothing was owed.
+    idle: bool,
+    /// Bits per second: the fastest window of this epoch and of the one before; 0 without one.
+    fastest: [u64; 2],
+    epoch: Time,
+}
+
+impl Downlink {
+    /// A packet of so many wire bytes arrived; `more`: it is not the last that is owed to us.
+    pub(crate) fn received(&mut self, now: Time, bytes: u64, rate: Option<Rate>, more: bool) {
+        let passed = now.since(self.since);
+        if passed >= WINDOW {
+            match rate {
+                Some(rate) => self.full = self.bytes * 10 >= rate.bytes_in(passed) * 9,
+                None => self.measure(now, passed),
+            }
+            (self.since, self.bytes, self.idle) = (now, 0, false);
+        }
+        self.bytes += bytes;
+        self.ours += bytes;
+        self.idle |= !more;
+    }
+
+    /// So many wire bytes came to other endpoints of this host.
+    pub(crate) fn received_by_sibling(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// A window of a link of unknown rate ends.
+    fn measure(&mut self, now: Time, passed: Duration) {
+        self.full = false;
+        let seen = u128::from(self.bytes) * 8_000_000_000 / u128::from(passed.0.max(1));
+        let seen = u64::try_from(seen).unwrap_or(u64::MAX);
+        if self.idle && seen <= self.rate().0 {
+            return;
+        }
+        if now.since(self.epoch) >= EPOCH {
+            self.fastest = [0, self.fastest[0]];
+            self.epoch = now;
+        }
+        self.fastest[0] = self.fastest[0].max(seen);
+    }
+
+    fn rate(&self) -> Rate {
+        match self.fastest[0].max(self.fastest[1]) {
+            0 => UNMEASURED,
+            seen => Rate(seen),
+        }
+    }
+
+    /// How long so many owed bytes take to come by a link of unknown rate.
+    pub(crate) fn time_for(&self, bytes: u64) -> Duration {
+        self.rate().time_for(bytes)
+    }
+
+    /// True when nine tenths of the link were used in the last whole window; never where its rate
+    /// is not known.
+    pub(crate) fn is_full(&self, now: Time) -> bool {
+        self.full && now.since(self.since) <= WINDOW + WINDOW
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(gap: Duration, rate: Option<Rate>, more: bool) -> (Downlink, Time) {
+        let (mut link, mut now) = (Downlink::default(), Time(1_000_000_000));
+        for _ in 0..2_000 {
+            now += gap;
+            link.received(now, 1_538, rate, more);
+        }
+        (link, now)
+    }
+
+    #[test]
+    fn back_to_back_frames_fill_the_link_and_half_as_many_do_not() {
+        let known = Some(Rate::mbps(100));
+        let (link, now) = after(Duration::micros(124), known, true);
+        assert!(link.is_full(now));
+        assert!(!link.is_full(now + Duration::millis(11)), "silence empties it");
+        let (link, now) = after(Duration::micros(248), known, true);
+        assert!(!link.is_full(now));
+    }
+
+    #[test]
+    fn owed_bytes_show_how_fast_a_link_of_unknown_rate_delivers() {
+        let second = |rate: Rate| rate.bytes_in(Duration::secs(1));
+        for rate in [Rate::mbps(10), Rate::mbps(100), Rate::gbps(10)] {
+            let (link, now) = after(rate.time_for(1_538 * 64), None, true);
+            assert!(!link.is_full(now), "nobody knows");
+            // 64 frames' time for each frame.
+            let took = link.time_for(second(rate) / 64);
+            assert!((990..=1_010).contains(&took.as_millis()), "{rate:?}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_waited_for_does_not_make_a_link_slow() {
+        let (mut link, mut now) = after(Duration::micros(12), None, true);
+        let fast = link.time_for(1_000_000);
+        for _ in 0..2_000 {
+            now += Duration::millis(3);
+            link.received(now, 1_538, None, false);
+        }
+        assert_eq!(link.time_for(1_000_000), fast);
+        let (link, _) = after(Duration::millis(3), None, false);
+        assert_eq!(link.time_for(1_000_000), UNMEASURED.time_for(1_000_000));
+    }
+
+    #[test]
+    fn a_link_that_became_slow_is_known_for_it_within_two_epochs() {
+        let (mut link, mut now) = after(Duration::micros(12), None, true);
+        for _ in 0..1_000 {
+            now += Duration::micros(1_230);
+            link.received(now, 1_538, None, true);
+        }
+        let took = link.time_for(Rate::mbps(10).bytes_in(Duration::secs(1)));
+        assert!((990..=1_010).contains(&took.as_millis()), "{took:?}");
+    }
+}

@@ -1,0 +1,317 @@
+//! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
+//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
+//! elsewhere.
+
+use crate::address_validation::Execution;
+use crate::config::{Completion, FULL_FRAME, Liveness};
+use crate::endpoint::Endpoint;
+use crate::event::{Delivered, DropReason, Event, MessageKind, Placement, RpcError, RpcHandle};
+use crate::link::LinkId;
+use crate::packet::{Data, Packet, PeerId};
+use crate::rpc::{RpcState, incoming_message};
+use crate::units::Time;
+
+impl Endpoint {
+    /// Yields where the bytes belong.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+        found: Option<RpcHandle>,
+    ) -> Result<Placement, DropReason> {
+        if let Some(ack) = data.ack {
+            self.on_acked(packet.peer, ack.id.client());
+        }
+        if data.message_length == 0 || data.span.len == 0 {
+            return Err(DropReason::EmptyData);
+        }
+        let end = data.span.offset.checked_add(data.span.len).ok_or(DropReason::BeyondEnd)?;
+        if end > data.message_length {
+            return Err(DropReason::BeyondEnd);
+        }
+        let (max_payload, link) = self
+            .peer(packet.peer)
+            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link));
+        let more = self.incoming.expected > u64::from(data.span.len);
+        self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
+        let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
+        if !cutoffs_after && self.is_validated(packet.peer) {
+            self.refresh_cutoffs(now, packet, data.cutoff_version);
+        }
+        let place = if data.span.len == data.message_length && packet.is_one_way() {
+            self.whole_one_way(packet, data)?
+        } else {
+            let handle = self.rpc_of_data(now, packet, data, found)?;
+            self.accept(now, handle, data, end)?
+        };
+        if cutoffs_after {
+            self.refresh_cutoffs(now, packet, data.cutoff_version);
+        }
+        self.counters.data_received += 1;
+        self.counters.data_bytes_received += u64::from(data.span.len);
+        Ok(place)
+    }
+
+    fn rpc_of_data(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        data: &Data,
+        found: Option<RpcHandle>,
+    ) -> Result<RpcHandle, DropReason> {
+        // The ack that came along may have ended it.
+        let known = found.and_then(|handle| self.rpcs.get(handle));
+        let found = known.and(found);
+        if known.is_some_and(|rpc| rpc.state.has_request()) {
+            return Err(DropReason::Duplicate);
+        }
+        let begun = known.is_some_and(|rpc| rpc.inc.is_some());
+        let end = data.span.offset + data.span.len;
+        if !begun && end > self.incoming.ahead {
+            return Err(self.why_not_begun(packet, found));
+        }
+        let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
+        // What only claims to come from a host has no part in what that host holds.
+        let greedy = !begun
+            && !packet.id.from_server()
+            && self.has_its_share(packet.peer)
+            && self.execution(packet) != Execution::Unvalidated;
+        if !begun && (greedy || !self.has_memory(first)) {
+            if self.config.policy().grants.waits_for_memory {
+                self.wait_for_memory(now, packet, data, found, first)?;
+            }
+            return Err(DropReason::NoMemory);
+        }
+        let handle = match found {
+            Some(handle) => {
+                self.incoming.memory_queue.remove(handle);
+                handle
+            }
+            None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
+            None => self.create_server_rpc(now, packet, data)?,
+        };
+        if !begun && self.is_validated(packet.peer) {
+            self.correct_sender(now, packet, data);
+        }
+        Ok(handle)
+    }
+
+    /// Why bytes from the midst of a message are dropped of which nothing is here.
+    fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
+        match found {
+            None if packet.id.from_server() => self.unknown_or_foreign(packet),
+            None if self.execution(packet) == Execution::Executed => DropReason::AlreadyExecuted,
+            _ => DropReason::NotBegun,
+        }
+    }
+
+    /// A one-way message that is whole in its packet ends as it begins.
+    fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Placement, DropReason> {
+        let length = data.message_length;
+        if length > self.config.max_message {
+            return Err(DropReason::TooLong);
+        }
+        if !self.has_memory(length) {
+            return Err(DropReason::NoMemory);
+        }
+        self.measure_message(packet.peer, length, data.incoming);
+        let handle = self.rpcs.reserve();
+        let message = incoming_message(handle);
+        self.events.push_back(Event::Delivered(Delivered {
+            rpc: handle,
+            message,
+            kind: MessageKind::OneWay,
+            peer: packet.peer,
+            remote_port: packet.remote_port,
+            local_port: packet.local_port,
+            id: packet.id,
+            length,
+            cookie: 0,
+        }));
+        Ok(Placement { message, total: length, offset: 0, len: length })
+    }
+
+    /// Accounts for a new incoming message in the allocation of levels.
+    fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
+        let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
+        let overhead = FULL_FRAME.saturating_sub(payload);
+        if self.levels.record_message(length, incoming, payload, overhead) {
+            self.counters.cutoff_changes += 1;
+            self.scheduler.set_degree(self.degree());
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        data: &Data,
+        end: u32,
+    ) -> Result<Placement, DropReason> {
+        let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
+        match rpc.state {
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => {}
+            RpcState::ServerIncoming | RpcState::OneWayIncoming => {}
+            _ => return Err(DropReason::WrongState),
+        }
+        let fresh = rpc.inc.is_none();
+        if fresh {
+            self.first_packet(now, handle, data)?;
+        }
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::TooLong) };
+        let peer = rpc.peer;
+        let payload = Self::payload_of(&self.peers, peer);
+        let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
+        let (offset, len) = (data.span.offset, data.span.len);
+        let place = Placement { message: incoming_message(handle), total: length, offset, len };
+        let Some(inc) = &mut rpc.inc else {
+            self.deliver(now, handle, length);
+            return Ok(place);
+        };
+        if end.saturating_sub(inc.granted) > self.incoming.ahead {
+            // Granted before what was here was given up, perhaps.
+            let late = rpc.restarted || self.config.completion == Completion::AtLeastOnce;
+            return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
+        }
+        let more = inc.held_with(end, len).saturating_sub(inc.reserved);
+        if more > 0 {
+            self.find_memory(now, handle, more)?;
+        }
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
+        let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
+        let mut before = (inc.outstanding(), inc.bytes.received());
+        let last_heard = rpc.last_heard;
+        if self.config.policy().loss.liveness == Liveness::AnyPacket {
+            rpc.last_heard = now;
+        }
+        inc.bytes.insert(data.span.offset, end)?;
+        // Only new bytes are one to users: repeating old ones keeps nothing.
+        if !fresh
+            && !data.retransmit
+            && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
+        {
+            peer.cold.data_gap.sample(now.since(last_heard));
+        }
+        rpc.last_heard = now;
+        rpc.resend_count = 0;
+        let complete = inc.bytes.is_complete();
+        inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
+        if inc.suspended && !rpc.unvalidated && !fresh {
+            before.0 = inc.outstanding();
+            self.resume(handle);
+        }
+        self.sample_rtt(now, handle, data.span.offset);
+        self.account_received(handle, before, data);
+        if complete {
+            self.deliver(now, handle, length);
+        } else {
+            self.announce_prefix(handle);
+        }
+        self.grant(Some((handle, peer)));
+        Ok(place)
+    }
+
+    /// The first packet of a message: its length is known now. A message that is whole in one
+    /// packet needs no state.
+    fn first_packet(
+        &mut self,
+        now: Time,
+        handle: RpcHandle,
+        data: &Data,
+    ) -> Result<(), DropReason> {
+        let length = data.message_length;
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
+        if length > self.config.max_message {
+            if rpc.state.is_client() {
+                self.fail(handle, RpcError::ResponseTooLong { length });
+            } else {
+                // A request that waited for memory, and announces something else now.
+                self.end_server_rpc(handle);
+            }
+            return Err(DropReason::TooLong);
+        }
+        let (peer, sent, waits) = (rpc.peer, rpc.request_sent, rpc.unvalidated);
+        if !rpc.state.is_client() {
+            rpc.restarted = data.retransmit || data.span.offset > 0;
+        }
+        if rpc.state == RpcState::ClientOutgoing {
+            rpc.state = RpcState::ClientIncoming;
+            self.incoming.pending_unscheduled -=
+                u64::from(core::mem::take(&mut rpc.pending_unscheduled));
+            // What was lost says nothing about how slow the server is, nor does the time that the
+            // request took to leave.
+            let lost = rpc.restarted || data.retransmit || sent == Time::MAX;
+            if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
+                peer.cold.response_time.sample(now.since(sent));
+            }
+        }
+        self.measure_message(peer, length, data.incoming);
+        if data.span.len == length && !waits {
+            return Ok(());
+        }
+        self.begin_incoming(handle, data);
+        self.events.push_back(Event::Started {
+            rpc: handle,
+            message: incoming_message(handle),
+            total: length,
+        });
+        Ok(())
+    }
+
+    fn announce_prefix(&mut self, handle: RpcHandle) {
+        if !self.config.readable_events {
+            return;
+        }
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        let (kind, cookie) = (rpc.state.receives(), rpc.cookie);
+        let Some(inc) = rpc.inc.as_mut() else { return };
+        let offset = inc.bytes.contiguous();
+        if offset > inc.readable {
+            inc.readable = offset;
+            let (rpc, message) = (handle, incoming_message(handle));
+            self.events.push_back(Event::Readable { rpc, message, kind, offset, cookie });
+        }
+    }
+
+    /// A message is whole: its bytes go to the application.
+    pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unvalidated) else { return };
+        // One of a single packet was looked at just now.
+        let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
+        let (peer, id) = (rpc.peer, rpc.id);
+        if request && self.ran_elsewhere(peer, id) {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(handle);
+            return;
+        }
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        let inc = rpc.inc.take();
+        let (state, peer) = (rpc.state, rpc.peer);
+        let kind = state.receives();
+        self.events.push_back(Event::Delivered(Delivered {
+            rpc: handle,
+            message: incoming_message(handle),
+            kind,
+            peer,
+            remote_port: rpc.remote_port,
+            local_port: rpc.local_port,
+            id: rpc.id,
+            length,
+            cookie: rpc.cookie,
+        }));
+        if let Some(inc) = inc {
+            self.end_incoming(handle, (peer, false), inc);
+        }
+        match kind {
+            MessageKind::Response => self.complete_client(handle),
+            MessageKind::Request => {
+                self.charge_unaccepted(peer, length);
+                self.begin_service(now, handle);
+            }
+            MessageKind::OneWay => {
+                self.forget(handle);
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
+//! data it allowed, as the smallest sample of the recent past (queues only ever add). A peer that
+//! only receives from us is measured from our side of the same round trip: from the first packet of
+//! a message to its first GRANT.
+//!
+//! A window larger than the true product hides the delay behind its own bytes: a sample that is no
+//! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
+//! sample is one steps the estimate down by a sixteenth (a frame at least), so that windows cannot
+//! feed on the queue they build.
+//!
+//! Behind a link of unknown rate no delay turns into bytes. The window is measured by itself: it
+//! starts as configured and grows until a full one takes some 100 µs longer than the base delay.
+
+use crate::config::FULL_FRAME;
+use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
+use crate::link::LinkInfo;
+use crate::packet::PeerId;
+use crate::send::OutgoingMessage;
+use crate::units::{Duration, Rate, Time};
+
+/// RTTbytes never fall below this: six full frames.
+pub(crate) const RTT_BYTES_MIN: u32 = 6 * FULL_FRAME;
+const PERIOD: Duration = Duration::millis(100);
+const SAMPLES: u32 = 32;
+/// How long the least delay of all is believed (as long as BBR believes it), half to all of it.
+const EPOCH: Duration = Duration::secs(10);
+/// A window is worth more bytes while a full one takes less than this longer than the base delay,
+/// and one that takes twice this longer is too large. A target for the delay, as in Swift (Kumar et
+/// al., SIGCOMM 2020, §3.1): about what a host needs to wake a thread that turns a grant into data,
+/// during which the data of other grants should arrive.
+const WAIT_GROW: Duration = Duration::micros(100);
+const WAIT_SHRINK: Duration = Duration::micros(200);
+/// Less is not believed where the rate is not known, since waiting may be the host's: what the
+/// kernel module sends unscheduled by default.
+const RTT_BYTES_UNKNOWN: u32 = 40_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct RttBytes {
+    bytes: u32,
+    least: Duration,
+    /// The least sample was no longer than the bytes ahead of it took.
+    explained: bool,
+    samples: u32,
+    /// A period has ended without growth behind a link of unknown rate: until then periods end with
+    /// enough samples, because what RTTbytes start from may be a small part of a fast link's.
+    measured: bool,
+    period_started: Time,
+    /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
+    begun: Option<(u64, Time)>,
+    /// Where the link's rate is not known.
+    unknown_rate: BehindUnknown,
+}
+
+/// What is remembered of a peer behind a link of unknown rate.
+#[derive(Clone, Debug)]
+struct BehindUnknown {
+    /// The least delay with half a window or more ahead, in this period.
+    least_full: Duration,
+    /// The least delay of any sample in this epoch and the one before, and when this one began.
+    base: [Duration; 2],
+    epoch: Time,
+}
+
+impl BehindUnknown {
+    const NEW: Self =
+        Self { least_full: Duration::MAX, base: [Duration::MAX; 2], epoch: Time::ZERO };
+
+    fn sample(&mut self, now: Time, delay: Duration, full: bool) {
+        if now.since(self.epoch) >= EPOCH {
+            self.base = [Duration::MAX, self.base[0]];
+            self.epoch = now;
+        }
+        self.base[0] = self.base[0].min(delay);
+        if full {
+            self.least_full = self.least_full.min(delay);
+        }
+    }
+
+    /// How much longer than the base delay a full window takes; `None` when none was seen.
+    fn wait(&mut self) -> Option<Duration> {
+        let least = core::mem::replace(&mut self.least_full, Duration::MAX);
+        let base = self.base[0].min(self.base[1]);
+        (least != Duration::MAX).then(|| Duration(least.0.saturating_sub(base.0)))
+    }
+}
+
+impl RttBytes {
+    pub(crate) const fn new(bytes: u32) -> Self {
+        Self {
+            bytes,
+            least: Duration::MAX,
+            explained: false,
+            samples: 0,
+            measured: false,
+            period_started: Time::ZERO,
+            begun: None,
+            unknown_rate: BehindUnknown::NEW,
+        }
+    }
+
+    /// The present estimate.
+    pub(crate) const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that
+    /// were on their way to us already; `max` is the configured cap.
+    pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
+        if self.samples == 0 {
+            self.least = Duration::MAX;
+        }
+        if delay < self.least {
+            self.least = delay;
+            self.explained = delay <= rate.time_for(ahead + 2 * u64::from(FULL_FRAME));
+        }
+        if !self.ends_period(now) {
+            return;
+        }
+        let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        let next = if self.explained {
+            let bytes = self.bytes.min(bound);
+            bytes - (bytes / 16).max(FULL_FRAME).min(bytes)
+        } else {
+            bound
+        };
+        self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
+    }
+
+    /// The same where the link's rate is not known. RTTbytes grow by half while a full window takes
+    /// little longer than a packet alone, and shrink when it takes much longer: then it waits for
+    /// itself, or for others.
+    pub(crate) fn sample_of_unknown(&mut self, now: Time, delay: Duration, ahead: u64, max: u32) {
+        self.unknown_rate.sample(now, delay, ahead >= u64::from(self.bytes / 2));
+        if !self.ends_period(now) {
+            return;
+        }
+        let bytes = self.bytes;
+        let next = match self.unknown_rate.wait() {
+            Some(wait) if wait < WAIT_GROW => bytes.saturating_add(bytes / 2),
+            Some(wait) if wait > WAIT_SHRINK => bytes - (bytes / 16).max(FULL_FRAME).min(bytes),
+            Some(_) | None => bytes,
+        };
+        self.bytes = next.clamp(RTT_BYTES_UNKNOWN.min(max), max);
+        // A window that grew may be far from enough: the next look comes soon.
+        self.measured = self.bytes <= bytes;
+    }
+
+    /// Counts a sample; true when it is the last of its period.
+    fn ends_period(&mut self, now: Time) -> bool {
+        if self.samples == 0 {
+            self.period_started = now;
+        }
+        self.samples += 1;
+        let period = if self.measured { PERIOD } else { Duration::ZERO };
+        let ends = self.samples >= SAMPLES && now.since(self.period_started) >= period;
+        if ends {
+            self.measured = true;
+            self.samples = 0;
+        }
+        ends
+    }
+
+    /// The first packet of a message that needs grants leaves; one message at a time is watched.
+    pub(crate) fn begin(&mut self, now: Time, message: &OutgoingMessage) {
+        if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
+            self.begun = Some((message.age, now));
+        }
+    }
+
+    /// When the message of this age began, if it is the one that is watched.
+    fn answered(&mut self, age: u64) -> Option<Time> {
+        self.begun.take_if(|begun| begun.0 == age).map(|(_, at)| at)
+    }
+}
+
+impl Endpoint {
+    /// RTTbytes: the first bytes that a GRANT allowed are here.
+    pub(crate) fn sample_rtt(&mut self, now: Time, handle: RpcHandle, offset: u32) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        let peer = rpc.peer;
+        let Some(inc) = &mut rpc.inc else { return };
+        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
+        inc.probe = None;
+        if self.config.measure_rtt_bytes {
+            self.note_rtt(now, peer, now.since(probe.sent), probe.ahead);
+        }
+    }
+
+    /// RTTbytes: a GRANT for a message of ours is here.
+    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle).filter(|_| self.config.measure_rtt_bytes) else {
+            return;
+        };
+        let (peer, age) = (rpc.peer, rpc.out.age);
+        let Some(begun) = self.peer_mut(peer).and_then(|p| p.cold.rtt.answered(age)) else {
+            return;
+        };
+        self.note_rtt(now, peer, now.since(begun), 0);
+    }
+
+    fn note_rtt(&mut self, now: Time, peer: PeerId, delay: Duration, ahead: u64) {
+        let LinkInfo { rate, rtt_bytes_max: max } = self.link_of(peer).info;
+        if let Some(peer) = self.peer_mut(peer) {
+            match rate {
+                Some(rate) => peer.cold.rtt.sample(now, delay, ahead, rate, max),
+                None => peer.cold.rtt.sample_of_unknown(now, delay, ahead, max),
+            }
+            peer.rtt_bytes = peer.cold.rtt.bytes();
+        }
+    }
+}
+
+/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator
+/// (Jacobson and Karels 1988).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SmoothedTime {
+    mean: u64,
+    deviation: u64,
+}
+
+impl SmoothedTime {
+    pub(crate) fn sample(&mut self, time: Duration) {
+        if self.mean == 0 {
+            *self = Self { mean: time.0, deviation: time.0 / 2 };
+            return;
+        }
+        let error = self.mean.abs_diff(time.0);
+        self.deviation = self.deviation - self.deviation / 4 + error / 4;
+        self.mean = self.mean - self.mean / 8 + time.0 / 8;
+    }
+
+    /// Longer than nearly every response takes.
+    pub(crate) fn usual(&self) -> Duration {
+        Duration(self.mean.saturating_add(self.deviation.saturating_mul(4)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_time_follows_what_is_seen() {
+        let mut time = SmoothedTime::default();
+        assert_eq!(time.usual(), Duration::ZERO);
+        for _ in 0..200 {
+            time.sample(Duration::millis(80));
+        }
+        assert!((80..100).contains(&time.usual().as_millis()), "{:?}", time.usual());
+        for _ in 0..200 {
+            time.sample(Duration::micros(300));
+        }
+        assert!(time.usual() < Duration::millis(2), "{:?}", time.usual());
+    }
+
+    fn settle(start: u32, base: Duration, rate: Rate, senders: u64) -> u32 {
+        let mut rtt = RttBytes::new(start);
+        let mut now = Time::ZERO;
+        for _ in 0..20_000 {
+            now += Duration::micros(200);
+            // A saturated window delays its own grants: the true delay shows only when it is
+            // longer.
+            let window = u64::from(rtt.bytes());
+            let delay = base.max(rate.time_for(senders * window));
+            let ahead = senders * window - u64::from(FULL_FRAME);
+            rtt.sample(now, delay, ahead, rate, 1_000_000);
+        }
+        rtt.bytes()
+    }
+
+    #[test]
+    fn settles_within_two_frames_of_the_true_product_from_either_side() {
+        let rate = Rate::gbps(10);
+        let base = Duration::micros(24);
+        for start in [10_000, 200_000] {
+            let bytes = settle(start, base, rate, 1);
+            assert!(bytes.abs_diff(30_000) <= 2 * FULL_FRAME, "{start} settles at {bytes}");
+        }
+    }
+
+    #[test]
+    fn many_senders_at_once_do_not_talk_each_other_up() {
+        let rate = Rate::mbps(100);
+        assert_eq!(settle(60_000, Duration::micros(300), rate, 5), RTT_BYTES_MIN);
+    }
+
+    /// Where the rate is not known; one grant in four finds nothing on its way.
+    fn settle_of_unknown(start: u32, base: Duration, rate: Rate, max: u32) -> u32 {
+        let mut rtt = RttBytes::new(start);
+        let mut now = Time::ZERO;
+        for n in 0..20_000 {
+            now += Duration::micros(200);
+            let window = u64::from(rtt.bytes());
+            let (delay, ahead) = match n % 4 {
+                0 => (base, 0),
+                _ => (base.max(rate.time_for(window)), window - u64::from(FULL_FRAME)),
+            };
+            rtt.sample_of_unknown(now, delay, ahead, max);
+        }
+        rtt.bytes()
+    }
+
+    #[test]
+    fn a_window_behind_an_unknown_link_fills_it_and_waits_little_for_itself() {
+        let base = Duration::micros(24);
+        for (rate, product) in [(Rate::gbps(10), 30_000), (Rate::gbps(25), 75_000)] {
+            for start in [10_000, 900_000] {
+                let bytes = settle_of_unknown(start, base, rate, 1_000_000);
+                let waits = rate.bytes_in(WAIT_SHRINK) as u32;
+                let most = product + waits + 2 * FULL_FRAME;
+                assert!((product..=most).contains(&bytes), "{rate:?} from {start}: {bytes}");
+            }
+        }
+        assert_eq!(settle_of_unknown(10_000, base, Rate::gbps(100), 240_000), 240_000);
+        let slow = settle_of_unknown(60_000, base, Rate::mbps(100), 240_000);
+        assert_eq!(slow, RTT_BYTES_UNKNOWN);
+    }
+
+    #[test]
+    fn a_window_that_nobody_fills_stays() {
+        let mut rtt = RttBytes::new(60_000);
+        for n in 0..10_000 {
+            let now = Time(n * 1_000_000);
+            rtt.sample_of_unknown(now, Duration::micros(24), 0, 240_000);
+        }
+        assert_eq!(rtt.bytes(), 60_000);
+    }
+
+    #[test]
+    fn never_below_six_frames_nor_above_the_cap() {
+        let idle = Duration::nanos(100);
+        assert_eq!(settle(50_000, idle, Rate::mbps(100), 1), RTT_BYTES_MIN);
+        let mut rtt = RttBytes::new(10_000);
+        for i in 0..100 {
+            let now = Time(i * 10_000_000);
+            rtt.sample(now, Duration::secs(1), 0, Rate::gbps(10), 60_000);
+        }
+        assert_eq!(rtt.bytes(), 60_000);
+    }
+}

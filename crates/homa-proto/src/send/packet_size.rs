@@ -1,0 +1,131 @@
+//! The packet size of the path to a peer, which may change while messages are in progress (RFC 8899
+//! §3: the packetization layer segments by the path's MTU). Finding it out is the environment's
+//! work.
+
+use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
+use crate::packet::{PeerId, RpcId};
+use crate::rpc::{Rpc, RpcState};
+use crate::units::Time;
+use alloc::vec::Vec;
+
+impl Endpoint {
+    /// Says how many message bytes fit in one packet to a peer from now on. Messages in progress go
+    /// on in packets of that size, what was sent already included when it is asked for again.
+    pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.cold.payload_changed |= peer.rpcs > 0;
+            peer.info.max_payload = max_payload.max(1);
+            peer.cold.least_payload = peer.cold.least_payload.min(peer.info.max_payload);
+        }
+    }
+
+    /// Environment in: large packets to the peer did not arrive of late. Requests of which it has
+    /// not said a word begin again, under their ids: a server that is asked about one of which it
+    /// has nothing would make it [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), where
+    /// it cannot say that it was never executed. What is missing of others will be asked for.
+    pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
+        self.begin(now);
+        let Some(known) = self.peer(peer) else { return };
+        let (payload, count) = (known.info.max_payload, known.rpcs as usize);
+        let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
+        let unanswered = |rpc: &Rpc| {
+            let sent = rpc.out.length > payload && rpc.out.sent > 0;
+            rpc.state == RpcState::ClientOutgoing && !rpc.seen_by_peer && sent
+        };
+        let unanswered: Vec<RpcHandle> =
+            of_peer.filter(|(_, rpc)| unanswered(rpc)).map(|(handle, _)| handle).collect();
+        unanswered.into_iter().for_each(|handle| self.restart_request(handle));
+    }
+
+    /// True while the RPC that a packet of ours or of the peer names is in progress with it.
+    pub fn is_in_progress(&self, peer: PeerId, id: RpcId) -> bool {
+        self.find_client(peer, id).or_else(|| self.find_server(peer, id.client())).is_some()
+    }
+
+    /// The ports, ours and the peer's, of any RPC in progress with the peer.
+    pub fn ports_to(&self, peer: PeerId) -> Option<(u16, u16)> {
+        self.peer(peer).filter(|peer| peer.rpcs > 0)?;
+        let (_, rpc) = self.rpcs.iter().find(|(_, rpc)| rpc.peer == peer)?;
+        Some((rpc.local_port, rpc.remote_port))
+    }
+
+    /// The time of the last input.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::endpoint::PeerInfo;
+    use crate::event::{Event, Request, Submit};
+    use crate::packet::{Body, Packet};
+    use crate::units::{Duration, Rate};
+
+    const PEER: PeerId = PeerId(0);
+    const LENGTH: u32 = 100_000;
+
+    fn endpoint(config: Config) -> Endpoint {
+        let mut endpoint = Endpoint::new(config.validate().unwrap());
+        endpoint.open_peer(PEER, PeerInfo { host: 1, max_payload: 1_400 });
+        endpoint.listen(4_000);
+        endpoint.expire(Time::ZERO);
+        endpoint
+    }
+
+    /// The packet as the other end receives it.
+    fn arrive(packet: Packet) -> Packet {
+        let (local_port, remote_port) = (packet.remote_port, packet.local_port);
+        Packet { local_port, remote_port, ..packet }
+    }
+
+    #[test]
+    fn a_message_arrives_whole_whatever_size_its_packets_have_in_between() {
+        for config in [Config::for_users(Rate::gbps(10)), Config::linux()] {
+            let (mut client, mut server) = (endpoint(config.clone()), endpoint(config));
+            let request = Request {
+                peer: PEER,
+                local_port: 9,
+                remote_port: 4_000,
+                length: LENGTH,
+                deadline: Time::ZERO + Duration::secs(1_000),
+                idempotent: false,
+                head: 0,
+                cookie: 0,
+            };
+            client.submit(Time::ZERO, Submit::Request(request)).unwrap();
+            let (mut now, mut sent, mut delivered) = (Time::ZERO, 0u32, false);
+            while !delivered {
+                now += Duration::micros(100);
+                assert!(now < Time::ZERO + Duration::secs(20), "{:?}", server.counters());
+                // Packets of up to 1,100 bytes pass after the first, but for every third.
+                let size = [1_400, 1_100, 476, 1_000][(now.0 / 3_000_000 % 4) as usize];
+                client.set_max_payload(PEER, size);
+                for _ in 0..4 {
+                    let Some(packet) = client.transmit(now) else { break };
+                    let mut lost = false;
+                    if let Body::Data(data) = packet.body {
+                        assert!(data.span.len <= size, "{} of {size}", data.span.len);
+                        sent += 1;
+                        lost = sent.is_multiple_of(3) || data.span.len > 1_100 && sent > 10;
+                    }
+                    if !lost {
+                        let _ = server.receive(now, &arrive(packet));
+                    }
+                }
+                while let Some(packet) = server.transmit(now) {
+                    let _ = client.receive(now, &arrive(packet));
+                }
+                client.expire(now);
+                server.expire(now);
+                while client.event().is_some() {}
+                while let Some(event) = server.event() {
+                    delivered |= matches!(event, Event::Delivered(_));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), ties to the older.
+//!
+//! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait
+//! in buckets of [`STEP`] bytes and leave in constant time; within a bucket the older goes first.
+//! The others wait in a heap. Entries are not removed one by one from the middle: the caller
+//! recognises stale ones, and has all of them removed now and then.
+
+use crate::event::RpcHandle;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+const STEP: u32 = 16;
+const BUCKETS: u32 = 128;
+/// Messages shorter than this go into buckets.
+const SHORT: u32 = STEP * BUCKETS;
+
+/// A message that may send, with the bytes remaining when it was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SrptEntry {
+    pub(crate) remaining: u32,
+    pub(crate) age: u64,
+    pub(crate) handle: RpcHandle,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SrptQueue {
+    occupied: u128,
+    /// As many as the longest message of a bucket needed.
+    buckets: Vec<VecDeque<SrptEntry>>,
+    heap: BinaryHeap<Reverse<SrptEntry>>,
+}
+
+impl SrptQueue {
+    pub(crate) fn push(&mut self, entry: SrptEntry) {
+        if entry.remaining >= SHORT {
+            self.heap.push(Reverse(entry));
+            return;
+        }
+        let at = (entry.remaining / STEP) as usize;
+        if self.buckets.len() <= at {
+            self.buckets.resize_with(at + 1, VecDeque::new);
+        }
+        self.buckets[at].push_back(entry);
+        self.occupied |= 1 << at;
+    }
+
+    /// The bucket to serve first, if one goes before the heap.
+    fn bucket(&self) -> Option<usize> {
+        let at = self.occupied.trailing_zeros();
+        if at == BUCKETS {
+            return None;
+        }
+        let first = self.heap.peek().is_none_or(|top| top.0.remaining >= at * STEP);
+        first.then_some(at as usize)
+    }
+
+    pub(crate) fn peek(&self) -> Option<&SrptEntry> {
+        match self.bucket() {
+            Some(at) => self.buckets[at].front(),
+            None => self.heap.peek().map(|top| &top.0),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) {
+        let Some(at) = self.bucket() else {
+            self.heap.pop();
+            return;
+        };
+        self.buckets[at].pop_front();
+        if self.buckets[at].is_empty() {
+            self.occupied &= !(1 << at);
+        }
+    }
+
+    /// Removes the entries that are stale.
+    pub(crate) fn retain(&mut self, mut is_valid: impl FnMut(&SrptEntry) -> bool) {
+        self.heap.retain(|entry| is_valid(&entry.0));
+        for (at, bucket) in self.buckets.iter_mut().enumerate() {
+            bucket.retain(&mut is_valid);
+            if bucket.is_empty() {
+                self.occupied &= !(1 << at);
+            }
+        }
+    }
+
+    /// Entries, stale ones included.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.heap.len() + self.buckets.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// Gives the first entry a smaller key, by which it stays the first.
+    pub(crate) fn lower_first(&mut self, remaining: u32) {
+        match self.bucket() {
+            Some(_) => {
+                let entry = self.peek().copied();
+                self.pop();
+                if let Some(entry) = entry {
+                    self.push(SrptEntry { remaining, ..entry });
+                }
+            }
+            None => {
+                if let Some(mut top) = self.heap.peek_mut() {
+                    top.0.remaining = remaining;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_in_order_of_remaining_bytes_within_a_step() {
+        arbtest::arbtest(|u| {
+            let mut queue = SrptQueue::default();
+            let mut model = Vec::new();
+            for i in 0..u.int_in_range(0..=50u32)? {
+                if u.ratio(1, 3)? && !model.is_empty() {
+                    let first = *queue.peek().unwrap();
+                    queue.pop();
+                    let least = model.iter().map(|e: &SrptEntry| e.remaining).min().unwrap();
+                    assert!(first.remaining < least + STEP, "{first:?} before {least}");
+                    model.retain(|e| *e != first);
+                } else {
+                    let handle = RpcHandle { index: i, generation: 0 };
+                    let remaining = u.int_in_range(1..=4000)?;
+                    let entry = SrptEntry { remaining, age: u64::from(i), handle };
+                    queue.push(entry);
+                    model.push(entry);
+                }
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn messages_that_end_before_they_are_sent_leave_nothing_for_long() {
+        use crate::packet::PeerId;
+        use crate::{Config, Endpoint, PeerInfo, Rate, Submit, Time};
+        let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
+        let mut endpoint = Endpoint::new(config);
+        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+        // One stays, and is found again.
+        for n in 0..20_000u32 {
+            let length = if n == 0 { 3_000 } else { 1 + n % 50 * 100 };
+            let one_way = Submit::OneWay { peer: PeerId(0), length, cookie: n.into() };
+            let rpc = endpoint.submit(Time(1), one_way).unwrap().rpc;
+            if n > 0 {
+                endpoint.submit(Time(1), Submit::Cancel { rpc }).unwrap();
+            }
+            while endpoint.event().is_some() {}
+            let (queue, fifo) = endpoint.sender.queues();
+            assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
+        }
+        let sent = core::iter::from_fn(|| endpoint.transmit(Time(2))).count();
+        assert_eq!(sent, 3);
+    }
+
+    #[test]
+    fn messages_that_are_sent_past_an_older_one_leave_nothing_for_long() {
+        use crate::packet::{Body, Packet, PeerId};
+        use crate::{Config, Endpoint, PeerInfo, Rate, Request, Submit, Time};
+        let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
+        let length = config.max_message;
+        let mut endpoint = Endpoint::new(config);
+        endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
+        let request = Request {
+            peer: PeerId(0),
+            local_port: 1,
+            remote_port: 2,
+            length,
+            deadline: Time(u64::MAX),
+            idempotent: false,
+            head: 0,
+            cookie: 0,
+        };
+        endpoint.submit(Time(1), Submit::Request(request)).unwrap();
+        let first = endpoint.transmit(Time(1)).unwrap();
+        let body = Body::Grant { offset: length, priority: 0 };
+        let _ = endpoint.receive(Time(1), &Packet { id: first.id.server(), body, ..first });
+        // The oldest always has something to send, and the shorter ones go before it.
+        for n in 0..10_000 {
+            let one_way = Submit::OneWay { peer: PeerId(0), length: 3_000, cookie: n };
+            endpoint.submit(Time(1), one_way).unwrap();
+            for _ in 0..4 {
+                endpoint.transmit(Time(2)).unwrap();
+            }
+            while endpoint.event().is_some() {}
+            let (queue, fifo) = endpoint.sender.queues();
+            assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
+        }
+    }
+}
