@@ -59,7 +59,7 @@ fn repository() -> &'static Path {
 fn header(repository: &Path) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let written = std::process::Command::new(cargo)
-        .args(["test", "--quiet", "--package", "homa-capi", "--test", "header"])
+        .args(["test", "--quiet", "--package", "homa-capi", "--test", "it", "header"])
         .env("HOMA_WRITE_HEADER", "1")
         .current_dir(repository)
         .status();

@@ -1,8 +1,9 @@
-//! Tests in a network of their own, where they have every privilege.
+//! Tests that run again in a process of their own, and there, if they ask for it, in a network in
+//! which they have every privilege.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 /// Set where the test is in a network of its own.
@@ -10,8 +11,25 @@ const ALONE: &str = "HOMA_TEST_ALONE";
 /// Only reached when something is broken.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// Runs the test again in a network of its own, where there is one to be had.
-fn in_a_network_of_its_own(test: &str) {
+/// The arguments with which this program runs nothing but one test; `test` has its modules.
+pub fn only(test: &str) -> [&str; 3] {
+    ["--exact", test, "--nocapture"]
+}
+
+/// The test that runs on this thread, with its modules: the harness names the thread so.
+pub fn this_test() -> String {
+    thread::current().name().unwrap().to_owned()
+}
+
+/// This program, to run nothing but one test; `test` has its modules.
+pub fn process_of(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(only(test));
+    command
+}
+
+/// Runs this test again in a network of its own, if the system allows one.
+fn in_a_network_of_its_own() {
     let tried = Command::new("unshare").args(["-Urn", "ip", "link"]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
         return skip::test("user namespaces and ip (apt-get install iproute2)");
@@ -21,7 +39,7 @@ fn in_a_network_of_its_own(test: &str) {
         until ip -6 route get fd00::66 | grep -q ^local; do sleep 0.01; done; exec \"$@\"";
     let mut again = Command::new("unshare");
     again.args(["-Urn", "sh", "-c", link, "sh"]).arg(std::env::current_exe().unwrap());
-    again.args(["--exact", test, "--nocapture"]).env(ALONE, "1");
+    again.args(only(&this_test())).env(ALONE, "1");
     let mut child = again.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let stuck = stuck(&mut child);
     let output = child.wait_with_output().unwrap();
@@ -52,11 +70,12 @@ fn stuck(child: &mut Child) -> Option<String> {
     None
 }
 
-/// True where the test is in a network of its own; else it was run again in one, if there is one.
-pub fn is_alone(test: &str) -> bool {
+/// True if this test is in a network of its own; otherwise it has been run again in one, if the
+/// system allows one.
+pub fn is_alone() -> bool {
     let alone = std::env::var_os(ALONE).is_some();
     if !alone {
-        in_a_network_of_its_own(test);
+        in_a_network_of_its_own();
     }
     alone
 }

@@ -26,7 +26,6 @@ impl Host {
     /// Two hosts and a cable from `near` of the first, which has the addresses 10.8.0.1 and
     /// fd08::1, to `far` of the other, with 10.8.0.2 and fd08::2; `None` where there is none to
     /// be had.
-    #[allow(dead_code)] // Not every test file needs it.
     pub fn pair() -> Option<[Self; 2]> {
         let pair = [Self::new(), Self::new()];
         if !pair[0].connect("near", &pair[1], "far") {
@@ -51,14 +50,12 @@ impl Host {
     }
 
     /// Runs `ip` there.
-    #[allow(dead_code)] // Not every test file needs it.
     pub fn ip(&self, arguments: &str) {
         self.run(|| ip(arguments));
     }
 
     /// Gives an interface there an IPv6 address in a network of 64 bits. Returns when the kernel
     /// takes packets for it, which is a little later than `ip`'s return.
-    #[allow(dead_code)] // Not every test file needs it.
     pub fn add_v6(&self, address: &str, link: &str) {
         self.ip(&format!("addr add {address}/64 dev {link} nodad"));
         let is_there = || {
@@ -73,7 +70,6 @@ impl Host {
     }
 
     /// Runs `tc` there; false where this kernel has not what it asks for.
-    #[allow(dead_code)] // Not every test file needs it.
     pub fn tc(&self, arguments: &str) -> bool {
         self.run(|| Command::new("tc").args(arguments.split(' ')).status())
             .is_ok_and(|status| status.success())

@@ -1,0 +1,369 @@
+//! `homa bench` run for real, so briefly that only shapes and promises mean something, not numbers.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{code, document, homa, keys, program, stderr};
+use crate::folder::Folder;
+use crate::refused::without_namespaces;
+
+const TRANSPORT_KEYS: [&str; 15] = [
+    "buckets",
+    "completed",
+    "cpu_us_per_rpc",
+    "errors",
+    "executed",
+    "goodput_mbps",
+    "long",
+    "name",
+    "offered",
+    "queueing",
+    "reason",
+    "short",
+    "source",
+    "started",
+    "valid",
+];
+
+const QUEUEING_KEYS: [&str; 6] =
+    ["frames_marked", "max_bytes", "mean_bytes", "probe_mean_us", "probe_p50_us", "probe_p99_us"];
+
+/// Runs spin on the same cores: one at a time.
+static CORES: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    CORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True when the run could not happen for lack of namespaces; then the error must say what decides.
+fn refused(output: &std::process::Output) -> bool {
+    if code(output) == 2 {
+        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
+        skip::test("namespaces (see `homa doctor`)");
+        return true;
+    }
+    false
+}
+
+/// The whole micro benchmark with rounds so short that only its shape means something.
+#[test]
+fn micro_prints_the_documented_shape() {
+    let _alone = alone();
+    let output = homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]);
+    if refused(&output) {
+        return;
+    }
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report = document(&output);
+    assert_eq!(keys(&report), ["echo", "rate", "throughput"]);
+    let echo = report["echo"].as_array().expect("an array");
+    for path in [
+        "raw-udp-spin",
+        "raw-udp-blocking",
+        "tcp-spin",
+        "tcp-blocking",
+        "homa-inline",
+        "homa-blocking",
+        "homa-default",
+    ] {
+        for bytes in [100, 10_000] {
+            let row = echo.iter().find(|row| row["path"] == path && row["bytes"] == bytes);
+            let row = row.unwrap_or_else(|| panic!("no row {path} {bytes}"));
+            assert!(row["p50_us"].as_f64() > Some(0.0) && row["p99_us"].is_f64(), "{row}");
+        }
+    }
+    // Over AF_XDP too, or it says why not.
+    let xdp = echo.iter().filter(|row| row["path"] == "homa-xdp").count();
+    let left_out = stderr(&output).contains("homa-xdp) are left out");
+    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(&output));
+    let rate = report["rate"].as_array().expect("an array");
+    for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
+        for transport in ["homa", "tcp-batched"] {
+            let row = rate.iter().find(|row| {
+                row["transport"] == transport
+                    && row["peers"] == peers
+                    && row["outstanding"] == outstanding
+            });
+            assert!(row.is_some_and(|row| row["rpcs_per_s"].is_f64()), "{rate:?}");
+        }
+    }
+    for transport in ["homa-pair", "homa-sharded"] {
+        let rows = rate.iter().filter(|row| row["transport"] == transport && row["peers"] == 1);
+        assert_eq!(rows.filter(|row| row["rpcs_per_s"].as_f64() > Some(0.0)).count(), 2);
+    }
+    for row in report["throughput"].as_array().expect("an array") {
+        assert_eq!(keys(row), ["bytes", "mb_per_s", "transport"]);
+        assert!(row["mb_per_s"].is_f64(), "{row}");
+    }
+}
+
+fn assert_transport_shape(row: &Value) {
+    assert_eq!(keys(row), TRANSPORT_KEYS);
+    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
+    let short =
+        ["count", "max_bytes", "p50_slowdown", "p50_us", "p99_ci_us", "p99_slowdown", "p99_us"];
+    assert_eq!(keys(&row["short"]), short);
+    assert_eq!(keys(&row["long"]), ["min_bytes", "p50_us"]);
+    let bucket =
+        ["count", "cum_share", "max_bytes", "p50_slowdown", "p50_us", "p99_slowdown", "p99_us"];
+    assert_eq!(keys(&row["buckets"][0]), bucket);
+}
+
+#[test]
+fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
+    let _alone = alone();
+    let arguments = ["bench", "--transport", "tcp,tcp-pool", "--hosts", "3", "--load", "0.2"];
+    // Shapes and counts hold on a busy machine, too.
+    let more = ["--anyway", "--duration", "300ms", "--format", "json"];
+    let output = homa(&[&arguments[..], &more[..]].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    let config = [
+        "buffer_bytes",
+        "cc",
+        "duplicate",
+        "duration_s",
+        "hosts",
+        "incast_control",
+        "link_bps",
+        "load",
+        "loss",
+        "network",
+        "seed",
+        "tcp_rto_min_ms",
+        "transports",
+        "version",
+        "workload",
+    ];
+    assert_eq!(keys(&report["config"]), config);
+    assert!([5, 200].map(Value::from).contains(&report["config"]["tcp_rto_min_ms"]), "{report}");
+    // A busy machine may disturb the run, which is no failure of the command.
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let rows = report["transports"].as_array().expect("an array");
+    assert_eq!(report["valid"], rows.iter().all(|row| row["valid"] == true));
+    assert_eq!(rows.iter().map(|row| row["name"].clone()).collect::<Vec<_>>(), ["tcp", "tcp-pool"]);
+    for row in rows {
+        assert_transport_shape(row);
+        assert_eq!(
+            (row["valid"] == true, &row["source"]),
+            (row["reason"].is_null(), &"measured".into())
+        );
+        let count = |key: &str| row[key].as_u64().expect("a count");
+        assert_eq!(count("offered"), count("completed") + count("errors"));
+    }
+    assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
+}
+
+#[test]
+fn an_incast_prints_the_documented_shape() {
+    let _alone = alone();
+    let arguments = ["bench", "--incast", "20", "--transport", "homa", "--hosts", "3"];
+    let more = ["--anyway", "--link", "20Mbps", "--duration", "300ms", "--incast-control", "off"];
+    let output = homa(&[&arguments[..], &more[..], &["--format", "json"]].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(keys(&report), ["config", "transports", "valid"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(report["config"]["incast_control"], false);
+    let row = &report["transports"][0];
+    let expected = [
+        "completed",
+        "cpu_us_per_rpc",
+        "errors",
+        "executed",
+        "frames_dropped",
+        "goodput_mbps",
+        "name",
+        "offered",
+        "outstanding",
+        "p50_us",
+        "p99_us",
+        "queueing",
+        "reason",
+        "source",
+        "started",
+        "valid",
+    ];
+    assert_eq!(keys(row), expected);
+    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
+    assert_eq!((row["completed"] == row["offered"], &row["errors"]), (true, &Value::from(0)));
+}
+
+#[test]
+fn a_lossy_rack_shows_that_nothing_ran_twice_and_what_was_held_in_memory() {
+    let _alone = alone();
+    let fixed = ["bench", "--transport", "homa", "--hosts", "2", "--link", "50Mbps"];
+    let faults = ["--loss", "0.01", "--duplicate", "0.05", "--load", "0.3"];
+    let brief = ["--anyway", "--workload", "w2", "--duration", "500ms", "--format", "json"];
+    let output = homa(&[&fixed[..], &faults, &brief].concat());
+    if refused(&output) {
+        return;
+    }
+    let report = document(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let row = &report["transports"][0];
+    let count = |key: &str| row[key].as_u64().expect("a count");
+    assert_eq!((count("errors"), count("completed")), (0, count("offered")));
+    assert_eq!(count("executed"), count("started"));
+    let held = |key: &str| row["memory"][key].as_u64();
+    // Some kernels do not tell.
+    assert!(held("start_bytes") <= held("peak_bytes"), "{row}");
+    assert_ne!(held("start_bytes"), Some(0));
+    let trend = ["early_bytes", "late_bytes", "allowed_bytes"].map(|key| held(key).is_some());
+    assert!(trend == [row["memory"]["flat"].is_boolean(); 3], "{row}");
+}
+
+/// What a rack could leave at a host: interfaces, mounts, and processes of the run's group.
+fn traces(group: Option<u32>) -> (BTreeSet<OsString>, String, bool) {
+    let names = |entries: fs::ReadDir| entries.map(|entry| entry.expect("an entry").file_name());
+    let interfaces = names(fs::read_dir("/sys/class/net").expect("interfaces")).collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let alive = |group: u32| {
+        let kill = format!("kill -0 -{group} 2> /dev/null");
+        Command::new("sh").args(["-c", &kill]).status().expect("a shell").success()
+    };
+    (interfaces, mounts, group.is_some_and(alive))
+}
+
+/// Whoever starts us may have said so, for what we start, too.
+fn interrupts_are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("our status");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.expect("signals").trim(), 16).expect("a mask");
+    ignored >> 1 & 1 == 1
+}
+
+#[test]
+fn a_bench_that_is_ended_midway_leaves_nothing_behind() {
+    let _alone = alone();
+    for signal in ["INT", "TERM", "KILL"] {
+        if signal == "INT" && interrupts_are_ignored() {
+            skip::part("an interrupt that is not ignored, as behind a shell's &");
+            continue;
+        }
+        let before = traces(None);
+        let mut bench = program()
+            .args(["bench", "--transport", "homa,tcp", "--hosts", "2", "--link", "50Mbps"])
+            .args(["--anyway", "--duration", "60s"])
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let group = bench.id();
+        let said = BufReader::new(bench.stderr.take().expect("a pipe"));
+        let mut lines = said.lines().map(|line| line.expect("text"));
+        let running = lines.any(|line| line.starts_with("homa: 1 of 2"));
+        let kill = format!("kill -{signal} -{group}");
+        if !running {
+            // There was no rack to end.
+            assert_eq!(bench.wait().expect("it ended").code(), Some(2));
+            return skip::test("namespaces (see `homa doctor`)");
+        }
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+        assert!(!bench.wait().expect("it ended").success(), "{signal}");
+        assert_eq!(traces(Some(group)), before, "{signal}");
+    }
+}
+
+#[test]
+fn without_namespaces_the_simulator_answers_and_says_so() {
+    let _alone = alone();
+    let folder = Folder::new("bench-simulated");
+    let chart = folder.path("chart.svg");
+    let brief = ["--hosts", "3", "--duration", "1s", "--load", "0.5", "--chart", &chart];
+    let Some(output) = without_namespaces(&brief) else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(code(&output), 0, "{text}{}", stderr(&output));
+    for row in ["homa", "homa-flat", "tcp-classed", "tcp-pool", "tcp"] {
+        let label = format!("{row} (simulated)");
+        assert!(text.lines().any(|line| line.starts_with(&label)), "no {label}: {text}");
+    }
+    assert!(text.contains("All rows are simulated, not measured. The rack could not be"), "{text}");
+    assert!(text.contains("In simulation, at 50 % load of 100 Mbit/s links, 99 % of"), "{text}");
+    let drawn = fs::read_to_string(&chart).expect("a chart");
+    assert!(drawn.contains("simulated: W3"), "{drawn}");
+    let strict = [&brief[..], &["--strict", "--format", "json"]].concat();
+    let Some(output) = without_namespaces(&strict) else { return };
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let report = document(&output);
+    for row in report["transports"].as_array().expect("rows") {
+        assert_eq!((&row["source"], &row["valid"]), (&"simulated".into(), &true.into()));
+        assert!(row["short"]["p99_us"].is_f64() && row["cpu_us_per_rpc"].is_null(), "{row}");
+    }
+}
+
+/// Uses half of a core until it is dropped.
+struct HalfACore(Arc<AtomicBool>);
+
+impl HalfACore {
+    fn burn() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_millis(5) {
+                    std::hint::spin_loop();
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self(stop)
+    }
+}
+
+impl Drop for HalfACore {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn beside_a_busy_process_there_is_a_comparison_all_the_same() {
+    let _alone = alone();
+    let _busy = HalfACore::burn();
+    let folder = Folder::new("bench-busy");
+    let chart = folder.path("chart.svg");
+    let brief = ["bench", "--transport", "homa,tcp", "--duration", "1s", "--chart", &chart];
+    let output = homa(&brief);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(code(&output), 0, "{text}{}", stderr(&output));
+    // With a valid row of each kind or from the simulator: no machine is left without.
+    let sentence = text.lines().find(|line| line.contains("99 % of RPCs up to 1,500 B took"));
+    let sentence = sentence.unwrap_or_else(|| panic!("no comparison: {text}{}", stderr(&output)));
+    assert!(sentence.contains("over Homa") && sentence.contains("over one TCP"), "{sentence}");
+    assert!(text.contains(&format!("Chart: {chart}")), "{text}");
+    let simulated = text.contains("All rows are simulated");
+    assert_eq!(sentence.starts_with("In simulation"), simulated, "{text}");
+}
+
+#[test]
+fn patterns_that_cannot_be_offered_are_refused_first() {
+    let _alone = alone();
+    for arguments in [
+        &["--hosts", "5000"][..],
+        &["--buffer", "100"],
+        &["--chart", "/nonexistent/bench.svg"],
+        &["--incast", "5"],
+        &["--fan-out", "5"],
+    ] {
+        let Some(output) = without_namespaces(arguments) else { return };
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && stderr(&output).contains("hint: "), "{arguments:?}");
+    }
+}

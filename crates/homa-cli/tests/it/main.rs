@@ -1,0 +1,25 @@
+//! The integration tests of the program `homa`, in one program: each costs a build, a link and disk.
+//! Apart are `captures` and `raw_ip`, which have no test harness: they move the whole process into
+//! networks of its own, for which it must have a single thread.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/folder.rs"]
+mod folder;
+#[path = "../../../homa-lab/tests/common/page.rs"]
+mod page;
+#[path = "../common/refused.rs"]
+mod refused;
+#[path = "../common/server.rs"]
+mod server;
+
+mod bench;
+mod cli;
+mod cluster;
+mod folders;
+mod json;
+mod lab;
+mod mistakes;
+mod pages;
+mod pcap;
+mod servers;

@@ -1,0 +1,115 @@
+//! The page of a sweep as a browser shows it, on a phone and on a wide screen, light and dark: all
+//! of it is there to be read, nothing comes from elsewhere, and its figures can be saved.
+//! Screenshots for people to look at stay in the folder `pages` of cargo's folder for tests
+//! (`target/tmp`).
+
+#[allow(dead_code)]
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{code, homa, stderr};
+use crate::folder::Folder;
+
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+const PLAN: &str = r#"
+title = "Two schemes"
+seeds = [1, 2, 3]
+[scenario]
+fabric.shape = { kind = "single-switch", hosts = 4 }
+stop.messages = 300
+measures = { queues = true, priorities = true }
+[axes]
+scheme = ["homa", "dctcp", "pfabric", "pias", "ndp", "phost", "tcp", "hull", "ideal"]
+"load.fraction" = [0.5, 0.8]
+"traffic.workload" = ["w2", "w4"]
+"#;
+
+/// A browser without a window that shows the document at this path.
+fn browser(name: &str, profile: &str, address: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+    // Scripts have time; it passes at once where nothing happens.
+    command.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={profile}")).arg(address);
+    command
+}
+
+/// One that starts here.
+fn any_browser(profile: &str) -> Option<&'static str> {
+    BROWSERS.into_iter().find(|name| {
+        let output = browser(name, profile, "data:text/html,works").output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("works"))
+    })
+}
+
+/// The page in a frame of this width, whatever the least width of windows is. It hears from
+/// `page.js`.
+fn framed(page: &str, width: u32) -> String {
+    format!(
+        "<meta name=\"color-scheme\" content=\"light dark\"><body style=\"margin:0\">\
+         <iframe src=\"{page}\" style=\"border:0;width:{width}px;height:6000px\"></iframe>\
+         <script>onmessage = ({{data}}) => {{\
+         document.body.append(Object.assign(document.createElement('pre'),\
+         {{id: 'seen', textContent: data, hidden: true}}));\
+         }}</script>"
+    )
+}
+
+fn assert_readable(seen: &Value, width: u32, paper: &str) {
+    let empty = Value::Array(Vec::new());
+    assert_eq!(seen["width"], width, "{seen}");
+    assert_eq!(seen["beyond"], 0, "only tables are wider than the page, and scroll: {seen}");
+    assert_eq!((&seen["clipped"], &seen["overlapping"]), (&empty, &empty));
+    assert!(seen["smallest"].as_f64().is_some_and(|pixels| pixels >= 9.0), "{seen}");
+    assert_eq!(seen["loaded"], 0, "{seen}");
+    assert_eq!(seen["paper"], paper);
+    let list = |key: &str| seen[key].as_array().expect("a list").clone();
+    let (names, begin) = (list("names"), list("begin"));
+    assert!(names.len() > 20 && names.len() == begin.len(), "{seen}");
+    for (name, begin) in names.iter().zip(&begin) {
+        let svg = name.as_str().is_some_and(|name| name.ends_with(".svg"));
+        assert_eq!(begin, if svg { "<svg xm" } else { "series," }, "{name}");
+    }
+}
+
+#[test]
+fn a_page_is_readable_and_its_figures_can_be_saved() {
+    let folder = Folder::new("pages");
+    let profile = folder.path("profile");
+    let Some(name) = any_browser(&profile) else {
+        return skip::test("a browser (apt-get install chromium)");
+    };
+    let plan = folder.file("plan.toml", PLAN);
+    let out = folder.path("sweep");
+    let swept = homa(&["sweep", &plan, "--out", &out]);
+    assert_eq!(code(&swept), 0, "{}", stderr(&swept));
+    let page = std::fs::read_to_string(folder.0.join("sweep/index.html")).expect("the page");
+    let told = format!("<script>{}</script></body>", include_str!("page.js"));
+    folder.file("page.html", &page.replace("</body>", &told));
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    std::fs::create_dir_all(&pictures).expect("a folder for pictures");
+    for (scheme, setting, paper) in
+        [("light", 1, "rgb(255, 255, 255)"), ("dark", 0, "rgb(13, 17, 23)")]
+    {
+        for width in [400, 1600] {
+            let around = folder.file("around.html", &framed("page.html", width));
+            let picture = pictures.join(format!("sweep-{scheme}-{width}.png"));
+            let mut command = browser(name, &profile, &format!("file://{around}"));
+            command.arg(format!("--blink-settings=preferredColorScheme={setting}"));
+            command.arg(format!("--window-size={width},6000"));
+            command.arg(format!("--screenshot={}", picture.display()));
+            let output = command.output().expect("it starts");
+            let dom = String::from_utf8_lossy(&output.stdout);
+            let seen = dom.split_once("<pre id=\"seen\"").and_then(|(_, rest)| {
+                let (_, rest) = rest.split_once('>')?;
+                Some(rest.split_once("</pre>")?.0.replace("&amp;", "&").replace("&lt;", "<"))
+            });
+            let seen = seen.unwrap_or_else(|| panic!("{dom}{}", stderr(&output)));
+            let seen = serde_json::from_str(&seen).expect("what page.js found");
+            assert_readable(&seen, width, paper);
+            assert!(picture.is_file(), "{}", stderr(&output));
+        }
+    }
+}

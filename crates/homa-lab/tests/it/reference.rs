@@ -1,0 +1,437 @@
+//! `docs/simulator.md` has every key of a plan, every column of the tables, every key of the JSON,
+//! and no key that there is not.
+
+use std::collections::BTreeSet;
+
+use homa_lab::cell::Cell;
+use homa_lab::results;
+use homa_lab::store::Stored;
+use homa_sim::experiment::run;
+use homa_sim::scenario::outcome::Outcome;
+use homa_sim::scenario::{
+    AlgorithmName, Bandwidth, Beside, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Ending,
+    Exchange, Fabric, FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions,
+    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
+    SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, WorkflowClass,
+    WorkflowTraffic,
+};
+use toml::{Table, Value};
+
+use crate::page;
+
+const PAGE: &str = include_str!("../../../../docs/simulator.md");
+
+/// Tables of several kinds, which the page shows as a plan writes them.
+const INLINE: [&str; 6] = [
+    "fabric.shape",
+    "fabric.buffer",
+    "fabric.impaired",
+    "fabric.paused",
+    "traffic.groups",
+    // The same keys as `options`.
+    "beside.options",
+];
+
+fn traffics() -> Vec<Traffic> {
+    let (workload, max_bytes, exchange) = ("w1".to_owned(), Some(1), Exchange::OneWay);
+    let group = FlowGroup { from: 1, count: 1, to: 1, spread: true };
+    vec![
+        Traffic::AllToAll { workload: workload.clone(), exchange, max_bytes },
+        Traffic::ManyToOne { workload: workload.clone(), senders: 1 },
+        Traffic::ClientsServers { workload, clients: 1, servers: 1, max_bytes },
+        Traffic::Incast {
+            servers: 1,
+            concurrent: 1,
+            request_bytes: 1,
+            response_bytes: 1,
+            together: true,
+        },
+        Traffic::Permutation { bytes: 1 },
+        Traffic::LongFlows { senders: 1, groups: vec![group] },
+        Traffic::Workflows(workflows()),
+        Traffic::Flows { file: String::new(), exchange },
+    ]
+}
+
+fn workflows() -> WorkflowTraffic {
+    let burst = Some(Burst { every: Span(2), length: Span(1), per_second: 1.0 });
+    let class = WorkflowClass {
+        response_bytes: vec![1],
+        steps: 1,
+        fan_out: vec![1],
+        per_second: Some(1.0),
+        burst,
+        concurrent: Some(1),
+        level: Some(0),
+    };
+    WorkflowTraffic {
+        clients: Some(1),
+        alternate: true,
+        request_bytes: 1,
+        classes: [("NAME".to_owned(), class)].into(),
+    }
+}
+
+fn shapes() -> Vec<Shape> {
+    vec![
+        Shape::SingleSwitch { hosts: 2 },
+        Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
+        Shape::FatTree { k: 4, oversubscription: 1 },
+        Shape::Pods { pods: 2, racks: 2, hosts_per_rack: 2, aggrs: 2, cores: 2 },
+        Shape::Graph { file: String::new() },
+    ]
+}
+
+fn phantom() -> PhantomOptions {
+    PhantomOptions {
+        enabled: Some(true),
+        drain: Some(0.9),
+        threshold: Some(1),
+        order: Some(PhantomOrderName::CompareThenAdd),
+        place: Some(PhantomPlaceName::Series),
+        tick: Some(Span(1)),
+        uncounted: Some(1),
+    }
+}
+
+fn pacer() -> PacerOptions {
+    PacerOptions {
+        enabled: Some(true),
+        period: Some(Span(1)),
+        gain: Some(0.5),
+        beta: Some(1.0),
+        probability: Some(0.5),
+        expiry: Some(Span(1)),
+        depth: Some(64),
+        tick: Some(Span(1)),
+    }
+}
+
+fn nic() -> NicOptions {
+    NicOptions {
+        large_send: Some(65_536),
+        send_queue: Some(100_000),
+        rx_frames: Some(1),
+        rx_delay: Some(Span(1)),
+        interrupt_gap: Some(Span(1)),
+        merge: Some(1),
+        cpu: Some(CpuOptions {
+            interrupt: Some(Span(1)),
+            frame: Some(Span(1)),
+            delivery: Some(Span(1)),
+            send: Some(Span(1)),
+        }),
+    }
+}
+
+fn switch() -> SwitchOptions {
+    SwitchOptions {
+        kind: Some(SwitchKind::Lossless),
+        speedup: Some(1),
+        lookup: Some(Span(1)),
+        virtual_outputs: Some(true),
+        priorities: Some(1),
+        pause: Some(1),
+        unpause: Some(1),
+        response: Some(Span(1)),
+    }
+}
+
+fn tcp() -> TcpOptions {
+    TcpOptions {
+        mtu: Some(1500),
+        initial_rto: Some(Span(1)),
+        min_rto: Some(Span(1)),
+        max_rto: Some(Span(1)),
+        rto_granularity: Some(Span(1)),
+        window: Some(65_536),
+        delayed_ack: Some(Span(1)),
+        initial_window: Some(1),
+        connections: Some(1),
+        pick: Some(PickName::Idle),
+        handshake: Some(true),
+        algorithm: Some(AlgorithmName::Cubic),
+        ecn: Some(true),
+        idle_restart: Some(true),
+        fast_retransmit: Some(true),
+        sack: Some(true),
+        rack: Some(true),
+        timestamps: Some(true),
+        size_classes: Some(vec![1]),
+        source_ecn: Some(1),
+        demotion: Some(vec![1]),
+    }
+}
+
+fn options() -> SchemeOptions {
+    SchemeOptions {
+        framing: Some(FramingName::Paper),
+        mtu: Some(1500),
+        rtt_bytes: Some(1),
+        unscheduled_bytes: Some(1),
+        levels: Some(1),
+        network_levels: Some(1),
+        scheduled_levels: Some(1),
+        overcommitment: Some(1),
+        cutoffs: Some(vec![1]),
+        cutoff_weight: Some(1.0),
+        tail_boost: Some(true),
+        incast_control: Some(true),
+        resend_after: Some(Span(1)),
+        ecn: Some(EcnConfig { threshold: 1, scope: EcnScopeName::Queue }),
+        phantom: Some(phantom()),
+        pacer: Some(pacer()),
+        nic: Some(nic()),
+        pfabric: Some(PFabricOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            initial_window: Some(1),
+            max_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            probe_after: Some(1),
+        }),
+        phost: Some(PHostOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            free_tokens: Some(1),
+            free_for_long: Some(true),
+            window: Some(1),
+            downgrade: Some(1.0),
+            expiry: Some(1.0),
+            resend: Some(1.0),
+            first: Some(PHostFirst::Blind),
+            queue_packets: Some(1),
+        }),
+        ndp: Some(NdpOptions {
+            mtu: Some(1500),
+            initial_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            avoid_bad_paths: Some(true),
+        }),
+        switch: Some(switch()),
+        tcp: Some(tcp()),
+    }
+}
+
+fn fabric(shape: Shape, buffer: Buffer) -> Fabric {
+    let impaired = Impaired {
+        from: "h0".to_owned(),
+        to: "tor0".to_owned(),
+        one_way: true,
+        at: Span(0),
+        until: Some(Span(1)),
+        rate: Some(Bandwidth::gbps(1)),
+        loss_ppm: Some(1),
+    };
+    Fabric {
+        shape,
+        buffer,
+        routing: Some(Routing::Spray),
+        core_link: Some(Bandwidth::gbps(1)),
+        thresholds: Some(vec![1]),
+        faults_until: Some(Span(1)),
+        impaired: vec![impaired],
+        paused: vec![Paused { host: "h0".to_owned(), at: Span(0), until: Span(1) }],
+        ..Fabric::default()
+    }
+}
+
+/// Paths of all keys below a table; entries of a list have no number.
+fn collect(path: &str, value: &Value, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Table(table) => {
+            for (key, value) in table {
+                let whole = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                collect(&whole, value, keys);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_table) => {
+            items.iter().for_each(|item| collect(path, item, keys));
+        }
+        _ => _ = keys.insert(path.to_owned()),
+    }
+}
+
+/// Every key that some scenario has.
+fn scenario_keys() -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut add = |scenario: Scenario| {
+        let table = Table::try_from(&scenario).expect("a scenario is a table");
+        collect("", &Value::Table(table), &mut keys);
+    };
+    let stop = Stop { messages: Some(1), time: Some(Span(1)), ..Stop::default() };
+    for traffic in traffics() {
+        let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
+        let measures = Measures { groups, flows_above: Some(1), ..Measures::default() };
+        let probes =
+            Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1, lost_after: Some(Span(1)) });
+        let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
+        let beside = Some(Beside { options: options(), ..beside("tcp") });
+        add(Scenario { options: options(), beside, ..scenario });
+    }
+    let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
+    for shape in shapes() {
+        add(Scenario { fabric: fabric(shape, buffer), ..Scenario::default() });
+    }
+    keys
+}
+
+/// Whether a word of the page is this one.
+fn has_word(word: &str) -> bool {
+    PAGE.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|other| other == word)
+}
+
+/// All that the page writes as code within a line.
+fn codes() -> impl Iterator<Item = &'static str> {
+    page::codes(PAGE)
+}
+
+#[test]
+fn every_key_of_a_scenario_is_in_the_reference_and_no_other() {
+    let keys = scenario_keys();
+    for key in &keys {
+        match INLINE.iter().find(|table| key.starts_with(&format!("{table}."))) {
+            Some(table) => {
+                assert!(codes().any(|code| code == *table), "`{table}` is missing");
+                let last = key.rsplit('.').next().unwrap_or_default();
+                assert!(has_word(last), "`{last}` of `{table}` is missing");
+            }
+            None => assert!(codes().any(|code| code == key), "`{key}` is missing"),
+        }
+    }
+    let tables: BTreeSet<&str> =
+        keys.iter().filter_map(|key| Some(key.split_once('.')?.0)).collect();
+    for code in codes() {
+        let known = |key: &String| key == code || key.starts_with(&format!("{code}."));
+        let path = code.split_once('.').is_some_and(|(table, _)| tables.contains(table));
+        assert!(!path || keys.iter().any(known), "there is no `{code}`");
+    }
+    for key in ["title", "seeds", "[scenario]", "[axes]"] {
+        assert!(codes().any(|code| code == key), "`{key}` is missing");
+    }
+}
+
+/// A small simulation that measures all there is.
+fn with_ledger() -> Stored {
+    let mut scenario = Scenario::default();
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(2_000);
+    scenario.slowdown = SlowdownBy::Idle;
+    let every = Span(1_000_000);
+    scenario.probes = Some(Probes { from: 0, to: 1, every, bytes: 1_000, lost_after: None });
+    scenario.measures = Measures {
+        queues: true,
+        priorities: true,
+        wasted_bandwidth: true,
+        tail_delay: true,
+        ledger: true,
+        groups: Some(Groups { up_to: vec![1], percentiles: vec![50.0] }),
+        flows_above: Some(1_000_000),
+    };
+    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    let cell = Cell { axes: Vec::new(), scenario };
+    Stored { version: String::new(), program: String::new(), cell, outcome }
+}
+
+#[test]
+fn every_column_is_in_the_reference() {
+    let (_, tables) = PAGE.split_once("\nCSV and Parquet").expect("the part about tables");
+    let (before, slowdown) = tables.split_once("\n### slowdown").expect("its second half");
+    let (slowdown, ledger) = slowdown.split_once("\n### ledger").expect("the third table");
+    let (ledger, _) = ledger.split_once("\n## ").expect("its end");
+    let kept = results::ledger(&[with_ledger()]).expect("a ledger was kept");
+    let tables =
+        [(results::summary(&[]), before), (results::slowdown(&[]), slowdown), (kept, ledger)];
+    for (table, text) in tables {
+        for column in table.columns() {
+            if column.name == "seed" {
+                assert!(page::codes(before).any(|code| code == "seed"), "all tables begin with it");
+                continue;
+            }
+            // Of eight levels the first and the last stand for all.
+            let between = (1..7).any(|level| column.name == format!("priority_{level}_share"));
+            let there = between || page::codes(text).any(|code| code == column.name);
+            assert!(there, "`{}` is missing", column.name);
+        }
+    }
+}
+
+/// What NICs report, beside the numbers of the others.
+fn with_offloads() -> Stored {
+    let mut scenario = Scenario { scheme: "tcp-droptail".to_owned(), ..Scenario::default() };
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(200);
+    scenario.options.nic = Some(NicOptions { rx_frames: Some(1), ..NicOptions::default() });
+    let outcome = run(&scenario, &mut |_| ()).expect("it runs");
+    let cell = Cell { axes: Vec::new(), scenario };
+    Stored { version: String::new(), program: String::new(), cell, outcome }
+}
+
+/// The same of workflows over switches that pause, too late to be safe.
+fn with_workflows() -> Outcome {
+    let mut scenario = Scenario { scheme: "detail".to_owned(), ..Scenario::default() };
+    let (pause, unpause) = (Some(100_000), Some(1_000));
+    let switch = SwitchOptions { pause, unpause, ..SwitchOptions::default() };
+    scenario.options.switch = Some(switch);
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    let class = WorkflowClass { concurrent: None, ..workflows().classes["NAME"].clone() };
+    let classes = [("page".to_owned(), class)].into();
+    let traffic = WorkflowTraffic { alternate: false, classes, ..workflows() };
+    scenario.traffic = Traffic::Workflows(traffic);
+    scenario.stop.messages = Some(100);
+    run(&scenario, &mut |_| ()).expect("it runs")
+}
+
+fn beside(scheme: &str) -> Beside {
+    Beside { scheme: scheme.to_owned(), share: 0.5, options: SchemeOptions::default() }
+}
+
+/// The same of hosts of two kinds.
+fn with_two_kinds() -> Outcome {
+    let mut scenario = Scenario { beside: Some(beside("tcp")), ..Scenario::default() };
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+    scenario.stop.messages = Some(100);
+    run(&scenario, &mut |_| ()).expect("it runs")
+}
+
+#[test]
+fn every_key_of_the_json_is_in_the_reference() {
+    let with_nic = with_offloads().outcome;
+    assert!(with_nic.nic.is_some());
+    let paths = page::paths(&serde_json::to_value(&with_nic).expect("JSON"));
+    for path in paths.iter().filter(|path| path.starts_with("nic.")) {
+        let key = path.trim_start_matches("nic.");
+        assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
+    }
+    let outcome = with_ledger().outcome;
+    assert!(outcome.tail_delay.as_ref().is_some_and(|tail| !tail.around.is_empty()));
+    let rounds = Traffic::Incast {
+        servers: 2,
+        concurrent: 2,
+        request_bytes: 10,
+        response_bytes: 10,
+        together: true,
+    };
+    let flows = Traffic::LongFlows { senders: 2, groups: Vec::new() };
+    let of = |traffic| {
+        let mut scenario = Scenario { traffic, scheme: "tcp".to_owned(), ..Scenario::default() };
+        scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
+        scenario.stop = Stop { time: Some(Span::millis(1)), ending: Ending::Cut, ..scenario.stop };
+        run(&scenario, &mut |_| ()).expect("it runs")
+    };
+    let outcomes = [outcome, of(rounds), of(flows), with_workflows(), with_two_kinds()];
+    assert!(outcomes[1].rounds.is_some() && outcomes[2].flow_groups.len() == 1);
+    let paths = outcomes
+        .iter()
+        .flat_map(|outcome| page::paths(&serde_json::to_value(outcome).expect("JSON")));
+    let mut keys: BTreeSet<String> =
+        paths.filter_map(|path| Some(path.rsplit('.').next()?.to_owned())).collect();
+    keys.extend(["port", "levels", "since_us", "waits_for"].map(String::from));
+    let keys = keys.iter().map(String::as_str);
+    for key in keys.chain(["sustained", "diverging", "outcome"]) {
+        assert!(PAGE.contains(&format!("\"{key}\"")), "\"{key}\" is missing");
+    }
+}

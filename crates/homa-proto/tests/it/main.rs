@@ -1,0 +1,16 @@
+//! The protocol's integration tests, in one program: each costs a build, a link and disk.
+
+mod bounds;
+mod common;
+mod credit;
+mod extremes;
+mod links;
+mod neighbours;
+mod properties;
+mod replay;
+mod several_ports;
+mod simulator;
+mod state_table;
+mod transcripts;
+mod unreachable;
+mod wire;

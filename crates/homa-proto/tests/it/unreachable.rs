@@ -1,0 +1,326 @@
+//! What reports of the network (ICMP) end, and as what: at most once, a call of which the server
+//! may have the request is not said to be unexecuted.
+
+use homa_proto::{
+    Body, Completion, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::common::{CLIENT, ClientAndServer, Observed, PORTS, SERVER};
+
+const PORT: Unreachable = Unreachable::Port(PORTS[SERVER]);
+const DATA: Option<(u64, bool)> = Some((0, true));
+const CONTROL: Option<(u64, bool)> = Some((0, false));
+
+/// A pair, and the id of the client's last DATA; nothing of the client arrives.
+fn pair(config: fn() -> Config) -> (ClientAndServer, Rc<Cell<u64>>) {
+    let (mut pair, id) = (ClientAndServer::new(config(), config()), Rc::new(Cell::new(0)));
+    watch(&mut pair, &id, true);
+    (pair, id)
+}
+
+/// From now on `id` is that of the client's last DATA, and all that it sends is lost, or nothing.
+fn watch(pair: &mut ClientAndServer, id: &Rc<Cell<u64>>, lost: bool) {
+    let seen = Rc::clone(id);
+    pair.lose = Box::new(move |from, packet, _| {
+        if from == CLIENT && matches!(packet.body, Body::Data(_)) {
+            seen.set(packet.id.0);
+        }
+        lost && from == CLIENT
+    });
+}
+
+fn users() -> Config {
+    Config::for_users(Rate::gbps(10))
+}
+
+/// The network says so; `quoted`: what the id in the report differs by from that of the last DATA,
+/// and whether that is what it shows.
+fn report(
+    pair: &mut ClientAndServer,
+    id: &Cell<u64>,
+    what: Unreachable,
+    quoted: Option<(u64, bool)>,
+) {
+    let quoted = quoted.map(|(more, data)| Quoted { id: RpcId(id.get() + more), data });
+    pair.ends[CLIENT].unreachable(pair.now, PeerId(0), what, quoted);
+    pair.drain(CLIENT);
+}
+
+fn failures(pair: &ClientAndServer) -> Vec<RpcError> {
+    let failure = |seen: &Observed| match seen {
+        Observed::Failed(_, error) => Some(*error),
+        _ => None,
+    };
+    pair.seen[CLIENT].iter().filter_map(failure).collect()
+}
+
+#[test]
+fn a_call_whose_first_packet_came_back_was_not_executed() {
+    for (what, quoted, expected) in [
+        (Unreachable::Host, DATA, Some(RpcError::HostUnreachable)),
+        (Unreachable::Protocol, DATA, Some(RpcError::ProtocolUnreachable)),
+        (PORT, DATA, Some(RpcError::PortUnreachable)),
+        (Unreachable::Port(PORTS[SERVER] + 1), DATA, None),
+        // Of which packet, nobody knows: its RESEND will be told, too.
+        (PORT, None, None),
+        // Forged: the next id, and what only the server writes.
+        (Unreachable::Host, Some((2, true)), None),
+        (PORT, Some((1, true)), None),
+    ] {
+        let (mut pair, id) = pair(users);
+        pair.call(100, 1);
+        pair.run_for(Duration::micros(10));
+        report(&mut pair, &id, what, quoted);
+        assert_eq!(failures(&pair), Vec::from_iter(expected), "{what:?} {quoted:?}");
+    }
+}
+
+#[test]
+fn a_call_that_the_server_may_have_is_indeterminate() {
+    // Nothing was heard of it, and its RESEND came back.
+    for (quoted, error) in [
+        (CONTROL, RpcError::Indeterminate),
+        (None, RpcError::Indeterminate),
+        // It is the only DATA that was sent.
+        (DATA, RpcError::PortUnreachable),
+    ] {
+        let (mut pair, id) = pair(users);
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(7));
+        report(&mut pair, &id, PORT, quoted);
+        assert_eq!(failures(&pair), [error], "{quoted:?}");
+    }
+    // The server spoke of it: CUTOFFS, which only who does not know them is sent; a GRANT, BUSY,
+    // part of the response.
+    for (knows, length, reply, silent_after) in [
+        (false, 100, None, 20),
+        (true, 60_000, None, 200),
+        (true, 100, Some((100, Duration::millis(20))), 10_000),
+        (true, 100, Some((60_000, Duration::ZERO)), 20),
+    ] {
+        let (mut pair, id) = pair(users);
+        watch(&mut pair, &id, false);
+        if knows {
+            pair.call(100, 2);
+            pair.run_for(Duration::millis(1));
+            assert_eq!(pair.seen[CLIENT], [Observed::Response(2, 100)]);
+        }
+        pair.reply = reply;
+        pair.call(length, 1);
+        pair.run_for(Duration::micros(silent_after));
+        report(&mut pair, &id, PORT, DATA);
+        assert_eq!(failures(&pair), [RpcError::Indeterminate], "{}", pair.transcript);
+    }
+}
+
+#[test]
+fn a_request_that_did_not_leave_whole_was_not_executed_whatever_was_heard() {
+    let (mut pair, id) = pair(users);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.call(1_000_000, 1);
+    pair.run_for(Duration::micros(300));
+    assert!(pair.ends[CLIENT].counters().grants_received > 0);
+    report(&mut pair, &id, PORT, None);
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+}
+
+/// A request that would be one packet by now, and was several.
+#[test]
+fn a_report_of_a_part_of_a_request_speaks_for_no_other() {
+    let (mut pair, id) = pair(users);
+    pair.call(4_000, 1);
+    let first = pair.ends[CLIENT].transmit(pair.now).expect("its first packet");
+    id.set(first.id.0);
+    pair.now += Duration::micros(10);
+    pair.call(100, 2);
+    while pair.ends[CLIENT].transmit(pair.now).is_some() {}
+    pair.ends[CLIENT].set_max_payload(PeerId(0), 8_900);
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    assert_eq!(pair.seen[CLIENT].len(), 1, "the other waits");
+}
+
+/// What left in one turn met one host; what left earlier may be in service, and what left later is
+/// told by reports of its own.
+#[test]
+fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
+    let (mut pair, id) = pair(users);
+    pair.call(100, 1);
+    pair.run_for(Duration::micros(10));
+    // One turn of an environment that takes what there is.
+    let now = pair.now;
+    for cookie in 2..5 {
+        pair.call(100, cookie);
+    }
+    while let Some(packet) = pair.ends[CLIENT].transmit(now) {
+        id.set(packet.id.0);
+    }
+    report(&mut pair, &id, PORT, DATA);
+    let error = RpcError::PortUnreachable;
+    let failed: Vec<_> = (2..5).map(|cookie| Observed::Failed(cookie, error)).collect();
+    assert_eq!(pair.seen[CLIENT], failed);
+    pair.run_for(Duration::millis(7));
+    report(&mut pair, &id, PORT, None);
+    assert_eq!(pair.seen[CLIENT][3..], [Observed::Failed(1, RpcError::Indeterminate)]);
+}
+
+#[test]
+fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
+    let (mut pair, id) = pair(users);
+    pair.reply = None;
+    pair.lose = Box::new(|_, _, _| false);
+    pair.call_idempotent(5_000, 1);
+    pair.run_for(Duration::millis(3));
+    assert_eq!(pair.executions(), 1);
+    // The process is gone: the host reports each packet.
+    pair.lose = Box::new(|from, _, _| from == CLIENT);
+    let before = pair.sent[CLIENT];
+    for _ in 0..1_000 {
+        pair.run_for(Duration::millis(1));
+        report(&mut pair, &id, PORT, None);
+    }
+    let packets = pair.sent[CLIENT] - before;
+    assert!((3..20).contains(&packets), "{packets} in a second");
+    // It is back.
+    pair.restart(SERVER, users(), 9);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.reply = Some((100, Duration::micros(1)));
+    pair.run_for(Duration::millis(600));
+    assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
+    pair.assert_clean();
+}
+
+#[test]
+fn an_idempotent_call_still_has_a_deadline() {
+    let (mut pair, id) = pair(users);
+    pair.call_idempotent(100, 1);
+    pair.run_for(Duration::micros(10));
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(failures(&pair), []);
+    pair.run_for(Duration::secs(10));
+    assert_eq!(failures(&pair), [RpcError::DeadlineExceeded]);
+}
+
+/// The kernel module's rule, and the paper's calls may be executed twice anyway.
+#[test]
+fn other_profiles_fail_every_call_of_the_peer() {
+    for config in [Config::linux, || Config::sigcomm18(Rate::gbps(10))] {
+        for idempotent in [false, true] {
+            let (mut pair, id) = pair(config);
+            pair.lose = Box::new(|_, _, _| false);
+            pair.reply = None;
+            if idempotent {
+                pair.call_idempotent(5_000, 1)
+            } else {
+                pair.call(5_000, 1)
+            };
+            pair.run_for(Duration::millis(30));
+            report(&mut pair, &id, PORT, None);
+            assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+        }
+    }
+}
+
+/// Its last bytes and those of another left together, but its first packet, which came back, long
+/// before: the server may have begun to listen in between.
+#[test]
+fn a_report_of_a_long_requests_first_packet_speaks_for_no_other() {
+    let (mut pair, id) = pair(users);
+    pair.call(5_000, 1);
+    let now = pair.now;
+    while let Some(packet) = pair.ends[CLIENT].transmit(now) {
+        id.set(packet.id.0);
+    }
+    pair.call(100, 2);
+    while pair.ends[CLIENT].transmit(now).is_some() {}
+    report(&mut pair, &id, PORT, DATA);
+    assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::PortUnreachable)]);
+}
+
+/// The first answer may be lost.
+#[test]
+fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
+    let (mut pair, _) = pair(users);
+    let mut lost = 0;
+    pair.lose = Box::new(move |_, packet, _| {
+        lost += u32::from(matches!(packet.body, Body::RpcUnknown { .. }));
+        matches!(packet.body, Body::RpcUnknown { .. }) && lost <= 2
+    });
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    // Where nothing is remembered, nobody can say so.
+    let config = || users().completion(Completion::AtLeastOnce);
+    let (mut pair, _) = self::pair(config);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    assert_eq!(failures(&pair), [RpcError::Indeterminate]);
+}
+
+/// A call to an engine without server, or whose server ended, is told so when it asks.
+#[test]
+fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
+    for (executed, restarts, error) in [
+        (false, false, RpcError::PortUnreachable),
+        (true, false, RpcError::Indeterminate),
+        // Its memory begins after the call.
+        (false, true, RpcError::Indeterminate),
+    ] {
+        let (mut pair, _) = pair(users);
+        pair.reply = None;
+        pair.lose = Box::new(move |from, packet, _| {
+            from == SERVER && matches!(packet.body, Body::RpcUnknown { no_server: false, .. })
+        });
+        if !executed {
+            pair.ends[SERVER].unlisten(PORTS[SERVER]);
+        }
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(1));
+        if restarts {
+            pair.restart(SERVER, users(), 9);
+        }
+        pair.ends[SERVER].unlisten(PORTS[SERVER]);
+        if let Some(&Observed::Request(rpc, _)) = pair.seen[SERVER].first() {
+            pair.submit(SERVER, Submit::Cancel { rpc });
+        }
+        pair.run_for(Duration::millis(10));
+        assert_eq!((failures(&pair), pair.executions()), (vec![error], usize::from(executed)));
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
+    let (mut pair, _) = pair(users);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.call_idempotent(5_000, 1);
+    pair.run_for(Duration::secs(1));
+    assert!((3..30).contains(&pair.sent[CLIENT]), "{} in a second", pair.sent[CLIENT]);
+    pair.ends[SERVER].listen(PORTS[SERVER]);
+    pair.run_for(Duration::millis(600));
+    assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&[Observed::Response(1, 100)][..], 1));
+    pair.run_for(Duration::millis(100));
+    pair.assert_clean();
+}
+
+/// The RESEND overtook the request, and somebody listens when that comes.
+#[test]
+fn what_was_refused_is_not_executed_later() {
+    let (mut pair, _) = pair(users);
+    pair.ends[SERVER].unlisten(PORTS[SERVER]);
+    pair.lose = Box::new(|from, packet, _| from == CLIENT && matches!(packet.body, Body::Data(_)));
+    pair.call(100, 1);
+    let late = pair.ends[CLIENT].transmit(pair.now).expect("the request");
+    pair.run_for(Duration::millis(10));
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    pair.ends[SERVER].listen(PORTS[SERVER]);
+    pair.deliver(SERVER, &late);
+    pair.run_for(Duration::millis(10));
+    assert_eq!(pair.executions(), 0);
+}

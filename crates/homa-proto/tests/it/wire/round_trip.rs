@@ -1,0 +1,141 @@
+//! What is written is read again, in both encapsulations.
+
+use super::PEER;
+use super::generator::{self, mirrored, native};
+use arbtest::arbtest;
+use homa_proto::wire::{self, EncodeError, datagram};
+use homa_proto::{Body, Duration, Limits, Packet, RpcId};
+
+const ROOM: usize = 2000;
+
+#[test]
+fn a_native_packet_is_read_as_it_was_written() {
+    arbtest(|u| {
+        let (packet, payload) = generator::packet(u)?;
+        let mut out = [0xee; ROOM];
+        let length = wire::encode(&packet, &mut out).unwrap();
+        assert_eq!(length, wire::encoded_len(&packet.body));
+        out[length..length + payload.len()].copy_from_slice(&payload);
+
+        let bytes = &out[..length + payload.len()];
+        let decoded = wire::decode(bytes, PEER, packet.priority).unwrap();
+        assert_eq!(decoded.packet, native(&mirrored(&packet)));
+        assert_eq!(decoded.payload, payload);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_single_packet_datagram_is_the_same_from_both_writers_and_is_read_again() {
+    arbtest(|u| {
+        let (packet, payload) = generator::packet(u)?;
+        let number = u.arbitrary()?;
+        let mut single = [0xee; ROOM];
+        let length = datagram::encode(&packet, number, &mut single).unwrap();
+        single[length..length + payload.len()].copy_from_slice(&payload);
+
+        let mut buffer = [0xdd; ROOM];
+        let mut writer = datagram::Writer::new(&mut buffer, number).unwrap();
+        writer.push(&packet).unwrap().copy_from_slice(&payload);
+        let written = writer.len();
+        assert_eq!(single[..length + payload.len()], buffer[..written]);
+
+        let read = datagram::decode(&buffer[..written]).unwrap();
+        assert_eq!(read.number, number);
+        let mut packets = read.packets(PEER, packet.priority);
+        let decoded = packets.next().unwrap().unwrap();
+        assert_eq!(decoded.packet, mirrored(&packet));
+        assert_eq!(decoded.payload, payload);
+        assert!(packets.next().is_none());
+        Ok(())
+    });
+}
+
+#[test]
+fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
+    arbtest(|u| {
+        let mut buffer = vec![0xdd; u.int_in_range(datagram::HEADER_LEN..=4000)?];
+        let mut writer = datagram::Writer::new(&mut buffer, 9).unwrap();
+        let mut accepted: Vec<(Packet, Vec<u8>)> = Vec::new();
+        for _ in 0..u.int_in_range(0..=20)? {
+            let (packet, payload) = generator::packet(u)?;
+            let packet = Packet { priority: 3, ..packet };
+            let before = writer.len();
+            match writer.push(&packet) {
+                Ok(slot) => {
+                    slot.copy_from_slice(&payload);
+                    accepted.push((packet, payload));
+                }
+                Err(EncodeError::BufferTooSmall { needed }) => {
+                    assert!(needed > before);
+                    assert_eq!(writer.len(), before);
+                }
+                Err(_) => assert_eq!(writer.len(), before),
+            }
+        }
+        let length = writer.len();
+        if accepted.is_empty() {
+            return Ok(());
+        }
+        let read = datagram::decode(&buffer[..length]).unwrap();
+        let packets: Vec<_> = read.packets(PEER, 3).map(|packet| packet.unwrap()).collect();
+        assert_eq!(packets.len(), accepted.len());
+        for (decoded, (packet, payload)) in packets.iter().zip(&accepted) {
+            assert_eq!(decoded.packet, mirrored(packet));
+            assert_eq!(decoded.payload, payload);
+        }
+        // A report shows all of it, or a part.
+        let is_data = |packet: &Packet| matches!(packet.body, Body::Data(_));
+        let sent = || accepted.iter().map(|(packet, _)| (packet.id, is_data(packet)));
+        let shown = |bytes| datagram::quoted(bytes).map(|shown| (shown.id, shown.data));
+        let proof = sent().find(|&(_, data)| data).or(sent().next());
+        assert_eq!(shown(&buffer[..length]), proof);
+        let part = shown(&buffer[..u.int_in_range(0..=length)?]);
+        assert!(part.is_none_or(|part| sent().any(|packet| packet == part)));
+        Ok(())
+    });
+}
+
+#[test]
+fn packets_that_disagree_about_an_extension_do_not_share_a_datagram() {
+    let packet = |body| Packet {
+        peer: PEER,
+        priority: 7,
+        local_port: 1,
+        remote_port: 2,
+        id: RpcId(4),
+        body,
+    };
+    let unknown = |ns: Option<u64>| {
+        packet(Body::RpcUnknown { remembered: ns.map(Duration), no_server: false })
+    };
+    let refused = packet(Body::RpcUnknown { remembered: Some(Duration(5)), no_server: true });
+    let cutoffs = |max: Option<u32>| {
+        let limits = max.map(|max| Limits { max_message: max, max_unscheduled: 1 });
+        packet(Body::Cutoffs { cutoffs: [0; 8], version: 1, limits })
+    };
+    let mut buffer = [0; ROOM];
+    let mut writer = datagram::Writer::new(&mut buffer, 0).unwrap();
+    writer.push(&unknown(Some(5))).unwrap();
+    assert_eq!(writer.push(&unknown(Some(6))).err(), Some(EncodeError::OtherExtensions));
+    assert_eq!(writer.push(&unknown(None)).err(), Some(EncodeError::OtherExtensions));
+    assert_eq!(writer.push(&refused).err(), Some(EncodeError::OtherExtensions));
+    writer.push(&unknown(Some(5))).unwrap();
+    writer.push(&cutoffs(None)).unwrap();
+    assert_eq!(writer.push(&cutoffs(Some(1))).err(), Some(EncodeError::OtherExtensions));
+}
+
+#[test]
+fn a_buffer_that_is_too_small_is_named_with_the_size_it_needs() {
+    arbtest(|u| {
+        let (packet, _) = generator::packet(u)?;
+        let mut out = [0; ROOM];
+        let native = wire::encode(&packet, &mut out).unwrap();
+        let udp = datagram::encode(&packet, 1, &mut out).unwrap();
+        let short = wire::encode(&packet, &mut out[..native - 1]);
+        assert_eq!(short, Err(EncodeError::BufferTooSmall { needed: native }));
+        let short = datagram::encode(&packet, 1, &mut out[..udp - 1]);
+        assert_eq!(short, Err(EncodeError::BufferTooSmall { needed: udp }));
+        Ok(())
+    });
+}

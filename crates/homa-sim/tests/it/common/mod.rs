@@ -1,0 +1,106 @@
+//! The networks and the traffic in which every scheme of the table is tested.
+
+use homa_sim::scenario::{
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, Span, Traffic,
+};
+use homa_sim::scheme::{Queue, SCHEMES, Scheme};
+
+/// Every row of the table that moves packets: `ideal.rs` has the bound.
+pub fn transports() -> impl Iterator<Item = &'static Scheme> {
+    SCHEMES.iter().filter(|scheme| !scheme.is_bound())
+}
+
+/// Two racks of four hosts, small enough for a debug build.
+pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario {
+    let mut scenario = Scenario {
+        scheme: scheme.name.to_owned(),
+        fabric: Fabric {
+            shape: Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 },
+            ..Fabric::default()
+        },
+        traffic: Traffic::AllToAll {
+            workload: workload.to_owned(),
+            exchange,
+            max_bytes: Some(200_000),
+        },
+        ..Scenario::default()
+    };
+    scenario.load.fraction = 0.6;
+    scenario.stop.messages = Some(2_000);
+    scenario
+}
+
+/// Networks in which a verifier of physics has something to see, by name.
+pub fn networks(scheme: &Scheme) -> Vec<(&'static str, Fabric)> {
+    let strict = scheme.queue == Queue::Strict;
+    let mut networks = all_networks();
+    // Only strict priorities know preemption.
+    networks.retain(|(_, fabric)| strict || !fabric.preemption);
+    if matches!(scheme.queue, Queue::Combined(_)) {
+        // Frames arrive whole, and memory is that of a port's side.
+        let knows = |fabric: &Fabric| !fabric.cut_through && fabric.buffer == Buffer::Unlimited;
+        networks.retain(|(_, fabric)| knows(fabric));
+    }
+    networks
+}
+
+/// Networks in which packets are lost, copied, overtaken, and in which a link fails, by name.
+pub fn faulty_networks() -> Vec<(&'static str, Fabric)> {
+    let faulty = ["loss", "reordering", "a dead link"];
+    let mut networks = all_networks();
+    networks.retain(|(name, _)| faulty.contains(name));
+    assert_eq!(networks.len(), faulty.len());
+    networks
+}
+
+fn all_networks() -> Vec<(&'static str, Fabric)> {
+    let shape = |shape| Fabric { shape, ..Fabric::default() };
+    let racks = || shape(Shape::LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2 });
+    let equal = Fabric { fabric_link: Bandwidth::gbps(10), cut_through: true, ..racks() };
+    let slow = Impaired {
+        from: "tor0".to_owned(),
+        to: "spine1".to_owned(),
+        one_way: false,
+        at: Span::nanos(20_000),
+        until: Some(Span::nanos(200_000)),
+        rate: Some(Bandwidth::gbps(1)),
+        loss_ppm: None,
+    };
+    let down =
+        Impaired { from: "h3".to_owned(), to: "tor0".to_owned(), rate: None, ..slow.clone() };
+    let slow_uplink = Impaired {
+        from: "h3".to_owned(),
+        to: "tor0".to_owned(),
+        at: Span::nanos(0),
+        until: None,
+        ..slow.clone()
+    };
+    let small = Buffer::PerPort { bytes: 3_100 };
+    let shared = Buffer::Shared { bytes: 20_000, alpha_percent: 100 };
+    vec![
+        ("one switch", shape(Shape::SingleSwitch { hosts: 8 })),
+        ("leaf and spine", racks()),
+        ("fat tree", shape(Shape::FatTree { k: 4, oversubscription: 1 })),
+        ("preemption", Fabric { preemption: true, ..racks() }),
+        ("cut-through", equal.clone()),
+        ("cut-through over slow links", {
+            Fabric { impaired: vec![slow.clone(), slow_uplink], ..equal.clone() }
+        }),
+        ("cut-through, small buffers", Fabric { buffer: small, ..equal }),
+        ("small buffers under preemption", {
+            Fabric { buffer: small, preemption: true, ..racks() }
+        }),
+        ("small shared buffers", Fabric { buffer: shared, ..racks() }),
+        ("loss", Fabric { loss_ppm: 2_000, duplicate_ppm: 2_000, ..racks() }),
+        ("loss under preemption", Fabric { loss_ppm: 2_000, preemption: true, ..racks() }),
+        ("reordering", {
+            Fabric { reorder_ppm: 20_000, reorder_by: Span::nanos(50_000), ..racks() }
+        }),
+        ("a slow link", Fabric { impaired: vec![slow.clone()], ..racks() }),
+        ("a slow link under preemption", {
+            Fabric { impaired: vec![slow], preemption: true, ..racks() }
+        }),
+        ("a dead link", Fabric { impaired: vec![down], ..racks() }),
+        ("small buffers", Fabric { buffer: small, ..racks() }),
+    ]
+}

@@ -1,0 +1,165 @@
+//! What every scheme of the table must do, whatever it is: deliver everything, conserve bytes,
+//! repeat exactly, and drain to nothing.
+
+use homa_sim::experiment::{Observers, run, run_watched};
+use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
+use homa_sim::scheme::{Queue, Scheme};
+use homa_sim::swarm::swarm_of;
+
+use crate::common::{faulty_networks, networks, scenario, transports};
+
+fn outcome(scenario: &Scenario) -> Outcome {
+    run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
+}
+
+fn exchanges(scheme: &Scheme) -> &'static [Exchange] {
+    if scheme.one_way_only { &[Exchange::OneWay] } else { &[Exchange::OneWay, Exchange::Echo] }
+}
+
+#[test]
+fn everything_is_delivered_and_nothing_is_left() {
+    for scheme in transports() {
+        for &exchange in exchanges(scheme) {
+            let outcome = outcome(&scenario(scheme, "w3", exchange));
+            let name = scheme.name;
+            assert_eq!((outcome.messages, outcome.undelivered), (2_000, 0), "{name}");
+            assert_eq!(outcome.in_flight, 0, "{name}: packets left in the fabric");
+            let lost = outcome.drops.overflow + outcome.drops.fault;
+            assert!(lost == 0 || scheme.loses_by_design, "{name}: {lost} frames lost");
+            let counted: u64 = outcome.slowdown.buckets.iter().map(|bucket| bucket.count).sum();
+            assert_eq!(counted, 2_000, "{name}");
+        }
+    }
+}
+
+#[test]
+fn bytes_are_conserved() {
+    for scheme in transports() {
+        let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+        scenario.stop.ending = Ending::Drain;
+        let outcome = outcome(&scenario);
+        assert_eq!(outcome.delivered_bytes, outcome.offered_bytes, "{}", scheme.name);
+    }
+}
+
+#[test]
+fn two_runs_are_the_same_and_another_seed_is_not() {
+    for scheme in transports() {
+        let first = scenario(scheme, "w2", Exchange::OneWay);
+        let other = Scenario { seed: 2, ..first.clone() };
+        let (a, b, c) = (outcome(&first), outcome(&first), outcome(&other));
+        assert_eq!(a.trace_hash, b.trace_hash, "{}", scheme.name);
+        assert_eq!(a.slowdown, b.slowdown, "{}", scheme.name);
+        assert_ne!(a.trace_hash, c.trace_hash, "{}", scheme.name);
+    }
+}
+
+#[test]
+fn an_idle_network_is_where_slowdowns_start() {
+    for scheme in transports() {
+        let mut scenario = scenario(scheme, "1000", Exchange::OneWay);
+        scenario.load.fraction = 0.001;
+        scenario.stop.messages = Some(50);
+        scenario.slowdown = SlowdownBy::Idle;
+        let slowdown = outcome(&scenario).slowdown;
+        let p50 = slowdown.p50.unwrap();
+        assert!((0.999..1.001).contains(&p50), "{}: {p50}", scheme.name);
+    }
+}
+
+#[test]
+fn what_overflows_is_sent_again() {
+    for scheme in transports().filter(|scheme| !scheme.one_way_only && !scheme.is_lossless()) {
+        let mut scenario = scenario(scheme, "20000", Exchange::Echo);
+        scenario.fabric.buffer = Buffer::PerPort { bytes: 15_000 };
+        scenario.stop.messages = Some(300);
+        let outcome = outcome(&scenario);
+        assert!(outcome.drops.overflow > 0, "{}: nothing to recover from", scheme.name);
+        assert_eq!((outcome.messages, outcome.undelivered), (300, 0), "{}", scheme.name);
+    }
+}
+
+/// Homa's one-way messages are the exception: their senders forget them with the last byte.
+#[test]
+fn what_faults_take_is_sent_again() {
+    for scheme in transports().filter(|row| !row.one_way_only || row.resends_one_way()) {
+        for (name, fabric) in faulty_networks() {
+            let exchange = *exchanges(scheme).last().unwrap();
+            let mut scenario = scenario(scheme, "w3", exchange);
+            scenario.fabric = fabric;
+            scenario.stop.messages = Some(500);
+            let (first, second) = (outcome(&scenario), outcome(&scenario));
+            let what = format!("{} with {name}", scheme.name);
+            assert_eq!((first.messages, first.undelivered, first.failed), (500, 0, 0), "{what}");
+            assert_eq!(first.in_flight, 0, "{what}");
+            assert_eq!(first.trace_hash, second.trace_hash, "{what}");
+        }
+    }
+}
+
+/// Random networks, options and faults; `homa swarm --scheme NAME` looks at more of them.
+#[test]
+fn a_swarm_finds_every_message_delivered_once_or_reported_failed() {
+    for scheme in transports() {
+        let report = swarm_of(scheme, (25, 1), |_| ());
+        let broken: Vec<String> = report
+            .failures
+            .iter()
+            .map(|one| format!("{}: {}", one.replay(), one.violations[0]))
+            .collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+        assert!(report.answered > report.calls / 2, "{}: {report:?}", scheme.name);
+    }
+}
+
+#[test]
+fn physics_holds_in_every_network() {
+    for scheme in transports() {
+        for (name, fabric) in networks(scheme) {
+            let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+            scenario.fabric = fabric;
+            scenario.stop.messages = Some(500);
+            // `homa-sim` has no timers: what it lost never arrives.
+            scenario.stop.drain_limit = Span::nanos(20_000_000);
+            let observers = Observers { verify: true, ..Observers::default() };
+            let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
+            let what = format!("{} with {name}", scheme.name);
+            let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
+            assert_eq!(checked.under_way.frames, outcome.in_flight, "{what}");
+            assert_eq!(checked.lost.frames, outcome.drops.overflow + outcome.drops.fault, "{what}");
+            assert!(checked.received.bytes > outcome.delivered_bytes, "{what}");
+            // A gentle scheme may fit into small buffers.
+            let lossy = name.contains("loss") || name == "a dead link";
+            let may_lose = lossy || name.contains("small") || scheme.loses_by_design;
+            assert!(checked.lost.frames > 0 || !lossy, "{what}: {checked:?}");
+            assert!(checked.lost.frames == 0 || may_lose, "{what}: {checked:?}");
+            assert_eq!(checked.copied.frames > 0, name == "loss", "{what}: {checked:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
+    let mut scenario = scenario(transports().next().unwrap(), "w4", Exchange::OneWay);
+    scenario.stop.ending = Ending::Cut;
+    let observers = Observers { verify: true, ..Observers::default() };
+    let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
+    let checked = physics.unwrap().unwrap();
+    assert!(outcome.in_flight > 0);
+    assert_eq!(checked.under_way.frames, outcome.in_flight);
+}
+
+#[test]
+fn the_ledger_sums_to_the_latency() {
+    for scheme in transports() {
+        let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
+        scenario.measures.ledger = true;
+        let outcome = outcome(&scenario);
+        let ledger = outcome.ledger.unwrap();
+        assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
+        // Where switches drop or trim, some of it goes to recovery.
+        let resends = scheme.loses_by_design || matches!(scheme.queue, Queue::Trimming(_));
+        let recovers = ledger.mean.recovery_us > 0.0 && !resends;
+        assert!(ledger.mean.wire_us > 2.0 && !recovers, "{}", scheme.name);
+    }
+}

@@ -1,0 +1,409 @@
+//! Calls by many threads and tasks: completion, deadlines, cancellation, back-pressure, draining.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homa::inline::{self, Completion, Wait};
+use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
+
+use crate::common::{echo, engine, message};
+
+fn pair() -> (Engine, Engine) {
+    (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()))
+}
+
+/// The smallest executor: parks between polls.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Waits until `condition` holds; the test hangs visibly instead of passing by luck.
+fn eventually(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn many_threads_share_a_client_and_many_accept() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let serving = server.serve().unwrap();
+    let servers: Vec<_> = (0..4)
+        .map(|_| {
+            let serving = serving.clone();
+            thread::spawn(move || {
+                let mut served = 0;
+                while let Some(mut request) = serving.accept() {
+                    let bytes = request.take_bytes();
+                    request.reply(bytes).unwrap();
+                    served += 1;
+                }
+                served
+            })
+        })
+        .collect();
+    thread::scope(|scope| {
+        for caller in 0..16 {
+            let client = client.client();
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let request = message(1 + (i * 37 + caller * 11) % 5000, i as u64);
+                    assert!(client.call(to, request.clone()).unwrap()[..] == request);
+                }
+            });
+        }
+    });
+    client.drain(Duration::from_secs(5)).unwrap();
+    server.drain(Duration::from_secs(5)).unwrap();
+    let served: usize = servers.into_iter().map(|server| server.join().unwrap()).sum();
+    assert_eq!(served, 16 * 200);
+}
+
+#[test]
+fn a_thread_may_look_for_arrivals_for_ever() {
+    let config = || Config::default().spin(Duration::MAX);
+    let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    for _ in 0..3 {
+        assert_eq!(client.client().call(to, "still there?").unwrap(), *b"still there?");
+    }
+    client.drain(Duration::from_secs(5)).unwrap();
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(echo.join().unwrap(), 3);
+}
+
+#[test]
+fn futures_complete_without_any_blocked_thread() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let serving = server.serve().unwrap();
+    let server_thread = thread::spawn(move || {
+        block_on(async {
+            let mut served = 0;
+            while let Some(mut request) = serving.accept_async().await {
+                let bytes = request.take_bytes();
+                request.reply(bytes).unwrap();
+                served += 1;
+            }
+            served
+        })
+    });
+    let client_of = client.client();
+    block_on(async {
+        // All in flight together; awaited in order.
+        let calls: Vec<_> =
+            (0..500).map(|i| client_of.call_async(to, message(100 + i, i as u64))).collect();
+        for (i, call) in calls.into_iter().enumerate() {
+            assert!(call.await.unwrap()[..] == message(100 + i, i as u64));
+        }
+    });
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(server_thread.join().unwrap(), 500);
+}
+
+#[test]
+fn blocked_threads_and_tasks_can_share_an_engine() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    thread::scope(|scope| {
+        for tasks in [true, false, true, false] {
+            let client = client.client();
+            scope.spawn(move || {
+                for i in 0..300 {
+                    let request = message(200, i);
+                    let response = match tasks {
+                        true => block_on(client.call_async(to, request.clone())),
+                        false => client.call(to, request.clone()),
+                    };
+                    assert!(response.unwrap()[..] == request);
+                }
+            });
+        }
+    });
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(echo.join().unwrap(), 1200);
+}
+
+#[test]
+fn a_call_without_answer_fails_at_its_deadline() {
+    let (client, server) = pair();
+    let serving = server.serve().unwrap();
+    let options = CallOptions::deadline(Duration::from_millis(50));
+    let started = Instant::now();
+    let result = client.client().call_with(server.local_addr(), "anybody?", &options);
+    assert_eq!(result, Err(CallError::DeadlineExceeded));
+    assert!(started.elapsed() >= Duration::from_millis(50));
+    drop(serving);
+}
+
+#[test]
+fn a_call_to_a_closed_port_fails_long_before_its_deadline() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    drop(server);
+    assert_eq!(client.client().call(to, "anybody?"), Err(CallError::PortUnreachable));
+}
+
+#[test]
+fn dropping_a_future_cancels_the_request_at_the_server() {
+    let (client, server) = pair();
+    let serving = server.serve().unwrap();
+    let call = client.client().call_async(server.local_addr(), "a long question");
+    let request = serving.accept().unwrap();
+    assert!(!request.is_cancelled());
+    drop(call);
+    eventually(|| request.is_cancelled());
+    assert_eq!(request.reply("too late").unwrap_err().error, ReplyError::Gone);
+}
+
+#[test]
+fn a_request_dropped_unanswered_ends_the_call_and_the_client_need_not_ask() {
+    let mut config = Config::default();
+    config.protocol.loss.resend_after = homa::proto::Duration::secs(3600);
+    let (client, server) = (engine("127.0.0.1", config), engine("127.0.0.1", Config::default()));
+    let serving = server.serve().unwrap();
+    let to = server.local_addr();
+    let call = client.client().call_async(to, "question");
+    drop(serving.accept().unwrap());
+    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+
+    // Nobody accepts this one.
+    let call = client.client().call_async(to, "question");
+    eventually(|| server.metrics().protocol.requests_delivered == 2);
+    drop(serving);
+    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+}
+
+#[test]
+fn a_refused_reply_comes_back_and_can_be_repeated() {
+    let config = Config::default().send_memory(1000);
+    let server = engine("127.0.0.1", config);
+    let serving = server.serve().unwrap();
+    // A client that takes a turn when it is told to acknowledges nothing in between.
+    let at = "127.0.0.1:0".parse().unwrap();
+    let mut client = inline::Engine::bind(at, Config::default()).unwrap();
+    for cookie in [0, 1] {
+        let options = CallOptions::default();
+        client.call(server.local_addr(), "question", cookie, &options).unwrap();
+    }
+    let accepting = thread::spawn(move || [0, 1].map(|_| serving.accept().unwrap()));
+    // Until the server knows who calls.
+    while !accepting.is_finished() {
+        client.poll(Wait::No).unwrap();
+    }
+    let [first, second] = accepting.join().unwrap();
+    first.reply([1; 600]).unwrap();
+    let refused = second.reply("").unwrap_err();
+    assert_eq!(refused.error, ReplyError::EmptyMessage);
+    let refused = refused.request.reply(vec![0; 1001]).unwrap_err();
+    assert_eq!(refused.error, ReplyError::MessageTooLong { length: 1001, max: 1000 });
+    let mut reply = refused.request.reply(vec![2; 600]);
+    assert_eq!(reply.as_ref().unwrap_err().error, ReplyError::SendMemoryFull { held: 600 });
+    let mut answers = Vec::new();
+    while answers.len() < 2 {
+        if let Err(refused) = reply {
+            assert_eq!((&*refused.request, refused.response.len()), (&b"question"[..], 600));
+            reply = refused.request.reply(refused.response);
+        }
+        client.poll(Wait::No).unwrap();
+        if let Some(Completion::Response { result, .. }) = client.next() {
+            answers.push(result.unwrap()[..] == [1 + answers.len() as u8; 600]);
+        }
+    }
+    assert_eq!(answers, [true; 2]);
+}
+
+#[test]
+fn a_servers_port_closes_with_its_last_clone() {
+    let (client, server) = pair();
+    let serving = server.serve().unwrap();
+    let to = server.local_addr();
+    drop(serving.clone());
+    let last = serving.clone();
+    drop(serving);
+    let served = thread::spawn(move || last.accept().unwrap().reply("yes").unwrap());
+    assert_eq!(client.client().call(to, "still there?").unwrap(), *b"yes");
+    served.join().unwrap();
+    server.serve().unwrap();
+}
+
+#[test]
+fn empty_and_overlong_messages_are_refused_at_the_call() {
+    let (client, server) = pair();
+    let client = client.client();
+    let to = server.local_addr();
+    assert_eq!(client.call(to, ""), Err(CallError::EmptyMessage));
+    let length = (16 << 20) + 1;
+    let refused = client.call(to, vec![0; length]);
+    assert_eq!(refused, Err(CallError::MessageTooLong { length, max: 16 << 20 }));
+    let to = "[::1]:9".parse().unwrap();
+    assert!(matches!(client.call(to, "x"), Err(CallError::AddressFamily { .. })));
+}
+
+#[test]
+fn a_server_at_every_address_is_reached_where_it_says_it_is() {
+    for any in ["0.0.0.0", "::"] {
+        let server = engine(any, Config::default());
+        let serving = echo(server.serve().unwrap());
+        let client = engine(any, Config::default()).client();
+        assert_eq!(client.call(server.local_addr(), "here").unwrap(), *b"here");
+        server.drain(Duration::from_secs(5)).unwrap();
+        assert_eq!(serving.join().unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_call_to_nobody_in_particular_is_refused_at_once() {
+    let client = engine("::", Config::default()).client();
+    for to in ["127.0.0.1:0", "0.0.0.0:0", "224.0.0.1:9", "255.255.255.255:9", "[ff02::1]:9"] {
+        let refused = client.call(to.parse().unwrap(), "x");
+        assert!(matches!(refused, Err(CallError::Destination { .. })), "{to}: {refused:?}");
+    }
+}
+
+#[test]
+fn back_pressure_is_a_typed_result() {
+    let mut config = Config::default();
+    config.protocol.max_rpcs = 10;
+    let client = engine("127.0.0.1", config).client();
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = server.local_addr();
+    let calls: Vec<_> = (0..10).map(|_| client.call_async(to, "wait")).collect();
+    assert_eq!(client.call(to, "one more"), Err(CallError::TooManyCalls { max: 10 }));
+    drop(calls);
+
+    let config = Config::default().send_memory(1000);
+    let client = engine("127.0.0.1", config).client();
+    let first = client.call_async(to, vec![0; 600]);
+    let second = client.call(to, vec![0; 600]);
+    assert_eq!(second, Err(CallError::SendMemoryFull { held: 600 }));
+    drop(first);
+}
+
+#[test]
+fn draining_finishes_the_old_and_refuses_the_new() {
+    let (client, server) = pair();
+    let serving = server.serve().unwrap();
+    let to = server.local_addr();
+    let old = client.client().call_async(to, "old");
+    let request = serving.accept().unwrap();
+    let started = Arc::new(AtomicU32::new(0));
+    let drain = {
+        let (client, started) = (client.clone(), started.clone());
+        thread::spawn(move || {
+            started.store(1, Ordering::Release);
+            client.drain(Duration::from_secs(20))
+        })
+    };
+    let refused = || client.client().call(to, "new") == Err(CallError::ShuttingDown);
+    eventually(|| started.load(Ordering::Acquire) == 1 && refused());
+    request.reply("done").unwrap();
+    assert_eq!(block_on(old).unwrap(), *b"done");
+    assert_eq!(drain.join().unwrap(), Ok(()));
+    assert_eq!(server.drain(Duration::from_secs(20)), Ok(()), "the last reply is acknowledged");
+    assert!(serving.accept().is_none());
+    assert!(matches!(server.serve(), Err(OpenError::ShuttingDown)));
+    let elsewhere = server.serve_at("127.0.0.1:0".parse().unwrap());
+    assert!(matches!(elsewhere, Err(OpenError::ShuttingDown)));
+}
+
+#[test]
+fn a_drain_says_what_was_left_at_its_timeout() {
+    let (client, server) = pair();
+    let serving = server.serve().unwrap();
+    let call = client.client().call_async(server.local_addr(), "question");
+    let request = serving.accept().unwrap();
+    let left = client.drain(Duration::from_millis(20)).unwrap_err();
+    assert_eq!((left.calls, left.requests), (1, 0));
+    drop((call, request));
+}
+
+#[test]
+fn several_servers_and_clients_share_one_engine() {
+    let engine = engine("127.0.0.1", Config::default());
+    let first = engine.serve().unwrap();
+    let second = engine.serve_at("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert!(engine.serve().is_err(), "one server an address");
+    let (at_first, at_second) = (first.local_addr(), second.local_addr());
+    let threads = [echo(first), echo(second)];
+    for to in [at_first, at_second] {
+        assert_eq!(engine.client().call(to, "self").unwrap(), *b"self");
+        assert_eq!(Client::new().unwrap().call(to, "other").unwrap(), *b"other");
+    }
+    engine.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(threads.map(|thread| thread.join().unwrap()), [2, 2]);
+}
+
+#[test]
+fn an_idle_engine_ends_with_its_last_handle() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let serving = server.serve().unwrap();
+    drop((client, server));
+    drop(serving);
+    // The port is free again once the engine is gone.
+    drop(Server::bind(to).unwrap());
+}
+
+#[test]
+fn an_ipv4_address_written_as_ipv6_is_the_same_server() {
+    let (client, server) = pair();
+    let serving = echo(server.serve().unwrap());
+    let IpAddr::V4(ip) = server.local_addr().ip() else { panic!("127.0.0.1") };
+    let mapped = SocketAddr::new(ip.to_ipv6_mapped().into(), server.local_addr().port());
+    assert_eq!(client.client().call(mapped, "here").unwrap(), *b"here");
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(serving.join().unwrap(), 1);
+}
+
+#[test]
+fn a_server_at_every_address_answers_from_the_one_that_was_called() {
+    for (any, called) in [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])] {
+        let server = engine(any, Config::default());
+        let port = server.local_addr().port();
+        let echo = echo(server.serve().unwrap());
+        let client = Client::new().unwrap();
+        for ip in called {
+            let to = (ip.parse::<IpAddr>().unwrap(), port).into();
+            assert_eq!(client.call(to, ip).unwrap(), *ip.as_bytes(), "{ip} of {any}");
+        }
+        server.drain(Duration::from_secs(5)).unwrap();
+        assert_eq!(echo.join().unwrap(), 2);
+    }
+}
+
+#[test]
+fn the_longest_times_mean_no_limit_and_do_not_panic() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let echo = echo(server.serve().unwrap());
+    let options = CallOptions::deadline(Duration::MAX);
+    assert_eq!(client.client().call_with(to, "for ever", &options).unwrap(), *b"for ever");
+    client.drain(Duration::MAX).unwrap();
+    server.drain(Duration::MAX).unwrap();
+    assert_eq!(echo.join().unwrap(), 1);
+}

@@ -1,0 +1,119 @@
+//! The end of an engine under way: whoever drains, whoever sleeps and whoever panics, everybody
+//! comes back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use homa::driver::memory::{Faults, MemoryDriver, Network};
+use homa::{CallOptions, Config, Engine};
+
+use crate::before::Before;
+use crate::common::{engine, message};
+
+/// Runs `job` on a thread and fails when it has not ended after a time no machine needs. Counts
+/// ticks, not time: a machine that pauses the whole process pauses them, too.
+fn before_long(job: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let job = thread::spawn(move || {
+        job();
+        let _ = done.send(());
+    });
+    for _tick in 0..6000 {
+        let result = ended.recv_timeout(Duration::from_millis(10));
+        if result != Err(mpsc::RecvTimeoutError::Timeout) {
+            return job.join().expect("the job's own checks hold");
+        }
+    }
+    panic!("a thread was left sleeping");
+}
+
+/// Acceptors of all kinds, callers that come and go, and a drain somewhere in between.
+fn end_under_way(seed: u64) {
+    let config = || Config::default().spin(Duration::from_micros(seed % 3 * 20));
+    let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
+    let to = server.local_addr();
+    let serving = Arc::new(server.serve().expect("nobody else serves there"));
+    let acceptors: Vec<_> = (0..1 + seed % 4)
+        .map(|_| {
+            let serving = serving.clone();
+            thread::spawn(move || {
+                while let Some(mut request) = serving.accept() {
+                    let bytes = request.take_bytes();
+                    // A client that drained may be gone.
+                    let _ = request.reply(bytes);
+                }
+            })
+        })
+        .collect();
+    let callers: Vec<_> = (0..1 + seed % 3)
+        .map(|caller| {
+            let client = client.client();
+            thread::spawn(move || {
+                let options = CallOptions::deadline(Duration::from_millis(20));
+                for i in 0..20 {
+                    let size = 1 + (i * 611 + caller as usize * 97) % 4000;
+                    if client.call_with(to, message(size, i as u64), &options).is_err() {
+                        break;
+                    }
+                }
+            })
+        })
+        .collect();
+    thread::sleep(Duration::from_micros(seed * 37 % 900));
+    let drain = |engine: &Engine| {
+        let engine = engine.clone();
+        thread::spawn(move || engine.drain(Duration::from_millis(50)))
+    };
+    let drains = [drain(&server), drain(&client), drain(&server)];
+    // Whether all was finished in time depends on the machine; that everybody returns does not.
+    for drain in drains {
+        let _ = drain.join().expect("a drain ends");
+    }
+    callers.into_iter().for_each(|caller| caller.join().expect("a caller ends"));
+    acceptors.into_iter().for_each(|acceptor| acceptor.join().expect("an acceptor ends"));
+}
+
+#[test]
+fn whoever_sleeps_when_an_engine_drains_is_woken() {
+    before_long(|| (0..60).for_each(end_under_way));
+}
+
+#[test]
+fn a_panic_of_the_leading_thread_leaves_nobody_behind() {
+    before_long(|| {
+        let network = Network::new(1, Faults::default());
+        let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
+        let armed = Arc::new(AtomicBool::new(false));
+        let trap = armed.clone();
+        let hook = move |_: &MemoryDriver| {
+            assert!(!trap.swap(false, Ordering::SeqCst), "the trap of this test");
+        };
+        let trap = Before { driver: open("10.0.0.1:1"), hook };
+        let server = Engine::with_driver(Box::new(trap), Config::default()).unwrap();
+        let client = Engine::with_driver(Box::new(open("10.0.0.2:2")), Config::default()).unwrap();
+        let serving = Arc::new(server.serve().unwrap());
+        let acceptors: Vec<_> = (0..3)
+            .map(|_| {
+                let serving = serving.clone();
+                thread::spawn(move || {
+                    while let Some(mut request) = serving.accept() {
+                        let bytes = request.take_bytes();
+                        let _ = request.reply(bytes);
+                    }
+                })
+            })
+            .collect();
+        let call = || client.client().call(server.local_addr(), "hello");
+        assert_eq!(call().unwrap(), *b"hello");
+        armed.store(true, Ordering::SeqCst);
+        // Whoever takes this in panics; what it had received stays where it was.
+        assert_eq!(call().unwrap(), *b"hello");
+        server.drain(Duration::from_secs(20)).unwrap();
+        let ends: Vec<_> = acceptors.into_iter().map(thread::JoinHandle::join).collect();
+        let panics = ends.iter().filter(|end| end.is_err()).count();
+        assert!(panics <= 1, "{panics} panics");
+        assert!(!armed.load(Ordering::SeqCst), "somebody stepped into the trap");
+    });
+}

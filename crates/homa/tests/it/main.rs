@@ -1,0 +1,45 @@
+//! The integration tests of `homa`, in one program: each costs a build, a link and disk. Apart are
+//! those that look at the whole process: `spans` sets its `tracing` subscriber, `rebind` counts its
+//! descriptors, and the soak of `hostile` measures its memory.
+
+#[path = "../common/alone.rs"]
+mod alone;
+#[path = "../common/before.rs"]
+mod before;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/hosts.rs"]
+mod hosts;
+#[path = "../common/net.rs"]
+mod net;
+
+mod calls;
+mod deadlines;
+mod destructors;
+mod drain;
+mod egress;
+mod examples;
+mod full_queue;
+mod healthy;
+mod hostile_raw;
+mod jumbo;
+mod leaders;
+mod metrics;
+#[cfg(feature = "metrics-http")]
+mod metrics_http;
+mod networks;
+mod orphans;
+mod paced;
+mod path_mtu;
+mod readable;
+mod restart;
+mod room;
+mod sharded;
+mod sharded_moves;
+mod sizes;
+mod socket;
+mod standstill;
+#[cfg(feature = "tower")]
+mod tower;
+#[cfg(feature = "xdp")]
+mod xdp;

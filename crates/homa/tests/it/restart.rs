@@ -1,0 +1,140 @@
+//! A server that dies with calls in service, as its clients see it: real processes, real ICMP.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use homa::{CallError, CallOptions, Config, Engine};
+
+use crate::alone::process_of;
+use crate::common::{echo, engine, message};
+
+/// Set for the process that is the server: where to listen, and whether it answers.
+const SERVE_AT: &str = "HOMA_TEST_SERVE_AT";
+const ANSWERS: &str = "HOMA_TEST_ANSWERS";
+
+/// The server's process. A line for each request tells that it is in service.
+struct Server {
+    process: Child,
+    at: SocketAddr,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Server {
+    fn start(at: &str, answers: bool) -> Self {
+        let mut process = process_of("restart::another_process_serves")
+            .env(SERVE_AT, at)
+            .env(ANSWERS, answers.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap());
+        let at = line_after(&mut lines, "at ").parse().unwrap();
+        Self { process, at, lines }
+    }
+
+    fn wait_for_request(&mut self) {
+        line_after(&mut self.lines, "request");
+    }
+}
+
+/// It dies with its handle, also when an assertion fails.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What follows `start` in the first line that begins with it.
+fn line_after(lines: &mut impl BufRead, start: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the server's process ended");
+        if let Some((_, rest)) = line.trim_end().split_once(start) {
+            return rest.into();
+        }
+    }
+}
+
+/// Not a test but the server's process, when [`SERVE_AT`] is set.
+#[test]
+fn another_process_serves() {
+    let Ok(at) = std::env::var(SERVE_AT) else { return };
+    let engine = Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
+    let server = engine.serve().unwrap();
+    println!("\nat {}", engine.local_addr());
+    if std::env::var(ANSWERS).as_deref() == Ok("true") {
+        drop(echo(server).join());
+        return;
+    }
+    let mut held = Vec::new();
+    while let Some(request) = server.accept() {
+        held.push(request);
+        println!("request");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+#[test]
+fn when_a_server_dies_idempotent_calls_wait_for_the_next_and_others_say_that_nobody_knows() {
+    for ip in ["127.0.0.1", "::1"] {
+        let client = engine(ip, Config::default());
+        let mut server = Server::start(&SocketAddr::new(ip.parse().unwrap(), 0).to_string(), false);
+        let to = server.at;
+        let call = |options: CallOptions, seed| {
+            let client = client.client();
+            let request = message(3_000, seed);
+            thread::spawn(move || client.call_with(to, request, &options))
+        };
+        let deadline = CallOptions::deadline(Duration::from_secs(60));
+        let repeated = call(deadline.idempotent(), 1);
+        let once = call(deadline, 2);
+        server.wait_for_request();
+        server.wait_for_request();
+        drop(server);
+        assert_eq!(once.join().unwrap(), Err(CallError::Indeterminate), "{ip}");
+        let next = Server::start(&to.to_string(), true);
+        assert!(repeated.join().unwrap().unwrap()[..] == message(3_000, 1), "{ip}");
+        drop(next);
+    }
+}
+
+#[test]
+fn an_engine_whose_server_ended_says_so() {
+    let (client, server) =
+        (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
+    let to = server.local_addr();
+    // Of calls made within a network delay of its birth it cannot say so.
+    let told = std::iter::repeat_with(|| client.client().call(to, "anybody?"))
+        .take(1_000)
+        .find(|told| *told != Err(CallError::Indeterminate));
+    assert_eq!(told, Some(Err(CallError::PortUnreachable)));
+    let serving = echo(server.serve().unwrap());
+    assert!(client.client().call(to, "and now?").is_ok());
+    server.drain(Duration::from_secs(5)).unwrap();
+    serving.join().unwrap();
+    assert_eq!(client.client().call(to, "still?"), Err(CallError::PortUnreachable));
+}
+
+#[test]
+fn where_nobody_ever_listened_calls_were_not_executed() {
+    for ip in ["127.0.0.1", "::1"] {
+        let client = engine(ip, Config::default());
+        let nobody = std::net::UdpSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
+        let to = nobody.local_addr().unwrap();
+        drop(nobody);
+        // Several at once: reports come for trains, not for each packet.
+        let calls: Vec<_> = (0..50)
+            .map(|seed| {
+                let client = client.client();
+                thread::spawn(move || client.call(to, message(100 + 100 * seed, seed as u64)))
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.join().unwrap(), Err(CallError::PortUnreachable), "{ip}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Where there is no room, one waits for it instead of trying again: for calls, and for replies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use homa::{CallError, Client, Config, ReplyError};
+use tokio::time::timeout;
+
+use crate::common::{engine, message};
+
+/// Only reached when something is broken.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// Long enough to be seen, where nothing is to happen.
+const A_WHILE: Duration = Duration::from_millis(50);
+
+fn narrow(max_rpcs: u32) -> Config {
+    let mut config = Config::default();
+    config.protocol.max_rpcs = max_rpcs;
+    config
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_wait_for_room_and_none_is_refused() {
+    let server = engine("127.0.0.1", Config::default()).serve().unwrap();
+    let at = server.local_addr();
+    let client = engine("127.0.0.1", narrow(2)).client();
+    let (one, two) = (client.call_async(at, "one"), client.call_async(at, "two"));
+    assert_eq!(client.call_async(at, "three").await, Err(CallError::TooManyCalls { max: 2 }));
+    assert!(timeout(A_WHILE, client.ready()).await.is_err(), "there is no room");
+    server.accept_async().await.unwrap().reply("done").unwrap();
+    timeout(GIVE_UP, client.ready()).await.expect("a call has ended").unwrap();
+    // Both were accepted before they are given up: the server forgets what it has not handed out.
+    drop(server.accept_async().await);
+    drop((one, two));
+
+    let serving = tokio::spawn(async move {
+        while let Some(mut request) = server.accept_async().await {
+            let bytes = request.take_bytes();
+            let _ = request.reply(bytes);
+        }
+    });
+    // Each of many tasks may be the one that finds the room taken.
+    let refused = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..20u64)
+        .map(|task| {
+            let (client, refused) = (client.clone(), refused.clone());
+            tokio::spawn(async move {
+                for n in 0..50 {
+                    let request = message(100, task << 32 | n);
+                    let response = loop {
+                        client.ready().await.unwrap();
+                        match client.call_async(at, request.clone()).await {
+                            Err(CallError::TooManyCalls { .. }) => {
+                                refused.fetch_add(1, Ordering::Relaxed)
+                            }
+                            other => break other.unwrap(),
+                        };
+                    };
+                    assert!(response[..] == request);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(GIVE_UP, task).await.expect("nobody is forgotten").unwrap();
+    }
+    // Tasks are woken for room that is there: few find that another one was faster.
+    let refused = refused.load(Ordering::Relaxed);
+    assert!(refused < 500, "{refused} of 1,000 calls were refused");
+
+    client.engine().drain(GIVE_UP).unwrap();
+    assert_eq!(client.ready().await, Err(CallError::ShuttingDown));
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_for_a_request_is_that_of_its_bytes() {
+    let server = engine("127.0.0.1", Config::default()).serve().unwrap();
+    let config = Config::default().send_memory(100_000);
+    let client = engine("127.0.0.1", config).client();
+    let call = client.call_async(server.local_addr(), message(60_000, 1));
+    let request = server.accept_async().await.unwrap();
+    timeout(GIVE_UP, client.ready_for(40_000)).await.unwrap().unwrap();
+    assert!(timeout(A_WHILE, client.ready_for(40_001)).await.is_err());
+    assert!(timeout(A_WHILE, client.ready()).await.is_err(), "any length may be sent then");
+    request.reply("got it").unwrap();
+    call.await.unwrap();
+    timeout(GIVE_UP, client.ready()).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_wait_for_room_and_all_arrive() {
+    const LENGTH: usize = 70_000;
+    let config = Config::default().send_memory(200_000);
+    let server = engine("127.0.0.1", config).serve().unwrap();
+    let at = server.local_addr();
+    let client = Client::new().unwrap();
+    let calls: Vec<_> = (0..30u64).map(|n| client.call_async(at, n.to_be_bytes())).collect();
+    let mut replies = Vec::new();
+    for _ in 0..30 {
+        let request = server.accept_async().await.unwrap();
+        let n = u64::from_be_bytes(request[..].try_into().unwrap());
+        replies.push(tokio::spawn(request.reply_async(message(LENGTH, n))));
+    }
+    for (n, call) in (0..).zip(calls) {
+        let response = timeout(GIVE_UP, call).await.expect("nobody is forgotten").unwrap();
+        assert!(response[..] == message(LENGTH, n));
+    }
+    for reply in replies {
+        timeout(GIVE_UP, reply).await.unwrap().unwrap().expect("it was taken over");
+    }
+    // What can never be sent is refused at once, with all that is needed to answer otherwise.
+    let call = client.call_async(at, "long");
+    let request = server.accept_async().await.unwrap();
+    let refused = request.reply_async(message(300_000, 1)).await.unwrap_err();
+    assert!(matches!(refused.error, ReplyError::MessageTooLong { .. }), "{refused}");
+    refused.request.reply_async("short").await.unwrap();
+    assert_eq!(&call.await.unwrap()[..], b"short");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_nobody_waits_for_does_not_wait() {
+    let config = Config::default().send_memory(100_000);
+    let server = engine("127.0.0.1", config).serve().unwrap();
+    let at = server.local_addr();
+    let (client, other) = (Client::new().unwrap(), Client::new().unwrap());
+    // A call of the server's own holds its memory: nobody answers it.
+    let silent = engine("127.0.0.1", Config::default()).serve().unwrap();
+    let holds = server.engine().client().call_async(silent.local_addr(), message(90_000, 1));
+    let held = silent.accept_async().await.unwrap();
+    let call = client.call_async(at, "first");
+    let request = server.accept_async().await.unwrap();
+    let reply = tokio::spawn(request.reply_async(message(90_000, 2)));
+    let behind = other.call_async(at, "second");
+    let request = server.accept_async().await.unwrap();
+    let mut second = Box::pin(request.reply_async(message(90_000, 3)));
+    assert!(timeout(A_WHILE, &mut second).await.is_err(), "there is no room");
+    drop(call);
+    let gone = timeout(GIVE_UP, reply).await.expect("its client gave up").unwrap().unwrap_err();
+    assert!(matches!(gone.error, ReplyError::Gone), "{gone}");
+    held.reply("done").unwrap();
+    holds.await.unwrap();
+    timeout(GIVE_UP, second).await.expect("there is room").unwrap();
+    assert!(behind.await.unwrap()[..] == message(90_000, 3));
+}
