@@ -16,10 +16,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | header | fuzz TARGET | install-capi --prefix DIR
+    "usage: cargo xtask test | tidy | words [PATH…] | header | fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed`; makes a
                 virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
+  words         count words in comments and Markdown beside their limits, below some paths
   header        write crates/homa-capi/include/homa.h anew
   fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -32,6 +33,16 @@ fn main() -> ExitCode {
     match arguments[..] {
         ["test"] => test::run(repository()),
         ["tidy"] => report(tidy::check(repository())),
+        ["words", ref paths @ ..] => match tidy::words(repository(), paths) {
+            Ok(table) => {
+                print!("{table}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("cannot read the repository: {error}");
+                ExitCode::from(2)
+            }
+        },
         ["header"] => header(repository()),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),

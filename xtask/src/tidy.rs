@@ -6,7 +6,9 @@
 //! Left out: everything a compiler, rustfmt or clippy reports.
 
 mod crates;
+mod names;
 mod source;
+mod words;
 
 use std::fmt;
 use std::io;
@@ -20,7 +22,7 @@ const REQUIRED: [&str; 6] =
 /// Largest file that is no text, bytes.
 const MAX_BINARY: usize = 400_000;
 
-/// Folders nobody wrote. In a linked worktree `.git` is a file, which nobody wrote either.
+/// Folders that are not part of the sources. In a linked worktree `.git` is a file.
 const SKIPPED_FOLDERS: [&str; 2] = [".git", "target"];
 
 /// Something to be changed.
@@ -59,8 +61,20 @@ impl Findings<'_> {
 pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     let paths = files(root)?;
     let mut findings = Vec::new();
+    let (mut counts, mut definitions) = (words::Counts::default(), names::Definitions::default());
     for path in &paths {
-        findings.extend(check_file(path, &std::fs::read(root.join(path))?));
+        let content = std::fs::read(root.join(path))?;
+        findings.extend(check_file(path, &content));
+        if let Ok(text) = std::str::from_utf8(&content) {
+            counts.add(&words::prose(path, text));
+            definitions.add(path, text);
+        }
+    }
+    findings.extend(counts.check());
+    findings.extend(definitions.check());
+    match words::check_subjects(root) {
+        Some(wrong) => findings.extend(wrong),
+        None => println!("tidy: subjects of commits are not checked: there is no git history"),
     }
     for required in REQUIRED {
         if !paths.iter().any(|path| path == required) {
@@ -74,6 +88,19 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// The counts of words in the prose of some files, or of the whole repository, as a table.
+pub fn words(root: &Path, paths: &[&str]) -> io::Result<String> {
+    let all = files(root)?;
+    let wanted = |path: &&String| paths.is_empty() || paths.iter().any(|p| path.starts_with(p));
+    let mut counts = words::Counts::default();
+    for path in all.iter().filter(wanted) {
+        if let Ok(text) = std::fs::read_to_string(root.join(path)) {
+            counts.add(&words::prose(path, &text));
+        }
+    }
+    Ok(counts.table())
+}
+
 /// Everything that is wrong with one file, named by its path from the root.
 fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
     let mut findings = Findings { path, list: Vec::new() };
@@ -82,6 +109,10 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
             source::check_text(text, &mut findings);
             if path.ends_with(".rs") {
                 source::check_rust(text, &mut findings);
+                words::check_test_names(text, &mut findings);
+            }
+            if path.ends_with(".md") {
+                words::check_markdown(text, &mut findings);
             }
             if path.ends_with(".py") || path.ends_with(".pyi") {
                 source::check_python(text, &mut findings);
@@ -99,8 +130,8 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
     findings.list
 }
 
-/// The repository's files, sorted: those that git tracks, so that what somebody leaves beside them
-/// (a trace, a folder of results) is nobody's business, and a new file's once it is added. Without
+/// The repository's files, sorted: those that git tracks, so that a trace or a folder of results
+/// beside them does not count, and a new file counts once it is added. Without
 /// git, as in an unpacked archive, everything.
 fn files(root: &Path) -> io::Result<Vec<String>> {
     let mut paths = tracked_files(root).unwrap_or_default();
