@@ -63,7 +63,7 @@ impl Sleep {
     }
 }
 
-/// Answers what is ready with what `answer` makes of it.
+/// Answers each request that is ready with the result of `answer`.
 pub fn answer_ready(
     engine: &mut Engine,
     answer: impl Fn(homa::Message) -> Vec<u8>,
@@ -71,7 +71,7 @@ pub fn answer_ready(
     while let Some(completion) = engine.next() {
         if let Completion::Request { id, bytes, .. } = completion {
             match engine.reply(id, answer(bytes)) {
-                // A client that ends its round gives up what is in progress.
+                // A client that ends its round cancels its calls in progress.
                 Ok(()) | Err(ReplyError::Gone) => {}
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -311,7 +311,7 @@ pub fn throughput(
     })
 }
 
-/// Why there can be no rows over AF_XDP; `None` where there can.
+/// Why there can be no rows over AF_XDP; `None` if there can.
 pub fn without_xdp(pair: &Pair) -> Option<String> {
     let mtu = pair.mtu;
     let tried = move |_: &ServerSide| Carrier::Xdp.engine(SERVER, mtu).map(drop);

@@ -1,4 +1,4 @@
-//! What is measured, in which order, and what the rounds are reduced to.
+//! The measurements, their order, and how the rounds are reduced to figures.
 
 use std::io;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ const LARGE_OUTSTANDING: usize = 4;
 
 /// Homa's rows over AF_XDP.
 const XDP: &str = "homa-xdp";
-/// Homa's rows where it is polled on both sides.
+/// Homa's rows in which both sides poll.
 const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
 
 /// Rows of pairs of client and shard, each pair on a core: one, and two.
 const ONE_PAIR: &str = "homa-pair";
 const SHARDED: &str = "homa-sharded";
 
-/// What is measured, once per round.
+/// One measurement, made once per round.
 type Measure<T> = Box<dyn Fn(&Pair, Duration) -> io::Result<T>>;
 
 /// A row that is being measured.

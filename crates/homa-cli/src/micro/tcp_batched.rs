@@ -41,7 +41,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A round of `time` from now, of which the first fifth is warm-up.
+    /// A round of `time` from now; its first fifth is warm-up.
     pub fn starting_now(time: Duration) -> Self {
         let now = Instant::now();
         Self { from: now + time / 5, until: now + time }

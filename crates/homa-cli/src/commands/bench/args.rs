@@ -81,7 +81,7 @@ pub struct Args {
     /// homa, homa-flat (one priority level), tcp-classed (a pool; small RPCs have a connection and
     /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
     /// default: homa-sharded (two engines at each host's address, as on two cores), tcp-ecn (tcp
-    /// that reacts to ECN marks), dctcp (the kernel's, where it has one).
+    /// that reacts to ECN marks), dctcp (the kernel's, if it has one).
     /// [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     pub transport: Vec<Transport>,
@@ -252,7 +252,7 @@ impl Args {
     /// Refuses a congestion control that the kernel does not have, before anything is built.
     pub fn check_congestion_control(&self) -> Result<(), Failure> {
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-        // Where the kernel does not say, it will be asked when the sockets are opened.
+        // If the list cannot be read, the sockets will report a missing one when they are opened.
         let Ok(available) = std::fs::read_to_string(path) else { return Ok(()) };
         let lacks = |cc: &str| !available.split_whitespace().any(|name| name == cc);
         let none = |cc: &str| anyhow::anyhow!("this kernel has no congestion control `{cc}`");

@@ -47,7 +47,7 @@ struct Report {
     total: Interval,
 }
 
-/// What was completed in a stretch of time; figures without an RPC behind them are absent.
+/// RPCs completed in an interval; a figure is absent if no RPC completed.
 #[derive(Clone, Debug, Serialize)]
 struct Interval {
     seconds: f64,
@@ -219,7 +219,7 @@ fn show(prefix: &str, interval: &Interval) {
     ));
 }
 
-/// Checks that somebody answers as `cp_node` does before the load begins.
+/// Checks that the server answers as `cp_node` does before the load begins.
 fn greet(engine: &mut Engine, driver: Driver, server: SocketAddr) -> Result<(), Failure> {
     let failed = |error| driver.failure(server, error, "--cp-node");
     let options = CallOptions::deadline(GRACE);

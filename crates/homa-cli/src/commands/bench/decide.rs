@@ -35,7 +35,7 @@ pub enum Family {
     Tcp,
 }
 
-/// What was asked for.
+/// The request: the options that take part in the decisions.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `--link`.
@@ -100,7 +100,7 @@ impl Round {
     }
 }
 
-/// What happened so far.
+/// The trials and runs so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The machine cannot have a rack at all.
@@ -129,7 +129,7 @@ pub enum Next {
     Answer(Answer),
 }
 
-/// Where the rows of the answer come from.
+/// The source of the answer's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// From this round, some of its rows possibly not valid.

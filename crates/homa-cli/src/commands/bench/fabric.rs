@@ -72,7 +72,7 @@ pub struct Degrade {
     spine: u32,
     /// The only leaf that it concerns.
     leaf: Option<u32>,
-    /// What is left, per cent; 0: the link fails.
+    /// Remaining share of the rate, per cent; 0: the link fails.
     percent: u32,
     /// After the start of the load.
     after: Duration,

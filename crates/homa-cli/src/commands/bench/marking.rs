@@ -1,4 +1,4 @@
-//! `--phantom-queue` and `--ecn-threshold`: where the rack's switch marks congestion, and which
+//! `--phantom-queue` and `--ecn-threshold`: how the rack's switch marks congestion, and which
 //! rows that makes. A row whose hosts heed marks stands twice, without and with them, so that
 //! what marks cost and gain is the difference of two lines; the others are measured once, with
 //! the marking in place, which does nothing to them.
@@ -63,12 +63,12 @@ pub fn threshold(text: &str) -> Result<u32, String> {
 pub struct Planned {
     /// Over what.
     pub transport: Transport,
-    /// Whether the switch marks; `None`: nobody asked for marks.
+    /// Whether the switch marks; `None` if no marks were asked for.
     pub marks: Option<bool>,
 }
 
 impl Planned {
-    /// How the row is called where people read it.
+    /// The row's name for people.
     pub fn label(self) -> String {
         match self.marks {
             Some(false) => format!("{} (no marks)", self.transport),
@@ -76,7 +76,7 @@ impl Planned {
         }
     }
 
-    /// Where the switch marks while this row is measured.
+    /// The switch's marking while this row is measured.
     pub fn marking(self, args: &Args) -> Marking {
         match self.marks {
             Some(true) => args.marking(),
@@ -86,7 +86,7 @@ impl Planned {
 }
 
 impl Args {
-    /// Where the switch marks.
+    /// The switch's marking.
     pub fn marking(&self) -> Marking {
         Marking {
             phantom: self.phantom_queue.map(Phantom::config),
@@ -108,7 +108,7 @@ impl Args {
         self.transports().into_iter().flat_map(of).collect()
     }
 
-    /// What is marked, for people; `None`: nothing.
+    /// The marking for people; `None` if nothing is marked.
     pub fn marking_line(&self) -> Option<String> {
         let phantom = self.phantom_queue.map(|queue| {
             let never = if queue.drain < MOST_COUNTED {

@@ -20,13 +20,13 @@ const NAP: Duration = Duration::from_millis(5);
 pub struct OpenLoop<'a> {
     /// What starts when, by time.
     pub arrivals: &'a [Arrival],
-    /// Where the hosts of the arrivals are.
+    /// Addresses of the hosts in the arrivals.
     pub servers: &'a [SocketAddr],
     /// The common zero of the arrivals.
     pub start: Instant,
     /// When to stop waiting for stragglers.
     pub end: Instant,
-    /// Hosts that still have RPCs of their own: a host serves until there are none.
+    /// Hosts that still have RPCs in progress: a host serves until there are none.
     pub busy: &'a AtomicUsize,
 }
 

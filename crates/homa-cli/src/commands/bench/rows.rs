@@ -36,7 +36,7 @@ pub trait Rows {
     /// The columns for people; the first one is the transport's.
     fn table(&self) -> Table;
 
-    /// What is offered, above the table.
+    /// The offered load, above the table.
     fn offered(&self) -> String;
 
     /// The cells after the transport's.

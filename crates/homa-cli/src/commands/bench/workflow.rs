@@ -87,8 +87,8 @@ impl Row {
     }
 }
 
-/// How long each workflow took of which all parts came: those of one host at one time, which stand
-/// together.
+/// How long each complete workflow took. The parts of a workflow have the same host and time, so
+/// that their records are neighbours.
 fn completions(records: &[Record], parts: usize) -> Vec<u64> {
     let workflows = records.chunk_by(|one, other| one.due_ns == other.due_ns);
     let whole = workflows.filter(|workflow| workflow.len() == parts);
@@ -131,7 +131,7 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
     Ok((0..args.hosts()).map(of_host).collect())
 }
 
-/// Workflows of every host, each of so many parts.
+/// Workflows of every host, each with the same number of parts.
 struct Workflows {
     args: Args,
     parts: usize,

@@ -1,4 +1,4 @@
-//! The links that packets leave by, and what is known of their rates.
+//! The links that packets leave by, and their rates as far as they are known.
 
 use std::net::IpAddr;
 

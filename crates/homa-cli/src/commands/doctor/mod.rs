@@ -57,7 +57,7 @@ impl Status {
 struct Check {
     name: &'static str,
     status: Status,
-    /// What was found, with units.
+    /// The finding, with units.
     found: String,
     /// What follows for Homa.
     consequence: String,
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
     checks.extend(sockets::all());
     let links = links::all(args.peer);
-    // Last: it moves the process into a network of its own, where the path is another.
+    // Last, because it moves the process into another network.
     checks.extend(machine::namespaces());
     checks.push(machine::wake_up());
     let report = Report { checks, links };
@@ -140,8 +140,8 @@ fn print_links(links: &[Link]) {
     line(table.head());
     links.iter().for_each(|link| line(table.row(&link.cells())));
     if links.iter().any(Link::is_uncertain) {
-        line("=> where a rate is not known, Homa goes by what is queued and what arrives");
-        line("remedy: set `Config::link_rate` where all peers are behind one link");
+        line("=> unknown link rate: Homa estimates it from queue drain and arrivals");
+        line("remedy: set `Config::link_rate` if all peers are behind one link");
     }
 }
 

@@ -56,7 +56,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The figure. `subtitle` says what was measured.
+/// The figure. `subtitle` describes the run.
 pub fn svg(rows: &[Judged<TransportResult>], subtitle: &str) -> String {
     let subtitle = escaped(subtitle);
     let lines: Vec<Vec<Point>> = rows.iter().map(|row| line(&row.row.buckets)).collect();

@@ -22,7 +22,7 @@ pub const LONG_BYTES: u32 = 150_000;
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report<'a, R> {
-    /// What was asked for, resolved.
+    /// The resolved request.
     pub config: Config,
     /// Whether every row that was asked for is there and valid.
     pub valid: bool,
@@ -33,7 +33,7 @@ pub struct Report<'a, R> {
     pub transports: &'a [Judged<R>],
 }
 
-/// Where a row's figures come from.
+/// The source of a row's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -53,7 +53,7 @@ pub struct Judged<R> {
     pub valid: bool,
     /// The check that failed, as a sentence; `None` if the row is valid.
     pub reason: Option<String>,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: Source,
     /// RPCs were still in progress when the time for the command was over, which breaks no promise
     /// if the machine disturbed the row.
@@ -84,7 +84,7 @@ pub struct TransportResult {
     /// Over what: its name on the command line.
     #[serde(rename = "name", serialize_with = "by_name")]
     pub transport: Transport,
-    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    /// Whether the switch marked congestion; absent if no marks were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marks: Option<bool>,
     /// RPCs that were to be started.
@@ -96,14 +96,14 @@ pub struct TransportResult {
     /// Processor time of client and server together, without the kernel's work for arriving frames,
     /// which runs on the switch's thread; `None` if the row is simulated.
     pub cpu_us_per_rpc: Option<f64>,
-    /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent where
-    /// servers are not ours to ask.
+    /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent if the
+    /// servers are not part of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
     /// Requests that servers executed for them: more than `started` when some ran twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
-    /// What this process held under load, for Homa, whose state is all in it.
+    /// Memory of this process under load, for Homa, which keeps all its state in the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
     /// RPCs of at most [`SHORT_BYTES`].
@@ -116,7 +116,7 @@ pub struct TransportResult {
     /// arrival to the last end; only on the rack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<f64>,
-    /// What waited at the rack's switch.
+    /// Queueing at the rack's switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queueing: Option<Queueing>,
     /// The simulator's forecast, with `--twin`, of transports that it has.
@@ -127,7 +127,7 @@ pub struct TransportResult {
     pub idle_us: Option<f64>,
 }
 
-/// Resident memory of this process: all hosts, the switch and what is noted down about RPCs.
+/// Resident memory of this process: all hosts, the switch and the records of RPCs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
     /// When the load began, bytes.
@@ -135,11 +135,11 @@ pub struct Memory {
     /// The most until it ended, bytes.
     pub peak_bytes: u64,
     /// Mean over the second quarter of the time in which RPCs arrive, bytes; `None`, as what
-    /// follows, where the load was too short for samples.
+    /// follows, if the load was too short for samples.
     pub early_bytes: Option<u64>,
     /// The same over the last quarter.
     pub late_bytes: Option<u64>,
-    /// What it may grow by from the one to the other, bytes.
+    /// Growth from the one to the other that is allowed, bytes.
     pub allowed_bytes: Option<u64>,
     /// Whether it did not grow by more.
     pub flat: Option<bool>,
@@ -204,8 +204,8 @@ pub struct Short {
     pub p99_slowdown: Option<f64>,
 }
 
-/// Figures of the short RPCs during which no thread of the rack paused, as if the machine were
-/// always there. An RPC that waits long is more likely to meet a pause, so this is a little kind.
+/// Figures of the short RPCs during which no thread of the rack paused. An RPC that waits long is
+/// more likely to meet a pause, so these figures are slightly too good.
 #[derive(Clone, Debug)]
 pub struct Undisturbed {
     /// The shortest pause that counts.
@@ -288,12 +288,12 @@ impl TransportResult {
         result
     }
 
-    /// How the row is called where people read it.
+    /// The row's name for people.
     pub fn label(&self) -> String {
         Planned { transport: self.transport, marks: self.marks }.label()
     }
 
-    /// What Homa promises and this row did not keep.
+    /// Promises of Homa that this row broke.
     pub fn broken(&self) -> Vec<String> {
         let ran = self.started.zip(self.executed);
         let mut broken = broken(self.transport, (self.offered, self.errors), ran);
@@ -362,7 +362,7 @@ pub fn print_broken(broken: &[String], format: Format) {
     }
 }
 
-/// What Homa promises and a row did not keep. `ran`: RPCs started, requests executed.
+/// Promises of Homa that a row broke. `ran`: RPCs started, requests executed.
 pub fn broken(
     transport: Transport,
     (offered, errors): (usize, usize),

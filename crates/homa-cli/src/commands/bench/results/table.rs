@@ -56,7 +56,7 @@ fn explained(transport: Transport) -> &'static str {
         Transport::HomaFlat => "Homa with one priority level, as if switches ignored DSCP",
         Transport::HomaSharded => "Homa with two engines at each host's address",
         Transport::TcpClassed => {
-            "kernel TCP: small RPCs on a connection and in a DSCP class of their own, a pool for \
+            "kernel TCP: small RPCs on their own connection and in their own DSCP class, a pool for \
              the rest"
         }
         Transport::TcpPool => "kernel TCP, eight connections per pair of hosts",

@@ -16,7 +16,7 @@ use super::super::marking::Planned;
 /// RTTbytes before anything is measured, as the runtime starts.
 const FIRST_RTT_BYTES: u32 = 10_000;
 
-/// What is known of the hosts.
+/// Parameters of the simulated hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Hosts {
     /// A message's time in the software of both together, microseconds.
