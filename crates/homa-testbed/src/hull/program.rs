@@ -1,23 +1,23 @@
 //! The phantom queue as an eBPF classifier, assembled here.
 //!
-//! The queue is a clock: the time at which a link of the drain rate would be done with all that
-//! passed. That is one word, so that packets on several processors at once lose none of each other:
-//! it is exchanged if nobody else did meanwhile, and tried again otherwise. A packet is marked for
-//! what others left (compare, then add; HULL §2.1). Times are counted in 2^-10 ns since boot, in 64
-//! bits, so that they last 208 days and differences are right even across the end; a byte's time is
+//! The queue is a clock: the time at which a link of the drain rate would have sent everything that
+//! passed. It is one word, exchanged by compare-and-swap and retried if another processor changed
+//! it meanwhile, so that no packet is lost from the count. A packet is marked for the backlog that
+//! others left (compare, then add; HULL §2.1). Times are counted in 2^-10 ns since boot in 64 bits,
+//! so that they last 208 days and differences are right even across the wrap; a byte's time is
 //! rounded to 2^-26 ns.
 //!
-//! Frames that the kernel joined (GRO) or has still to cut (GSO) count with the headers of each of
-//! their segments and are marked as one. Only what the kernel holds for IP is marked, with a VLAN
-//! tag that the card or the kernel took off or without: where a tag is still in front of IP, the
-//! kernel's function for marking looks through it but writes where the tag is, and the packet would
-//! go on in another VLAN. Left out: ticks, add-then-compare.
+//! Frames that the kernel merged (GRO) or has still to segment (GSO) count with the headers of each
+//! segment and are marked as one. Only packets that the kernel treats as IP are marked, without a
+//! VLAN tag or with one that the card or the kernel removed. If a tag is still in front of IP, the
+//! kernel's marking function looks through it but writes into it, and the packet would continue in
+//! another VLAN. Left out: ticks, add-then-compare.
 
 use homa::driver::bpf::{Assembler, op};
 
 /// Words of the map's value.
 pub(crate) const WORDS: usize = 11;
-/// When the virtual link is free.
+/// The time at which the virtual link is free.
 pub(crate) const FREE_AT: usize = 0;
 /// Time of a byte, in 2^-16 of the unit.
 pub(crate) const PER_BYTE: usize = 1;

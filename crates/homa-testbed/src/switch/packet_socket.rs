@@ -1,8 +1,7 @@
 //! The switch's one packet socket: every frame of every port in, and out again by port.
 //!
-//! A frame comes with the kernel's stamp of when the host handed it over, so that the switch's own
-//! wake-up time is no part of the measurement.
-//! Invariant: frames the switch itself sent are not seen again.
+//! The kernel stamps a frame when its host hands it over, so that the switch's wake-up time is not
+//! part of the measurement. Invariant: frames that the switch sent are not seen again.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -11,16 +10,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use super::ring::Ring;
 use crate::sys;
 
-/// Frames taken in a row: a flood must not keep the switch from delivering.
+/// Frames read in a row, bounded so that a flood does not keep the switch from delivering.
 const BATCH: usize = 32;
-/// Send buffer: a stall of a few milliseconds of a whole rack must fit.
+/// Send buffer: it holds the frames of a whole rack during a stall of a few milliseconds.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// A frame read from the socket.
 pub(crate) struct Received<'a> {
     /// Interface index of the port it came in by.
     pub(crate) interface: u32,
-    /// When its host handed it over, nanoseconds of CLOCK_MONOTONIC.
+    /// Time at which its host handed it over, nanoseconds of CLOCK_MONOTONIC.
     pub(crate) at_ns: u64,
     /// The frame from its Ethernet header on.
     pub(crate) bytes: &'a [u8],
@@ -40,8 +39,8 @@ impl PacketSocket {
         let set = |level, name, value| sys::set_option(fd.as_fd(), level, name, value);
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
-        // An ordinary user may not exceed the machine's limit; then a smaller buffer must do, and
-        // `SwitchInterval::undeliverable` tells whether it did.
+        // An ordinary user may not exceed the machine's limit. The buffer is then smaller, and
+        // `SwitchInterval::undeliverable` shows whether it sufficed.
         if set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES).is_err() {
             set(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_BYTES)?;
         }
