@@ -31,7 +31,7 @@ const STALL_MS: u64 = 100;
 
 /// One number that was checked against its limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct CheckedValue {
     /// The check it belongs to, in a few words; several numbers may belong to one check.
     pub name: &'static str,
     /// A sentence without its full stop: the number that was found and its limit.
@@ -41,7 +41,7 @@ pub struct Finding {
     pub strain: f64,
 }
 
-impl Finding {
+impl CheckedValue {
     /// Whether the number is within its limit.
     pub fn ok(&self) -> bool {
         self.strain <= 1.0
@@ -52,22 +52,22 @@ impl Finding {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// In the order of checking.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckedValue>,
 }
 
 impl Verdict {
     /// True if every number is within its limit.
     pub fn valid(&self) -> bool {
-        self.findings.iter().all(Finding::ok)
+        self.findings.iter().all(CheckedValue::ok)
     }
 
     /// The numbers beyond their limits.
-    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
+    pub fn failed(&self) -> impl Iterator<Item = &CheckedValue> {
         self.findings.iter().filter(|finding| !finding.ok())
     }
 
     /// The number that is nearest to its limit, or farthest beyond it.
-    pub fn worst(&self) -> Option<&Finding> {
+    pub fn worst(&self) -> Option<&CheckedValue> {
         self.findings.iter().max_by(|a, b| a.strain.total_cmp(&b.strain))
     }
 
@@ -83,13 +83,13 @@ impl Verdict {
             Some(_) if limit > 0.0 => found.max(0.0) / limit,
             _ => f64::INFINITY,
         };
-        self.findings.push(Finding { name, detail, strain });
+        self.findings.push(CheckedValue { name, detail, strain });
     }
 
     /// Adds a number that must be at least its limit, which is above 0.
     fn at_least(&mut self, name: &'static str, (found, limit): (f64, f64), detail: String) {
         let strain = if found > 0.0 { limit / found } else { f64::INFINITY };
-        self.findings.push(Finding { name, detail, strain });
+        self.findings.push(CheckedValue { name, detail, strain });
     }
 }
 

@@ -71,7 +71,7 @@ impl Memory {
 
 /// Samples memory at times.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     start_bytes: u64,
     /// How long RPCs arrive, since when, and the time between samples, nanoseconds.
     duration: Duration,
@@ -82,7 +82,7 @@ pub(crate) struct Watch {
     quarters: [(u64, u64); 4],
 }
 
-impl Watch {
+impl MemoryWatch {
     /// Starts to watch a load in which RPCs arrive for `duration` from `start_ns` on. `None` if the
     /// kernel does not let us reset the peak.
     pub(crate) fn begin(start_ns: u64, duration: Duration) -> Option<Self> {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_saw_less_add_nothing_and_one_with_a_trend_has_it() {
+    fn the_largest_peak_and_the_one_trend_of_threads_are_kept() {
         let seen = |peak_bytes, trend| Memory { start_bytes: 1, peak_bytes, trend };
         let trend = Some(Trend { early_bytes: 2, late_bytes: 3, lasted: Duration::ZERO });
         let both = Memory::merged([seen(9, None), seen(5, trend)].into_iter());
@@ -167,16 +167,18 @@ mod tests {
         assert_eq!(Memory::merged([].into_iter()), None);
     }
 
-    /// One test: the peak is the process's. What is held all along lets the tests beside this one
-    /// take and free some 25 MB.
+    /// One test, because the peak is the process's. The buffer held throughout lets concurrent
+    /// tests take and free some 25 MB.
     #[test]
-    fn a_peak_that_is_over_counts_and_an_earlier_one_does_not_and_what_stays_is_growth() {
+    fn only_peaks_under_load_count_and_lasting_memory_is_growth() {
         const BIG: usize = 64 << 20;
         let all_along = std::hint::black_box(vec![1u8; 4 * BIG]);
         drop(std::hint::black_box(vec![1u8; BIG]));
         let hour = Duration::from_secs(3_600);
-        let Some(mut watch) = Watch::begin(0, hour) else { return };
-        let before = Watch::begin(0, hour).and_then(Watch::end).expect("the kernel told us before");
+        let Some(mut watch) = MemoryWatch::begin(0, hour) else { return };
+        let before = MemoryWatch::begin(0, hour)
+            .and_then(MemoryWatch::end)
+            .expect("the kernel told us before");
         assert!(before.peak_bytes < before.start_bytes + BIG as u64 / 2, "{before:?}");
         assert_eq!(before.trend, None, "no sample");
         watch.look(1_000 * SECOND);
@@ -189,7 +191,7 @@ mod tests {
         let after = watch.end().expect("the kernel told us before");
         assert!(after.peak_bytes > after.start_bytes + BIG as u64 / 2, "{after:?}");
         assert!(after.trend.is_some_and(|trend| trend.flat()), "{after:?}");
-        let mut watch = Watch::begin(0, hour).expect("the kernel told us before");
+        let mut watch = MemoryWatch::begin(0, hour).expect("the kernel told us before");
         watch.look(1_000 * SECOND);
         let more = std::hint::black_box(vec![1u8; BIG]);
         watch.look(2_701 * SECOND);

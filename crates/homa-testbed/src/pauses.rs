@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_of_threads_become_one_where_they_overlap_and_short_steps_are_none() {
+    fn overlapping_pauses_become_one_and_short_steps_are_none() {
         let [mut hosts, mut switch] = [Pauses::default(), Pauses::default()];
         for (from, to) in [(0, 100), (100, 199), (1_000, 1_500)] {
             hosts.step(100, from, to);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_fabric_has_four_links_between_leaves_and_two_within_one() {
+    fn a_small_fabric_has_four_links_between_leaves_two_within() {
         let rack = leaf_spine();
         assert_eq!([(0, 1), (0, 2), (3, 1), (2, 3)].map(|(a, b)| rack.links(a, b)), [2, 4, 4, 2]);
         // One frame: its time on eight links. Two: each way the second behind the first.

@@ -22,11 +22,11 @@ pub use idle::IdleTimes;
 
 use crate::check::{self, ProcessorTime, Shown, Verdict};
 use crate::sys;
-use crate::transport::{Listening, Transport, TransportOptions};
+use crate::transport::{ListeningHost, Transport, TransportOptions};
 use crate::{Memory, Pauses, Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
-use group::{Client, Group};
-use open::Load;
+use group::{Client, HostGroup};
+use open::HostLoad;
 use stages::{Stage, Stages};
 
 /// The load on the hosts.
@@ -137,7 +137,7 @@ fn goodput(records: &[Record]) -> f64 {
 
 /// The results of the hosts of one thread.
 struct GroupResult {
-    loads: Vec<Load>,
+    loads: Vec<HostLoad>,
     cpu: Duration,
     pauses: Pauses,
     elapsed_s: f64,
@@ -221,7 +221,7 @@ fn report(
     let memory = Memory::merged(groups.iter().filter_map(|group| group.memory));
     let started = groups.iter().map(|group| group.started_and_served.0).sum();
     let executed = groups.iter().map(|group| group.started_and_served.1).sum();
-    let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
+    let loads: Vec<HostLoad> = groups.into_iter().flat_map(|group| group.loads).collect();
     let records: Vec<Record> = loads.iter().flat_map(|load| load.records.iter().copied()).collect();
     let short = records.iter().filter(|r| r.bytes <= check::SHORT_BYTES).map(|r| r.latency_ns);
     let shown = Shown {
@@ -311,14 +311,14 @@ struct Meter {
 }
 
 impl Meter {
-    fn start(group: &mut Group<'_>) -> Self {
+    fn start(group: &mut HostGroup<'_>) -> Self {
         group.begin();
         Self { processors: ProcessorTime::now(), cpu: sys::thread_cpu(), began: Instant::now() }
     }
 
     /// Processor time without empty polls, and the share of time in which the thread's processor
     /// was free (if the thread sleeps: all processors).
-    fn read(self, group: &Group<'_>) -> (Duration, Option<f64>) {
+    fn read(self, group: &HostGroup<'_>) -> (Duration, Option<f64>) {
         let cpu = (sys::thread_cpu() - self.cpu).saturating_sub(group.spun);
         let free = if group.spins() {
             Some(group.spun.as_secs_f64() / self.began.elapsed().as_secs_f64())
@@ -335,7 +335,7 @@ fn assemble<'a>(
     members: &[usize],
     plan: &RunPlan<'_>,
     stages: &'a Stages,
-) -> Result<Group<'a>, TestbedError> {
+) -> Result<HostGroup<'a>, TestbedError> {
     let failed = |host: usize, what| move |source| TestbedError::Transport { host, what, source };
     let options = TransportOptions {
         congestion_control: plan.congestion_control,
@@ -344,7 +344,7 @@ fn assemble<'a>(
     let mut listening = Vec::new();
     for &host in members {
         rack.enter(host)?;
-        let open = Listening::open(plan.transport, rack.host(host), options);
+        let open = ListeningHost::open(plan.transport, rack.host(host), options);
         listening.push(open.map_err(failed(host, "opening its sockets"))?);
         stages.arrive(Stage::Listening);
     }
@@ -355,7 +355,7 @@ fn assemble<'a>(
         let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
         clients.push(Client::new(rack.host(host), transport));
     }
-    Ok(Group::new(clients, stages, rack))
+    Ok(HostGroup::new(clients, stages, rack))
 }
 
 #[cfg(test)]

@@ -25,22 +25,22 @@ use homa::driver::bpf::{self, Capabilities, Kind, TCX_EGRESS, TCX_INGRESS, WordM
 use homa_proto::Rate;
 
 use crate::sys::current_network;
-use crate::sys::netlink::{Netlink, Request, interface_index};
-use program::{Clock, WORDS};
+use crate::sys::netlink::{Netlink, NetlinkRequest, interface_index};
+use program::{DrainClock, WORDS};
 
 /// Name of the map, by which [`attached`] finds it, and of the program.
 const NAME: &CStr = c"homa_phantom";
 
 /// The position of a phantom queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum HookPoint {
     /// At the ingress of the device behind the link: in series (HULL §2.1, remark 1).
     Ingress,
     /// At the egress, before the queueing discipline: in parallel.
     Egress,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HookPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ingress => "ingress, in series with the link before it",
@@ -91,7 +91,7 @@ pub struct PhantomStatus {
     /// It marks when more bytes than these are virtually queued.
     pub threshold_bytes: u32,
     /// Its position.
-    pub place: Place,
+    pub place: HookPoint,
     /// Packets that passed; frames that the kernel joined are one.
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
@@ -106,7 +106,7 @@ impl PhantomStatus {
         Self {
             drain: Rate(value[program::DRAIN_BPS]),
             threshold_bytes: value[program::THRESHOLD_BYTES] as u32,
-            place: if value[program::PLACE] == 0 { Place::Ingress } else { Place::Egress },
+            place: if value[program::PLACE] == 0 { HookPoint::Ingress } else { HookPoint::Egress },
             packets: value[program::PACKETS],
             bytes: value[program::BYTES],
             marked: value[program::MARKED],
@@ -119,15 +119,15 @@ impl PhantomStatus {
 pub struct PhantomPort {
     // Dropped first.
     _hook: Hook,
-    map: Listed,
+    map: ListedMap,
 }
 
 /// The map of a queue. It is emptied when the queue is detached, because the kernel keeps it for a
 /// while and a search for attached queues would find it.
 #[derive(Debug)]
-struct Listed(WordMap<WORDS>);
+struct ListedMap(WordMap<WORDS>);
 
-impl Drop for Listed {
+impl Drop for ListedMap {
     fn drop(&mut self) {
         let _ = self.0.write(&[0; WORDS]);
     }
@@ -137,7 +137,7 @@ impl PhantomPort {
     /// Attaches a queue to a device of the calling thread's network namespace.
     pub fn attach(
         device: &str,
-        place: Place,
+        place: HookPoint,
         (drain, threshold_bytes): (Rate, u32),
     ) -> Result<Self, HullError> {
         Self::attach_by(device, place, (drain, threshold_bytes), Hook::attach)
@@ -145,9 +145,9 @@ impl PhantomPort {
 
     fn attach_by(
         device: &str,
-        place: Place,
+        place: HookPoint,
         (drain, threshold_bytes): (Rate, u32),
-        hook: impl Fn(BorrowedFd<'_>, u32, Place) -> Result<Hook, HullError>,
+        hook: impl Fn(BorrowedFd<'_>, u32, HookPoint) -> Result<Hook, HullError>,
     ) -> Result<Self, HullError> {
         let interface = index_of(device)?;
         let capabilities = Capabilities::of_this_process();
@@ -160,15 +160,15 @@ impl PhantomPort {
             return Err(HullError::Lacks { what, capability: "CAP_NET_ADMIN" });
         }
         let map = WordMap::create(NAME).map_err(refused("make a map for the queue"))?;
-        let place_word = u64::from(place == Place::Egress);
+        let place_word = u64::from(place == HookPoint::Egress);
         let where_to = (interface, place_word, namespace()?);
         let value = program::initial((drain.0, threshold_bytes), where_to);
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
-        let code = program::assemble(map.descriptor(), Clock::Kernel);
+        let code = program::assemble(map.descriptor(), DrainClock::Kernel);
         let program =
             bpf::load(Kind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
-        Ok(Self { _hook: hook, map: Listed(map) })
+        Ok(Self { _hook: hook, map: ListedMap(map) })
     }
 
     /// The counters so far.
@@ -249,7 +249,11 @@ const TCA_BPF_FLAGS: u16 = 8;
 const DIRECT_ACTION: u32 = 1;
 
 impl Hook {
-    fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn attach(
+        program: BorrowedFd<'_>,
+        interface: u32,
+        place: HookPoint,
+    ) -> Result<Self, HullError> {
         match Self::link(program, interface, place) {
             // Kernels before 6.6 do not have this attachment point.
             Err(HullError::Refused { source, .. })
@@ -261,19 +265,23 @@ impl Hook {
         }
     }
 
-    fn link(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn link(program: BorrowedFd<'_>, interface: u32, place: HookPoint) -> Result<Self, HullError> {
         let point = match place {
-            Place::Ingress => TCX_INGRESS,
-            Place::Egress => TCX_EGRESS,
+            HookPoint::Ingress => TCX_INGRESS,
+            HookPoint::Egress => TCX_EGRESS,
         };
         let attached = bpf::attach(program, (interface, point), 0);
         attached.map(|fd| Self::Link { _fd: fd }).map_err(refused("attach the program"))
     }
 
-    fn filter(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn filter(
+        program: BorrowedFd<'_>,
+        interface: u32,
+        place: HookPoint,
+    ) -> Result<Self, HullError> {
         let netlink = Netlink::open().map_err(refused("open a netlink socket"))?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let discipline = Request::new(libc::RTM_NEWQDISC, create)
+        let discipline = NetlinkRequest::new(libc::RTM_NEWQDISC, create)
             .fixed(&message(interface, (CLSACT_HANDLE, CLSACT), 0))
             .text(TCA_KIND, "clsact");
         match netlink.call(discipline) {
@@ -281,8 +289,8 @@ impl Hook {
             made => made.map_err(refused("add the queueing discipline clsact"))?,
         }
         let parent = match place {
-            Place::Ingress => CLSACT_INGRESS,
-            Place::Egress => CLSACT_EGRESS,
+            HookPoint::Ingress => CLSACT_INGRESS,
+            HookPoint::Egress => CLSACT_EGRESS,
         };
         let (filter, options) =
             filter_request(libc::RTM_NEWTFILTER, create, (interface, parent)).begin(TCA_OPTIONS);
@@ -313,10 +321,14 @@ impl Drop for Hook {
 }
 
 /// Names our filter at a place of a device.
-fn filter_request(kind: u16, flags: libc::c_int, (interface, parent): (u32, u32)) -> Request {
+fn filter_request(
+    kind: u16,
+    flags: libc::c_int,
+    (interface, parent): (u32, u32),
+) -> NetlinkRequest {
     let every_protocol = u32::from((libc::ETH_P_ALL as u16).to_be());
     let message = message(interface, (FILTER_HANDLE, parent), FILTER_PRIORITY | every_protocol);
-    Request::new(kind, flags).fixed(&message).text(TCA_KIND, "bpf")
+    NetlinkRequest::new(kind, flags).fixed(&message).text(TCA_KIND, "bpf")
 }
 
 /// A `tcmsg`.
@@ -339,7 +351,7 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_is_named() {
         for name in ["no-such-device", "", "a-name-longer-than-any"] {
-            let error = PhantomPort::attach(name, Place::Ingress, (Rate::gbps(1), 1_000));
+            let error = PhantomPort::attach(name, HookPoint::Ingress, (Rate::gbps(1), 1_000));
             assert!(matches!(error, Err(HullError::NoDevice { .. })), "{name}: {error:?}");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) const INTERFACE: usize = 8;
 pub(crate) const PLACE: usize = 9;
 /// Number of the network namespace that the interface is in.
 pub(crate) const NAMESPACE: usize = 10;
-/// The time, for [`Clock::Map`], which cares for no interface.
+/// The time, for [`DrainClock::Map`], which cares for no interface.
 #[cfg(test)]
 const CLOCK: usize = INTERFACE;
 
@@ -74,10 +74,10 @@ pub(crate) fn initial(
 
 /// Where the program reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum DrainClock {
     /// The kernel's, since boot.
     Kernel,
-    /// The map's, for whoever holds the program against a model.
+    /// The map's, for tests that compare the program with a model.
     #[cfg(test)]
     Map,
 }
@@ -91,11 +91,11 @@ const SEGMENTS: i16 = 164;
 const KTIME_GET_NS: i32 = 5;
 const SKB_ECN_SET_CE: i32 = 97;
 
-/// Whoever is attached after it decides (`TC_ACT_UNSPEC`, `TCX_NEXT`).
+/// The next attached program decides (`TC_ACT_UNSPEC`, `TCX_NEXT`).
 const GO_ON: i32 = -1;
 
 /// The program over the map of that descriptor, as the kernel takes it.
-pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
+pub(crate) fn assemble(map: i32, clock: DrainClock) -> Vec<u64> {
     use op::*;
     let mut code = Assembler::default();
     let at = |word: usize| 8 * word as i16;
@@ -119,9 +119,9 @@ pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
     code.push(RIGHT_SHIFT, (9, 0), 0, FRACTION_SHIFT as i32);
     // r8: now.
     match clock {
-        Clock::Kernel => code.push(CALL, (0, 0), 0, KTIME_GET_NS),
+        DrainClock::Kernel => code.push(CALL, (0, 0), 0, KTIME_GET_NS),
         #[cfg(test)]
-        Clock::Map => code.push(LOAD_LONG, (0, 7), at(CLOCK), 0),
+        DrainClock::Map => code.push(LOAD_LONG, (0, 7), at(CLOCK), 0),
     }
     code.push(MOV, (8, 0), 0, 0);
     code.push(LEFT_SHIFT, (8, 0), 0, UNIT_SHIFT as i32);

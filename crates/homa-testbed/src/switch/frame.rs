@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_packet_has_a_right_checksum_and_nothing_else_is_changed() {
+    fn a_marked_packet_has_a_right_checksum_and_no_other_change() {
         for (length, tos) in (28..1_500).zip((0..=0xff).cycle()) {
             let before = packet(tos, length, [1, 2]);
             assert_eq!(header_sum(&before), 0xffff);

@@ -144,7 +144,7 @@ impl Switch {
                     sys::stay_on(processor);
                 }
                 sys::run_promptly();
-                Engine::new(config, interfaces, socket, shared).run(processor.is_some())
+                SwitchThread::new(config, interfaces, socket, shared).run(processor.is_some())
             }
         });
         let thread = thread.map_err(|e| TestbedError::setup("start the switch's thread", e))?;
@@ -183,7 +183,7 @@ impl Drop for Switch {
 }
 
 /// The thread's state.
-struct Engine {
+struct SwitchThread {
     fabric: Fabric<WireFrame>,
     interfaces: Vec<u32>,
     socket: PacketSocket,
@@ -194,7 +194,7 @@ struct Engine {
     shortest_pause_ns: u64,
 }
 
-impl Engine {
+impl SwitchThread {
     fn new(
         config: SwitchConfig,
         interfaces: Vec<u32>,

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::ring::Ring;
+use super::ring::FrameRing;
 use crate::sys;
 
 /// Frames read in a row, bounded so that a flood does not keep the switch from delivering.
@@ -16,7 +16,7 @@ const BATCH: usize = 32;
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// A frame read from the socket.
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedFrame<'a> {
     /// Interface index of the port it came in by.
     pub(crate) interface: u32,
     /// Time at which its host handed it over, nanoseconds of CLOCK_MONOTONIC.
@@ -27,7 +27,7 @@ pub(crate) struct Received<'a> {
 
 /// See the module's description.
 pub(crate) struct PacketSocket {
-    ring: Ring,
+    ring: FrameRing,
     fd: OwnedFd,
 }
 
@@ -44,7 +44,7 @@ impl PacketSocket {
         if set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES).is_err() {
             set(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_BYTES)?;
         }
-        Ok(Self { ring: Ring::new(fd.as_fd())?, fd })
+        Ok(Self { ring: FrameRing::new(fd.as_fd())?, fd })
     }
 
     /// The descriptor, to wait on.
@@ -54,13 +54,13 @@ impl PacketSocket {
 
     /// Takes up to [`BATCH`] frames; returns how many there were. Never blocks, and is no system
     /// call.
-    pub(crate) fn receive(&mut self, mut each: impl FnMut(Received<'_>)) -> usize {
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(ReceivedFrame<'_>)) -> usize {
         let mut offset = None;
         for taken in 0..BATCH {
             let more = self.ring.take(|frame| {
                 let offset = *offset.get_or_insert_with(sys::realtime_to_monotonic);
                 let at_ns = frame.real_ns.saturating_add_signed(offset);
-                each(Received { interface: frame.interface, at_ns, bytes: frame.bytes });
+                each(ReceivedFrame { interface: frame.interface, at_ns, bytes: frame.bytes });
             });
             if !more {
                 return taken;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use homa_testbed::check::Finding;
+use homa_testbed::check::CheckedValue;
 use homa_testbed::{Rack, TestbedError, Transport};
 
 use super::args::Args;
@@ -31,7 +31,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    fn of(link: u64, row: Option<Transport>, worst: &Finding) -> Self {
+    fn of(link: u64, row: Option<Transport>, worst: &CheckedValue) -> Self {
         let found = match row {
             None => format!("without any load, {}", worst.detail),
             Some(row) => format!("under {row}, {}", worst.detail),
@@ -68,7 +68,7 @@ pub fn run(
     if let Some(failed) = idle.failed().next() {
         return Ok(Trial::of(link, None, failed));
     }
-    let mut worst: Option<(Transport, Finding)> = None;
+    let mut worst: Option<(Transport, CheckedValue)> = None;
     for &row in rows {
         let (rack, idle) = racks.of_row(args, row)?;
         if let Some(failed) = idle.failed().next() {
@@ -89,9 +89,14 @@ pub fn run(
 }
 
 /// The number that a short run brought nearest to its limit.
-fn loaded(args: &Args, rack: &Rack, row: Planned, of: &impl Rows) -> Result<Finding, TestbedError> {
+fn loaded(
+    args: &Args,
+    rack: &Rack,
+    row: Planned,
+    of: &impl Rows,
+) -> Result<CheckedValue, TestbedError> {
     let verdict = homa_testbed::run(rack, &plan(args, row.transport, of.pattern(), GRACE))?.verdict;
-    let none = Finding { name: "run", detail: "nothing was checked".into(), strain: 0.0 };
+    let none = CheckedValue { name: "run", detail: "nothing was checked".into(), strain: 0.0 };
     Ok(verdict.worst().cloned().unwrap_or(none))
 }
 
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_number_that_failed_and_its_limit() {
         let detail = "the lowest class filled 84 % of the link meanwhile (at least 90 %)".into();
-        let failed = Finding { name: "strict priority", detail, strain: 1.07 };
+        let failed = CheckedValue { name: "strict priority", detail, strain: 1.07 };
         let said = Trial::of(25_000_000, None, &failed).sentence();
         assert!(said.starts_with("links of 25 Mbit/s: too fast for this machine now"), "{said}");
         assert!(said.ends_with("84 % of the link meanwhile (at least 90 %)"), "{said}");
