@@ -57,8 +57,8 @@ impl ServerSide {
 }
 
 impl Pair {
-    /// Builds the pair. The process moves into another network namespace, so this must run before any
-    /// thread is started; no privilege is needed.
+    /// Builds the pair. The process moves into another network namespace, so this must run before
+    /// any thread is started; no privilege is needed.
     pub fn build(mtu: u16) -> Result<Self, TestbedError> {
         let inside = homa_testbed::isolate()?;
         let network = Arc::new(VethPair::new(&inside, mtu.into())?);

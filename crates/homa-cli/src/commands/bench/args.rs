@@ -8,7 +8,7 @@ use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
 
 use super::decide::ARRIVALS;
-use super::fabric::{self, Choice, Degrade, Wired};
+use super::fabric::{self, Degrade, FabricShape, PathChoice};
 use super::marking::{self, Phantom};
 use crate::commands::driver::Driver;
 use crate::failure::Failure;
@@ -95,11 +95,11 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub hosts: Option<usize>,
     /// Topology between the hosts, emulated by the rack's switch process.
-    #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
-    pub fabric: Wired,
+    #[arg(long, value_enum, default_value_t = FabricShape::SingleSwitch)]
+    pub fabric: FabricShape,
     /// How the switches of --fabric leaf-spine choose among paths.
-    #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
-    pub forwarding: Choice,
+    #[arg(long, value_enum, default_value_t = PathChoice::Ecmp)]
+    pub forwarding: PathChoice,
     /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
     /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
     /// time after it: spine1:10, spine1:0@2s.
@@ -110,8 +110,8 @@ pub struct Args {
     /// shows that this machine keeps up]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub link: Option<u64>,
-    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: 3 to 8s on the rack,
-    /// so that all rows end within three minutes; 8s for --peer; 2s for --micro]
+    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: on the rack 3 to
+    /// 8s, so that all rows end within three minutes; 8s for --peer; 2s for --micro]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Buffer of every switch port, shared by all priorities, wire bytes.
@@ -234,8 +234,8 @@ impl Args {
     /// Hosts on the rack. Two leaf switches share them, so that their number is even there.
     pub fn hosts(&self) -> usize {
         self.hosts.unwrap_or(match self.fabric {
-            Wired::SingleSwitch => 5,
-            Wired::LeafSpine => 4,
+            FabricShape::SingleSwitch => 5,
+            FabricShape::LeafSpine => 4,
         })
     }
 

@@ -8,7 +8,7 @@ use homa_testbed::{Rack, TestbedError, Transport};
 
 use super::args::Args;
 use super::decide::{Family, Fit};
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::rows::Rows;
 use super::setup::{GRACE, Racks, plan};
 use super::units::rate;
@@ -60,7 +60,7 @@ pub fn arguments(args: &Args, link: u64) -> Args {
 pub fn run(
     args: &Args,
     racks: &mut Racks<'_>,
-    (first, rows): (Planned, &[Planned]),
+    (first, rows): (PlannedRow, &[PlannedRow]),
     of: &impl Rows,
 ) -> Result<Trial, TestbedError> {
     let link = args.link();
@@ -92,7 +92,7 @@ pub fn run(
 fn loaded(
     args: &Args,
     rack: &Rack,
-    row: Planned,
+    row: PlannedRow,
     of: &impl Rows,
 ) -> Result<CheckedValue, TestbedError> {
     let verdict = homa_testbed::run(rack, &plan(args, row.transport, of.pattern(), GRACE))?.verdict;
@@ -102,8 +102,8 @@ fn loaded(
 
 /// The rows that demand most of the machine, one of each kind. Kernel TCP receives on the processor
 /// of the switch, and a pool keeps most of it in flight.
-pub fn demanding(planned: &[Planned]) -> Vec<Planned> {
-    let demand = |row: &&Planned| match row.transport {
+pub fn demanding(planned: &[PlannedRow]) -> Vec<PlannedRow> {
+    let demand = |row: &&PlannedRow| match row.transport {
         Transport::TcpPool => 4,
         Transport::TcpClassed => 3,
         Transport::HomaSharded => 2,
@@ -118,8 +118,8 @@ pub fn demanding(planned: &[Planned]) -> Vec<Planned> {
 }
 
 /// The kinds of rows that were asked for.
-pub fn families(planned: &[Planned]) -> Vec<Family> {
-    let family = |row: &Planned| match row.transport.is_homa() {
+pub fn families(planned: &[PlannedRow]) -> Vec<Family> {
+    let family = |row: &PlannedRow| match row.transport.is_homa() {
         true => Family::Homa,
         false => Family::Tcp,
     };

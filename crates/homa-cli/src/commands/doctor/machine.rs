@@ -69,8 +69,8 @@ pub fn timers() -> Check {
         usual.as_nanos() as f64 / 1e3,
         tight.as_nanos() as f64 / 1e3
     );
-    let consequence = "Homa does not change the slack: if a paced packet waits for more than 100 us, or \
-                       if `spin` is 0, it leaves as late as this";
+    let consequence = "Homa does not change the slack: if a paced packet waits for more than 100 \
+                       us, or if `spin` is 0, it leaves as late as this";
     match usual.as_micros() {
         0..100 => Check::new("timers", Status::Ok, found, consequence),
         _ => Check::new("timers", Status::Limited, found, consequence)
