@@ -1,6 +1,10 @@
 //! What a scenario asks of the network: who sends what to whom, how much of it, for how long.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
@@ -140,6 +144,67 @@ pub struct Load {
     pub basis: Basis,
 }
 
+/// Shares of a link from this on are refused: ten times what links carry leaves nothing to be
+/// learned, and per cent are what was meant.
+const TOO_MUCH: f64 = 10.0;
+
+impl Load {
+    /// Whether a link can be offered this share of what it carries: above 0 and below 10, since
+    /// more than 1 is an overload. The error says what it must be, as [`super::ScenarioError`]
+    /// wants it.
+    pub fn check(fraction: f64) -> Result<(), String> {
+        if fraction > 0.0 && fraction < TOO_MUCH {
+            return Ok(());
+        }
+        let must = format!("be a share of a link above 0 and below {TOO_MUCH}");
+        Err(match as_share(fraction) {
+            meant if meant < TOO_MUCH && meant > 0.0 => format!("{must}: {meant}?"),
+            _ => format!("{must}, such as 0.8"),
+        })
+    }
+}
+
+/// What was meant, if it may be per cent.
+fn as_share(number: f64) -> f64 {
+    if number < TOO_MUCH { number } else { number / 100.0 }
+}
+
+/// A load's table. A number in its place is answered with the key that was meant.
+pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Load, D::Error> {
+    struct Table;
+
+    fn key<E: Error>(number: f64) -> Result<Load, E> {
+        let share = as_share(number);
+        Err(E::custom(format!("a load is a table of keys: write `load.fraction = {share}`")))
+    }
+
+    impl<'de> Visitor<'de> for Table {
+        type Value = Load;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("struct Load")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Load, A::Error> {
+            Load::deserialize(MapAccessDeserializer::new(map))
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<Load, E> {
+            key(number)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<Load, E> {
+            key(number as f64)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<Load, E> {
+            key(number as f64)
+        }
+    }
+
+    deserializer.deserialize_any(Table)
+}
+
 /// Which bytes a load counts. The same fraction offers different traffic in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -215,7 +280,7 @@ pub enum Ending {
 impl Default for Stop {
     fn default() -> Self {
         Self {
-            messages: Some(100_000),
+            messages: Some(300_000),
             time: None,
             ending: Ending::Drain,
             drain_limit: Span(10 * 1_000_000_000_000),

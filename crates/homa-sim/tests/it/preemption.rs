@@ -6,6 +6,7 @@ use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, Traffic};
 /// Eight hosts at one switch, W3 at 80 %: long frames are interrupted all the time.
 fn outcome(preemption: bool) -> Outcome {
     let mut scenario = Scenario {
+        scheme: "homa-sim".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 8 }, preemption, ..Fabric::default() },
         traffic: Traffic::AllToAll {
             workload: "w3".to_owned(),
