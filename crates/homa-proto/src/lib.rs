@@ -46,7 +46,7 @@ pub use config::{
 };
 pub use counters::Counters;
 pub use coverage::Coverage;
-pub use endpoint::{Endpoint, PeerInfo};
+pub use endpoint::Endpoint;
 pub use event::{
     Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
@@ -56,4 +56,5 @@ pub use link::{LinkId, LinkInfo, Links};
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };
+pub use peer::PeerInfo;
 pub use units::{Duration, Rate, Time};

@@ -132,18 +132,18 @@ impl Endpoint {
     /// Says which link packets to a peer take, from now on and for its messages under way.
     pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
         let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
-        let before = core::mem::replace(&mut known.link, link);
-        if before == link || known.rpcs == 0 {
+        let before = known.set_link(link);
+        if before == link || known.rpcs() == 0 {
             return;
         }
         let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
         let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
         for handle in under_way {
             if let Some(rpc) = self.rpcs.get_mut(handle) {
-                self.sender.reroute(handle, &mut rpc.out, link);
+                self.send_queue.reroute(handle, &mut rpc.out, link);
             }
         }
-        self.sender.sweep(&self.rpcs);
+        self.send_queue.sweep(&self.rpcs);
     }
 
     /// Network out, where there are several links: like [`Endpoint::transmit`], of messages that
@@ -156,12 +156,12 @@ impl Endpoint {
 
     /// False when [`Endpoint::transmit_by`] would yield nothing.
     pub fn has_packet_for(&self, links: Links) -> bool {
-        self.waiting_control() > 0 || self.sender.has_packet_for(links)
+        self.waiting_control() > 0 || self.send_queue.has_packet_for(links)
     }
 
     /// The link that a peer is reached by.
     pub(crate) fn link_of(&self, peer: PeerId) -> &LinkState {
-        self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
+        self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link()))
     }
 }
 

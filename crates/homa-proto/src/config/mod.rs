@@ -9,7 +9,7 @@ mod profile;
 mod rule;
 
 pub(crate) use policy::{
-    FifoShare, GrantPolicy, Liveness, Policy, RemainingBytes, UnknownReaction,
+    FifoShare, GrantPolicy, Liveness, LossPolicy, Policy, RemainingBytes, UnknownReaction,
 };
 
 pub use rule::{

@@ -1,13 +1,13 @@
-//! Messages that wait for memory before their first byte (Linux §2.3).
+//! Messages that wait for memory before their first byte (Linux §2.3), fewest unscheduled bytes
+//! first.
 //!
-//! A kernel server without buffers keeps the RPC and drops its bytes: the client's RESENDs are
-//! answered by BUSY, so that the call lives, and it is asked for everything once there is room.
-//! Without this, the answer would be RPC_UNKNOWN in profile `linux`, and the client gives up after
-//! 0.1 s; in `sigcomm18` a RESEND of the request, every time for nothing, and such retransmissions
-//! would keep the links from what frees the memory. Fewest unscheduled bytes first. Profile
-//! `default` drops the packet and is asked again, ever later.
+//! A kernel server without buffers keeps the RPC and drops its bytes. It answers the client's
+//! RESENDs by BUSY, so that the call lives, and asks for everything once there is room. Without
+//! this, the answer would be RPC_UNKNOWN in profile `linux`, and the client gives up after 0.1 s;
+//! in `sigcomm18` it would be a RESEND of the request, and retransmissions for nothing would fill
+//! the links. Profile `default` drops the packet and is asked again, with backoff.
 
-use crate::endpoint::{Control, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::event::{DropReason, RpcHandle};
 use crate::packet::{Body, Data, Packet, ResendLength};
 use crate::rpc::RpcState;
@@ -15,24 +15,24 @@ use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
-/// Of those that wait, so many are looked at when memory becomes free.
+/// Most waiting messages checked when memory becomes free.
 const MAX_WAITING_CHECKED: usize = 16;
 
-/// RPCs whose incoming message waits, with the bytes it needs to begin.
+/// RPCs whose incoming message waits, with the bytes that it needs to begin.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryQueue {
+pub(super) struct MemoryQueue {
     order: BTreeSet<(u32, RpcHandle)>,
     needs: BTreeMap<RpcHandle, u32>,
-    /// Those up to this one were looked at in vain, since their hosts have their share.
+    /// The next search starts after this one: none before it could begin.
     cursor: Option<(u32, RpcHandle)>,
 }
 
 impl MemoryQueue {
-    pub(crate) fn contains(&self, handle: RpcHandle) -> bool {
+    fn contains(&self, handle: RpcHandle) -> bool {
         self.needs.contains_key(&handle)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
@@ -42,7 +42,7 @@ impl MemoryQueue {
         self.order.insert((need, handle));
     }
 
-    pub(crate) fn remove(&mut self, handle: RpcHandle) {
+    pub(super) fn remove(&mut self, handle: RpcHandle) {
         if let Some(need) = self.needs.remove(&handle) {
             self.order.remove(&(need, handle));
         }
@@ -50,7 +50,17 @@ impl MemoryQueue {
 }
 
 impl Endpoint {
-    /// There is no memory for the first packet of a message, which begins with `need` bytes.
+    /// True if the incoming message of an RPC waits for memory to begin.
+    pub(crate) fn waits_for_memory(&self, handle: RpcHandle) -> bool {
+        self.grants.memory_queue.contains(handle)
+    }
+
+    /// The message of an RPC begins, whether it waited or not.
+    pub(crate) fn stop_waiting(&mut self, handle: RpcHandle) {
+        self.grants.memory_queue.remove(handle);
+    }
+
+    /// There is no memory for the first packet of a message, which needs `need` bytes to begin.
     pub(crate) fn wait_for_memory(
         &mut self,
         now: Time,
@@ -60,7 +70,7 @@ impl Endpoint {
         need: u32,
     ) -> Result<(), DropReason> {
         if packet.is_one_way() {
-            // Nobody asks for it.
+            // One-way messages have no RESENDs.
             return Ok(());
         }
         let handle = match found {
@@ -70,60 +80,45 @@ impl Endpoint {
         };
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Ok(()) };
         if matches!(rpc.state, RpcState::ServerIncoming | RpcState::ClientOutgoing) {
-            rpc.last_heard = now;
-            self.incoming.memory_queue.insert(handle, need);
+            rpc.loss.heard(now);
+            self.grants.memory_queue.insert(handle, need);
         }
         Ok(())
     }
 
-    /// See [`Endpoint::limit_memory`].
-    pub(crate) fn set_memory_budget(&mut self, bytes: u64) {
-        self.incoming.budget = bytes;
-        self.memory_became_free();
-    }
-
-    /// Some of what is held was given back, or more may be.
-    pub(crate) fn memory_became_free(&mut self) {
-        self.wake_waiting();
-        if self.incoming.starved {
-            self.grant(None);
-        }
-    }
-
-    /// The next to be asked, of those that need at most `room`: the one that needs least and whose
-    /// peer has not its share, since that would only wait again. Where many have, the next time
-    /// those behind them are looked at.
+    /// The next message to begin in `room` bytes: the one that needs least, but not of a host that
+    /// has its share, since that would only wait again. If many have, the next search starts behind
+    /// them.
     fn next_waiting(&mut self, room: u64) -> Option<(u32, RpcHandle)> {
-        let may = |handle| self.rpcs.get(handle).is_none_or(|rpc| !self.has_its_share(rpc.peer));
-        let MemoryQueue { order, cursor, .. } = &self.incoming.memory_queue;
+        let may_begin =
+            |handle| self.rpcs.get(handle).is_none_or(|rpc| !self.has_its_share(rpc.peer));
+        let MemoryQueue { order, cursor, .. } = &self.grants.memory_queue;
         let after = cursor.map_or(Unbounded, Excluded);
         let fitting = order.range((after, Unbounded));
         let fitting = fitting.take_while(|(need, _)| u64::from(*need) <= room);
-        let (mut looks, mut last) = (0, None);
-        let mut look = |one: &&(u32, RpcHandle)| {
-            (looks, last) = (looks + 1, Some(**one));
-            may(one.1)
+        let (mut checked, mut last) = (0, None);
+        let mut check = |one: &&(u32, RpcHandle)| {
+            (checked, last) = (checked + 1, Some(**one));
+            may_begin(one.1)
         };
-        let found = fitting.take(MAX_WAITING_CHECKED).find(&mut look).copied();
+        let found = fitting.take(MAX_WAITING_CHECKED).find(&mut check).copied();
         if found.is_none() {
-            self.incoming.memory_queue.cursor = last.filter(|_| looks == MAX_WAITING_CHECKED);
+            self.grants.memory_queue.cursor = last.filter(|_| checked == MAX_WAITING_CHECKED);
         }
         found
     }
 
-    /// Memory became free: those that waited for it are asked for everything.
-    pub(crate) fn wake_waiting(&mut self) {
-        self.resume_withheld_hosts();
-        let mut room = self.incoming.left();
+    /// Asks for messages that wait, as far as `room` bytes allow.
+    pub(super) fn request_waiting(&mut self, mut room: u64) {
         while let Some((need, handle)) = self.next_waiting(room) {
-            self.incoming.memory_queue.remove(handle);
+            self.grants.memory_queue.remove(handle);
             room -= u64::from(need);
             let (now, level) = (self.now, self.levels.top());
             let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
-            rpc.last_heard = now;
+            rpc.loss.heard(now);
             let priority = level.saturating_sub(1);
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
-            self.control.push_back(Control::Packet(rpc.control(level, body)));
+            self.control.push(rpc.control(level, body));
             self.counters.resends_sent += 1;
         }
     }

@@ -45,13 +45,19 @@ impl Endpoint {
 
     /// Bytes that were granted here and did not arrive yet.
     pub fn granted_outstanding(&self) -> u64 {
-        self.incoming.granted
+        self.grants.granted
     }
 
     /// Bytes that are to come: of messages that began, granted or unscheduled, and the unscheduled
     /// ones of responses that did not.
     pub fn outstanding(&self) -> u64 {
-        self.incoming.expected + self.incoming.pending_unscheduled
+        self.grants.expected + self.grants.pending_unscheduled
+    }
+
+    /// The same, with what is outstanding of other endpoints of this host: each may have to wait
+    /// for all.
+    pub(crate) fn outstanding_on_host(&self) -> u64 {
+        self.outstanding() + self.links.sibling_shards.outstanding
     }
 
     /// Wire bytes of DATA that came here by a link so far.

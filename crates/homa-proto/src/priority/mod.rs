@@ -81,11 +81,7 @@ impl Levels {
 
     /// The cutoffs for unscheduled bytes to a peer, when they are known.
     pub(crate) fn cutoffs_of<'a>(&'a self, peer: &'a Peer) -> Option<&'a [u32; LEVELS]> {
-        if peer.has_cutoffs {
-            Some(&peer.cold.cutoffs)
-        } else {
-            self.is_shared.then_some(&self.cutoffs)
-        }
+        peer.cutoffs().or(self.is_shared.then_some(&self.cutoffs))
     }
 
     /// Accounts for an incoming message; true when the allocation changed.

@@ -10,7 +10,7 @@
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
 use crate::packet::{Data, Packet};
-use crate::send::MAX_UNSCHEDULED;
+use crate::send::unscheduled::MAX_UNSCHEDULED;
 use crate::units::{Duration, Time};
 
 /// Overflows within this time are one: senders hear of it first, and what they sent before arrives.
@@ -67,7 +67,7 @@ impl Endpoint {
             return;
         }
         let Some(peer) = self.peer(packet.peer) else { return };
-        let last_told = peer.cold.cutoffs_sent;
+        let last_told = peer.cutoffs_sent();
         // A packet may always be full, and is never cut for the share's sake.
         let least = peer.info.max_payload.max(FULL_FRAME);
         let share = self.unscheduled_cap();
