@@ -51,8 +51,8 @@ pub use event::{
     Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
-pub use grant::{Credit, SiblingShards};
-pub use link::{LinkId, LinkInfo, Links};
+pub use grant::Credit;
+pub use link::{LinkId, LinkInfo, Links, SiblingShards};
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };

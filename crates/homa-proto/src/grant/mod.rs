@@ -7,7 +7,7 @@
 //! | `scheduler` | which messages are active: overcommitment, degree (Homa §3.5) |
 //! | `window` | bytes that may be outstanding, of one message and of all |
 //! | `incoming` | a message begins, receives, ends |
-//! | `memory`, `memory_queue` | memory for incoming messages, and who waits for it |
+//! | `memory`, `memory_queue`, `wait` | memory for incoming messages, and who waits for it |
 //! | `hosts` | what the peers of a host hold together, and what they wasted |
 //! | `suspend` | messages whose senders are silent |
 //! | `fifo` | the oldest message's share (Linux §2.4) |
@@ -36,7 +36,7 @@ pub(crate) mod state;
 mod suspend;
 mod timer;
 pub(crate) mod totals;
+mod wait;
 mod window;
 
 pub use credit::Credit;
-pub use sibling_shards::SiblingShards;

@@ -7,23 +7,7 @@
 //! Left out: SRPT between endpoints. The shortest message of each is granted.
 
 use crate::endpoint::Endpoint;
-use crate::link::LinkId;
-
-/// What the other endpoints of this host have coming. Default: nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiblingShards {
-    /// How many of them have [granted](Endpoint::granted) bytes that did not arrive yet.
-    pub granting: u16,
-    /// Bytes that are [owed](Endpoint::owed) to them together.
-    pub outstanding: u64,
-}
-
-impl SiblingShards {
-    /// Endpoints that grant, this one included.
-    pub(crate) fn granting_with_us(self) -> u32 {
-        u32::from(self.granting) + 1
-    }
-}
+use crate::link::{LinkId, SiblingShards};
 
 impl Endpoint {
     /// Environment in: what other endpoints of this host have coming now. PeerCold room is used

@@ -13,9 +13,6 @@ pub(crate) use estimator::Estimator;
 use crate::config::{Config, LEVELS, PriorityAllocation};
 use crate::peer::Peer;
 
-/// Largest length a cutoff can name: the kernel module reads cutoffs as signed.
-pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
-
 /// The allocation of one receiver's downlink.
 #[derive(Debug)]
 pub(crate) struct Levels {

@@ -7,7 +7,7 @@
 //! | `reassembly` | which bytes of a message are here |
 //! | `message` | one incoming message |
 //! | `rtt`, `rtt_samples` | RTTbytes, measured |
-//! | `overflow` | how many bytes may come unscheduled when the receive buffer overflows |
+//! | `overflow`, `unscheduled_cap` | how many bytes may come unscheduled when the receive buffer overflows |
 
 pub(crate) mod message;
 mod overflow;
@@ -15,6 +15,7 @@ mod place;
 mod reassembly;
 mod rtt;
 mod rtt_samples;
+mod unscheduled_cap;
 
 pub(crate) use overflow::Overflows;
 pub(crate) use rtt::{RttBytes, SmoothedTime};

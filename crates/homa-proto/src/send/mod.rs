@@ -9,6 +9,7 @@
 //! | `levels` | the levels of granted bytes (Homa §3.4) |
 //! | `retransmit` | ranges that are sent again |
 //! | `data`, `control` | packets as they leave |
+//! | `routes` | which link they take |
 //! | `packet_size` | packets whose size changes with the path |
 
 pub(crate) mod control;
@@ -18,6 +19,7 @@ pub(crate) mod message;
 mod packet_size;
 pub(crate) mod queues;
 mod retransmit;
+mod routes;
 mod srpt;
 pub(crate) mod unscheduled;
 
