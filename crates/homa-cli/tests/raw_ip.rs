@@ -193,7 +193,7 @@ fn a_kernel_client_is_served(server: &Namespace, client: &Namespace) {
     let metrics = end(child);
     for expected in [
         "homa_protocol_acks_received_total 2",
-        "homa_driver_disguised_received_total 1",
+        "homa_driver_tcp_hijack_received_total 1",
         "homa_engine_requests_in_progress 0",
     ] {
         assert!(metrics.iter().any(|line| line == expected), "{expected} of {metrics:?}");

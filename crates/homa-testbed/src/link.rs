@@ -20,7 +20,7 @@ use std::time::Duration;
 use homa_proto::Rate;
 
 use crate::sys;
-use crate::sys::netlink::{Netlink, Request, disable_offloads, interface_index};
+use crate::sys::netlink::{Netlink, NetlinkRequest, disable_offloads, interface_index};
 use crate::{Isolation, Namespace, RackConfig, TestbedError};
 
 /// Name of a host's only interface.
@@ -180,9 +180,14 @@ fn interface_message(index: u32, flags: u32) -> [u8; 16] {
     message
 }
 
-fn veth_request(near: &str, far: &str, far_mac: Option<[u8; 6]>, into: &Namespace) -> Request {
+fn veth_request(
+    near: &str,
+    far: &str,
+    far_mac: Option<[u8; 6]>,
+    into: &Namespace,
+) -> NetlinkRequest {
     let descriptor = into.as_fd().as_raw_fd() as u32;
-    let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+    let request = NetlinkRequest::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
         .fixed(&interface_message(0, 0))
         .text(libc::IFLA_IFNAME, near);
     let (request, information) = request.begin(libc::IFLA_LINKINFO);
@@ -198,25 +203,25 @@ fn veth_request(near: &str, far: &str, far_mac: Option<[u8; 6]>, into: &Namespac
     request.end(peer).end(data).end(information)
 }
 
-fn up_request(index: u32) -> Request {
-    Request::new(libc::RTM_NEWLINK, 0).fixed(&interface_message(index, libc::IFF_UP as u32))
+fn up_request(index: u32) -> NetlinkRequest {
+    NetlinkRequest::new(libc::RTM_NEWLINK, 0).fixed(&interface_message(index, libc::IFF_UP as u32))
 }
 
-fn address_request(index: u32, address: Ipv4Addr, prefix: u8) -> Request {
+fn address_request(index: u32, address: Ipv4Addr, prefix: u8) -> NetlinkRequest {
     let mut message = [libc::AF_INET as u8, prefix, 0, 0, 0, 0, 0, 0];
     message[4..8].copy_from_slice(&index.to_ne_bytes());
-    Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+    NetlinkRequest::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
         .fixed(&message)
         .attribute(libc::IFA_LOCAL, &address.octets())
         .attribute(libc::IFA_ADDRESS, &address.octets())
 }
 
-fn neighbour_request(index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Request {
+fn neighbour_request(index: u32, address: Ipv4Addr, mac: [u8; 6]) -> NetlinkRequest {
     let mut message = [0; 12];
     message[0] = libc::AF_INET as u8;
     message[4..8].copy_from_slice(&index.to_ne_bytes());
     message[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
-    Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
+    NetlinkRequest::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
         .fixed(&message)
         .attribute(libc::NDA_DST, &address.octets())
         .attribute(libc::NDA_LLADDR, &mac)
@@ -235,7 +240,7 @@ fn queue_message(index: u32, handle: u32, parent: u32) -> [u8; 20] {
 /// microseconds on a virtual machine, and a bucket of one frame would lose that time from the rate:
 /// at 100 Mbit/s a fifth of it. So two frames more may leave at once, as into the ring of a network
 /// card.
-fn shaper_request(index: u32, rate: Rate) -> Request {
+fn shaper_request(index: u32, rate: Rate) -> NetlinkRequest {
     const ROOT: u32 = 0xffff_ffff;
     const ETHERNET: u8 = 1;
     let mut parameters = [0; 36];
@@ -254,12 +259,12 @@ fn shaper_request(index: u32, rate: Rate) -> Request {
 }
 
 /// Three strict-priority bands inside the bucket: what a card's driver has by default.
-fn bands_request(index: u32) -> Request {
+fn bands_request(index: u32) -> NetlinkRequest {
     queue_request(index, 0x2_0000, 0x1_0001, "pfifo_fast")
 }
 
-fn queue_request(index: u32, handle: u32, parent: u32, kind: &str) -> Request {
-    Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
+fn queue_request(index: u32, handle: u32, parent: u32, kind: &str) -> NetlinkRequest {
+    NetlinkRequest::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
         .fixed(&queue_message(index, handle, parent))
         .text(TCA_KIND, kind)
 }

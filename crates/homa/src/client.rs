@@ -15,26 +15,26 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::config::{CallOptions, Config, random};
-use crate::engine::shared::{Access, Shared, State};
-use crate::engine::switchboard::slot::Slot;
-use crate::engine::switchboard::{CallKey, Progress, Waiting};
+use crate::engine::shared::{Access, Shared, SharedState};
+use crate::engine::waiters::slot::CallSlot;
+use crate::engine::waiters::{CallKey, ReadProgress, WakeTarget};
 use crate::error::{CallError, OpenError};
 use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
+use crate::ready::Ready;
 use crate::request::Request;
-use crate::room::Ready;
 
 /// Makes calls. Cheap to clone; any number of threads and tasks may use one at a time.
 #[derive(Clone, Debug)]
 pub struct Client {
     engine: Engine,
-    behalf: Option<Behalf>,
+    inherited: Option<Inherited>,
 }
 
 /// What the calls of a client inherit from the request that they are made for.
 #[derive(Clone, Copy, Debug)]
-struct Behalf {
+struct Inherited {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
 }
@@ -50,7 +50,7 @@ impl Client {
     }
 
     pub(crate) fn on(engine: Engine) -> Self {
-        Self { engine, behalf: None }
+        Self { engine, inherited: None }
     }
 
     /// The same client for calls on behalf of a request: none outlasts the request's
@@ -71,14 +71,14 @@ impl Client {
     /// }
     /// ```
     pub fn on_behalf_of(&self, request: &Request) -> Self {
-        let behalf = Behalf { deadline: request.deadline(), trace: request.trace_context() };
-        Self { engine: self.engine.clone(), behalf: Some(behalf) }
+        let inherited = Inherited { deadline: request.deadline(), trace: request.trace_context() };
+        Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
     /// The options of a call with what it inherits; `None` when its time is over.
     fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
         let mut options = *options;
-        let Some(Behalf { deadline, trace }) = self.behalf else { return Some(options) };
+        let Some(Inherited { deadline, trace }) = self.inherited else { return Some(options) };
         if let Some(deadline) = deadline {
             let left = deadline.checked_duration_since(Instant::now())?;
             options.deadline = options.deadline.min(left);
@@ -180,7 +180,7 @@ impl Client {
         request: Payload,
         options: &CallOptions,
         span: &Span,
-    ) -> Result<(Running, &'a Shared, Access<'a>), CallError> {
+    ) -> Result<(RunningCall, &'a Shared, Access<'a>), CallError> {
         let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
@@ -188,10 +188,10 @@ impl Client {
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
-        let key = access.board.reserve(slot.clone());
+        let key = access.waiters.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {
-                access.board.started(key, rpc);
+                access.waiters.started(key, rpc);
                 if !span.is_disabled() {
                     let id = access.core.id_of(rpc).map_or(0, |id| id.0);
                     access.unlocked(|| {
@@ -201,13 +201,13 @@ impl Client {
                 }
             }
             Err(error) => {
-                access.board.give_up(key);
+                access.waiters.give_up(key);
                 shared.slots.put_back(slot);
                 return Err(error);
             }
         }
         access.submitted();
-        Ok((Running { key, slot }, shared, access))
+        Ok((RunningCall { key, slot }, shared, access))
     }
 }
 
@@ -236,16 +236,16 @@ pub struct Call {
 #[derive(Debug)]
 enum CallState {
     Refused(CallError),
-    Running(Running),
+    Running(RunningCall),
     Finished,
 }
 
 /// A call in progress, as its caller knows it.
 #[derive(Debug)]
-struct Running {
+struct RunningCall {
     key: CallKey,
     /// Where its result will be.
-    slot: Arc<Slot>,
+    slot: Arc<CallSlot>,
 }
 
 impl Call {
@@ -303,27 +303,27 @@ impl<'a> Future for Arrived<'a> {
     type Output = Option<Part<'a>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let CallState::Running(Running { key, .. }) = self.call.state else {
+        let CallState::Running(RunningCall { key, .. }) = self.call.state else {
             return Poll::Ready(None);
         };
         let Some(mut access) = self.call.engine.here() else { return Poll::Ready(None) };
-        let State { board, core, .. } = &mut *access;
-        if let Some((partial, lent)) = board.take_lent(key)
+        let SharedState { waiters, core, .. } = &mut *access;
+        if let Some((partial, lent)) = waiters.take_lent(key)
             && let Some(lent) = core.give_back(&partial, lent)
         {
             // The response came meanwhile, without these bytes, or the call failed.
-            board.lend(key, partial, lent.into());
+            waiters.lend(key, partial, lent.into());
         }
-        let waiting = Waiting::Task(context.waker().clone());
-        match board.progress(key, self.seen, waiting) {
-            Progress::Ended => Poll::Ready(None),
-            Progress::Partial(partial) => {
+        let waiting = WakeTarget::Task(context.waker().clone());
+        match waiters.progress(key, self.seen, waiting) {
+            ReadProgress::Ended => Poll::Ready(None),
+            ReadProgress::Partial(partial) => {
                 let Some(lent) = core.lend(&partial) else { return Poll::Ready(None) };
                 let whole = Arc::new(lent);
-                board.lend(key, partial, whole.clone());
+                waiters.lend(key, partial, whole.clone());
                 Poll::Ready(Some(Part { whole, seen: self.seen, call: PhantomData }))
             }
-            Progress::Nothing => {
+            ReadProgress::Nothing => {
                 access.need_leader();
                 Poll::Pending
             }
@@ -353,7 +353,7 @@ impl Future for Call {
     }
 }
 
-impl Running {
+impl RunningCall {
     /// Takes the result, without the engine's lock if it is there, or registers the task.
     fn poll(&self, shared: &Shared, context: &Context<'_>) -> Poll<Result<Message, CallError>> {
         loop {
@@ -361,7 +361,7 @@ impl Running {
                 return Poll::Ready(result);
             }
             let mut access = shared.access();
-            if access.board.wait(self.key, Waiting::Task(context.waker().clone())) {
+            if access.waiters.wait(self.key, WakeTarget::Task(context.waker().clone())) {
                 access.need_leader();
                 return Poll::Pending;
             }
@@ -372,12 +372,12 @@ impl Running {
 impl Drop for Call {
     fn drop(&mut self) {
         let state = mem::replace(&mut self.state, CallState::Finished);
-        if let CallState::Running(Running { key, slot }) = state
+        if let CallState::Running(RunningCall { key, slot }) = state
             && let Some(shared) = self.engine.shared()
         {
             if slot.take().is_none() {
                 let mut access = shared.access();
-                match access.board.give_up(key) {
+                match access.waiters.give_up(key) {
                     Some(rpc) => {
                         access.core.cancel(rpc);
                         access.submitted();

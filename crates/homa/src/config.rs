@@ -6,7 +6,7 @@ use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
-use crate::driver::{ETHERNET_MTU, Framing};
+use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
 
 /// Parameters of an engine. Start from [`Config::default`] and change fields, which have methods of
@@ -183,7 +183,7 @@ impl Config {
     pub(crate) fn complete(
         &self,
         receive_buffer: u32,
-        framing: Framing,
+        encapsulation: Encapsulation,
     ) -> Result<ValidConfig, OpenError> {
         if let Some(mtu) = self.mtu.filter(|&mtu| mtu < 576) {
             return Err(OpenError::Mtu { mtu });
@@ -193,7 +193,7 @@ impl Config {
         protocol.receive_buffer = receive_buffer;
         protocol.unguessable_ids = true;
         // A kernel module could not answer.
-        protocol.validate_addresses = framing == Framing::Datagram;
+        protocol.validate_addresses = encapsulation == Encapsulation::Datagram;
         if let Some(rate) = self.link_rate {
             protocol.link_rate = Some(rate);
         }
@@ -270,7 +270,7 @@ mod tests {
                 of(|config| config.protocol.max_rpcs.into());
                 of(|config| config.send_memory);
                 of(|config| config.max_peers.into());
-                assert!(parts.iter().all(|part| part.complete(1, Framing::Datagram).is_ok()));
+                assert!(parts.iter().all(|part| part.complete(1, Encapsulation::Datagram).is_ok()));
                 // No two name their first RPC alike.
                 let mut seeds: Vec<_> = parts.iter().map(|part| part.seed).collect();
                 seeds.dedup();

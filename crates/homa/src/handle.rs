@@ -13,7 +13,7 @@ use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::{Steering, UdpDriver};
-use crate::engine::beside::Beside;
+use crate::engine::shard_group::ShardGroup;
 use crate::engine::shared::{Access, Shared};
 use crate::engine::{Core, canonical};
 use crate::error::{DrainTimeout, OpenError};
@@ -29,14 +29,14 @@ pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
 /// (`Forked`), and dropping it does nothing.
 #[derive(Clone)]
 pub struct Engine {
-    group: Arc<Group>,
+    group: Arc<EngineGroup>,
     /// Which of the group.
     shard: usize,
 }
 
 /// Engines that share an address, one in most cases. They live and end together, since what comes
 /// for one that is gone would come to another.
-struct Group {
+struct EngineGroup {
     engines: Box<[Owner]>,
     /// Whose a peer is, where they are several.
     steering: Option<Steering>,
@@ -54,10 +54,10 @@ impl Owner {
     fn start(
         driver: Box<dyn Driver>,
         config: Config,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
-        let (shared, helper) = Shared::start(Core::new(driver, config, beside)?, spin)?;
+        let (shared, helper) = Shared::start(Core::new(driver, config, shard_group)?, spin)?;
         Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
     }
 
@@ -158,14 +158,15 @@ impl Engine {
     ) -> Result<Self, OpenError> {
         let shards = drivers.len();
         let parts = (0..shards).map(|number| config.part(number, shards as u16));
-        let each = drivers.into_iter().zip(parts.zip(Beside::all(shards)));
-        let start = |(driver, (part, beside))| Owner::start(Box::new(driver), part, Some(beside));
+        let each = drivers.into_iter().zip(parts.zip(ShardGroup::all(shards)));
+        let start =
+            |(driver, (part, shard_group))| Owner::start(Box::new(driver), part, Some(shard_group));
         let engines = each.map(start).collect::<Result<_, _>>()?;
         Ok(Self::group(engines, Some(steering)))
     }
 
     fn group(engines: Vec<Owner>, steering: Option<Steering>) -> Self {
-        Self { group: Arc::new(Group { engines: engines.into(), steering }), shard: 0 }
+        Self { group: Arc::new(EngineGroup { engines: engines.into(), steering }), shard: 0 }
     }
 
     fn owner(&self) -> &Owner {
@@ -200,7 +201,7 @@ impl Engine {
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
         let mut access = self.vacant()?;
-        access.board.open_queue(at.port());
+        access.waiters.open_queue(at.port());
         access.core.listen(at.port());
         drop(access);
         Ok(Server::on(self.clone(), at))
@@ -213,7 +214,7 @@ impl Engine {
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
-        match access.board.has_queue(at.port()) {
+        match access.waiters.has_queue(at.port()) {
             true => Err(OpenError::InUse { at }),
             false => Ok(access),
         }
@@ -226,7 +227,7 @@ impl Engine {
             return Err(OpenError::ShuttingDown);
         }
         let at = access.core.bind(at)?;
-        access.board.open_queue(at.port());
+        access.waiters.open_queue(at.port());
         access.core.listen(at.port());
         access.bound();
         drop(access);
@@ -252,7 +253,7 @@ impl Engine {
         access.draining = true;
         let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| access.core.unlisten(port));
-        access.board.wake_all();
+        access.waiters.wake_all();
         access.submitted();
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::echo::{self, Wait};
+use super::echo::{self, EchoWait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
 use super::report::{Beside, EchoRow, RateRow, Report, ThroughputRow};
@@ -173,10 +173,11 @@ fn echo_rows() -> Vec<Row<Tail>> {
     let mut rows = Vec::new();
     for bytes in ECHO_SIZES {
         let load = (bytes, 1);
-        for (who, wait) in [("raw-udp-spin", Wait::Spin), ("raw-udp-blocking", Wait::Block)] {
+        for (who, wait) in [("raw-udp-spin", EchoWait::Spin), ("raw-udp-blocking", EchoWait::Block)]
+        {
             rows.push(Row::new(who, load, move |p, time| echo::udp(p, wait, bytes, time)));
         }
-        for (who, wait) in [("tcp-spin", Wait::Spin), ("tcp-blocking", Wait::Block)] {
+        for (who, wait) in [("tcp-spin", EchoWait::Spin), ("tcp-blocking", EchoWait::Block)] {
             rows.push(Row::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
         }
         for (who, carrier) in [("homa-inline", Carrier::Udp), (XDP, Carrier::Xdp)] {

@@ -21,11 +21,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use homa::driver::bpf::{self, Capabilities, Kind, TCX_EGRESS, TCX_INGRESS, WordMap};
+use homa::driver::bpf::{self, Capabilities, ProgramKind, TCX_EGRESS, TCX_INGRESS, WordMap};
 use homa_proto::Rate;
 
 use crate::sys::current_network;
-use crate::sys::netlink::{Netlink, Request, interface_index};
+use crate::sys::netlink::{Netlink, NetlinkRequest, interface_index};
 use program::{Clock, WORDS};
 
 /// Name of the map, by which [`attached`] finds it, and of the program.
@@ -166,7 +166,7 @@ impl PhantomPort {
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
         let code = program::assemble(map.descriptor(), Clock::Kernel);
         let program =
-            bpf::load(Kind::Classifier, &code, NAME).map_err(refused("load the program"))?;
+            bpf::load(ProgramKind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
         Ok(Self { _hook: hook, map: Listed(map) })
     }
@@ -272,7 +272,7 @@ impl Hook {
     fn filter(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
         let netlink = Netlink::open().map_err(refused("open a netlink socket"))?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let discipline = Request::new(libc::RTM_NEWQDISC, create)
+        let discipline = NetlinkRequest::new(libc::RTM_NEWQDISC, create)
             .fixed(&message(interface, (CLSACT_HANDLE, CLSACT), 0))
             .text(TCA_KIND, "clsact");
         match netlink.call(discipline) {
@@ -312,10 +312,14 @@ impl Drop for Hook {
 }
 
 /// Names our filter at a place of a device.
-fn filter_request(kind: u16, flags: libc::c_int, (interface, parent): (u32, u32)) -> Request {
+fn filter_request(
+    kind: u16,
+    flags: libc::c_int,
+    (interface, parent): (u32, u32),
+) -> NetlinkRequest {
     let every_protocol = u32::from((libc::ETH_P_ALL as u16).to_be());
     let message = message(interface, (FILTER_HANDLE, parent), FILTER_PRIORITY | every_protocol);
-    Request::new(kind, flags).fixed(&message).text(TCA_KIND, "bpf")
+    NetlinkRequest::new(kind, flags).fixed(&message).text(TCA_KIND, "bpf")
 }
 
 /// A `tcmsg`.

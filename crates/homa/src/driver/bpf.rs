@@ -189,9 +189,9 @@ impl<const N: usize> WordMap<N> {
 
 /// A map from keys of `K` bytes to a word.
 #[derive(Debug)]
-pub struct Table<const K: usize>(OwnedFd);
+pub struct BpfMap<const K: usize>(OwnedFd);
 
-impl<const K: usize> Table<K> {
+impl<const K: usize> BpfMap<K> {
     /// A table in which a program looks keys up.
     pub fn hash(name: &CStr, entries: u32) -> io::Result<Self> {
         Self::create(MAP_TYPE_HASH, name, entries)
@@ -231,7 +231,7 @@ impl<const K: usize> Table<K> {
     }
 }
 
-impl Table<4> {
+impl BpfMap<4> {
     /// A table of AF_XDP sockets by queue, to which a program redirects frames.
     pub fn sockets(name: &CStr, queues: u32) -> io::Result<Self> {
         Self::create(MAP_TYPE_XSKMAP, name, queues)
@@ -240,7 +240,7 @@ impl Table<4> {
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProgramKind {
     /// A classifier of traffic control.
     Classifier,
     /// XDP.
@@ -251,12 +251,12 @@ pub enum Kind {
 }
 
 /// Loads a program; what the verifier said is part of the error.
-pub fn load(kind: Kind, code: &[u64], name: &CStr) -> io::Result<OwnedFd> {
+pub fn load(kind: ProgramKind, code: &[u64], name: &CStr) -> io::Result<OwnedFd> {
     // Helpers of this kind are for programs under the GPL or a licence compatible with it.
     const LICENCE: &CStr = c"Dual MIT/GPL";
     let (kind, flags) = match kind {
-        Kind::Classifier => (PROG_TYPE_SCHED_CLS, 0),
-        Kind::Xdp { frags } => (PROG_TYPE_XDP, if frags { XDP_HAS_FRAGS } else { 0 }),
+        ProgramKind::Classifier => (PROG_TYPE_SCHED_CLS, 0),
+        ProgramKind::Xdp { frags } => (PROG_TYPE_XDP, if frags { XDP_HAS_FRAGS } else { 0 }),
     };
     let mut log = vec![0_u8; LOG_BYTES];
     let mut attributes = Attributes::new()

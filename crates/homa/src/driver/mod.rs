@@ -9,11 +9,11 @@
 //! again, and holds back nothing that leaves by another link); a received train stays readable
 //! until the next `receive`.
 
+mod backlog;
 pub mod bpf;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
-mod kept;
-mod lanes;
+mod link_sockets;
 pub mod memory;
 pub mod raw_ip;
 pub(crate) mod signals;
@@ -29,7 +29,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
-pub use wait::{Waker, wait, wait_also_for_room};
+pub use wait::{Waker, wait, wait_or_writable};
 
 /// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
 pub const TRAIN_MAX: usize = 65_000;
@@ -40,7 +40,7 @@ pub struct Outbox {
     /// Headers and short payloads.
     pub bytes: Vec<u8>,
     /// What the trains consist of, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TrainPiece>,
     /// The trains.
     pub trains: Vec<Train>,
 }
@@ -55,14 +55,14 @@ impl Outbox {
 
 /// A run of bytes of a train.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum TrainPiece {
     /// A range of [`Outbox::bytes`].
     Buffered(Range<usize>),
     /// A range of a message, fetched through [`Gather`].
     Message(Span),
 }
 
-impl Piece {
+impl TrainPiece {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
@@ -107,13 +107,13 @@ impl Train {
 
 /// Finds the bytes of outgoing messages.
 pub trait Gather {
-    /// The bytes of `span`, all of them: no [`Piece`] spans more than lie together.
+    /// The bytes of `span`, all of them: no [`TrainPiece`] spans more than lie together.
     fn bytes(&self, span: Span) -> &[u8];
 }
 
 /// A train that arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
+pub struct ReceivedTrain<'a> {
     /// Who sent it.
     pub from: SocketAddr,
     /// The driver's socket it arrived at.
@@ -151,13 +151,13 @@ pub enum Missing {
 
 /// How Homa packets lie in what a driver sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum Encapsulation {
     /// Our own datagrams, which hold one packet or several (`docs/udp-encapsulation.md`). A peer is
     /// an address and a port.
     Datagram,
     /// One packet, as the Linux kernel module lays it out, is the payload of one IP packet. A peer
     /// is a host, whose ports share cutoffs and acknowledgements: ports in [`Train::to`] are 0, in
-    /// [`Received::from`] the packet's own. No packet is larger than the route's MTU.
+    /// [`ReceivedTrain::from`] the packet's own. No packet is larger than the route's MTU.
     Ip,
 }
 
@@ -175,7 +175,7 @@ pub struct TooBig {
 
 /// What a driver could not send yet by one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct LinkBacklog {
     /// The link.
     pub link: LinkId,
     /// Bytes of datagrams.
@@ -211,8 +211,8 @@ pub type RouteMtu = fn(SocketAddr) -> Option<u16>;
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
     /// What the datagrams hold.
-    fn framing(&self) -> Framing {
-        Framing::Datagram
+    fn encapsulation(&self) -> Encapsulation {
+        Encapsulation::Datagram
     }
 
     /// What tells the MTU of the route to an address; `None` where there are no routes.
@@ -251,7 +251,7 @@ pub trait Driver: Send {
     }
 
     /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
-    /// no room for, and what is behind it for the same link, is [`Self::waiting`].
+    /// no room for, and what is behind it for the same link, is [`Self::backlog`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
     /// Tries again to send what waits for a link.
@@ -259,7 +259,7 @@ pub trait Driver: Send {
 
     /// What waits for room, by link: until it has left, the caller packs nothing but control
     /// packets for these.
-    fn waiting(&self) -> &[Waiting] {
+    fn backlog(&self) -> &[LinkBacklog] {
         &[]
     }
 
@@ -269,7 +269,7 @@ pub trait Driver: Send {
     fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
-    fn received(&self, index: usize) -> Received<'_>;
+    fn received(&self, index: usize) -> ReceivedTrain<'_>;
 
     /// The next address reported as unreachable.
     fn unreachable(&mut self) -> Option<Unreachable>;
@@ -351,11 +351,11 @@ crate::metrics::counters! {
         /// given up after the first.
         pub offload_fallbacks: u64,
         /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
-        pub disguised_received: u64,
+        pub tcp_hijack_received: u64,
         /// Packets for ports of others, which raw IP sockets see, too.
         pub other_ports: u64,
         /// Sockets for packets in disguise that were refused: such packets go unseen.
-        pub disguise_refused: u64,
+        pub tcp_hijack_refused: u64,
         /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of
         /// IPv4 servers are refused there.
         pub ipv4_refused: u64,

@@ -49,19 +49,19 @@ use std::{io, iter};
 
 use homa_proto::{LinkId, wire};
 
-use super::kept::{Kept, Sockets};
-use super::lanes::Lanes;
-use super::udp::error_queue::{Meaning, Report, Reports};
+use super::backlog::{Backlog, Sockets};
+use super::link_sockets::LinkSockets;
+use super::udp::error_queue::{IcmpReport, IcmpReports, PathReport};
 use super::udp::receive::ReceiveBatch;
-use super::udp::send::{SendBatch, Stopped, Why};
+use super::udp::send::{SendBatch, SendStop, StopReason};
 use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
-    Driver, DriverCounters, Framing, Full, Gather, JUMBO_MTU, Missing, Outbox, Received, RouteMtu,
-    TRAIN_OVERHEAD, TooBig, Train, Unreachable, Waiting, first_free, put,
+    Driver, DriverCounters, Encapsulation, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox,
+    ReceivedTrain, RouteMtu, TRAIN_OVERHEAD, TooBig, Train, Unreachable, first_free, put,
 };
 use crate::error::OpenError;
 use orphans::Orphans;
-use ports::Port;
+use ports::RawPort;
 pub(crate) use socket::route_mtu;
 use socket::{RawSocket, open_sender};
 
@@ -70,34 +70,34 @@ const RUN_MAX: usize = 64;
 /// Batches of other people's packets after which it is asked how many more there are.
 const BATCHES: u32 = 16;
 /// Looks without reason per look for packets in disguise.
-const LOOKS_PER_DISGUISE: u32 = 16;
+const LOOKS_PER_HIJACK: u32 = 16;
 
 /// Raw sockets of one engine.
 pub struct RawIpDriver {
     sockets: Vec<RawSocket>,
     /// For each of them, what sends.
-    lanes: Vec<Lanes>,
+    link_sockets: Vec<LinkSockets>,
     local: Vec<SocketAddr>,
     /// By number: the sockets for IPv4 and IPv6 that carry it.
     carriers: Vec<[Option<usize>; 2]>,
     /// By number; `None`: closed.
-    claimed: Vec<Option<Port>>,
+    claimed: Vec<Option<RawPort>>,
     receive_buffer: usize,
     send: SendBatch,
-    kept: Kept,
+    backlog: Backlog,
     receive: ReceiveBatch,
     /// What of the last batch is for us.
-    arrived: Vec<Arrived>,
+    arrived: Vec<PacketMeta>,
     next_socket: usize,
     looks: u32,
     orphans: Orphans,
-    reports: Reports,
+    reports: IcmpReports,
     counters: DriverCounters,
 }
 
 /// A packet of the last batch.
 #[derive(Clone, Copy)]
-struct Arrived {
+struct PacketMeta {
     index: usize,
     /// The number of the local address.
     number: usize,
@@ -117,19 +117,19 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
 
 /// What a report means for the engine at these addresses. The kernel shows it to every engine of
 /// the host; the packet that it quotes says whose it was, and of which RPC.
-fn meaning(local: &[SocketAddr], report: &Report) -> Option<Meaning> {
+fn meaning(local: &[SocketAddr], report: &IcmpReport) -> Option<PathReport> {
     let packet = report.payload();
     let source = port_at(packet, 0)?;
     local.iter().find(|local| local.port() == source)?;
     let (mut to, quoted) = (report.to, Some(wire::quoted(packet)?));
     if let Some(mtu) = report.too_big {
-        return Some(Meaning::TooBig(TooBig { to, mtu, quoted }));
+        return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
     }
     let what = report.what?;
     if what == Missing::Port {
         to.set_port(port_at(packet, filter::AT_DESTINATION)?);
     }
-    Some(Meaning::Unreachable(Unreachable { to, what, quoted }))
+    Some(PathReport::Unreachable(Unreachable { to, what, quoted }))
 }
 
 impl RawIpDriver {
@@ -144,19 +144,19 @@ impl RawIpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let mut driver = Self {
             sockets: Vec::new(),
-            lanes: Vec::new(),
+            link_sockets: Vec::new(),
             local: Vec::new(),
             carriers: Vec::new(),
             claimed: Vec::new(),
             receive_buffer,
             send: SendBatch::default(),
-            kept: Kept::default(),
+            backlog: Backlog::default(),
             receive: ReceiveBatch::new(),
             arrived: Vec::new(),
             next_socket: 0,
             looks: 0,
             orphans: Orphans::new(Instant::now()),
-            reports: Reports::default(),
+            reports: IcmpReports::default(),
             counters: DriverCounters::default(),
         };
         driver.bind(at).map_err(|source| match source.kind() {
@@ -168,16 +168,16 @@ impl RawIpDriver {
 
     /// The socket bound to `ip`, opened when there is none, with its companion for disguises.
     fn carrier(&mut self, ip: IpAddr) -> io::Result<usize> {
-        if let Some(at) = self.sockets.iter().position(|s| s.ip == ip && !s.disguise) {
+        if let Some(at) = self.sockets.iter().position(|s| s.ip == ip && !s.hijacked) {
             return Ok(at);
         }
         let at = self.sockets.len();
         self.sockets.push(RawSocket::open(ip, false, self.receive_buffer)?);
         match RawSocket::open(ip, true, self.receive_buffer) {
             Ok(socket) => self.sockets.push(socket),
-            Err(_) => self.counters.disguise_refused += 1,
+            Err(_) => self.counters.tcp_hijack_refused += 1,
         }
-        self.lanes.resize_with(self.sockets.len(), Lanes::default);
+        self.link_sockets.resize_with(self.sockets.len(), LinkSockets::default);
         Ok(at)
     }
 
@@ -200,13 +200,13 @@ impl RawIpDriver {
         trains: &[Train],
         outbox: &Outbox,
         messages: &dyn Gather,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), SendStop> {
         let RawSocket { ip, .. } = self.sockets[socket];
         // Nothing is left to the kernel to cut.
         self.send.fill(trains, outbox, messages, false, (ip.is_ipv6(), 0));
         let (main, link) = (self.sockets[socket].as_raw_fd(), trains[0].link);
-        let (fd, _) = self.lanes[socket].socket(main, link, || open_sender(main, ip));
-        let meaning = |report: &Report| meaning(&self.local, report);
+        let (fd, _) = self.link_sockets[socket].socket(main, link, || open_sender(main, ip));
+        let meaning = |report: &IcmpReport| meaning(&self.local, report);
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));
@@ -215,7 +215,7 @@ impl RawIpDriver {
 
     fn read_errors(&mut self, socket: usize) {
         let main = self.sockets[socket].as_raw_fd();
-        for fd in iter::once(main).chain(self.lanes[socket].senders()) {
+        for fd in iter::once(main).chain(self.link_sockets[socket].senders()) {
             self.reports.drain(fd, |report| meaning(&self.local, report));
         }
     }
@@ -257,7 +257,7 @@ impl RawIpDriver {
     /// Finds out whether a packet is for us.
     fn sort(&mut self, index: usize) {
         let received = self.receive.get(index);
-        let RawSocket { ip, disguise, .. } = self.sockets[received.socket];
+        let RawSocket { ip, hijacked, .. } = self.sockets[received.socket];
         let skip = match ip.is_ipv4() {
             // Only IPv4 sockets show the IP header.
             true => usize::from(received.bytes.first().map_or(0, |byte| byte & 15)) * 4,
@@ -280,16 +280,16 @@ impl RawIpDriver {
             _ => ours,
         };
         let marked = || {
-            packet.get(filter::AT_FLAGS) == Some(&filter::DISGUISE_FLAGS)
-                && port_at(packet, filter::AT_URGENT) == Some(filter::DISGUISE_URGENT)
+            packet.get(filter::AT_FLAGS) == Some(&filter::HIJACK_FLAGS)
+                && port_at(packet, filter::AT_URGENT) == Some(filter::HIJACK_URGENT)
         };
-        match number.filter(|_| !disguise || marked()) {
+        match number.filter(|_| !hijacked || marked()) {
             Some(number) => {
                 self.counters.datagrams_received += 1;
                 self.counters.trains_received += 1;
                 self.counters.bytes_received += packet.len() as u64;
-                self.counters.disguised_received += u64::from(disguise);
-                self.arrived.push(Arrived { index, number, skip });
+                self.counters.tcp_hijack_received += u64::from(hijacked);
+                self.arrived.push(PacketMeta { index, number, skip });
             }
             None => self.counters.other_ports += 1,
         }
@@ -305,17 +305,17 @@ impl Sockets for RawIpDriver {
     ) -> Result<(), (usize, usize, Full)> {
         let mut done = 0;
         while let Some(first) = trains.get(done) {
-            let way = |train: &Train| Some((self.socket_for(train)?, train.link));
-            let Some(wanted) = way(first) else {
+            let route = |train: &Train| Some((self.socket_for(train)?, train.link));
+            let Some(wanted) = route(first) else {
                 self.counters.trains_refused += 1;
                 done += 1;
                 continue;
             };
             let rest = trains[done..].iter().take(RUN_MAX);
-            let run = &trains[done..done + rest.take_while(|t| way(t) == Some(wanted)).count()];
-            if let Err(Stopped { train, offset, why }) =
+            let run = &trains[done..done + rest.take_while(|t| route(t) == Some(wanted)).count()];
+            if let Err(SendStop { train, offset, why }) =
                 self.send_run(wanted.0, run, outbox, messages)
-                && let Why::Full(full) = why
+                && let StopReason::Full(full) = why
             {
                 return Err((done + train, offset, full));
             }
@@ -324,14 +324,14 @@ impl Sockets for RawIpDriver {
         Ok(())
     }
 
-    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters) {
-        (&mut self.kept, &mut self.counters)
+    fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters) {
+        (&mut self.backlog, &mut self.counters)
     }
 }
 
 impl Driver for RawIpDriver {
-    fn framing(&self) -> Framing {
-        Framing::Ip
+    fn encapsulation(&self) -> Encapsulation {
+        Encapsulation::Ip
     }
 
     fn routes(&self) -> Option<RouteMtu> {
@@ -384,20 +384,20 @@ impl Driver for RawIpDriver {
     }
 
     fn resume(&mut self, link: LinkId) {
-        self.send_kept(link);
+        self.send_backlog(link);
     }
 
-    fn waiting(&self) -> &[Waiting] {
-        self.kept.waiting()
+    fn backlog(&self) -> &[LinkBacklog] {
+        self.backlog.links()
     }
 
     fn receive(&mut self, expected: bool) -> usize {
         self.looks = self.looks.wrapping_add(1);
-        let everywhere = expected || self.looks.is_multiple_of(LOOKS_PER_DISGUISE);
+        let everywhere = expected || self.looks.is_multiple_of(LOOKS_PER_HIJACK);
         for _ in 0..self.sockets.len() {
             let socket = self.next_socket % self.sockets.len();
             self.next_socket = socket + 1;
-            if self.sockets[socket].disguise && !everywhere {
+            if self.sockets[socket].hijacked && !everywhere {
                 continue;
             }
             let n = self.receive_from(socket, expected);
@@ -412,13 +412,13 @@ impl Driver for RawIpDriver {
         0
     }
 
-    fn received(&self, index: usize) -> Received<'_> {
-        let Arrived { index, number, skip } = self.arrived[index];
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
+        let PacketMeta { index, number, skip } = self.arrived[index];
         let received = self.receive.get(index);
         let bytes = &received.bytes[skip..];
         let mut from = received.from;
         from.set_port(port_at(bytes, 0).unwrap_or(0));
-        Received { from, socket: number, datagram: bytes.len().max(1), bytes, ..received }
+        ReceivedTrain { from, socket: number, datagram: bytes.len().max(1), bytes, ..received }
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
@@ -430,12 +430,14 @@ impl Driver for RawIpDriver {
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {
-        let sockets = self.sockets.iter().zip(&self.lanes);
-        sockets.map(|(main, lanes)| lanes.queued(main.as_raw_fd(), link, queued)).sum()
+        let sockets = self.sockets.iter().zip(&self.link_sockets);
+        sockets
+            .map(|(main, link_sockets)| link_sockets.queued(main.as_raw_fd(), link, queued))
+            .sum()
     }
 
     fn receive_buffer(&self) -> u32 {
-        let granted = self.sockets.iter().filter(|socket| !socket.disguise);
+        let granted = self.sockets.iter().filter(|socket| !socket.hijacked);
         granted.filter_map(|socket| receive_buffer(socket.as_raw_fd())).min().unwrap_or(0)
     }
 

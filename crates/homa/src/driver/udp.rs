@@ -9,7 +9,7 @@
 //! Datagrams carry DF and are never cut; that one was too big is reported. A train for which a
 //! device's queue has no room is tried as single datagrams before it waits.
 //!
-//! An address has a socket for each link that packets leave by (`lanes`); one of them receives.
+//! An address has a socket for each link that packets leave by (`link_sockets`); one of them receives.
 //!
 //! Several drivers of a process may share an address ([`UdpDriver::group`]): each has a socket
 //! there, and the kernel steers what each peer sends to one of them (`steering`); what comes to
@@ -36,18 +36,18 @@ use std::{io, iter};
 use homa_proto::wire::datagram;
 use homa_proto::{ClientDirectory, LinkId};
 
-use super::kept::{Kept, Sockets};
-use super::lanes::Lanes;
+use super::backlog::{Backlog, Sockets};
+use super::link_sockets::LinkSockets;
 use super::raw_ip::route_mtu;
 use super::{
-    Driver, DriverCounters, Full, Gather, JUMBO_MTU, Missing, Outbox, Received, RouteMtu, TooBig,
-    Train, Unreachable, Waiting, first_free, put,
+    Driver, DriverCounters, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox, ReceivedTrain,
+    RouteMtu, TooBig, Train, Unreachable, first_free, put,
 };
 use crate::error::OpenError;
-use error_queue::{Meaning, Report, Reports};
+use error_queue::{IcmpReport, IcmpReports, PathReport};
 use member::Member;
 use receive::ReceiveBatch;
-use send::{SendBatch, Stopped, Why};
+use send::{SendBatch, SendStop, StopReason};
 pub use steering::Steering;
 
 /// Sockets of one engine.
@@ -55,17 +55,17 @@ pub struct UdpDriver {
     /// By number; `None`: closed.
     sockets: Vec<Option<UdpSocket>>,
     /// By number: what sends.
-    lanes: Vec<Lanes>,
+    link_sockets: Vec<LinkSockets>,
     local: Vec<SocketAddr>,
     /// IPv6 sockets that also speak IPv4, by number.
     dual: Vec<bool>,
     receive_buffer: usize,
     offload: bool,
     send: SendBatch,
-    kept: Kept,
+    backlog: Backlog,
     receive: ReceiveBatch,
     next_socket: usize,
-    reports: Reports,
+    reports: IcmpReports,
     /// Others share the first address.
     member: Option<Member>,
     counters: DriverCounters,
@@ -105,16 +105,16 @@ impl UdpDriver {
     fn empty(receive_buffer: usize) -> Self {
         Self {
             sockets: Vec::new(),
-            lanes: Vec::new(),
+            link_sockets: Vec::new(),
             local: Vec::new(),
             dual: Vec::new(),
             receive_buffer,
             offload: true,
             send: SendBatch::default(),
-            kept: Kept::default(),
+            backlog: Backlog::default(),
             receive: ReceiveBatch::new(),
             next_socket: 0,
-            reports: Reports::default(),
+            reports: IcmpReports::default(),
             member: None,
             counters: DriverCounters::default(),
         }
@@ -156,15 +156,15 @@ impl UdpDriver {
         let (done, for_good) = match self.send_trains(trains, outbox, messages, self.offload) {
             Ok(()) => return Ok(trains.len()),
             // Some queues are shorter than a train, but not than a datagram.
-            Err(Stopped { train, offset: 0, why: Why::Full(Full::Device) })
+            Err(SendStop { train, offset: 0, why: StopReason::Full(Full::Device) })
                 if self.offload && trains[train].datagrams() > 1 =>
             {
                 (train, false)
             }
-            Err(Stopped { train, offset, why: Why::Full(full) }) => {
+            Err(SendStop { train, offset, why: StopReason::Full(full) }) => {
                 return Err((train, offset, full));
             }
-            Err(Stopped { train, why: Why::Uncut { for_good }, .. }) => (train, for_good),
+            Err(SendStop { train, why: StopReason::Uncut { for_good }, .. }) => (train, for_good),
         };
         self.counters.offload_fallbacks += 1;
         if for_good {
@@ -172,7 +172,7 @@ impl UdpDriver {
             return Ok(done);
         }
         match self.send_trains(&trains[done..=done], outbox, messages, false) {
-            Err(Stopped { offset, why: Why::Full(full), .. }) => Err((done, offset, full)),
+            Err(SendStop { offset, why: StopReason::Full(full), .. }) => Err((done, offset, full)),
             // Cut already: nothing is left to refuse.
             _ => Ok(done + 1),
         }
@@ -185,28 +185,28 @@ impl UdpDriver {
         outbox: &Outbox,
         messages: &dyn Gather,
         offload: bool,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), SendStop> {
         let Some(first) = trains.first() else { return Ok(()) };
         let Some(socket) = &self.sockets[first.socket] else {
             self.counters.trains_refused += trains.len() as u64;
             return Ok(());
         };
         let (main, local) = (socket.as_raw_fd(), self.local[first.socket]);
-        let lanes = &mut self.lanes[first.socket];
+        let link_sockets = &mut self.link_sockets[first.socket];
         let alone = self.member.is_none() || first.socket != 0;
-        let (fd, usual) = lanes.socket(main, first.link, || match alone {
+        let (fd, default_class) = link_sockets.socket(main, first.link, || match alone {
             true => socket::open_sender(main, local),
             false => Err(io::Error::other("several engines share the address")),
         });
         // Those that only send speak IPv6.
         let on_v6 = local.is_ipv6() || fd != main;
         for train in trains {
-            if usual.sees(train.tos) {
-                let set = socket::set_class(fd, on_v6, train.tos, usual.class());
-                usual.settle(train.tos, set.is_ok());
+            if default_class.sees(train.tos) {
+                let set = socket::set_class(fd, on_v6, train.tos, default_class.class());
+                default_class.settle(train.tos, set.is_ok());
             }
         }
-        self.send.fill(trains, outbox, messages, offload, (on_v6, usual.class()));
+        self.send.fill(trains, outbox, messages, offload, (on_v6, default_class.class()));
         let result =
             self.send.flush_all(fd, trains, &mut self.reports, &mut self.counters, meaning);
         self.counters.count_sent(trains, result.err().map(|at| (at.train, at.offset)));
@@ -226,7 +226,7 @@ impl UdpDriver {
         self.counters.ipv4_refused += u64::from(everywhere && !dual);
         let number = first_free(self.sockets.iter().map(Option::is_some));
         put(&mut self.sockets, number, Some(socket));
-        put(&mut self.lanes, number, Lanes::default());
+        put(&mut self.link_sockets, number, LinkSockets::default());
         put(&mut self.local, number, local);
         put(&mut self.dual, number, dual);
         self.receive.opened(number);
@@ -235,7 +235,7 @@ impl UdpDriver {
 
     /// Hands a report on to the driver whose peer it is about, if that shares our address; true if
     /// it is of no use here. It may be about a packet from an address of our own.
-    fn is_for_another(&self, to: SocketAddr, report: Meaning) -> bool {
+    fn is_for_another(&self, to: SocketAddr, report: PathReport) -> bool {
         let member = self.member.as_ref();
         member.is_some_and(|member| member.hand_on(to, report)) && self.sockets.len() == 1
     }
@@ -246,7 +246,7 @@ impl UdpDriver {
 
     fn read_errors(&mut self, socket: usize) {
         if let Some(main) = &self.sockets[socket] {
-            let all = iter::once(main.as_raw_fd()).chain(self.lanes[socket].senders());
+            let all = iter::once(main.as_raw_fd()).chain(self.link_sockets[socket].senders());
             all.for_each(|fd| {
                 self.reports.drain(fd, meaning);
             });
@@ -288,14 +288,14 @@ fn unmapped(mut at: SocketAddr) -> SocketAddr {
 }
 
 /// What a report means for us.
-fn meaning(report: &Report) -> Option<Meaning> {
+fn meaning(report: &IcmpReport) -> Option<PathReport> {
     let (to, quoted) = (report.to, datagram::quoted(report.payload()));
     if let Some(mtu) = report.too_big {
-        return Some(Meaning::TooBig(TooBig { to, mtu, quoted }));
+        return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
     }
     // A host without UDP has nothing to do with us.
     let what = report.what.filter(|&what| what != Missing::Protocol)?;
-    Some(Meaning::Unreachable(Unreachable { to, what, quoted }))
+    Some(PathReport::Unreachable(Unreachable { to, what, quoted }))
 }
 
 impl Sockets for UdpDriver {
@@ -316,8 +316,8 @@ impl Sockets for UdpDriver {
         Ok(())
     }
 
-    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters) {
-        (&mut self.kept, &mut self.counters)
+    fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters) {
+        (&mut self.backlog, &mut self.counters)
     }
 }
 
@@ -340,7 +340,7 @@ impl Driver for UdpDriver {
 
     fn unbind(&mut self, socket: usize) {
         self.sockets[socket] = None;
-        self.lanes[socket] = Lanes::default();
+        self.link_sockets[socket] = LinkSockets::default();
     }
 
     fn local(&self) -> &[SocketAddr] {
@@ -363,11 +363,11 @@ impl Driver for UdpDriver {
     }
 
     fn resume(&mut self, link: LinkId) {
-        self.send_kept(link);
+        self.send_backlog(link);
     }
 
-    fn waiting(&self) -> &[Waiting] {
-        self.kept.waiting()
+    fn backlog(&self) -> &[LinkBacklog] {
+        self.backlog.links()
     }
 
     fn receive(&mut self, expected: bool) -> usize {
@@ -389,14 +389,14 @@ impl Driver for UdpDriver {
         0
     }
 
-    fn received(&self, index: usize) -> Received<'_> {
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
         self.receive.get(index)
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
         loop {
             let report = self.reports.unreachable()?;
-            if !self.is_for_another(report.to, Meaning::Unreachable(report)) {
+            if !self.is_for_another(report.to, PathReport::Unreachable(report)) {
                 return Some(report);
             }
         }
@@ -405,16 +405,17 @@ impl Driver for UdpDriver {
     fn too_big(&mut self) -> Option<TooBig> {
         loop {
             let report = self.reports.too_big()?;
-            if !self.is_for_another(report.to, Meaning::TooBig(report)) {
+            if !self.is_for_another(report.to, PathReport::TooBig(report)) {
                 return Some(report);
             }
         }
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {
-        let sockets = self.sockets.iter().zip(&self.lanes);
-        let open = sockets.filter_map(|(main, lanes)| Some((main.as_ref()?.as_raw_fd(), lanes)));
-        open.map(|(main, lanes)| lanes.queued(main, link, socket::queued)).sum()
+        let sockets = self.sockets.iter().zip(&self.link_sockets);
+        let open = sockets
+            .filter_map(|(main, link_sockets)| Some((main.as_ref()?.as_raw_fd(), link_sockets)));
+        open.map(|(main, link_sockets)| link_sockets.queued(main, link, socket::queued)).sum()
     }
 
     fn receive_buffer(&self) -> u32 {

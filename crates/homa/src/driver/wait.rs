@@ -51,11 +51,11 @@ pub fn wait(
     waker: Option<&Waker>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    wait_also_for_room(handles, None, waker, timeout)
+    wait_or_writable(handles, None, waker, timeout)
 }
 
 /// The same, or until the socket `full` is writable.
-pub fn wait_also_for_room(
+pub fn wait_or_writable(
     handles: &[RawFd],
     full: Option<RawFd>,
     waker: Option<&Waker>,

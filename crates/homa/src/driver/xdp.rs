@@ -4,7 +4,7 @@
 //! A program of some sixty instructions, attached to each interface that has the local address,
 //! takes the frames that are for our ports (`program`) to sockets whose memory we share with the
 //! kernel (`port`), without a copy where the card's driver can. The rest is the system's. Frames
-//! that we send carry the Ethernet address that the system knows of the next hop (`ways`).
+//! that we send carry the Ethernet address that the system knows of the next hop (`next_hops`).
 //!
 //! Beside them an ordinary UDP socket is bound to each port: it reserves the port, carries first
 //! packets and those to destinations that only the system can reach, and hears what ICMP reports.
@@ -24,10 +24,10 @@
 mod frame;
 mod gather;
 mod interface;
+mod next_hops;
 mod port;
 mod program;
 mod ring;
-mod ways;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -36,18 +36,18 @@ use std::time::Instant;
 
 use homa_proto::LinkId;
 
-use super::kept::Sockets;
+use super::backlog::Sockets;
 use super::udp::UdpDriver;
 use super::{
-    Driver, DriverCounters, Full, Gather, JUMBO_MTU, Outbox, Received, RouteMtu, TRAIN_OVERHEAD,
-    TooBig, Train, Unreachable, Waiting,
+    Driver, DriverCounters, Full, Gather, JUMBO_MTU, LinkBacklog, Outbox, ReceivedTrain, RouteMtu,
+    TRAIN_OVERHEAD, TooBig, Train, Unreachable,
 };
 use crate::egress::kernel::Kernel;
 use crate::error::OpenError;
-use gather::Bytes;
-use interface::Interface;
+use gather::TrainBytes;
+use interface::XdpInterface;
 pub use interface::missing_capabilities;
-use ways::{Destination, Way, Ways};
+use next_hops::{Destination, NextHop, NextHops};
 
 /// Frames fetched at a time: no fewer than a full batch.
 const FRAMES_MAX: u32 = 64;
@@ -63,17 +63,17 @@ const FRAMES_PER_QUESTION: u64 = 4096;
 
 /// See the module's documentation.
 pub struct XdpDriver {
-    interfaces: Vec<Interface>,
+    interfaces: Vec<XdpInterface>,
     /// Some card cannot do without copies.
     copies: bool,
-    ways: Ways,
+    next_hops: NextHops,
     udp: UdpDriver,
     /// Trains of a batch that take the sockets' way.
     rest: Vec<Train>,
     /// What waits, by link.
-    waiting: Vec<Waiting>,
+    backlog: Vec<LinkBacklog>,
     /// What the last `receive` found in a port's ring; empty: what the sockets brought counts.
-    arrived: Vec<Arrived>,
+    arrived: Vec<FrameMeta>,
     /// Of the ports, as pairs of interface and queue, the one to look at next.
     next: usize,
     ports: Vec<(usize, usize)>,
@@ -86,7 +86,7 @@ pub struct XdpDriver {
 
 /// A datagram of the last batch.
 #[derive(Clone, Copy)]
-struct Arrived {
+struct FrameMeta {
     from: SocketAddr,
     to: Option<IpAddr>,
     socket: usize,
@@ -113,20 +113,20 @@ impl XdpDriver {
         let mut at = at;
         at.set_ip(at.ip().to_canonical());
         let kernel = Kernel::open().map_err(OpenError::Resources)?;
-        let mut ways = Ways::new(kernel);
-        let stations = ways.stations().ok_or_else(|| {
+        let mut next_hops = NextHops::new(kernel);
+        let devices = next_hops.interfaces().ok_or_else(|| {
             OpenError::Resources(io::Error::other("netlink does not list the interfaces"))
         })?;
         let udp =
             UdpDriver::new(at, receive_buffer).map_err(|source| OpenError::bind(at, source))?;
         let (mut interfaces, mut refused) = (Vec::new(), None);
-        for station in stations {
+        for device in devices {
             let has = match at.ip().is_unspecified() {
-                true => !station.addresses.is_empty(),
-                false => station.addresses.contains(&at.ip()),
+                true => !device.addresses.is_empty(),
+                false => device.addresses.contains(&at.ip()),
             };
             if has {
-                match Interface::open(station, receive_buffer) {
+                match XdpInterface::open(device, receive_buffer) {
                     Ok(interface) => interfaces.push(interface),
                     Err(error) => {
                         tracing::info!(%error, "an interface is left to the ordinary socket");
@@ -138,7 +138,7 @@ impl XdpDriver {
         if interfaces.is_empty() {
             return Err(refused.unwrap_or(OpenError::NoInterface { at }));
         }
-        let queues = |(at, interface): (usize, &Interface)| {
+        let queues = |(at, interface): (usize, &XdpInterface)| {
             (0..interface.ports.len()).map(move |queue| (at, queue))
         };
         let ports = interfaces.iter().enumerate().flat_map(queues).collect();
@@ -147,10 +147,10 @@ impl XdpDriver {
         let driver = Self {
             interfaces,
             copies,
-            ways,
+            next_hops,
             udp,
             rest: Vec::new(),
-            waiting: Vec::new(),
+            backlog: Vec::new(),
             arrived: Vec::new(),
             next: 0,
             ports,
@@ -167,7 +167,7 @@ impl XdpDriver {
     pub fn interfaces(&self) -> impl Iterator<Item = (&str, bool, bool)> {
         self.interfaces.iter().map(|interface| {
             let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
-            (interface.station.name.as_str(), interface.native, zero_copy)
+            (interface.device.name.as_str(), interface.native, zero_copy)
         })
     }
 
@@ -177,54 +177,54 @@ impl XdpDriver {
 
     /// Takes note of what changed about the interfaces, now and then.
     fn refresh(&mut self, now: Instant) {
-        if !self.ways.refresh(now) {
+        if !self.next_hops.refresh(now) {
             return;
         }
-        let Some(stations) = self.ways.stations() else { return };
+        let Some(devices) = self.next_hops.interfaces() else { return };
         for interface in &mut self.interfaces {
-            let now = stations.iter().find(|now| now.index == interface.station.index);
+            let now = devices.iter().find(|now| now.index == interface.device.index);
             // What waits there may leave now, where it is up.
             interface.stopped = now.is_none() || interface.ports[0].flush().is_err();
-            let Some(now) = now.filter(|now| **now != interface.station) else { continue };
+            let Some(now) = now.filter(|now| **now != interface.device) else { continue };
             self.udp.open_addresses().for_each(|at| interface.leave(at));
-            interface.station = now.clone();
+            interface.device = now.clone();
             // Not those that were closed: others may have them.
             self.udp.open_addresses().for_each(|at| interface.accept(at));
         }
     }
 
     /// How a train gets to its destination in frames of our own; `None`: through the system.
-    fn way(&mut self, now: Instant, train: &Train) -> Option<Way> {
+    fn next_hop(&mut self, now: Instant, train: &Train) -> Option<NextHop> {
         if self.copies && train.datagrams() > 1 {
             return None;
         }
         let bound = self.udp.local().get(train.socket)?.ip();
         let source = train.source.or(Some(bound).filter(|bound| !bound.is_unspecified()));
         let destination = Destination::new(train.to, source);
-        let stations = self.interfaces.iter().map(|interface| &interface.station);
-        let way = self.ways.find(now, destination, stations)?;
-        let interface = &mut self.interfaces[way.interface];
+        let devices = self.interfaces.iter().map(|interface| &interface.device);
+        let next_hop = self.next_hops.find(now, destination, devices)?;
+        let interface = &mut self.interfaces[next_hop.interface];
         if interface.stopped {
             return None;
         }
-        let longest = way.longest.min(interface.longest as usize);
-        let fits = way.header.len() + train.datagram.min(train.len) <= longest
+        let longest = next_hop.longest.min(interface.longest as usize);
+        let fits = next_hop.header.len() + train.datagram.min(train.len) <= longest
             && interface.ports[0].room(train.datagrams()) >= train.datagrams();
-        fits.then_some(way)
+        fits.then_some(next_hop)
     }
 
     /// Puts a train's datagrams into the send ring, which has room for them.
-    fn put(&mut self, way: &Way, train: &Train, outbox: &Outbox, messages: &dyn Gather) {
+    fn put(&mut self, next_hop: &NextHop, train: &Train, outbox: &Outbox, messages: &dyn Gather) {
         let from = self.udp.local()[train.socket].port();
-        let port = &mut self.interfaces[way.interface].ports[0];
-        let mut bytes = Bytes::of(train, outbox);
-        let (header, mut left) = (way.header.len(), train.len);
+        let port = &mut self.interfaces[next_hop.interface].ports[0];
+        let mut bytes = TrainBytes::of(train, outbox);
+        let (header, mut left) = (next_hop.header.len(), train.len);
         while left > 0 {
             let len = train.datagram.clamp(1, left);
             left -= len;
             port.put(header + len, |frame| {
                 bytes.copy(&mut frame[header..], outbox, messages);
-                way.header.write(frame, (from, train.to.port()), train.tos);
+                next_hop.header.write(frame, (from, train.to.port()), train.tos);
             });
         }
     }
@@ -241,15 +241,15 @@ impl XdpDriver {
     }
 
     /// Notes what is not sent: frames in the rings, and what waits for the sockets.
-    fn note_waiting(&mut self) {
-        self.waiting.clear();
-        self.waiting.extend_from_slice(self.udp.waiting());
+    fn note_backlog(&mut self) {
+        self.backlog.clear();
+        self.backlog.extend_from_slice(self.udp.backlog());
         for interface in self.interfaces.iter().filter(|interface| !interface.stopped) {
             let (link, bytes) = (interface.link, interface.ports[0].unsent());
-            match self.waiting.iter_mut().find(|waiting| waiting.link == link) {
+            match self.backlog.iter_mut().find(|waiting| waiting.link == link) {
                 _ if bytes == 0 => {}
                 Some(waiting) => waiting.bytes += bytes,
-                None => self.waiting.push(Waiting { link, bytes, full: Full::Device }),
+                None => self.backlog.push(LinkBacklog { link, bytes, full: Full::Device }),
             }
         }
     }
@@ -288,11 +288,11 @@ impl XdpDriver {
         let (mut bytes, mut malformed) = (0, 0);
         for index in 0..frames {
             let frame = interface.ports[at.1].frame(index);
-            let datagram = frame::read(frame, interface.station.index);
+            let datagram = frame::read(frame, interface.device.index);
             let local = self.udp.local();
             let found = datagram.and_then(|datagram| {
                 // The system's routes would refuse what comes from ourselves.
-                let own = |interface: &Interface| interface.has(datagram.from.ip());
+                let own = |interface: &XdpInterface| interface.has(datagram.from.ip());
                 if self.interfaces.iter().any(own) {
                     return None;
                 }
@@ -305,7 +305,7 @@ impl XdpDriver {
             };
             bytes += datagram.bytes.len() as u64;
             let everywhere = local[socket].ip().is_unspecified();
-            self.arrived.push(Arrived {
+            self.arrived.push(FrameMeta {
                 from: datagram.from,
                 to: everywhere.then_some(datagram.to.ip()),
                 socket,
@@ -331,15 +331,15 @@ impl XdpDriver {
     fn ask_for_losses(&mut self) {
         self.unasked = FRAMES_PER_QUESTION;
         let ports = self.interfaces.iter_mut().flat_map(|interface| &mut interface.ports);
-        let lost: u64 = ports.map(port::Port::take_lost).sum();
+        let lost: u64 = ports.map(port::QueuePort::take_lost).sum();
         self.udp.counters_mut().receive_overflows += lost;
     }
 }
 
 /// Says once per interface how it is used.
-fn log(interface: &Interface) {
+fn log(interface: &XdpInterface) {
     let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
-    let (name, native) = (&interface.station.name, interface.native);
+    let (name, native) = (&interface.device.name, interface.native);
     let queues = interface.ports.len();
     tracing::info!(name, native, zero_copy, queues, "frames are taken from this interface");
 }
@@ -380,12 +380,12 @@ impl Driver for XdpDriver {
         self.refresh(now);
         self.rest.clear();
         for train in &outbox.trains {
-            let Some(way) = self.way(now, train) else {
+            let Some(next_hop) = self.next_hop(now, train) else {
                 self.rest.push(train.clone());
                 continue;
             };
-            self.interfaces[way.interface].link = train.link;
-            self.put(&way, train, outbox, messages);
+            self.interfaces[next_hop.interface].link = train.link;
+            self.put(&next_hop, train, outbox, messages);
             let counters = self.udp.counters_mut();
             counters.trains_sent += 1;
             counters.datagrams_sent += train.datagrams() as u64;
@@ -400,17 +400,17 @@ impl Driver for XdpDriver {
             self.udp.send_some(&rest, outbox, messages);
             self.rest = rest;
         }
-        self.note_waiting();
+        self.note_backlog();
     }
 
     fn resume(&mut self, link: LinkId) {
         self.flush();
         self.udp.resume(link);
-        self.note_waiting();
+        self.note_backlog();
     }
 
-    fn waiting(&self) -> &[Waiting] {
-        &self.waiting
+    fn backlog(&self) -> &[LinkBacklog] {
+        &self.backlog
     }
 
     fn receive(&mut self, expected: bool) -> usize {
@@ -435,14 +435,15 @@ impl Driver for XdpDriver {
         }
     }
 
-    fn received(&self, index: usize) -> Received<'_> {
-        let Some(&Arrived { from, to, socket, port, frame, start, len }) = self.arrived.get(index)
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
+        let Some(&FrameMeta { from, to, socket, port, frame, start, len }) =
+            self.arrived.get(index)
         else {
             return self.udp.received(index);
         };
         let frame = self.interfaces[port.0].ports[port.1].frame(frame);
         let bytes = frame.get(start..start + len).unwrap_or_default();
-        Received { from, socket, to, datagram: len.max(1), bytes }
+        ReceivedTrain { from, socket, to, datagram: len.max(1), bytes }
     }
 
     fn unreachable(&mut self) -> Option<Unreachable> {
@@ -462,8 +463,8 @@ impl Driver for XdpDriver {
     }
 
     fn receive_buffer(&self) -> u32 {
-        let room = |interface: &Interface| {
-            let frame = interface.longest.min(interface.station.mtu);
+        let room = |interface: &XdpInterface| {
+            let frame = interface.longest.min(interface.device.mtu);
             interface.ports.iter().map(|port| port.frames() * frame).sum::<u32>()
         };
         let frames = self.interfaces.iter().map(room).min().unwrap_or(u32::MAX);

@@ -37,7 +37,7 @@ pub fn host_of(address: IpAddr) -> IpAddr {
 }
 
 /// The host of an address as a number, which stays when its account is another's.
-pub fn home_of(address: IpAddr) -> u64 {
+pub fn host_key(address: IpAddr) -> u64 {
     match address {
         // No network has such 64 bits in front.
         IpAddr::V4(v4) => 0xffff << 32 | u64::from(v4.to_bits()),
@@ -88,7 +88,7 @@ impl Accounts {
 /// Is there memory for a reply of `length` bytes to a host whose replies hold `of_host` of the
 /// `held` of at most `most` bytes? One host gets no more than is left for all others, so that it
 /// never has more than half, and long replies leave a reserve to short ones.
-pub fn has_room(length: u64, of_host: u64, held: u64, most: u64) -> bool {
+pub fn has_capacity(length: u64, of_host: u64, held: u64, most: u64) -> bool {
     let reserve = if length > SHORT && held > 0 { most / RESERVE } else { 0 };
     let left = most.saturating_sub(held + reserve);
     length <= left && (of_host == 0 || of_host + length <= most.saturating_sub(held))
@@ -117,15 +117,15 @@ mod tests {
         const MOST: u64 = 1 << 30;
         const LONG: u64 = 16 << 20;
         let mut held = 0;
-        while has_room(LONG, held, held, MOST) {
+        while has_capacity(LONG, held, held, MOST) {
             held += LONG;
         }
         assert!(held > MOST / 2 - 2 * LONG && held <= MOST / 2, "{held}");
-        while has_room(LONG, 0, held, MOST) {
+        while has_capacity(LONG, 0, held, MOST) {
             held += LONG;
         }
         assert!(held > MOST - MOST / 8, "{held}");
-        assert!(has_room(SHORT, 0, held, MOST) && has_room(100, 10_000, held, MOST));
-        assert!(has_room(MOST, 0, 0, MOST), "alone it may take all");
+        assert!(has_capacity(SHORT, 0, held, MOST) && has_capacity(100, 10_000, held, MOST));
+        assert!(has_capacity(MOST, 0, 0, MOST), "alone it may take all");
     }
 }

@@ -47,7 +47,7 @@ impl Arrivals {
 
 /// How a turn looks for arrivals.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PollEffort {
     /// Something should be there.
     Thorough,
     /// Most looks are in vain: in the cheapest way.
@@ -67,19 +67,19 @@ pub(super) struct Overdue {
 
 impl Core {
     /// Sends, takes in what arrived, acts on timers.
-    pub(super) fn exchange(&mut self, look: Look) {
+    pub(super) fn exchange(&mut self, effort: PollEffort) {
         self.transmit();
-        match look {
+        match effort {
             _ if self.arrivals.are_left() => {}
-            Look::None => self.arrivals = Arrivals::default(),
-            _ => self.fetch(look == Look::Thorough),
+            PollEffort::None => self.arrivals = Arrivals::default(),
+            _ => self.fetch(effort == PollEffort::Thorough),
         }
         let arrived = self.arrivals.trains > 0;
         if arrived {
             // What was just sent may have been answered meanwhile: times between are measured.
             self.fresh = false;
             self.tick();
-            self.state.budgets.hear(&mut self.state.endpoint);
+            self.state.links.refresh_siblings(&mut self.state.endpoint);
             self.receive();
             self.receive_more();
             if self.state.ready.is_empty() {
@@ -96,11 +96,11 @@ impl Core {
         };
         if due {
             self.tick();
-            self.state.budgets.hear(&mut self.state.endpoint);
+            self.state.links.refresh_siblings(&mut self.state.endpoint);
             self.run_timers();
         }
         if arrived || due {
-            self.state.budgets.tell_others(&self.state.endpoint);
+            self.state.links.publish(&self.state.endpoint);
         }
         self.fresh = false;
     }
@@ -143,14 +143,14 @@ impl Core {
     }
 
     /// So much is to be sent that nothing more should be taken in before.
-    pub(super) fn is_backlogged(&self) -> bool {
+    pub(super) fn has_control_backlog(&self) -> bool {
         self.state.endpoint.waiting_control() >= CONTROL_MAX
     }
 
     /// Takes in what arrived, until the application has enough to do: its answers to the first part
     /// can travel while it works on the next. Stops also when it is time to send.
     fn receive(&mut self) {
-        self.state.budgets.refresh(self.now, &mut self.state.endpoint);
+        self.state.links.refresh(self.now, &mut self.state.endpoint);
         let (calls, requests) = self.state.endpoint.rpcs();
         let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);
         while self.arrivals.are_left() {
@@ -158,7 +158,7 @@ impl Core {
             let port = self.driver.local()[train.socket].port();
             let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
             for bytes in datagrams {
-                if self.state.ready.len() >= enough || self.is_backlogged() {
+                if self.state.ready.len() >= enough || self.has_control_backlog() {
                     return self.state.limit_memory(self.now);
                 }
                 self.arrivals.offset += bytes.len();

@@ -46,7 +46,7 @@ impl Core {
     pub fn finish_closing(&mut self) -> bool {
         // What has arrived and was not looked at tells its port by the socket's number, as what
         // waits to be sent does.
-        if self.closing.is_empty() || self.arrivals.are_left() || !self.held.is_empty() {
+        if self.closing.is_empty() || self.arrivals.are_left() || !self.retries.is_empty() {
             return false;
         }
         let (driver, endpoint) = (&mut self.driver, &self.state.endpoint);

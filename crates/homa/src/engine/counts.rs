@@ -8,7 +8,7 @@ impl Core {
     pub fn metrics(&self) -> Metrics {
         let mut engine = self.state.counters;
         let (peers, evicted) = self.state.peers.count();
-        engine.pacer_waits = self.state.budgets.waits();
+        engine.pacer_waits = self.state.links.waits();
         let changes = self.state.paths.changes;
         engine.path_mtu_lowered = changes.lowered;
         engine.path_mtu_raised = changes.raised;
@@ -23,7 +23,7 @@ impl Core {
             protocol: self.state.endpoint.counters().clone(),
             driver: *self.driver.counters(),
             engine,
-            links: self.state.budgets.metrics(),
+            links: self.state.links.metrics(),
             latencies: self.state.latencies.histograms(),
             peers: self.state.peers.busiest(),
         }

@@ -14,7 +14,7 @@ pub type Place = (u64, u64);
 
 /// What waits of one host.
 #[derive(Debug)]
-struct Host {
+struct HostQueue {
     /// Start tag of its last request.
     last: u64,
     waiting: u32,
@@ -26,7 +26,7 @@ pub struct FairQueue<T> {
     /// With their hosts.
     requests: BTreeMap<Place, (IpAddr, T)>,
     /// Those of which something waits.
-    hosts: HashMap<IpAddr, Host>,
+    hosts: HashMap<IpAddr, HostQueue>,
     /// Start tag of the request that was taken last.
     now: u64,
     arrivals: u64,
@@ -43,7 +43,7 @@ impl<T> FairQueue<T> {
     pub fn push(&mut self, from: SocketAddr, request: T) -> Place {
         let now = self.now;
         let ip = host_of(from.ip());
-        let host = self.hosts.entry(ip).or_insert(Host { last: now, waiting: 0 });
+        let host = self.hosts.entry(ip).or_insert(HostQueue { last: now, waiting: 0 });
         if host.waiting > 0 {
             host.last += 1;
         }

@@ -18,8 +18,8 @@ use hashbrown::HashMap;
 use homa_proto::{RpcHandle, Time};
 
 use super::fair::{FairQueue, Place};
-use super::switchboard::Waiting;
-use super::{Core, Ready, Terms, Untaken};
+use super::waiters::WakeTarget;
+use super::{Core, EngineEvent, QueuedRequest, RequestContext};
 use crate::driver::Waker;
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
@@ -28,7 +28,7 @@ use crate::payload::Payload;
 /// Why a call of a socket ended without a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum CallFailure {
     /// It failed.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -39,7 +39,7 @@ pub enum Failure {
 
 /// A call in progress, or ended and not taken.
 #[derive(Debug)]
-pub struct Call {
+pub struct SocketCall {
     /// The server.
     pub to: SocketAddr,
     /// The caller's number for it.
@@ -47,12 +47,12 @@ pub struct Call {
     /// Only those who name it may take its end.
     pub private: bool,
     /// How it ended.
-    pub result: Option<Result<Message, Failure>>,
+    pub result: Option<Result<Message, CallFailure>>,
     /// Its place among what anybody may take.
     order: u64,
 }
 
-impl Call {
+impl SocketCall {
     /// A call that has just started.
     pub fn new(to: SocketAddr, cookie: u64, private: bool) -> Self {
         Self { to, cookie, private, result: None, order: 0 }
@@ -61,7 +61,7 @@ impl Call {
 
 /// What a thread wants to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Selection {
     /// Requests.
     pub requests: bool,
     /// The end of any call that is not private; without effect when `call` names one.
@@ -72,11 +72,11 @@ pub struct Wanted {
 
 /// What a look into the mailbox finds.
 #[derive(Debug)]
-pub enum Look {
+pub enum MailboxItem {
     /// A call ended.
-    Response(RpcHandle, Call),
+    Response(RpcHandle, SocketCall),
     /// A request, its client, and what that says of it.
-    Request(RpcHandle, SocketAddr, Message, Terms),
+    Request(RpcHandle, SocketAddr, Message, RequestContext),
     /// The call that was named is not known: it never was, or its end was taken.
     Unknown,
     /// Nothing is left and nothing will come.
@@ -86,15 +86,15 @@ pub enum Look {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct BlockedReceiver {
     ticket: u64,
-    wanted: Wanted,
+    wanted: Selection,
     thread: Thread,
 }
 
 /// A request that was not answered.
 #[derive(Debug)]
-struct Open {
+struct UnansweredRequest {
     from: SocketAddr,
     /// The client gave up.
     cancelled: bool,
@@ -106,10 +106,10 @@ struct Open {
 
 /// A request that nobody took.
 #[derive(Debug)]
-struct Arrived {
+struct UnreceivedRequest {
     rpc: RpcHandle,
-    bytes: Untaken,
-    terms: Terms,
+    bytes: QueuedRequest,
+    context: RequestContext,
     /// Its place among what anybody may take.
     order: u64,
 }
@@ -117,23 +117,23 @@ struct Arrived {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Mailbox {
-    calls: HashMap<RpcHandle, Call>,
+    calls: HashMap<RpcHandle, SocketCall>,
     ended: BTreeMap<u64, RpcHandle>,
-    requests: FairQueue<Arrived>,
-    open: HashMap<RpcHandle, Open>,
+    requests: FairQueue<UnreceivedRequest>,
+    open: HashMap<RpcHandle, UnansweredRequest>,
     next_order: u64,
-    waiters: Vec<Waiter>,
+    waiters: Vec<BlockedReceiver>,
     next_ticket: u64,
-    bell: Waker,
-    rings: bool,
+    event_counter: Waker,
+    signalled: bool,
     /// Calls in progress whose end anybody may take.
     running: usize,
-    phase: Phase,
+    phase: MailboxPhase,
 }
 
 /// What may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum MailboxPhase {
     /// Anything.
     Open,
     /// The ends of calls in progress.
@@ -144,7 +144,7 @@ enum Phase {
 
 impl Mailbox {
     /// An empty mailbox.
-    pub fn new(bell: Waker) -> Self {
+    pub fn new(event_counter: Waker) -> Self {
         Self {
             calls: HashMap::new(),
             ended: BTreeMap::new(),
@@ -153,46 +153,46 @@ impl Mailbox {
             next_order: 0,
             waiters: Vec::new(),
             next_ticket: 0,
-            bell,
-            rings: false,
+            event_counter,
+            signalled: false,
             running: 0,
-            phase: Phase::Open,
+            phase: MailboxPhase::Open,
         }
     }
 
     /// Brings the descriptor up to date; due before the lock is released.
-    pub fn ring(&mut self) {
-        let rings = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
-        if rings != std::mem::replace(&mut self.rings, rings) {
-            if rings { self.bell.wake() } else { self.bell.reset() }
+    pub fn signal(&mut self) {
+        let signalled = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
+        if signalled != std::mem::replace(&mut self.signalled, signalled) {
+            if signalled { self.event_counter.wake() } else { self.event_counter.reset() }
         }
     }
 
     /// Nothing that anybody may take will come.
     fn nothing_comes(&self) -> bool {
         match self.phase {
-            Phase::Open => false,
-            Phase::Draining => self.running == 0,
-            Phase::Closed => true,
+            MailboxPhase::Open => false,
+            MailboxPhase::Draining => self.running == 0,
+            MailboxPhase::Closed => true,
         }
     }
 
     /// A call started.
-    pub fn started(&mut self, rpc: RpcHandle, call: Call) {
+    pub fn started(&mut self, rpc: RpcHandle, call: SocketCall) {
         self.running += usize::from(!call.private);
         self.calls.insert(rpc, call);
     }
 
     /// A call in progress is no longer.
-    fn stopped(&mut self, private: bool, wakes: &mut Vec<Waiting>) {
+    fn stopped(&mut self, private: bool, wakes: &mut Vec<WakeTarget>) {
         self.running -= usize::from(!private);
-        if self.phase == Phase::Draining && self.running == 0 {
+        if self.phase == MailboxPhase::Draining && self.running == 0 {
             self.wake_all(wakes);
         }
     }
 
-    fn wake_all(&mut self, wakes: &mut Vec<Waiting>) {
-        wakes.extend(self.waiters.drain(..).map(|waiter| Waiting::Thread(waiter.thread)));
+    fn wake_all(&mut self, wakes: &mut Vec<WakeTarget>) {
+        wakes.extend(self.waiters.drain(..).map(|waiter| WakeTarget::Thread(waiter.thread)));
     }
 
     fn next_order(&mut self) -> u64 {
@@ -201,39 +201,45 @@ impl Mailbox {
     }
 
     /// Takes in what is ready.
-    pub fn post(&mut self, core: &mut Core, ready: Ready, wakes: &mut Vec<Waiting>) {
+    pub fn post(&mut self, core: &mut Core, ready: EngineEvent, wakes: &mut Vec<WakeTarget>) {
         match ready {
-            Ready::Response { rpc, result, .. } => {
+            EngineEvent::Response { rpc, result, .. } => {
                 if self.calls.get(&rpc).is_some_and(|call| call.result.is_none()) {
-                    self.end(rpc, result.map_err(Failure::Call), wakes);
+                    self.end(rpc, result.map_err(CallFailure::Call), wakes);
                 } else {
-                    core.taken(result.map_or(0, |bytes| bytes.len()));
+                    core.accepted(result.map_or(0, |bytes| bytes.len()));
                 }
             }
-            Ready::Request { rpc, bytes, .. } if self.phase != Phase::Open => {
-                core.take_request(bytes);
+            EngineEvent::Request { rpc, bytes, .. } if self.phase != MailboxPhase::Open => {
+                core.accept_request(bytes);
                 core.cancel(rpc);
             }
-            Ready::Request { rpc, from, bytes, terms, .. } => {
-                let (order, until) = (self.next_order(), terms.until);
-                let place = self.requests.push(from, Arrived { rpc, bytes, terms, order });
-                self.open.insert(rpc, Open { from, cancelled: false, until, place });
+            EngineEvent::Request { rpc, from, bytes, context, .. } => {
+                let (order, until) = (self.next_order(), context.until);
+                let place =
+                    self.requests.push(from, UnreceivedRequest { rpc, bytes, context, order });
+                self.open.insert(rpc, UnansweredRequest { from, cancelled: false, until, place });
                 self.wake_one(wakes, |wanted| wanted.requests);
             }
-            Ready::Cancelled { rpc } => {
+            EngineEvent::Cancelled { rpc } => {
                 let Some(open) = self.open.get_mut(&rpc) else { return };
                 open.cancelled = true;
                 if let Some(request) = self.requests.remove(open.place) {
-                    core.take_request(request.bytes);
+                    core.accept_request(request.bytes);
                     self.open.remove(&rpc);
                 }
             }
             // Messages are received whole.
-            Ready::Readable(_) => {}
+            EngineEvent::Readable(_) => {}
         }
     }
 
-    fn end(&mut self, rpc: RpcHandle, result: Result<Message, Failure>, wakes: &mut Vec<Waiting>) {
+    fn end(
+        &mut self,
+        rpc: RpcHandle,
+        result: Result<Message, CallFailure>,
+        wakes: &mut Vec<WakeTarget>,
+    ) {
         let order = self.next_order();
         let Some(call) = self.calls.get_mut(&rpc) else { return };
         call.result = Some(result);
@@ -250,19 +256,24 @@ impl Mailbox {
     }
 
     /// Wakes the waiter who came last, which is the leader if that one waits: it needs no wake-up.
-    fn wake_one(&mut self, wakes: &mut Vec<Waiting>, who: impl Fn(&Wanted) -> bool) -> bool {
+    fn wake_one(&mut self, wakes: &mut Vec<WakeTarget>, who: impl Fn(&Selection) -> bool) -> bool {
         let found = self.waiters.iter().rposition(|waiter| who(&waiter.wanted));
         if let Some(at) = found {
-            wakes.push(Waiting::Thread(self.waiters.remove(at).thread));
+            wakes.push(WakeTarget::Thread(self.waiters.remove(at).thread));
         }
         found.is_some()
     }
 
     /// Takes the oldest of what is wanted, but for requests, among which hosts take turns.
-    pub fn take(&mut self, wanted: &Wanted, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
+    pub fn take(
+        &mut self,
+        wanted: &Selection,
+        core: &mut Core,
+        wakes: &mut Vec<WakeTarget>,
+    ) -> MailboxItem {
         if let Some(rpc) = wanted.call {
             match self.calls.get(&rpc) {
-                None => return Look::Unknown,
+                None => return MailboxItem::Unknown,
                 Some(call) if call.result.is_some() => return self.take_call(rpc, core, wakes),
                 Some(_) => {}
             }
@@ -277,51 +288,58 @@ impl Mailbox {
             }
             (_, Some(_)) => self.take_request(core, wakes),
             (_, None) => match self.phase {
-                Phase::Open => Look::Nothing,
-                Phase::Draining if wanted.call.is_some() => Look::Nothing,
-                Phase::Draining if wanted.responses && self.running > 0 => Look::Nothing,
-                Phase::Draining | Phase::Closed => Look::Closed,
+                MailboxPhase::Open => MailboxItem::Nothing,
+                MailboxPhase::Draining if wanted.call.is_some() => MailboxItem::Nothing,
+                MailboxPhase::Draining if wanted.responses && self.running > 0 => {
+                    MailboxItem::Nothing
+                }
+                MailboxPhase::Draining | MailboxPhase::Closed => MailboxItem::Closed,
             },
         }
     }
 
-    fn take_call(&mut self, rpc: RpcHandle, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
-        let Some(call) = self.calls.remove(&rpc) else { return Look::Unknown };
+    fn take_call(
+        &mut self,
+        rpc: RpcHandle,
+        core: &mut Core,
+        wakes: &mut Vec<WakeTarget>,
+    ) -> MailboxItem {
+        let Some(call) = self.calls.remove(&rpc) else { return MailboxItem::Unknown };
         self.ended.remove(&call.order);
         if call.result.is_none() {
             self.stopped(call.private, wakes);
         }
         if let Some(Ok(bytes)) = &call.result {
-            core.taken(bytes.len());
+            core.accepted(bytes.len());
         }
         self.nudge(rpc, wakes);
-        Look::Response(rpc, call)
+        MailboxItem::Response(rpc, call)
     }
 
     /// The next request is one whose client still waits.
     fn drop_late(&mut self, core: &mut Core) {
-        while self.requests.first().is_some_and(|first| core.is_late(&first.terms))
-            && let Some(Arrived { rpc, bytes, .. }) = self.requests.pop()
+        while self.requests.first().is_some_and(|first| core.is_late(&first.context))
+            && let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop()
         {
             self.open.remove(&rpc);
             core.expire(rpc, bytes);
         }
     }
 
-    fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<Waiting>) -> Look {
-        let Some(Arrived { rpc, bytes, terms, .. }) = self.requests.pop() else {
-            return Look::Nothing;
+    fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<WakeTarget>) -> MailboxItem {
+        let Some(UnreceivedRequest { rpc, bytes, context, .. }) = self.requests.pop() else {
+            return MailboxItem::Nothing;
         };
-        let bytes = core.take_request(bytes);
-        let Some(open) = self.open.get(&rpc) else { return Look::Nothing };
+        let bytes = core.accept_request(bytes);
+        let Some(open) = self.open.get(&rpc) else { return MailboxItem::Nothing };
         let from = open.from;
         self.nudge(rpc, wakes);
-        Look::Request(rpc, from, bytes, terms)
+        MailboxItem::Request(rpc, from, bytes, context)
     }
 
     /// Something was taken, perhaps not by the one who was woken for it: whoever waits for what is
     /// left, or for the very same, has to look.
-    fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<Waiting>) {
+    fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         while self.wake_one(wakes, |wanted| wanted.call == Some(taken)) {}
         if !self.ended.is_empty() {
             self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
@@ -332,9 +350,9 @@ impl Mailbox {
     }
 
     /// Notes who waits; returns a ticket for [`Self::stop_waiting`].
-    pub fn wait(&mut self, wanted: Wanted, thread: Thread) -> u64 {
+    pub fn wait(&mut self, wanted: Selection, thread: Thread) -> u64 {
         self.next_ticket += 1;
-        self.waiters.push(Waiter { ticket: self.next_ticket, wanted, thread });
+        self.waiters.push(BlockedReceiver { ticket: self.next_ticket, wanted, thread });
         self.next_ticket
     }
 
@@ -392,7 +410,7 @@ impl Mailbox {
         rpc: RpcHandle,
         error: Option<i32>,
         core: &mut Core,
-        wakes: &mut Vec<Waiting>,
+        wakes: &mut Vec<WakeTarget>,
     ) -> bool {
         let Some(call) = self.calls.get(&rpc) else { return false };
         if call.result.is_none() {
@@ -400,7 +418,7 @@ impl Mailbox {
         }
         match error {
             Some(error) if call.result.is_none() => {
-                self.end(rpc, Err(Failure::Aborted(error)), wakes);
+                self.end(rpc, Err(CallFailure::Aborted(error)), wakes);
             }
             Some(_) => {}
             None => drop(self.take_call(rpc, core, wakes)),
@@ -417,16 +435,16 @@ impl Mailbox {
     }
 
     /// From here on only the ends of calls in progress come.
-    pub fn drain(&mut self, wakes: &mut Vec<Waiting>) {
-        if self.phase == Phase::Open {
-            self.phase = Phase::Draining;
+    pub fn drain(&mut self, wakes: &mut Vec<WakeTarget>) {
+        if self.phase == MailboxPhase::Open {
+            self.phase = MailboxPhase::Draining;
             self.wake_all(wakes);
         }
     }
 
     /// From here on nothing comes.
-    pub fn close(&mut self, wakes: &mut Vec<Waiting>) {
-        self.phase = Phase::Closed;
+    pub fn close(&mut self, wakes: &mut Vec<WakeTarget>) {
+        self.phase = MailboxPhase::Closed;
         self.wake_all(wakes);
     }
 }

@@ -18,7 +18,7 @@ use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::{MessageId, Placement, RpcHandle, Span, Time};
 
 use super::accounts::AccountId;
-use super::terms::Terms;
+use super::context::RequestContext;
 use crate::driver::Gather;
 use crate::payload::Payload;
 
@@ -34,23 +34,23 @@ const SPARE: usize = 256;
 const SPARE_CAPACITY: usize = 2048;
 
 #[derive(Debug, Default)]
-enum Slot {
+enum MessageSlot {
     #[default]
     Free,
-    Outgoing(Outgoing),
-    Incoming(Incoming),
+    Outgoing(OutgoingMessage),
+    Incoming(IncomingMessage),
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingMessage {
     bytes: Payload,
     to: AccountId,
     /// What its datagrams tell of it when it is a request.
-    terms: Terms,
+    context: RequestContext,
 }
 
 #[derive(Debug)]
-struct Incoming {
+struct IncomingMessage {
     /// Its first bytes after `lent`, zeroes where there are gaps.
     bytes: Vec<u8>,
     /// So many bytes, all of which can be read, are with a reader.
@@ -66,14 +66,14 @@ struct Incoming {
     /// The RPC it belongs to and the length of what can be read.
     readable: Option<(RpcHandle, u32)>,
     /// What was told of it when it is a request.
-    terms: Terms,
+    context: RequestContext,
 }
 
-impl Incoming {
+impl IncomingMessage {
     /// A message that arrives in some memory.
     fn into(bytes: Vec<u8>, total: usize) -> Self {
-        let (ahead, readable, terms) = (BTreeMap::new(), None, Terms::NONE);
-        Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, terms }
+        let (ahead, readable, context) = (BTreeMap::new(), None, RequestContext::NONE);
+        Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, context }
     }
 
     /// So far its memory may reach now.
@@ -140,57 +140,71 @@ impl Incoming {
 /// Bytes by message.
 #[derive(Debug)]
 pub struct Messages {
-    slots: Vec<Slot>,
+    slots: Vec<MessageSlot>,
     spare: Vec<Vec<u8>>,
     outgoing_bytes: u64,
     /// The same by account.
     outgoing_to: Vec<u64>,
     /// Bytes of addresses that may still be reserved for incoming messages.
     addresses: u64,
-    /// Payloads that are over and that others may own: see [`Self::over`].
-    over: Vec<Payload>,
-    keeps_over: bool,
+    /// Payloads that are over and that others may own: see [`Self::payloads_to_drop`].
+    payloads_to_drop: Vec<Payload>,
+    defers_drops: bool,
 }
 
 impl Messages {
     /// No messages; of incoming ones, addresses for `addresses` bytes may be reserved at a time.
     pub fn new(addresses: u64) -> Self {
         let (outgoing_bytes, outgoing_to) = (0, Vec::new());
-        let (slots, spare, over) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, spare, outgoing_bytes, outgoing_to, addresses, over, keeps_over: false }
+        let (slots, spare, payloads_to_drop) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            slots,
+            spare,
+            outgoing_bytes,
+            outgoing_to,
+            addresses,
+            payloads_to_drop,
+            defers_drops: false,
+        }
     }
 
-    fn slot(&mut self, id: MessageId) -> &mut Slot {
+    fn slot(&mut self, id: MessageId) -> &mut MessageSlot {
         let index = id.0 as usize;
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
+            self.slots.resize_with(index + 1, MessageSlot::default);
         }
         &mut self.slots[index]
     }
 
     /// Keeps the bytes of an outgoing message to a host.
-    pub fn insert(&mut self, id: MessageId, bytes: Payload, to: AccountId, terms: Terms) {
+    pub fn insert(
+        &mut self,
+        id: MessageId,
+        bytes: Payload,
+        to: AccountId,
+        context: RequestContext,
+    ) {
         self.outgoing_bytes += bytes.len() as u64;
         if self.outgoing_to.len() <= to as usize {
             self.outgoing_to.resize(to as usize + 1, 0);
         }
         self.outgoing_to[to as usize] += bytes.len() as u64;
-        *self.slot(id) = Slot::Outgoing(Outgoing { bytes, to, terms });
+        *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, context });
     }
 
     /// What a datagram tells that leaves now with the first bytes of an outgoing request.
-    pub fn told(&self, id: MessageId, now: Time) -> RequestExtensions {
+    pub fn request_extensions(&self, id: MessageId, now: Time) -> RequestExtensions {
         match self.slots.get(id.0 as usize) {
-            Some(Slot::Outgoing(outgoing)) => outgoing.terms.told(now),
+            Some(MessageSlot::Outgoing(outgoing)) => outgoing.context.to_extensions(now),
             _ => RequestExtensions::NONE,
         }
     }
 
     /// Notes what was told of a request whose first bytes have been placed.
     #[inline]
-    pub fn note(&mut self, id: MessageId, terms: Terms) {
-        if let Slot::Incoming(incoming) = self.slot(id) {
-            incoming.terms = terms;
+    pub fn note(&mut self, id: MessageId, context: RequestContext) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
+            incoming.context = context;
         }
     }
 
@@ -208,7 +222,7 @@ impl Messages {
     #[inline]
     pub fn get(&self, span: Span) -> Option<&[u8]> {
         match self.slots.get(span.message.0 as usize) {
-            Some(Slot::Outgoing(outgoing)) => {
+            Some(MessageSlot::Outgoing(outgoing)) => {
                 outgoing.bytes.get(span.offset as usize, span.len as usize)
             }
             _ => None,
@@ -220,7 +234,7 @@ impl Messages {
         let slot = self.slots.get(span.message.0 as usize);
         slot.into_iter()
             .flat_map(move |slot| match slot {
-                Slot::Outgoing(outgoing) => {
+                MessageSlot::Outgoing(outgoing) => {
                     Some(outgoing.bytes.slices(span.offset as usize, span.len as usize))
                 }
                 _ => None,
@@ -245,11 +259,13 @@ impl Messages {
 
     /// Copies received bytes, which had not arrived before, to where they belong.
     pub fn place(&mut self, place: Placement, payload: &[u8]) {
-        if !matches!(self.slot(place.message), Slot::Incoming(_)) {
+        if !matches!(self.slot(place.message), MessageSlot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
-            *self.slot(place.message) = Slot::Incoming(Incoming::into(bytes, place.total as usize));
+            *self.slot(place.message) =
+                MessageSlot::Incoming(IncomingMessage::into(bytes, place.total as usize));
         }
-        let Some(Slot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize) else {
+        let Some(MessageSlot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize)
+        else {
             return;
         };
         let offset = place.offset as usize;
@@ -268,7 +284,7 @@ impl Messages {
 
     /// The bytes before `offset` of an incoming message can be read.
     pub fn readable(&mut self, id: MessageId, rpc: RpcHandle, offset: u32) {
-        if let Slot::Incoming(incoming) = self.slot(id) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
             incoming.readable = Some((rpc, offset));
         }
     }
@@ -276,7 +292,7 @@ impl Messages {
     /// What can be read of an incoming message; `None` once it was handed over or given up.
     pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
         match self.slots.get(id.0 as usize) {
-            Some(Slot::Incoming(Incoming {
+            Some(MessageSlot::Incoming(IncomingMessage {
                 bytes,
                 lent: 0,
                 readable: Some((of, readable)),
@@ -289,7 +305,7 @@ impl Messages {
     /// Lends what can be read of an incoming message, which goes on arriving meanwhile; `None` once
     /// it was handed over or given up, or lent.
     pub fn lend(&mut self, id: MessageId, rpc: RpcHandle) -> Option<Vec<u8>> {
-        let Slot::Incoming(incoming) = self.slot(id) else { return None };
+        let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };
         let (_, readable) = incoming.readable.filter(|(of, _)| *of == rpc)?;
         let readable = readable as usize;
         if incoming.lent > 0 || readable > incoming.bytes.len() {
@@ -303,7 +319,7 @@ impl Messages {
     /// Takes back what was lent; returns it when the message was handed over or given up meanwhile.
     pub fn give_back(&mut self, id: MessageId, rpc: RpcHandle, lent: Vec<u8>) -> Option<Vec<u8>> {
         match self.slots.get_mut(id.0 as usize) {
-            Some(Slot::Incoming(incoming))
+            Some(MessageSlot::Incoming(incoming))
                 if incoming.lent == lent.len()
                     && incoming.readable.is_some_and(|(of, _)| of == rpc) =>
             {
@@ -319,15 +335,15 @@ impl Messages {
     /// Hands over a message that arrived whole, but for so many first bytes that are lent, and what
     /// was told of it.
     #[inline]
-    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, usize, Terms) {
+    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, usize, RequestContext) {
         match mem::take(self.slot(id)) {
-            Slot::Incoming(incoming) => {
+            MessageSlot::Incoming(incoming) => {
                 self.addresses += incoming.reserved as u64;
-                (incoming.bytes, incoming.lent, incoming.terms)
+                (incoming.bytes, incoming.lent, incoming.context)
             }
             other => {
                 *self.slot(id) = other;
-                (Vec::new(), 0, Terms::NONE)
+                (Vec::new(), 0, RequestContext::NONE)
             }
         }
     }
@@ -335,19 +351,19 @@ impl Messages {
     /// Forgets a message.
     #[inline]
     pub fn release(&mut self, id: MessageId) {
-        let Outgoing { bytes, to, .. } = match mem::take(self.slot(id)) {
-            Slot::Outgoing(outgoing) => outgoing,
-            Slot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
-            Slot::Free => return,
+        let OutgoingMessage { bytes, to, .. } = match mem::take(self.slot(id)) {
+            MessageSlot::Outgoing(outgoing) => outgoing,
+            MessageSlot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
+            MessageSlot::Free => return,
         };
         self.outgoing_bytes -= bytes.len() as u64;
         self.outgoing_to[to as usize] -= bytes.len() as u64;
         self.discard(bytes);
     }
 
-    /// From here on what others may own is kept in [`Self::over`] when it is over.
-    pub fn keep_over(&mut self) {
-        self.keeps_over = true;
+    /// From here on what others may own is kept in [`Self::payloads_to_drop`] when it is over.
+    pub fn defer_drops(&mut self) {
+        self.defers_drops = true;
     }
 
     /// A payload is over; memory of ours is kept for the next message.
@@ -359,20 +375,20 @@ impl Messages {
                 self.spare.push(memory);
             }
             Ok(_) => {}
-            Err(payload) if self.keeps_over => self.over.push(payload),
+            Err(payload) if self.defers_drops => self.payloads_to_drop.push(payload),
             Err(_) => {}
         }
     }
 
     /// What is over, to be dropped where no lock is held: the destructor of its owner may call
     /// back.
-    pub fn over(&mut self) -> &mut Vec<Payload> {
-        &mut self.over
+    pub fn payloads_to_drop(&mut self) -> &mut Vec<Payload> {
+        &mut self.payloads_to_drop
     }
 
     /// True when there is such.
-    pub fn has_over(&self) -> bool {
-        !self.over.is_empty()
+    pub fn has_payloads_to_drop(&self) -> bool {
+        !self.payloads_to_drop.is_empty()
     }
 }
 
@@ -407,7 +423,7 @@ mod tests {
 
     /// Memory that a message makes us write to, bytes.
     fn written(messages: &Messages) -> usize {
-        let Slot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
+        let MessageSlot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
         incoming.bytes.len() + incoming.ahead.values().map(Vec::len).sum::<usize>()
     }
 
@@ -417,7 +433,9 @@ mod tests {
         for first in [0, 5_000, TOTAL - 1400] {
             let mut messages = Messages::new(u64::from(TOTAL));
             messages.place(place(first, 1400, TOTAL), &[1; 1400]);
-            let Slot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
+            let MessageSlot::Incoming(incoming) = &messages.slots[3] else {
+                panic!("not incoming")
+            };
             assert!(incoming.bytes.capacity() <= GROWTH * 1400, "{first}");
             // 30 more far apart, then the rest in order.
             let far = |n: u32| n * 500_000 + 50_000;
@@ -453,7 +471,9 @@ mod tests {
             for offset in (0..TOTAL).step_by(1000) {
                 let place = Placement { message: MessageId(id), ..place(offset, 1000, TOTAL) };
                 messages.place(place, &[1; 1000]);
-                let Slot::Incoming(incoming) = &messages.slots[id as usize] else { panic!() };
+                let MessageSlot::Incoming(incoming) = &messages.slots[id as usize] else {
+                    panic!()
+                };
                 moves += usize::from(incoming.bytes.as_ptr() != at && offset > CERTAIN as u32);
                 at = incoming.bytes.as_ptr();
             }
@@ -470,7 +490,7 @@ mod tests {
     #[test]
     fn outgoing_memory_is_counted_until_released() {
         let mut messages = Messages::new(1 << 20);
-        messages.insert(MessageId(0), vec![5; 1000].into(), 3, Terms::NONE);
+        messages.insert(MessageId(0), vec![5; 1000].into(), 3, RequestContext::NONE);
         let span = Span { message: MessageId(0), offset: 999, len: 1 };
         assert_eq!(messages.get(span), Some(&[5][..]));
         assert_eq!(messages.get(Span { len: 2, ..span }), None);
@@ -485,7 +505,7 @@ mod tests {
         let mut messages = Messages::new(1 << 20);
         let secret = vec![7; 500];
         let memory = secret.as_ptr();
-        messages.insert(MessageId(0), secret.into(), 0, Terms::NONE);
+        messages.insert(MessageId(0), secret.into(), 0, RequestContext::NONE);
         messages.release(MessageId(0));
         messages.place(place(100, 100, 200), &[2; 100]);
         messages.place(place(0, 100, 200), &[1; 100]);

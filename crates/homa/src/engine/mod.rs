@@ -9,16 +9,17 @@
 //! application; message bytes live from submission to release.
 
 mod accounts;
-mod after;
 mod arrivals;
-pub mod beside;
-mod budgets;
+mod backlog;
+pub mod capacity;
 mod clock;
 mod closing;
+mod context;
 mod counts;
+mod deferred;
 mod fair;
-mod held;
 pub mod inline;
+mod links;
 pub mod mailbox;
 mod messages;
 mod pack;
@@ -26,12 +27,11 @@ mod path;
 mod paths;
 mod peers;
 mod reports;
-pub mod room;
+pub mod shard_group;
 pub mod shared;
-mod spinner;
+mod spin;
 mod state;
-pub mod switchboard;
-mod terms;
+pub mod waiters;
 pub mod watch;
 
 use std::net::SocketAddr;
@@ -44,18 +44,18 @@ use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
-use crate::metrics::{Direction, Outcome};
+use crate::metrics::{Direction, RpcOutcome};
 use crate::payload::Payload;
-use arrivals::{Arrivals, Look, Overdue};
-use beside::Beside;
+use arrivals::{Arrivals, Overdue, PollEffort};
+use backlog::BacklogRetry;
+use capacity::Refusal;
 use clock::Clock;
 use closing::Closing;
-use held::Held;
+pub use context::RequestContext;
 use pack::{Packer, Sources};
-use room::Refusal;
-pub use state::{Partial, Ready, Untaken, canonical};
-use state::{State, is_one_server};
-pub use terms::Terms;
+use shard_group::ShardGroup;
+pub use state::{EngineEvent, Partial, QueuedRequest, canonical};
+use state::{EngineState, is_one_server};
 
 /// Wire bytes sent in one turn before looking for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
@@ -67,7 +67,7 @@ const CONTROL_MAX: usize = 1024;
 /// An engine without a thread.
 pub struct Core {
     driver: Box<dyn Driver>,
-    state: State,
+    state: EngineState,
     packer: Packer,
     clock: Clock,
     now: Time,
@@ -82,7 +82,7 @@ pub struct Core {
     overdue: Option<Overdue>,
     closing: Vec<Closing>,
     /// What waits in the driver, by link.
-    held: Vec<Held>,
+    retries: Vec<BacklogRetry>,
     /// When somebody wants to be woken.
     alarm: Option<Time>,
     /// Whose sockets and ids these are.
@@ -101,22 +101,22 @@ impl Drop for Core {
 }
 
 impl Core {
-    /// Joins a protocol machine to `driver`; `beside`: its place in a group.
+    /// Joins a protocol machine to `driver`; `shard_group`: its place in a group.
     pub fn new(
         driver: Box<dyn Driver>,
         config: Config,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
-        let framing = driver.framing();
-        let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), framing)?);
+        let encapsulation = driver.encapsulation();
+        let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From here on the protocol vouches for what was executed.
         endpoint.expire(Time::ZERO);
-        let mut packer = Packer::new(config.priority_map, framing);
+        let mut packer = Packer::new(config.priority_map, encapsulation);
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let clock = beside.as_ref().map_or_else(Clock::start, Beside::clock);
-        let mut state = State::new(endpoint, config, &*driver, beside);
-        driver.local().first().iter().for_each(|at| state.budgets.set_bound(at.ip()));
+        let clock = shard_group.as_ref().map_or_else(Clock::start, ShardGroup::clock);
+        let mut state = EngineState::new(endpoint, config, &*driver, shard_group);
+        driver.local().first().iter().for_each(|at| state.links.set_bound(at.ip()));
         Ok(Self {
             driver,
             state,
@@ -129,7 +129,7 @@ impl Core {
             overflows: 0,
             overdue: None,
             closing: Vec::new(),
-            held: Vec::new(),
+            retries: Vec::new(),
             alarm: None,
             process: Process::this(),
         })
@@ -219,7 +219,7 @@ impl Core {
         let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let until = now + clock::proto(options.deadline);
-        let terms = Terms { until, trace: options.trace.map(Box::new) };
+        let context = RequestContext { until, trace: options.trace.map(Box::new) };
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),
@@ -227,7 +227,7 @@ impl Core {
             length,
             deadline: until,
             idempotent: options.idempotent,
-            head: self.packer.head(&terms),
+            head: self.packer.head(&context),
             cookie,
         });
         let submitted = state
@@ -237,7 +237,7 @@ impl Core {
         if let Some(message) = submitted.message
             && let Some(request) = request.take()
         {
-            state.messages.insert(message, request, state.peers.account(peer), terms);
+            state.messages.insert(message, request, state.peers.account(peer), context);
         }
         state.submitted(now, peer, length);
         state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
@@ -277,12 +277,12 @@ impl Core {
         };
         match submitted.message {
             Some(message) => {
-                self.state.messages.insert(message, response, account, Terms::NONE);
+                self.state.messages.insert(message, response, account, RequestContext::NONE);
             }
             None => self.state.messages.discard(response),
         }
         self.state.submitted(now, peer, length);
-        self.state.ended(rpc, Outcome::Ok);
+        self.state.ended(rpc, RpcOutcome::Ok);
         self.state.drain_events();
         Ok(())
     }
@@ -305,7 +305,7 @@ impl Core {
         self.fresh = false;
         self.tick();
         self.retry_full_socket();
-        self.exchange(if arrived { Look::Thorough } else { Look::None });
+        self.exchange(if arrived { PollEffort::Thorough } else { PollEffort::None });
         self.transmit();
         self.fresh = false;
     }
@@ -313,7 +313,7 @@ impl Core {
     /// A turn for threads that spin: looks at the clock, and so at timers, less often, and leaves
     /// what arrivals caused to travel with what the application makes of them.
     pub fn spin(&mut self) {
-        self.exchange(Look::Passing);
+        self.exchange(PollEffort::Passing);
     }
 
     /// Sends what may leave, at a time of its own.
@@ -329,33 +329,36 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
-        self.resume_held();
+        self.resume_backlog();
         if !self.state.endpoint.has_packet() {
             return;
         }
         let now = self.tick();
         let mut turn = 0;
         while turn < TURN_MAX {
-            let held = self.held_links();
+            let backlogged = self.backlogged_links();
             let state = &mut self.state;
             let queued = |link| self.driver.queued(link);
-            let Some(room) = state.budgets.room(now, &state.endpoint, held, queued) else { break };
-            let rise = state.budgets.outruns_us(room.link);
+            let Some(budget) = state.links.send_budget(now, &state.endpoint, backlogged, queued)
+            else {
+                break;
+            };
+            let rise = state.links.outruns_us(budget.link);
             let mut sources = Sources {
                 endpoint: &mut state.endpoint,
                 messages: &state.messages,
                 peers: &state.peers,
-                links: room.links,
+                links: budget.links,
             };
-            let wire = self.packer.pack(now, room.bytes, rise, &mut sources);
+            let wire = self.packer.pack(now, budget.bytes, rise, &mut sources);
             if wire == 0 {
                 // A message just ended; others may wait for other links.
-                if state.endpoint.has_packet_for(room.links) {
+                if state.endpoint.has_packet_for(budget.links) {
                     break;
                 }
                 continue;
             }
-            self.send_packed(now, room.link, wire);
+            self.send_packed(now, budget.link, wire);
             turn += wire;
         }
         self.state.drain_events();
@@ -364,19 +367,19 @@ impl Core {
     /// When the next turn is due unless something arrives; in the past when there is work now.
     pub fn wake_at(&self) -> Option<Time> {
         let state = &self.state;
-        let stopped = self.arrivals.are_left() && self.is_backlogged();
+        let stopped = self.arrivals.are_left() && self.has_control_backlog();
         if self.arrivals.are_left() && !stopped {
             return Some(Time::ZERO);
         }
-        let send = state.budgets.wake(&state.endpoint, self.held_links());
+        let send = state.links.wake(&state.endpoint, self.backlogged_links());
         // While the link holds up what arrived, that holds up timers.
         let timers = state.endpoint.deadline().filter(|_| !stopped);
-        [self.held_until(), send, timers, self.paths_due(), self.alarm].into_iter().flatten().min()
+        [self.backlog_due(), send, timers, self.paths_due(), self.alarm].into_iter().flatten().min()
     }
 
     /// The next turn is due because the link will have room for a packet, not for a timer.
     pub fn is_paced(&self) -> bool {
-        let wake = self.state.budgets.wake(&self.state.endpoint, self.held_links());
+        let wake = self.state.links.wake(&self.state.endpoint, self.backlogged_links());
         let wake = wake.filter(|wake| *wake > Time::ZERO);
         wake.is_some_and(|wake| self.state.endpoint.deadline().is_none_or(|at| wake <= at))
     }
@@ -392,42 +395,42 @@ impl Core {
 
     /// The next thing for the application. Its bytes count against the memory for incoming messages
     /// until [`Self::taken`].
-    pub fn next(&mut self) -> Option<Ready> {
+    pub fn next(&mut self) -> Option<EngineEvent> {
         self.state.ready.pop_front()
     }
 
     /// The next thing for the application, if that is a request.
-    pub fn next_request(&mut self) -> Option<Ready> {
+    pub fn next_request(&mut self) -> Option<EngineEvent> {
         match self.state.ready.front()? {
-            Ready::Request { .. } => self.next(),
+            EngineEvent::Request { .. } => self.next(),
             _ => None,
         }
     }
 
-    /// A lock guards this: from here on [`Self::over`] has payloads that are over.
-    pub fn keep_over(&mut self) {
-        self.state.messages.keep_over();
+    /// A lock guards this: from here on [`Self::payloads_to_drop`] has payloads that are over.
+    pub fn defer_drops(&mut self) {
+        self.state.messages.defer_drops();
     }
 
     /// Payloads that are over, to be dropped where no lock is held.
-    pub fn over(&mut self) -> &mut Vec<Payload> {
-        self.state.messages.over()
+    pub fn payloads_to_drop(&mut self) -> &mut Vec<Payload> {
+        self.state.messages.payloads_to_drop()
     }
 
     /// True when there are such.
-    pub fn has_over(&self) -> bool {
-        self.state.messages.has_over()
+    pub fn has_payloads_to_drop(&self) -> bool {
+        self.state.messages.has_payloads_to_drop()
     }
 
     /// True when nobody waits any more for what has these terms.
-    pub fn is_late(&self, terms: &Terms) -> bool {
-        terms.until != Time::MAX && terms.until <= self.clock.now()
+    pub fn is_late(&self, context: &RequestContext) -> bool {
+        context.until != Time::MAX && context.until <= self.clock.now()
     }
 
     /// Gives up a request that was delivered and not taken, whose client waits no longer.
-    pub fn expire(&mut self, rpc: RpcHandle, request: Untaken) {
+    pub fn expire(&mut self, rpc: RpcHandle, request: QueuedRequest) {
         self.tick();
-        self.take_request(request);
+        self.accept_request(request);
         self.state.expire(rpc);
         self.state.drain_events();
     }
@@ -463,14 +466,14 @@ impl Core {
     }
 
     /// The application took a response of so many bytes.
-    pub fn taken(&mut self, bytes: usize) {
+    pub fn accepted(&mut self, bytes: usize) {
         self.state.waiting -= bytes as u64;
         self.state.limit_memory(self.now);
     }
 
     /// The application takes a request.
-    pub fn take_request(&mut self, request: Untaken) -> Message {
-        self.state.take(request)
+    pub fn accept_request(&mut self, request: QueuedRequest) -> Message {
+        self.state.accept(request)
     }
 
     /// True when [`Self::next`] would yield something.

@@ -15,11 +15,11 @@ use homa_proto::wire::datagram::{
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
+use super::context::RequestContext;
 use super::messages::Messages;
 use super::peers::{Peer, Peers};
-use super::terms::Terms;
 use crate::PriorityMap;
-use crate::driver::{Framing, Outbox, Piece, TRAIN_MAX, Train};
+use crate::driver::{Encapsulation, Outbox, TRAIN_MAX, Train, TrainPiece};
 
 /// Longest payload that is copied to share a datagram with others.
 const SHORT: u32 = 600;
@@ -48,32 +48,32 @@ pub struct Packer {
     /// Bytes of `outbox.bytes` in use; the rest is room.
     used: usize,
     /// The batch, in order of the datagrams' first packets.
-    datagrams: Vec<Datagram>,
+    datagrams: Vec<PackedDatagram>,
     /// Payloads that do not lie together, slice by slice, and whose datagrams they are.
     slices: Vec<(usize, Span)>,
     /// The latest datagram of each peer; may be of an earlier batch.
     latest: Vec<u32>,
     /// Peers that RESENDs were packed for.
-    asked: Vec<PeerId>,
+    resend_peers: Vec<PeerId>,
     next_number: u64,
     ports: Vec<u16>,
     map: PriorityMap,
-    framing: Framing,
+    encapsulation: Encapsulation,
 }
 
 /// A datagram of the batch.
 #[derive(Clone, Copy, Debug)]
-struct Datagram {
+struct PackedDatagram {
     route: Route,
     /// Its place in `outbox.bytes`.
     start: usize,
     /// Bytes there.
     len: usize,
-    content: Content,
+    content: DatagramContent,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum DatagramContent {
     /// Packets with their payloads; more may follow.
     Short(Draft),
     /// The headers of one packet, whose payload is still in its message.
@@ -119,18 +119,18 @@ pub struct Sources<'a> {
 
 impl Packer {
     /// A packer that has sent nothing.
-    pub fn new(map: PriorityMap, framing: Framing) -> Self {
+    pub fn new(map: PriorityMap, encapsulation: Encapsulation) -> Self {
         Self {
             outbox: Outbox::default(),
             used: 0,
             datagrams: Vec::new(),
             slices: Vec::new(),
             latest: Vec::new(),
-            asked: Vec::new(),
+            resend_peers: Vec::new(),
             next_number: 1,
             ports: Vec::new(),
             map,
-            framing,
+            encapsulation,
         }
     }
 
@@ -140,17 +140,17 @@ impl Packer {
     }
 
     /// Bytes that the first packet of a request with these terms lacks for the message.
-    pub fn head(&self, terms: &Terms) -> u8 {
-        match self.framing {
-            Framing::Datagram => terms.told(Time::ZERO).encoded_len() as u8,
-            Framing::Ip => 0,
+    pub fn head(&self, context: &RequestContext) -> u8 {
+        match self.encapsulation {
+            Encapsulation::Datagram => context.to_extensions(Time::ZERO).encoded_len() as u8,
+            Encapsulation::Ip => 0,
         }
     }
 
     /// The peers of RESENDs packed since last asked.
-    pub fn take_asked(&mut self) -> impl Iterator<Item = PeerId> {
-        self.asked.dedup();
-        self.asked.drain(..)
+    pub fn take_resend_peers(&mut self) -> impl Iterator<Item = PeerId> {
+        self.resend_peers.dedup();
+        self.resend_peers.drain(..)
     }
 
     /// The batch packed last.
@@ -175,12 +175,12 @@ impl Packer {
             let Some(packet) = from.endpoint.transmit_by(now, from.links) else { break };
             let before = self.datagrams.len();
             wire += match &packet.body {
-                _ if self.framing == Framing::Ip => self.pack_alone(&packet, from),
+                _ if self.encapsulation == Encapsulation::Ip => self.pack_alone(&packet, from),
                 Body::Data(data) if data.span.len > SHORT => {
                     self.pack_long(now, &packet, data, from)
                 }
                 Body::Resend { .. } => {
-                    self.asked.push(packet.peer);
+                    self.resend_peers.push(packet.peer);
                     self.pack_short(now, &packet, rise, from)
                 }
                 _ => self.pack_short(now, &packet, rise, from),
@@ -205,18 +205,23 @@ impl Packer {
         for (packet, size) in packets {
             let Some(route) = self.route(packet, peers) else { continue };
             let padded = peers.datagram_at(&route.peer, *size);
-            let (start, number, framing) = (self.used, self.next_number, self.framing);
+            let (start, number, encapsulation) = (self.used, self.next_number, self.encapsulation);
             let room = self.reserve(padded.max(DATA_OVERHEAD));
             room.fill(0);
-            let encoded = match framing {
-                Framing::Datagram => datagram::encode(packet, number, room),
-                Framing::Ip => wire::encode(packet, room),
+            let encoded = match encapsulation {
+                Encapsulation::Datagram => datagram::encode(packet, number, room),
+                Encapsulation::Ip => wire::encode(packet, room),
             };
             let Ok(encoded) = encoded else { continue };
             let len = padded.max(encoded);
             self.next_number += 1;
             self.used += len;
-            self.datagrams.push(Datagram { route, start, len, content: Content::Alone });
+            self.datagrams.push(PackedDatagram {
+                route,
+                start,
+                len,
+                content: DatagramContent::Alone,
+            });
             wire += self.wire_bytes(len, route.peer.address.is_ipv4());
         }
         self.form_trains();
@@ -255,26 +260,26 @@ impl Packer {
                 Some(content) => (content, data.span.len as usize),
                 None => return 0,
             },
-            _ => (Content::Alone, 0),
+            _ => (DatagramContent::Alone, 0),
         };
         let wire = self.wire_bytes(len + payload, route.peer.address.is_ipv4());
         let len = self.used - start;
-        self.datagrams.push(Datagram { route, start, len, content });
+        self.datagrams.push(PackedDatagram { route, start, len, content });
         wire
     }
 
     /// Leaves the payload of a packet, whose headers were written last, in its message, or copies
     /// it behind them; `None` when it is not all there.
     #[inline]
-    fn payload(&mut self, span: Span, messages: &Messages) -> Option<Content> {
+    fn payload(&mut self, span: Span, messages: &Messages) -> Option<DatagramContent> {
         if messages.get(span).is_some() {
-            return Some(Content::Long(span));
+            return Some(DatagramContent::Long(span));
         }
         self.payload_of_list(span, messages)
     }
 
     #[cold]
-    fn payload_of_list(&mut self, span: Span, messages: &Messages) -> Option<Content> {
+    fn payload_of_list(&mut self, span: Span, messages: &Messages) -> Option<DatagramContent> {
         let first = self.slices.len();
         let mut offset = span.offset;
         for slice in messages.slices(span) {
@@ -288,19 +293,19 @@ impl Packer {
             return None;
         }
         if self.slices.len() - first <= SLICES_MAX {
-            return Some(Content::Long(span));
+            return Some(DatagramContent::Long(span));
         }
         self.slices.truncate(first);
         messages.copy(span, self.reserve(span.len as usize));
         self.used += span.len as usize;
-        Some(Content::Alone)
+        Some(DatagramContent::Alone)
     }
 
     /// What a datagram costs on the link.
     fn wire_bytes(&self, len: usize, v4: bool) -> u32 {
-        match self.framing {
-            Framing::Datagram => wire_bytes(len + UDP, v4),
-            Framing::Ip => wire_bytes(len, v4),
+        match self.encapsulation {
+            Encapsulation::Datagram => wire_bytes(len + UDP, v4),
+            Encapsulation::Ip => wire_bytes(len, v4),
         }
     }
 
@@ -310,17 +315,19 @@ impl Packer {
     fn pack_long(&mut self, now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         let (start, number) = (self.used, self.next_number);
-        let told = match packet.begins_request() {
-            true => from.messages.told(data.span.message, now),
+        let extensions = match packet.begins_request() {
+            true => from.messages.request_extensions(data.span.message, now),
             false => RequestExtensions::NONE,
         };
         let room = self.reserve(REQUEST_OVERHEAD);
-        let Ok(headers) = datagram::encode_request(packet, &told, number, room) else { return 0 };
+        let Ok(headers) = datagram::encode_request(packet, &extensions, number, room) else {
+            return 0;
+        };
         self.used += headers;
         let Some(content) = self.payload(data.span, from.messages) else { return 0 };
         self.next_number += 1;
         let len = self.used - start;
-        self.datagrams.push(Datagram { route, start, len, content });
+        self.datagrams.push(PackedDatagram { route, start, len, content });
         self.wire_bytes(headers + data.span.len as usize, route.peer.address.is_ipv4())
     }
 
@@ -335,7 +342,7 @@ impl Packer {
         let last = latest.wrapping_add(1) == self.datagrams.len();
         if let Some(datagram) = self.datagrams.get_mut(latest)
             && datagram.route.id == packet.peer
-            && let Content::Short(draft) = &mut datagram.content
+            && let DatagramContent::Short(draft) = &mut datagram.content
         {
             if datagram.route.takes(packet, rise) {
                 let end = datagram.start + datagram.route.peer.datagram;
@@ -369,7 +376,12 @@ impl Packer {
         self.next_number += 1;
         self.used = start + room;
         self.latest[packet.peer.0 as usize] = self.datagrams.len() as u32;
-        self.datagrams.push(Datagram { route, start, len, content: Content::Short(draft) });
+        self.datagrams.push(PackedDatagram {
+            route,
+            start,
+            len,
+            content: DatagramContent::Short(draft),
+        });
         self.wire_bytes(len, route.peer.address.is_ipv4())
     }
 
@@ -379,11 +391,11 @@ impl Packer {
         let mut last: Option<&Route> = None;
         let mut sliced = 0;
         for (index, datagram) in self.datagrams.iter().enumerate() {
-            let Datagram { route, start, len: buffered, content } = datagram;
+            let PackedDatagram { route, start, len: buffered, content } = datagram;
             let buffer = *start..start + buffered;
             let (len, limit) = match content {
-                Content::Short(_) | Content::Alone => (*buffered, TRAIN_MAX),
-                Content::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
+                DatagramContent::Short(_) | DatagramContent::Alone => (*buffered, TRAIN_MAX),
+                DatagramContent::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
             };
             let train = trains.last_mut().filter(|train: &&mut Train| {
                 last.is_some_and(|last| last.same_way(route))
@@ -393,19 +405,19 @@ impl Packer {
                     && train.len < DATAGRAMS_MAX * train.datagram
             });
             match (train.is_some(), pieces.last_mut()) {
-                (true, Some(Piece::Buffered(before))) if before.end == buffer.start => {
+                (true, Some(TrainPiece::Buffered(before))) if before.end == buffer.start => {
                     before.end = buffer.end;
                 }
-                _ => pieces.push(Piece::Buffered(buffer)),
+                _ => pieces.push(TrainPiece::Buffered(buffer)),
             }
             let first = pieces.len() - 1;
-            if let Content::Long(span) = content {
+            if let DatagramContent::Long(span) = content {
                 let of_this = self.slices[sliced..].iter().take_while(|(of, _)| *of == index);
-                pieces.extend(of_this.map(|(_, slice)| Piece::Message(*slice)));
+                pieces.extend(of_this.map(|(_, slice)| TrainPiece::Message(*slice)));
                 let slices = pieces.len() - first - 1;
                 sliced += slices;
                 if slices == 0 {
-                    pieces.push(Piece::Message(*span));
+                    pieces.push(TrainPiece::Message(*span));
                 }
             }
             match train {
@@ -433,7 +445,7 @@ impl Packer {
 fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages) -> bool {
     let Body::Data(data) = &packet.body else { return writer.push(packet).is_ok() };
     let pushed = match packet.begins_request() {
-        true => writer.push_request(packet, &messages.told(data.span.message, now)),
+        true => writer.push_request(packet, &messages.request_extensions(data.span.message, now)),
         false => writer.push(packet),
     };
     let Ok(place) = pushed else { return false };

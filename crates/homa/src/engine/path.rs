@@ -38,7 +38,7 @@ const STEP: u16 = 16;
 
 /// What paths went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct PathChanges {
     /// The size was lowered.
     pub lowered: u64,
     /// It was raised.
@@ -49,7 +49,7 @@ pub struct Changes {
 
 /// A probe on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct PathProbe {
     /// The RPC id that it carries; the short packet beside it carries [`Self::small_id`].
     pub id: u64,
     /// Bytes of its IP packet.
@@ -61,7 +61,7 @@ pub struct Probe {
     alive: bool,
 }
 
-impl Probe {
+impl PathProbe {
     /// The RPC id of the short packet.
     pub const fn small_id(&self) -> u64 {
         self.id ^ 2
@@ -69,7 +69,7 @@ impl Probe {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SearchPhase {
     /// Nothing to find out.
     Complete,
     /// Does the size in use pass?
@@ -87,10 +87,10 @@ pub struct Path {
     max: u16,
     /// The smallest size that is known not to pass; more than `max`: none.
     too_big: u16,
-    phase: Phase,
+    phase: SearchPhase,
     /// The size in use follows a black hole.
     fell: bool,
-    probe: Option<Probe>,
+    probe: Option<PathProbe>,
     /// When the size in use was last confirmed, or nobody answered.
     confirmed: Time,
     raise_at: Time,
@@ -113,7 +113,7 @@ impl Path {
             base: BASE.max(floor).min(max),
             max,
             too_big: max + 1,
-            phase: Phase::Complete,
+            phase: SearchPhase::Complete,
             fell: false,
             probe: None,
             confirmed: Time::ZERO,
@@ -130,13 +130,13 @@ impl Path {
     }
 
     /// The probe on its way.
-    pub fn probe(&self) -> Option<Probe> {
+    pub fn probe(&self) -> Option<PathProbe> {
         self.probe
     }
 
     /// There is nothing to remember.
     pub fn is_settled(&self, now: Time) -> bool {
-        let quiet = self.phase == Phase::Complete && now >= self.confirmed + CONFIRMED;
+        let quiet = self.phase == SearchPhase::Complete && now >= self.confirmed + CONFIRMED;
         quiet && self.mtu >= self.max
     }
 
@@ -176,14 +176,14 @@ impl Path {
 
     /// Finds out whether the size in use passes.
     fn confirm(&mut self, now: Time) {
-        if self.phase == Phase::Complete && self.mtu > self.floor {
-            self.phase = Phase::Confirming;
+        if self.phase == SearchPhase::Complete && self.mtu > self.floor {
+            self.phase = SearchPhase::Confirming;
             self.begin(now, self.mtu);
         }
     }
 
     /// The network says that no packets larger than `mtu` pass; 0: that one was too large.
-    pub fn too_big(&mut self, now: Time, mtu: u16, changes: &mut Changes) {
+    pub fn too_big(&mut self, now: Time, mtu: u16, changes: &mut PathChanges) {
         if mtu < self.floor {
             return self.confirm(now);
         }
@@ -205,14 +205,14 @@ impl Path {
     }
 
     /// The packet with this id was answered; true if it was a probe.
-    pub fn answered(&mut self, now: Time, id: u64, changes: &mut Changes) -> bool {
+    pub fn answered(&mut self, now: Time, id: u64, changes: &mut PathChanges) -> bool {
         let Some(probe) = &mut self.probe else { return false };
         probe.alive |= probe.small_id() == id;
         if probe.id != id {
             return probe.small_id() == id;
         }
         self.confirmed = now;
-        if self.phase == Phase::Searching {
+        if self.phase == SearchPhase::Searching {
             changes.raised += 1;
             self.mtu = probe.size;
             self.search(now);
@@ -226,7 +226,7 @@ impl Path {
 
     /// Acts on what is due; returns a probe that is to be sent. Larger sizes are looked for while
     /// there is somebody to profit (`busy`), or as soon as there is again ([`Self::used`]).
-    pub fn poll(&mut self, now: Time, busy: bool, changes: &mut Changes) -> Option<Probe> {
+    pub fn poll(&mut self, now: Time, busy: bool, changes: &mut PathChanges) -> Option<PathProbe> {
         if let Some(probe) = self.probe
             && now >= probe.due
             && probe.attempts >= ATTEMPTS
@@ -254,10 +254,10 @@ impl Path {
     }
 
     /// Only a short packet was answered, or none.
-    fn failed(&mut self, now: Time, probe: Probe, changes: &mut Changes) {
+    fn failed(&mut self, now: Time, probe: PathProbe, changes: &mut PathChanges) {
         match (self.phase, probe.alive) {
             // Nothing smaller is ever sent.
-            (Phase::Confirming, true) if self.mtu > self.floor => {
+            (SearchPhase::Confirming, true) if self.mtu > self.floor => {
                 changes.lowered += 1;
                 changes.black_holes += 1;
                 self.too_big = self.mtu;
@@ -266,12 +266,12 @@ impl Path {
                 self.fell = true;
                 self.begin(now, self.mtu);
             }
-            (Phase::Searching, true) => {
+            (SearchPhase::Searching, true) => {
                 self.too_big = probe.size;
                 self.search(now);
             }
             // Whoever does not answer says nothing about sizes: no reason to wait longer.
-            (Phase::Searching, false) => {
+            (SearchPhase::Searching, false) => {
                 self.raise_after = Duration((self.raise_after.0 / 2).max(RAISE_MIN.0));
                 self.finish(now);
             }
@@ -293,7 +293,7 @@ impl Path {
 
     /// Tries the largest size, or one half way to what does not pass.
     fn search(&mut self, now: Time) {
-        self.phase = Phase::Searching;
+        self.phase = SearchPhase::Searching;
         let size = match self.too_big > self.max {
             true => self.max,
             false => self.mtu + (self.too_big - self.mtu) / 2,
@@ -308,16 +308,16 @@ impl Path {
     fn begin(&mut self, now: Time, size: u16) {
         // As the server of an RPC that is none.
         let id = crate::config::random() | 1;
-        self.probe = Some(Probe { id, size, attempts: 0, due: now, alive: false });
+        self.probe = Some(PathProbe { id, size, attempts: 0, due: now, alive: false });
     }
 
     fn finish(&mut self, now: Time) {
         // Loss that goes on has the size in use confirmed time and again, and says nothing about
         // larger ones: these are not put off by it.
-        if self.phase == Phase::Searching {
+        if self.phase == SearchPhase::Searching {
             self.raise_at = now + self.raise_after;
         }
-        self.phase = Phase::Complete;
+        self.phase = SearchPhase::Complete;
         self.probe = None;
         self.fell = false;
         self.confirmed = now;

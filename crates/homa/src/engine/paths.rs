@@ -14,34 +14,34 @@ use std::net::SocketAddr;
 use homa_proto::{Body, Endpoint, Packet, PeerId, RpcId, Time};
 
 use super::Core;
-use super::path::{Changes, Path, Probe};
-use super::peers::Reach;
+use super::path::{Path, PathChanges, PathProbe};
+use super::peers::PathInfo;
 use crate::driver::TooBig;
 
 /// A path that is looked after.
 #[derive(Debug)]
-struct Entry {
+struct TrackedPath {
     path: Path,
     /// Whose it is: numbers of peers are used again.
     address: SocketAddr,
     /// Ports, ours and the peer's, of an RPC that took it last.
     ports: Option<(u16, u16)>,
-    /// When it is looked at, as in [`Paths::due`].
+    /// When it is looked at, as in [`PathTable::due`].
     due: Time,
-    /// Its probe, as in [`Paths::probes`].
+    /// Its probe, as in [`PathTable::probes`].
     probe: Option<u64>,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Paths {
-    entries: BTreeMap<PeerId, Entry>,
+pub struct PathTable {
+    entries: BTreeMap<PeerId, TrackedPath>,
     /// When each of them wants something, or earlier: [`Core::tend_paths`].
     due: BTreeSet<(Time, PeerId)>,
     /// Probes on their way, by [`key`].
     probes: BTreeMap<u64, PeerId>,
     /// What they went through.
-    pub changes: Changes,
+    pub changes: PathChanges,
 }
 
 /// What the id of a probe and that of the short packet beside it have in common.
@@ -49,14 +49,14 @@ fn key(id: u64) -> u64 {
     id | 2
 }
 
-impl Paths {
+impl PathTable {
     /// The path to a peer; it is looked at next.
-    fn entry(&mut self, now: Time, peer: PeerId, reach: Reach) -> &mut Entry {
-        let Reach { address, mtu, max } = reach;
+    fn entry(&mut self, now: Time, peer: PeerId, info: PathInfo) -> &mut TrackedPath {
+        let PathInfo { address, mtu, max } = info;
         if self.entries.get(&peer).is_none_or(|entry| entry.address != address) {
             self.remove(peer);
             let path = Path::new(now, address.is_ipv4(), mtu, max);
-            let entry = Entry { path, address, ports: None, due: Time::ZERO, probe: None };
+            let entry = TrackedPath { path, address, ports: None, due: Time::ZERO, probe: None };
             self.entries.insert(peer, entry);
         }
         self.look(peer, Time::ZERO);
@@ -96,33 +96,33 @@ impl Paths {
     }
 
     /// There is something to be sent that larger packets would be good for.
-    pub fn wanted(&mut self, now: Time, peer: PeerId, reach: Reach) {
-        match self.entries.get_mut(&peer).filter(|entry| entry.address == reach.address) {
+    pub fn wanted(&mut self, now: Time, peer: PeerId, info: PathInfo) {
+        match self.entries.get_mut(&peer).filter(|entry| entry.address == info.address) {
             Some(entry) => {
-                if entry.path.wanted(reach.max) {
+                if entry.path.wanted(info.max) {
                     self.look(peer, Time::ZERO);
                 }
             }
-            None => self.entry(now, peer, reach).path.try_larger(now),
+            None => self.entry(now, peer, info).path.try_larger(now),
         }
     }
 
     /// The route takes no larger packets than those that are sent.
-    pub fn narrow(&mut self, now: Time, peer: PeerId, reach: Reach) {
-        self.entry(now, peer, reach);
+    pub fn narrow(&mut self, now: Time, peer: PeerId, info: PathInfo) {
+        self.entry(now, peer, info);
     }
 
     /// Takes in what a control packet says about the path that it came by; due before the endpoint
     /// sees it.
-    pub fn notice(&mut self, now: Time, packet: &Packet, reach: Reach, endpoint: &Endpoint) {
+    pub fn notice(&mut self, now: Time, packet: &Packet, info: PathInfo, endpoint: &Endpoint) {
         match packet.body {
             Body::Resend { .. } | Body::RpcUnknown { .. }
                 if endpoint.is_validated(packet.peer)
                     && endpoint.is_in_progress(packet.peer, packet.id) =>
             {
-                self.entry(now, packet.peer, reach).path.lost(now);
+                self.entry(now, packet.peer, info).path.lost(now);
             }
-            Body::Ack(_) => self.answered(now, packet, reach.address),
+            Body::Ack(_) => self.answered(now, packet, info.address),
             _ => {}
         }
     }
@@ -142,11 +142,11 @@ impl Paths {
 
     /// Packets to a peer are too big for the path, which takes `mtu` bytes. `ours`: our own system
     /// refused them, and `mtu` is what it knows of the route.
-    fn too_big(&mut self, now: Time, peer: PeerId, reach: Reach, mtu: u16, ours: bool) {
-        self.entry(now, peer, reach);
-        let Some(Entry { path, .. }) = self.entries.get_mut(&peer) else { return };
+    fn too_big(&mut self, now: Time, peer: PeerId, info: PathInfo, mtu: u16, ours: bool) {
+        self.entry(now, peer, info);
+        let Some(TrackedPath { path, .. }) = self.entries.get_mut(&peer) else { return };
         // Where it knows nothing of that, the size in use is in question.
-        let unknown = ours && mtu >= reach.mtu && path.probe().is_none();
+        let unknown = ours && mtu >= info.mtu && path.probe().is_none();
         path.too_big(now, if unknown { 0 } else { mtu }, &mut self.changes);
     }
 
@@ -162,7 +162,7 @@ impl Core {
         while let Some(report) = self.driver.too_big() {
             let TooBig { to, mtu, quoted, .. } = report;
             let Some(quoted) = quoted else {
-                self.state.counters.reports_ignored += 1;
+                self.state.counters.icmp_reports_ignored += 1;
                 continue;
             };
             let now = self.tick();
@@ -175,23 +175,23 @@ impl Core {
             let known: Vec<PeerId> = state.peers.known(to).collect();
             for peer in known {
                 let known = state.endpoint.is_in_progress(peer, quoted.id);
-                let Some(reach) = state.peers.path(peer) else { continue };
+                let Some(info) = state.peers.path(peer) else { continue };
                 if !known && !state.paths.is_probe(peer, quoted.id) {
                     continue;
                 }
-                state.paths.too_big(now, peer, reach, mtu, report.mtu.is_none());
+                state.paths.too_big(now, peer, info, mtu, report.mtu.is_none());
             }
         }
     }
 
     /// Whoever was just asked for something again may not get what we send.
-    pub(super) fn note_asked(&mut self, now: Time) {
+    pub(super) fn note_resends(&mut self, now: Time) {
         let state = &mut self.state;
-        for peer in self.packer.take_asked() {
-            if let Some(reach) = state.peers.path(peer)
+        for peer in self.packer.take_resend_peers() {
+            if let Some(info) = state.peers.path(peer)
                 && state.endpoint.is_validated(peer)
             {
-                state.paths.entry(now, peer, reach).path.lost(now);
+                state.paths.entry(now, peer, info).path.lost(now);
             }
         }
     }
@@ -231,10 +231,10 @@ impl Core {
     }
 
     /// A probe of one path, if one is due, with the ports that it names.
-    fn tend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, Probe, (u16, u16))> {
+    fn tend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, PathProbe, (u16, u16))> {
         let state = &mut self.state;
         let paths = &mut state.paths;
-        let address = state.peers.path(peer).map(|reach| reach.address);
+        let address = state.peers.path(peer).map(|info| info.address);
         let Some(entry) = paths.entries.get_mut(&peer).filter(|e| Some(e.address) == address)
         else {
             paths.remove(peer);

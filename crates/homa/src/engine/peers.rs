@@ -23,10 +23,10 @@ use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
 use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
 
-use super::accounts::{AccountId, Accounts, home_of};
-use super::budgets::Budgets;
-use crate::driver::{ETHERNET_MTU, Framing, RouteMtu};
-use crate::metrics::{Direction, Ended, PeerLatency, busiest};
+use super::accounts::{AccountId, Accounts, host_key};
+use super::links::LinkBudgets;
+use crate::driver::{ETHERNET_MTU, Encapsulation, RouteMtu};
+use crate::metrics::{Direction, EndedRpcs, PeerLatency, busiest};
 
 /// IPv4 and IPv6 headers without options, bytes.
 const HEADER_V4: u16 = 20;
@@ -38,7 +38,7 @@ const MTU_MIN: u16 = 576;
 /// Entries examined when room is needed.
 const EXAMINED: usize = 64;
 /// Strangers have one entry in this many.
-const STRANGERS: usize = 16;
+const UNVALIDATED: usize = 16;
 
 /// Addresses of our own that are remembered, to be looked for when a client is unreachable.
 const SOURCES_MAX: usize = 64;
@@ -71,7 +71,7 @@ type Key = (SocketAddr, Option<IpAddr>);
 
 /// The path to a peer, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct PathInfo {
     /// The peer's address.
     pub address: SocketAddr,
     /// Bytes of IP packets to it.
@@ -84,7 +84,7 @@ pub struct Reach {
 #[derive(Debug)]
 pub struct Peers {
     by_address: HashMap<Key, u32>,
-    hosts: HashMap<IpAddr, Host>,
+    hosts: HashMap<IpAddr, PeerHost>,
     accounts: Accounts,
     peers: Vec<Peer>,
     free: Vec<u32>,
@@ -94,21 +94,21 @@ pub struct Peers {
     last: Option<(Key, u32)>,
     hand: usize,
     /// Senders that had proven nothing when they appeared, oldest first.
-    strangers: VecDeque<(Key, u32)>,
+    unvalidated: VecDeque<(Key, u32)>,
     max: usize,
     /// Bytes of IP packets to peers of which no more is known.
     mtu: u16,
     /// Bytes of the largest IP packets to any peer.
     largest: u16,
-    framing: Framing,
+    encapsulation: Encapsulation,
     routes: Option<RouteMtu>,
     evicted: u64,
     /// By number and direction: the RPCs with each that ended.
-    ended: Vec<[Ended; 2]>,
+    ended: Vec<[EndedRpcs; 2]>,
 }
 
 #[derive(Debug)]
-struct Host {
+struct PeerHost {
     number: u32,
     peers: u32,
 }
@@ -116,7 +116,12 @@ struct Host {
 impl Peers {
     /// A table of at most `max` peers, who get IP packets of up to `largest` bytes. Where there are
     /// routes, that many only go to those whose route and path take them.
-    pub fn new(max: u32, largest: u16, framing: Framing, routes: Option<RouteMtu>) -> Self {
+    pub fn new(
+        max: u32,
+        largest: u16,
+        encapsulation: Encapsulation,
+        routes: Option<RouteMtu>,
+    ) -> Self {
         let mtu = if routes.is_some() { largest.min(ETHERNET_MTU) } else { largest };
         Self {
             by_address: HashMap::new(),
@@ -128,11 +133,11 @@ impl Peers {
             sources: Vec::new(),
             last: None,
             hand: 0,
-            strangers: VecDeque::new(),
+            unvalidated: VecDeque::new(),
             max: max.max(1) as usize,
             mtu,
             largest,
-            framing,
+            encapsulation,
             routes,
             evicted: 0,
             ended: Vec::new(),
@@ -140,7 +145,7 @@ impl Peers {
     }
 
     /// Of a peer's RPCs those that ended, of a direction.
-    pub fn ended(&mut self, id: PeerId, direction: Direction) -> &mut Ended {
+    pub fn ended(&mut self, id: PeerId, direction: Direction) -> &mut EndedRpcs {
         &mut self.ended[id.0 as usize][direction as usize]
     }
 
@@ -189,15 +194,15 @@ impl Peers {
     }
 
     /// The number of an address that is not known and sent something.
-    pub fn find_stranger(
+    pub fn find_unvalidated(
         &mut self,
         now: Time,
         address: SocketAddr,
         source: Option<IpAddr>,
         endpoint: &mut Endpoint,
     ) -> Option<PeerId> {
-        let most = (self.max / STRANGERS).max(1);
-        while self.strangers.len() >= most {
+        let most = (self.max / UNVALIDATED).max(1);
+        while self.unvalidated.len() >= most {
             self.drop_unvalidated(now, endpoint);
         }
         if !self.has_place_for(now, address.ip(), endpoint) {
@@ -205,7 +210,7 @@ impl Peers {
         }
         let peer = self.find(now, address, source, endpoint)?;
         if !endpoint.is_validated(peer) {
-            self.strangers.push_back(((self.of_peer(address), source), peer.0));
+            self.unvalidated.push_back(((self.of_peer(address), source), peer.0));
         }
         Some(peer)
     }
@@ -220,7 +225,7 @@ impl Peers {
 
     /// Forgets the oldest of those that have proven nothing, unless it has by now.
     fn drop_unvalidated(&mut self, now: Time, endpoint: &mut Endpoint) {
-        let Some((key, index)) = self.strangers.pop_front() else { return };
+        let Some((key, index)) = self.unvalidated.pop_front() else { return };
         let id = PeerId(index);
         if self.by_address.get(&key) != Some(&index) || endpoint.is_validated(id) {
             return;
@@ -289,15 +294,15 @@ impl Peers {
     }
 
     /// The path to a peer.
-    pub fn path(&self, id: PeerId) -> Option<Reach> {
+    pub fn path(&self, id: PeerId) -> Option<PathInfo> {
         let &Peer { address, datagram, max, .. } = self.get(id).filter(|peer| peer.open)?;
         let headers = self.mtu as usize - self.datagram_to(address, self.mtu).0;
-        Some(Reach { address, mtu: (datagram + headers) as u16, max })
+        Some(PathInfo { address, mtu: (datagram + headers) as u16, max })
     }
 
     /// The path to a peer, where a message of `length` bytes would profit from larger packets that
     /// may be tried.
-    pub fn wider(&self, id: PeerId, length: u32) -> Option<Reach> {
+    pub fn wider(&self, id: PeerId, length: u32) -> Option<PathInfo> {
         self.get(id).filter(|peer| length as usize > peer.datagram)?;
         self.path(id).filter(|path| path.mtu < path.max)
     }
@@ -310,13 +315,13 @@ impl Peers {
 
     /// To be called before a message to a peer is submitted: its packets take the link of its
     /// route, and messages under way follow where that changed.
-    pub fn find_link(&mut self, id: PeerId, budgets: &mut Budgets, endpoint: &mut Endpoint) {
-        let current = budgets.generation();
+    pub fn find_link(&mut self, id: PeerId, links: &mut LinkBudgets, endpoint: &mut Endpoint) {
+        let current = links.generation();
         let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|p| p.routed != current) else {
             return;
         };
         peer.routed = current;
-        let link = budgets.link_to(peer.address, peer.source, endpoint);
+        let link = links.link_to(peer.address, peer.source, endpoint);
         if std::mem::replace(&mut peer.link, link) != link {
             endpoint.set_route(id, link);
         }
@@ -324,7 +329,7 @@ impl Peers {
 
     /// The address of the peer that is at `address`.
     pub fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
-        if self.framing == Framing::Ip {
+        if self.encapsulation == Encapsulation::Ip {
             address.set_port(0);
         }
         address
@@ -334,9 +339,9 @@ impl Peers {
     /// message's.
     fn datagram_to(&self, address: SocketAddr, mtu: u16) -> (usize, usize) {
         let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
-        match self.framing {
-            Framing::Datagram => (usize::from(mtu - header - HEADER_UDP), DATA_OVERHEAD),
-            Framing::Ip => (usize::from(mtu - header), DATA_LEN),
+        match self.encapsulation {
+            Encapsulation::Datagram => (usize::from(mtu - header - HEADER_UDP), DATA_OVERHEAD),
+            Encapsulation::Ip => (usize::from(mtu - header), DATA_LEN),
         }
     }
 
@@ -377,7 +382,7 @@ impl Peers {
         let next_host = &mut self.next_host;
         let host = self.hosts.entry(address.ip()).or_insert_with(|| {
             *next_host = next_host.wrapping_add(1);
-            Host { number: *next_host, peers: 0 }
+            PeerHost { number: *next_host, peers: 0 }
         });
         host.peers += 1;
         if let Some(source) = source
@@ -388,7 +393,7 @@ impl Peers {
         }
         let max_payload = (datagram - overhead) as u32;
         endpoint.open_peer(PeerId(index), PeerInfo { host: host.number, max_payload });
-        endpoint.set_account(PeerId(index), account, home_of(address.ip()));
+        endpoint.set_account(PeerId(index), account, host_key(address.ip()));
         self.by_address.insert(key, index);
         Some(index)
     }

@@ -12,7 +12,7 @@ impl Core {
         self.tend_paths();
         while let Some(report) = self.driver.unreachable() {
             if report.quoted.is_none() {
-                self.state.counters.reports_ignored += 1;
+                self.state.counters.icmp_reports_ignored += 1;
                 continue;
             }
             let now = self.tick();

@@ -7,7 +7,7 @@
 //! another thread's wake-up costs more than the protocol.
 //!
 //! Without that lock a parked thread leaves with the result of its call, which is in a slot with a
-//! lock of its own (`switchboard/slot.rs`): the leader may have the engine's lock for its next
+//! lock of its own (`waiters/slot.rs`): the leader may have the engine's lock for its next
 //! turn. Whether the thread may just leave or was handed the lead before, its ticket says,
 //! atomically (`followers.rs`). Everything else is guarded by the engine's lock.
 //!
@@ -16,7 +16,7 @@
 //! since its last look, or at once when tasks wait, which cannot lead. When a lead lasts, it stops
 //! looking until called.
 //!
-//! A leading thread spins before it sleeps while that pays (see [`Spinner`]). Whoever leads spins
+//! A leading thread spins before it sleeps while that pays (see [`SpinPolicy`]). Whoever leads spins
 //! through the short waits between paced packets: a sleep ends some 50 us late, which is four
 //! packets of a link of 1 Gbit/s.
 //!
@@ -35,10 +35,10 @@ use followers::Followers;
 use homa_proto::Time;
 
 use super::Core;
-use super::after::After;
-use super::spinner::{Found, Spinner, spin_then_wait};
-use super::switchboard::slot::{Slot, Slots};
-use super::switchboard::{CallKey, Switchboard, Waiting};
+use super::deferred::Deferred;
+use super::spin::{SpinPolicy, WaitOutcome, spin_then_wait};
+use super::waiters::slot::{CallSlot, CallSlots};
+use super::waiters::{CallKey, Waiters, WakeTarget};
 use crate::driver::{Waker, signals};
 use crate::error::{CallError, OpenError};
 use crate::message::Message;
@@ -48,20 +48,20 @@ const STANDBY: Duration = Duration::from_millis(1);
 
 /// The engine, its lock and its helper's place.
 pub struct Shared {
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     /// Interrupts the sleep of a leading thread.
     thread_waker: Waker,
     /// Interrupts the helper's sleep in `ppoll`.
     helper_waker: Waker,
     /// What the helper looks at without the lock.
-    seen: Seen,
+    helper_signals: HelperSignals,
     /// For the results of calls to come.
-    pub slots: Slots,
+    pub slots: CallSlots,
 }
 
 /// Written under the lock, read without it.
 #[derive(Default)]
-struct Seen {
+struct HelperSignals {
     /// Counts changes of the lead.
     activity: AtomicU64,
     /// The helper shall look at once.
@@ -69,11 +69,11 @@ struct Seen {
 }
 
 /// What the lock guards.
-pub struct State {
+pub struct SharedState {
     /// The engine.
     pub core: Core,
     /// Who waits for what.
-    pub board: Switchboard,
+    pub waiters: Waiters,
     /// New calls are refused.
     pub draining: bool,
     /// The last handle is gone.
@@ -96,12 +96,12 @@ pub struct State {
     helper_rests: bool,
     /// To unpark it.
     helper: Option<Thread>,
-    spinner: Spinner,
+    spin_policy: SpinPolicy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
-    Nobody,
+    Vacant,
     Thread,
     Helper,
 }
@@ -109,7 +109,7 @@ enum Lead {
 /// Exclusive access to the engine. Wakes whoever has to be woken when released.
 pub struct Access<'a> {
     shared: &'a Shared,
-    guard: Option<MutexGuard<'a, State>>,
+    guard: Option<MutexGuard<'a, SharedState>>,
     /// This thread leads; still true when dropped only if it panicked.
     leading: bool,
     /// Has the lead; woken when the lock is released, which it needs.
@@ -117,14 +117,14 @@ pub struct Access<'a> {
 }
 
 impl std::ops::Deref for Access<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
+    type Target = SharedState;
+    fn deref(&self) -> &SharedState {
         self.guard.as_ref().expect("held until dropped")
     }
 }
 
 impl std::ops::DerefMut for Access<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut SharedState {
         self.guard.as_mut().expect("held until dropped")
     }
 }
@@ -147,13 +147,13 @@ impl Access<'_> {
         if self.guard.is_none() {
             return;
         }
-        let State { board, core, .. } = &mut **self;
-        board.ring();
-        let after = After::of(board, core);
+        let SharedState { waiters, core, .. } = &mut **self;
+        waiters.signal();
+        let deferred = Deferred::of(waiters, core);
         // A leader that sleeps on the sockets is not woken by being unparked.
         if self.asleep_until.is_some()
-            && let Some(after) = &after
-            && after.wakes(self.leader)
+            && let Some(deferred) = &deferred
+            && deferred.wakes(self.leader)
         {
             self.kick(Lead::Thread);
         }
@@ -161,17 +161,17 @@ impl Access<'_> {
         if let Some(next) = self.next_leader.take() {
             next.unpark();
         }
-        after.into_iter().for_each(After::run);
+        deferred.into_iter().for_each(Deferred::run);
     }
 
     /// Ends what is over, without the lock; true if there was something. It may call back and wait
     /// for what only this thread drives: due before this thread sleeps or can be handed the lead.
-    fn end_what_is_over(&mut self) -> bool {
-        let is_over = self.core.has_over() || self.board.has_retired();
-        if is_over {
+    fn run_deferred(&mut self) -> bool {
+        let any = self.core.has_payloads_to_drop() || self.waiters.has_wakers_to_drop();
+        if any {
             self.unlocked(|| ());
         }
-        is_over
+        any
     }
 
     /// Does something without the lock, which may be somebody's code.
@@ -187,7 +187,7 @@ impl Access<'_> {
     pub fn submitted(&mut self) {
         let state = &mut **self;
         state.core.transmit();
-        state.board.dispatch(&mut state.core);
+        state.waiters.dispatch(&mut state.core);
         self.hurry();
         if self.core.is_closing() {
             // Just now it began, or what ended was the last that needed the address.
@@ -197,7 +197,7 @@ impl Access<'_> {
 
     /// To be called after the application took something: what that makes room for is asked for at
     /// once.
-    pub fn taken(&mut self) {
+    pub fn accepted(&mut self) {
         if self.core.has_control() {
             self.submitted();
         }
@@ -222,7 +222,7 @@ impl Access<'_> {
     /// over, if not before.
     pub fn watched(&mut self) {
         let state = &mut **self;
-        state.core.set_alarm(state.board.watch().next());
+        state.core.set_alarm(state.waiters.watch().next());
         self.hurry();
         self.need_leader();
     }
@@ -238,7 +238,7 @@ impl Access<'_> {
     fn closed(&mut self) {
         let sleeper = if self.helper_polls { Lead::Helper } else { self.lead };
         match sleeper {
-            Lead::Nobody => self.finish_closing(),
+            Lead::Vacant => self.finish_closing(),
             sleeper => self.kick(sleeper),
         }
     }
@@ -251,13 +251,13 @@ impl Access<'_> {
 
     /// A task waits: it cannot lead, so the helper must if nobody does.
     pub fn need_leader(&mut self) {
-        if self.lead == Lead::Nobody {
+        if self.lead == Lead::Vacant {
             self.call_helper();
         }
     }
 
     fn call_helper(&mut self) {
-        if !self.shared.seen.helper_called.swap(true, Ordering::AcqRel) {
+        if !self.shared.helper_signals.helper_called.swap(true, Ordering::AcqRel) {
             match (self.helper_polls, &self.helper) {
                 (true, _) => self.kick(Lead::Helper),
                 (false, Some(helper)) => helper.unpark(),
@@ -270,7 +270,7 @@ impl Access<'_> {
     fn kick(&mut self, leader: Lead) {
         let shared = self.shared;
         let (kicked, waker) = match leader {
-            Lead::Nobody => return,
+            Lead::Vacant => return,
             Lead::Thread => (&mut self.thread_kicked, &shared.thread_waker),
             Lead::Helper => (&mut self.helper_kicked, &shared.helper_waker),
         };
@@ -284,16 +284,16 @@ impl Access<'_> {
     pub fn block<T>(
         &mut self,
         until: Option<Instant>,
-        done: impl FnMut(&mut State) -> Option<T>,
+        done: impl FnMut(&mut SharedState) -> Option<T>,
     ) -> Option<T> {
         self.block_or(until, None, done)
     }
 
     /// Blocks until a call ends; returns its result.
-    pub fn block_on(mut self, key: CallKey, slot: &Slot) -> Result<Message, CallError> {
+    pub fn block_on(mut self, key: CallKey, slot: &CallSlot) -> Result<Message, CallError> {
         // The engine itself ends the call at its deadline.
         let result = self.block_or(None, Some(&|| slot.take()), |state| {
-            let waits = state.board.wait(key, Waiting::Thread(thread::current()));
+            let waits = state.waiters.wait(key, WakeTarget::Thread(thread::current()));
             if waits { None } else { slot.take() }
         });
         result.unwrap_or(Err(CallError::ShuttingDown))
@@ -305,7 +305,7 @@ impl Access<'_> {
         &mut self,
         until: Option<Instant>,
         unlocked: Option<&dyn Fn() -> Option<T>>,
-        mut done: impl FnMut(&mut State) -> Option<T>,
+        mut done: impl FnMut(&mut SharedState) -> Option<T>,
     ) -> Option<T> {
         // What this thread ends while it leads calls back: it goes on leading.
         let nested = self.lead == Lead::Thread && self.leader == Some(thread::current().id());
@@ -342,7 +342,7 @@ impl Access<'_> {
 
     /// As the given leader, sleeps until something happens, and deals with it.
     fn lead_once(&mut self, me: Lead, left: Option<Duration>) {
-        if self.end_what_is_over() {
+        if self.run_deferred() {
             return;
         }
         let shared = self.shared;
@@ -358,17 +358,17 @@ impl Access<'_> {
                 _ => &shared.thread_waker,
             };
             // The spinner learns how soon others answer; the pacer knows when there is room.
-            let (paced, room_in) = (state.core.is_paced(), timeout.unwrap_or(Duration::MAX));
+            let (paced, budget_in) = (state.core.is_paced(), timeout.unwrap_or(Duration::MAX));
             let spin = match me {
-                _ if paced => state.spinner.until_room(room_in),
-                Lead::Thread => state.spinner.next(),
+                _ if paced => state.spin_policy.until_budget(budget_in),
+                Lead::Thread => state.spin_policy.next(),
                 _ => Duration::ZERO,
             };
             match self.unlocked(|| spin_then_wait((&handles, full), waker, spin, timeout)) {
                 Ok(found) => {
-                    arrived = found != Found::Nothing;
+                    arrived = found != WaitOutcome::Nothing;
                     if !spin.is_zero() && !paced {
-                        self.spinner.learn(found == Found::Awake);
+                        self.spin_policy.learn(found == WaitOutcome::Awake);
                     }
                 }
                 // Only exhausted memory can be the reason: go on at a walking pace.
@@ -389,9 +389,9 @@ impl Access<'_> {
         if state.lead == me {
             state.asleep_until = None;
             state.core.turn(arrived);
-            state.board.dispatch(&mut state.core);
+            state.waiters.dispatch(&mut state.core);
         }
-        if !self.helper_polls && (self.lead == me || self.lead == Lead::Nobody) {
+        if !self.helper_polls && (self.lead == me || self.lead == Lead::Vacant) {
             self.finish_closing();
         } else if self.core.is_closing() && me == Lead::Helper {
             // The thread that leads could not, or was not told, while this one still polled.
@@ -402,13 +402,13 @@ impl Access<'_> {
     /// Hands the lead over, or leaves it to the helper.
     fn step_down(&mut self) {
         (self.leading, self.leader) = (false, None);
-        self.shared.seen.activity.fetch_add(1, Ordering::Relaxed);
+        self.shared.helper_signals.activity.fetch_add(1, Ordering::Relaxed);
         self.next_leader = self.followers.choose();
         if self.next_leader.is_some() {
             return;
         }
-        self.lead = Lead::Nobody;
-        if self.board.tasks() > 0 || self.helper_rests {
+        self.lead = Lead::Vacant;
+        if self.waiters.tasks() > 0 || self.helper_rests {
             self.call_helper();
         }
     }
@@ -417,16 +417,16 @@ impl Access<'_> {
 impl Shared {
     /// Starts the helper of an engine.
     pub fn start(mut core: Core, spin: Duration) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
-        core.keep_over();
+        core.defer_drops();
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
-        let state = State {
+        let state = SharedState {
             core,
-            board: Switchboard::default(),
+            waiters: Waiters::default(),
             draining: false,
             closing: false,
-            lead: Lead::Nobody,
+            lead: Lead::Vacant,
             leader: None,
             followers: Followers::default(),
             asleep_until: None,
@@ -436,14 +436,14 @@ impl Shared {
             handles,
             helper_rests: false,
             helper: None,
-            spinner: Spinner::new(spin),
+            spin_policy: SpinPolicy::new(spin),
         };
         let shared = Arc::new(Self {
             state: Mutex::new(state),
             thread_waker,
             helper_waker,
-            seen: Seen::default(),
-            slots: Slots::default(),
+            helper_signals: HelperSignals::default(),
+            slots: CallSlots::default(),
         });
         let for_helper = shared.clone();
         let builder = thread::Builder::new().name("homa".into());
@@ -455,7 +455,7 @@ impl Shared {
 
     /// Takes the lock. A panic elsewhere does not spoil the engine: its state is consistent between
     /// calls.
-    fn lock_state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

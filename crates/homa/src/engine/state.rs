@@ -11,24 +11,24 @@ use homa_proto::{
 };
 
 use super::accounts::AccountId;
-use super::beside::Beside;
-use super::budgets::Budgets;
+use super::context::RequestContext;
+use super::links::LinkBudgets;
 use super::messages::Messages;
-use super::paths::Paths;
+use super::paths::PathTable;
 use super::peers::Peers;
-use super::terms::Terms;
+use super::shard_group::ShardGroup;
 use crate::config::Config;
-use crate::driver::{Driver, Framing, Received};
+use crate::driver::{Driver, Encapsulation, ReceivedTrain};
 use crate::error::CallError;
 use crate::message::Message;
-use crate::metrics::{Direction, EngineCounters, Latencies, Outcome};
+use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
 
 /// The level of packets that arrived: no rule asks for it, and the system's telling costs.
 const UNASKED: u8 = 0;
 
 /// Something for the application.
 #[derive(Debug)]
-pub enum Ready {
+pub enum EngineEvent {
     /// A call ended.
     Response {
         /// The call.
@@ -49,11 +49,11 @@ pub enum Ready {
         /// The local port it was sent to.
         port: u16,
         /// Its bytes.
-        bytes: Untaken,
+        bytes: QueuedRequest,
         /// Its number, as its client writes it.
         id: RpcId,
         /// What its client says of it.
-        terms: Terms,
+        context: RequestContext,
     },
     /// More of a long message can be read while the rest is on its way.
     Readable(Partial),
@@ -67,7 +67,7 @@ pub enum Ready {
 /// The bytes of a request that the application has not taken: they count for its client's host
 /// until [`Core::take_request`](super::Core::take_request).
 #[derive(Debug)]
-pub struct Untaken {
+pub struct QueuedRequest {
     /// The bytes.
     pub bytes: Message,
     /// The host.
@@ -90,7 +90,7 @@ pub struct Partial {
 }
 
 /// What a received packet can touch.
-pub struct State {
+pub struct EngineState {
     /// The protocol machine.
     pub endpoint: Endpoint,
     /// Bytes of messages in progress.
@@ -98,17 +98,17 @@ pub struct State {
     /// Addresses of peers.
     pub peers: Peers,
     /// What may be queued below, by link.
-    pub budgets: Budgets,
+    pub links: LinkBudgets,
     /// Paths to them whose MTU is in question.
-    pub paths: Paths,
+    pub paths: PathTable,
     /// What the application has not taken.
-    pub ready: VecDeque<Ready>,
+    pub ready: VecDeque<EngineEvent>,
     /// Bytes of responses that were not taken.
     pub waiting: u64,
     /// What `waiting` was when the protocol's memory limit was set last.
     limited_at: u64,
     /// What the driver's datagrams hold.
-    framing: Framing,
+    encapsulation: Encapsulation,
     /// What the engine was told.
     pub config: Config,
     /// What the engine counts itself.
@@ -117,26 +117,26 @@ pub struct State {
     pub latencies: Latencies,
 }
 
-impl State {
+impl EngineState {
     /// The state of an engine that has not received anything.
     pub fn new(
         mut endpoint: Endpoint,
         config: Config,
         driver: &dyn Driver,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
     ) -> Self {
-        let (framing, routes) = (driver.framing(), driver.routes());
+        let (encapsulation, routes) = (driver.encapsulation(), driver.routes());
         let largest = config.largest_packet(driver.good_mtu());
         Self {
-            budgets: Budgets::new(&config, routes.is_some(), beside, &mut endpoint),
+            links: LinkBudgets::new(&config, routes.is_some(), shard_group, &mut endpoint),
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
-            peers: Peers::new(config.max_peers, largest, framing, routes),
-            paths: Paths::default(),
+            peers: Peers::new(config.max_peers, largest, encapsulation, routes),
+            paths: PathTable::default(),
             ready: VecDeque::new(),
             waiting: 0,
             limited_at: 0,
-            framing,
+            encapsulation,
             config,
             counters: EngineCounters::default(),
             latencies: Latencies::default(),
@@ -151,7 +151,7 @@ impl State {
             self.peers.make_room(now, endpoint);
             found = self.peers.find(now, address, None, endpoint);
         }
-        self.budgets.refresh(now, &mut self.endpoint);
+        self.links.refresh(now, &mut self.endpoint);
         self.prepare(now, found?);
         found
     }
@@ -159,13 +159,13 @@ impl State {
     /// Finds out how a peer is reached, unless that was done: the link and the MTU of the route.
     /// Due before a message to it is submitted.
     fn prepare(&mut self, now: Time, peer: PeerId) {
-        let answer = self.budgets.generation();
+        let answer = self.links.generation();
         if self.peers.measure(peer, answer, &mut self.endpoint)
             && let Some(path) = self.peers.path(peer)
         {
             self.paths.narrow(now, peer, path);
         }
-        self.peers.find_link(peer, &mut self.budgets, &mut self.endpoint);
+        self.peers.find_link(peer, &mut self.links, &mut self.endpoint);
     }
 
     /// A message of `length` bytes to a peer was submitted: where larger packets may be, they are
@@ -182,8 +182,8 @@ impl State {
     }
 
     /// Takes in one datagram of a train.
-    pub fn receive(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
-        if self.framing == Framing::Ip {
+    pub fn receive(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
+        if self.encapsulation == Encapsulation::Ip {
             return self.receive_packet(now, train, bytes, port);
         }
         if train.from.port() == 0 {
@@ -224,8 +224,10 @@ impl State {
                 Receipt::Place(place) => {
                     self.messages.place(place, decoded.payload);
                     if packets.has_request_extensions() {
-                        self.messages
-                            .note(place.message, Terms::heard(now, &packets.request_extensions()));
+                        self.messages.note(
+                            place.message,
+                            RequestContext::from_extensions(now, &packets.request_extensions()),
+                        );
                     }
                 }
                 Receipt::Consumed | Receipt::Dropped(_) => {}
@@ -235,7 +237,7 @@ impl State {
     }
 
     /// Takes in one packet that was the payload of an IP packet.
-    fn receive_packet(&mut self, now: Time, train: &Received<'_>, bytes: &[u8], port: u16) {
+    fn receive_packet(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
         let mut decoded = match wire::decode(bytes, PeerId(0), UNASKED) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
@@ -272,7 +274,7 @@ impl State {
         );
         let reason = match wants {
             true => {
-                let peer = self.peers.find_stranger(now, from, source, &mut self.endpoint);
+                let peer = self.peers.find_unvalidated(now, from, source, &mut self.endpoint);
                 if peer.is_some() {
                     return peer;
                 }
@@ -308,13 +310,16 @@ impl State {
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
                     let timed_out = error == RpcError::DeadlineExceeded;
-                    self.ended(rpc, if timed_out { Outcome::Deadline } else { Outcome::Failed });
+                    self.ended(
+                        rpc,
+                        if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed },
+                    );
                     let result = Err(CallError::from(error));
-                    self.ready.push_back(Ready::Response { rpc, cookie, result, lent: 0 });
+                    self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
-                    self.ended(rpc, Outcome::Cancelled);
-                    self.ready.push_back(Ready::Cancelled { rpc });
+                    self.ended(rpc, RpcOutcome::Cancelled);
+                    self.ready.push_back(EngineEvent::Cancelled { rpc });
                 }
                 Event::Release { message } => self.messages.release(message),
             }
@@ -325,25 +330,25 @@ impl State {
     /// date.
     fn announce(&mut self, partial: Partial) {
         self.messages.readable(partial.message, partial.rpc, partial.offset);
-        if let Some(Ready::Readable(last)) = self.ready.back_mut()
+        if let Some(EngineEvent::Readable(last)) = self.ready.back_mut()
             && last.rpc == partial.rpc
         {
             *last = partial;
             return;
         }
-        self.ready.push_back(Ready::Readable(partial));
+        self.ready.push_back(EngineEvent::Readable(partial));
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
-        let (bytes, lent, terms) = self.messages.take(delivered.message);
+        let (bytes, lent, context) = self.messages.take(delivered.message);
         let bytes = Message::from(bytes);
         let rpc = delivered.rpc;
         match delivered.kind {
-            MessageKind::Request if terms.until <= self.endpoint.now() => {
+            MessageKind::Request if context.until <= self.endpoint.now() => {
                 let now = self.endpoint.now();
                 self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
                 let account = self.peers.account(delivered.peer);
-                self.take(Untaken { bytes, account });
+                self.accept(QueuedRequest { bytes, account });
                 self.expire(rpc);
             }
             MessageKind::Request => {
@@ -352,17 +357,17 @@ impl State {
                 let (mut from, port) = (peer.address, delivered.local_port);
                 from.set_port(delivered.remote_port);
                 let account = self.peers.account(delivered.peer);
-                let bytes = Untaken { bytes, account };
+                let bytes = QueuedRequest { bytes, account };
                 let (id, now) = (delivered.id, self.endpoint.now());
                 self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
-                self.ready.push_back(Ready::Request { rpc, from, port, bytes, id, terms });
+                self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
-                self.ended(rpc, Outcome::Ok);
+                self.ended(rpc, RpcOutcome::Ok);
                 self.waiting += bytes.len() as u64;
                 let result = Ok(bytes);
-                self.ready.push_back(Ready::Response { rpc, cookie, result, lent });
+                self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent });
             }
             // No wire encoding exists for these.
             MessageKind::OneWay => {}
@@ -370,14 +375,14 @@ impl State {
     }
 
     /// The application takes a request.
-    pub fn take(&mut self, request: Untaken) -> Message {
-        let Untaken { bytes, account } = request;
+    pub fn accept(&mut self, request: QueuedRequest) -> Message {
+        let QueuedRequest { bytes, account } = request;
         self.endpoint.request_accepted(account, bytes.len() as u32);
         bytes
     }
 
     /// An RPC ended, with a peer that is still known.
-    pub fn ended(&mut self, rpc: RpcHandle, outcome: Outcome) {
+    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) {
         if let Some((peer, direction, nanos)) =
             self.latencies.end(self.endpoint.now(), rpc, outcome)
         {
@@ -387,7 +392,7 @@ impl State {
 
     /// A request whose client waits no longer is given up unstarted.
     pub fn expire(&mut self, rpc: RpcHandle) {
-        self.ended(rpc, Outcome::Deadline);
+        self.ended(rpc, RpcOutcome::Deadline);
         self.counters.requests_expired += 1;
         // It is over if the client said so meanwhile.
         let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
@@ -430,18 +435,18 @@ pub fn is_one_server(to: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::memory::{Faults, Network};
+    use crate::driver::memory::{MemoryNetwork, NetworkFaults};
 
     #[test]
     fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
         let config = Config::default();
-        let endpoint = Endpoint::new(config.complete(1 << 20, Framing::Datagram).unwrap());
-        let network = Network::new(1, Faults::NONE);
+        let endpoint = Endpoint::new(config.complete(1 << 20, Encapsulation::Datagram).unwrap());
+        let network = MemoryNetwork::new(1, NetworkFaults::NONE);
         let driver = network.driver(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
-        let mut state = State::new(endpoint, config, &driver, None);
+        let mut state = EngineState::new(endpoint, config, &driver, None);
         let from = SocketAddr::from(([127, 0, 0, 1], 0));
         let bytes = [0; 100];
-        let train = Received { from, socket: 0, to: None, datagram: 100, bytes: &bytes };
+        let train = ReceivedTrain { from, socket: 0, to: None, datagram: 100, bytes: &bytes };
         state.receive(Time::ZERO, &train, &bytes, 4000);
         assert_eq!(state.endpoint.counters().dropped(DropReason::UnknownPeer), 1);
         assert_eq!(state.peers.count().0, 0);

@@ -7,24 +7,24 @@ use std::task::Waker;
 use hashbrown::HashMap;
 use homa_proto::{RpcHandle, Time};
 
-use super::switchboard::Waiting;
+use super::waiters::WakeTarget;
 
 /// By request, and by when its time is over.
 #[derive(Debug, Default)]
-pub struct Watch {
-    watchers: HashMap<RpcHandle, Vec<Watcher>>,
+pub struct RequestWatch {
+    watchers: HashMap<RpcHandle, Vec<RequestWatcher>>,
     due: BTreeMap<(Time, u64), RpcHandle>,
     next_ticket: u64,
 }
 
 #[derive(Debug)]
-struct Watcher {
+struct RequestWatcher {
     ticket: u64,
     until: Time,
     waker: Waker,
 }
 
-impl Watch {
+impl RequestWatch {
     /// How many.
     pub fn len(&self) -> usize {
         self.due.len()
@@ -34,7 +34,7 @@ impl Watch {
     pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
-        self.watchers.entry(rpc).or_default().push(Watcher { ticket, until, waker });
+        self.watchers.entry(rpc).or_default().push(RequestWatcher { ticket, until, waker });
         self.due.insert((until, ticket), rpc);
         ticket
     }
@@ -43,7 +43,7 @@ impl Watch {
     pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
         let watchers = self.watchers.get_mut(&rpc)?;
         let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
-        let Watcher { until, waker, .. } = watchers.swap_remove(at);
+        let RequestWatcher { until, waker, .. } = watchers.swap_remove(at);
         if watchers.is_empty() {
             self.watchers.remove(&rpc);
         }
@@ -52,15 +52,17 @@ impl Watch {
     }
 
     /// The request is over.
-    pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<Waiting>) {
-        for Watcher { ticket, until, waker } in self.watchers.remove(&rpc).into_iter().flatten() {
+    pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        for RequestWatcher { ticket, until, waker } in
+            self.watchers.remove(&rpc).into_iter().flatten()
+        {
             self.due.remove(&(until, ticket));
-            wakes.push(Waiting::Task(waker));
+            wakes.push(WakeTarget::Task(waker));
         }
     }
 
     /// The time of some may be over.
-    pub fn passed(&mut self, now: Time, wakes: &mut Vec<Waiting>) {
+    pub fn passed(&mut self, now: Time, wakes: &mut Vec<WakeTarget>) {
         while let Some((&(until, _), &rpc)) = self.due.first_key_value()
             && until <= now
         {

@@ -12,8 +12,8 @@ use std::fmt::{Display, Write};
 use homa_proto::{Counters, Rate};
 
 use crate::driver::DriverCounters;
-pub use latency::{Direction, Histogram, Latency, Outcome, PeerLatency};
-pub(crate) use latency::{Ended, Latencies, busiest};
+pub use latency::{Direction, Histogram, Latency, PeerLatency, RpcOutcome};
+pub(crate) use latency::{EndedRpcs, Latencies, busiest};
 
 /// A structure of counters that knows their names and what they count.
 macro_rules! counters {
@@ -60,7 +60,7 @@ counters! {
         pub pacer_waits: u64,
         /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not
         /// believed: who sees none of our packets can forge them.
-        pub reports_ignored: u64,
+        pub icmp_reports_ignored: u64,
         /// Times that packets to a peer became smaller because its path took no larger ones.
         pub path_mtu_lowered: u64,
         /// Times that they became larger, since probes passed.

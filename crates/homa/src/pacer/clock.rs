@@ -21,7 +21,7 @@ use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
 mod probe;
 
-use super::account::{Account, Answer};
+use super::account::{Account, AccountReport};
 use probe::Probing;
 
 const FRAME: f64 = FULL_FRAME as f64;
@@ -54,11 +54,11 @@ const FIRST_GAP: Duration = Duration::micros(100);
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Clock {
+pub struct PacingClock {
     account: Account,
     /// The kernel tells what is on the account.
     counted: bool,
-    told: Option<f64>,
+    known_rate: Option<f64>,
     /// Bytes per nanosecond, for all that send.
     rate: f64,
     /// Engines that share the link equally now, this one included.
@@ -84,7 +84,7 @@ pub struct Clock {
     hidden: f64,
     /// The account was what held packets back since the last report.
     full: bool,
-    window: Option<Window>,
+    window: Option<RateWindow>,
     probing: Probing,
     /// Lead that comes back when it is corrected: how late reports come, not a queue.
     phase: f64,
@@ -99,7 +99,7 @@ pub struct Clock {
 
 /// Reports during which the link was never idle.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct RateWindow {
     since: Time,
     done: f64,
     reports: u32,
@@ -114,13 +114,13 @@ fn per_nano(rate: Rate) -> f64 {
     rate.0.max(1) as f64 / 8e9
 }
 
-impl Clock {
-    pub fn new(told: Option<Rate>) -> Self {
-        let rate = told.unwrap_or(GUESS);
+impl PacingClock {
+    pub fn new(known_rate: Option<Rate>) -> Self {
+        let rate = known_rate.unwrap_or(GUESS);
         Self {
             account: Account::new(),
             counted: true,
-            told: told.map(per_nano),
+            known_rate: known_rate.map(per_nano),
             rate: per_nano(rate),
             senders: 1.0,
             left_alone: false,
@@ -136,7 +136,7 @@ impl Clock {
             hidden: 0.0,
             full: false,
             window: None,
-            probing: Probing::new(told.is_some()),
+            probing: Probing::new(known_rate.is_some()),
             phase: 0.0,
             corrected: 0.0,
             settled: 0.0,
@@ -150,7 +150,7 @@ impl Clock {
         self.account.begin(now, sent, charged);
         self.counted = true;
         (self.window, self.glance, self.full, self.reported) = (None, None, false, now);
-        if self.told.is_none() {
+        if self.known_rate.is_none() {
             (self.backlog, self.at) = (self.account.outstanding(), now);
         }
     }
@@ -173,9 +173,9 @@ impl Clock {
     }
 
     /// Takes another rate.
-    pub fn set_rate(&mut self, told: Option<Rate>) {
-        self.told = told.map(per_nano);
-        match self.told {
+    pub fn set_rate(&mut self, known_rate: Option<Rate>) {
+        self.known_rate = known_rate.map(per_nano);
+        match self.known_rate {
             Some(rate) => {
                 self.set(rate);
                 (self.slow, self.doubts) = (0, DOUBTS[0]);
@@ -188,7 +188,7 @@ impl Clock {
     /// The rate it goes by, where it is not the one it was told.
     pub fn estimate(&self) -> Option<Rate> {
         let rate = self.probing.base.unwrap_or(self.rate);
-        let doubted = self.told != Some(rate);
+        let doubted = self.known_rate != Some(rate);
         (doubted && self.learned).then_some(Rate((rate * 8e9) as u64))
     }
 
@@ -255,7 +255,7 @@ impl Clock {
         if !self.counted {
             return f64::INFINITY;
         }
-        let silence = if self.told.is_some() { self.bytes_in(SILENCE) } else { 0.0 };
+        let silence = if self.known_rate.is_some() { self.bytes_in(SILENCE) } else { 0.0 };
         self.limit().max(2.0 * FRAME) + self.hidden.max(silence)
     }
 
@@ -267,7 +267,7 @@ impl Clock {
     }
 
     /// Wire bytes that may be pulled, and when there may be room for a packet.
-    pub fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> (u32, Time) {
+    pub fn budget(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> (u32, Time) {
         self.pass(now);
         let glance = self.glance.take_if(|at| *at <= now).is_some();
         let full = self.account_limit() - self.account.outstanding() < 2.0 * FRAME;
@@ -355,7 +355,7 @@ impl Clock {
 
     fn was_slow(&mut self, outstanding: f64) {
         self.slow = self.slow.saturating_add(1);
-        if self.told.is_some() && self.slow < self.doubts {
+        if self.known_rate.is_some() && self.slow < self.doubts {
             return;
         }
         self.backlog = outstanding;
@@ -365,7 +365,7 @@ impl Clock {
     }
 
     /// Measures the rate while the link is never idle.
-    fn measure(&mut self, now: Time, answer: &Answer) {
+    fn measure(&mut self, now: Time, answer: &AccountReport) {
         if self.probing.base.is_some() {
             return;
         }
@@ -375,8 +375,14 @@ impl Clock {
                 return;
             }
             let uncertain = answer.since;
-            self.window =
-                Some(Window { since: now, done, reports: 0, uncertain, most: 0.0, lead: f64::MAX });
+            self.window = Some(RateWindow {
+                since: now,
+                done,
+                reports: 0,
+                uncertain,
+                most: 0.0,
+                lead: f64::MAX,
+            });
             self.fast = false;
             return;
         };
@@ -397,13 +403,13 @@ impl Clock {
         let queue = self.correct(&window);
         self.hidden = (window.most - FRAME / 3.0).max(0.0);
         self.learned = true;
-        match self.told {
-            Some(told) if (rate - told).abs() < CLOSE * told + doubt => {
-                if self.rate != told {
+        match self.known_rate {
+            Some(known_rate) if (rate - known_rate).abs() < CLOSE * known_rate + doubt => {
+                if self.rate != known_rate {
                     self.doubts = (2 * self.doubts).min(DOUBTS[1]);
                 }
                 self.slow = 0;
-                self.set(told);
+                self.set(known_rate);
             }
             // A slower clock is only right if ours was ahead of the reports: else we sent too
             // little.
@@ -413,7 +419,7 @@ impl Clock {
     }
 
     /// Corrects the clock by how much it was ahead of all reports of a window. Returns by how much.
-    fn correct(&mut self, window: &Window) -> f64 {
+    fn correct(&mut self, window: &RateWindow) -> f64 {
         let (lead, explained) = (window.lead, self.bytes_in(window.uncertain));
         // A queue would be gone after the last correction. An idle link cannot have sent it twice.
         let again = (lead - self.corrected).abs() < self.corrected / 4.0;

@@ -34,7 +34,7 @@ impl<F: FnMut(&MemoryDriver) + Send> Driver for Before<F> {
         (self.hook)(&self.driver);
         self.driver.receive(expected)
     }
-    fn received(&self, index: usize) -> Received<'_> {
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
         self.driver.received(index)
     }
     fn unreachable(&mut self) -> Option<Unreachable> {

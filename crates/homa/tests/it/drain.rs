@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use homa::driver::memory::{Faults, MemoryDriver, Network};
+use homa::driver::memory::{MemoryDriver, MemoryNetwork, NetworkFaults};
 use homa::{CallOptions, Config, Engine};
 
 use crate::before::Before;
@@ -83,7 +83,7 @@ fn whoever_sleeps_when_an_engine_drains_is_woken() {
 #[test]
 fn a_panic_of_the_leading_thread_leaves_nobody_behind() {
     before_long(|| {
-        let network = Network::new(1, Faults::default());
+        let network = MemoryNetwork::new(1, NetworkFaults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
         let armed = Arc::new(AtomicBool::new(false));
         let trap = armed.clone();

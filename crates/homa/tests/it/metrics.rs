@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use homa::metrics::{Direction, Metrics, Outcome, PeerLatency};
+use homa::metrics::{Direction, Metrics, PeerLatency, RpcOutcome};
 use homa::{CallError, CallOptions, Client, Config, OpenError, Server};
 
 use crate::common;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::{Driver, Gather, Outbox, Piece, Train, bpf::Capabilities, xdp::XdpDriver};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece, bpf::Capabilities, xdp::XdpDriver};
 use homa::metrics::Metrics;
 use homa::proto::{LinkId, Span};
 use homa::{CallOptions, Config, Engine, OpenError};
@@ -351,7 +351,7 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
     let (to, tos, pieces) = (SocketAddr::from((SERVER, PORT)), 0, 0..1);
     let (datagram, len, source) = (100, 100, None);
     let train = Train { to, link, socket: 0, source, tos, datagram, len, pieces };
-    let (bytes, pieces) = (vec![0; 100], vec![Piece::Buffered(0..100)]);
+    let (bytes, pieces) = (vec![0; 100], vec![TrainPiece::Buffered(0..100)]);
     let outbox = Outbox { bytes, pieces, trains: vec![train] };
     let mut goes_in_a_frame = || {
         let before = driver.counters().frames_sent;

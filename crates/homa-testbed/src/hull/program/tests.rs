@@ -239,8 +239,11 @@ const NEEDS: &str = "root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)";
 #[test]
 fn the_kernel_marks_the_same_packets() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
-    let program =
-        bpf::load(bpf::Kind::Classifier, &assemble(map.descriptor(), Clock::Map), c"homa_test");
+    let program = bpf::load(
+        bpf::ProgramKind::Classifier,
+        &assemble(map.descriptor(), Clock::Map),
+        c"homa_test",
+    );
     let program = program.expect("the verifier takes the program");
     for (drain, threshold, link) in QUEUES {
         let mut value = initial((drain, threshold), (1, 0, 0));
@@ -273,8 +276,11 @@ fn tagged(bytes: u32) -> Vec<u8> {
 fn the_kernel_leaves_packets_behind_a_vlan_tag_as_they_are() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     map.write(&initial((1_000_000, 1_000), (1, 0, 0))).expect("written");
-    let program =
-        bpf::load(bpf::Kind::Classifier, &assemble(map.descriptor(), Clock::Map), c"homa_test");
+    let program = bpf::load(
+        bpf::ProgramKind::Classifier,
+        &assemble(map.descriptor(), Clock::Map),
+        c"homa_test",
+    );
     let program = program.expect("the verifier takes the program");
     for _ in 0..3 {
         let (out, _) = bpf::test_run(program.as_fd(), &tagged(1_514)).expect("run");

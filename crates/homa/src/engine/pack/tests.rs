@@ -13,7 +13,7 @@ use crate::driver::Gather;
 fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
     let mut endpoint =
         Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
-    let mut peers = Peers::new(10, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(10, 1500, Encapsulation::Datagram, None);
     let mut messages = Messages::new(0);
     let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
     let [a, b] = servers
@@ -39,10 +39,10 @@ fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
             accepted.message.expect("a message"),
             vec![1; length as usize].into(),
             0,
-            Terms::NONE,
+            RequestContext::NONE,
         );
     }
-    let mut packer = Packer::new(PriorityMap::Linux, Framing::Datagram);
+    let mut packer = Packer::new(PriorityMap::Linux, Encapsulation::Datagram);
     packer.set_ports(vec![local_port]);
     let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
     let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
@@ -64,11 +64,11 @@ fn packets_join_their_peers_datagram_but_keep_their_level_on_slow_links() {
 
 /// The pieces of the trains that a request becomes whose bytes are these parts; checks that they
 /// are its bytes, and that what lies in the message was not copied.
-fn pieces(framing: Framing, parts: &[Bytes]) -> Vec<Piece> {
+fn pieces(encapsulation: Encapsulation, parts: &[Bytes]) -> Vec<TrainPiece> {
     let whole = parts.concat();
     let mut endpoint =
         Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
-    let mut peers = Peers::new(10, 1500, framing, None);
+    let mut peers = Peers::new(10, 1500, encapsulation, None);
     let mut messages = Messages::new(0);
     let server = ([10, 0, 0, 1], 1).into();
     let peer = peers.find(Time::ZERO, server, None, &mut endpoint).expect("the table has room");
@@ -83,8 +83,8 @@ fn pieces(framing: Framing, parts: &[Bytes]) -> Vec<Piece> {
         cookie: 0,
     };
     let accepted = endpoint.submit(Time::ZERO, Submit::Request(request)).expect("room");
-    messages.insert(accepted.message.expect("a message"), parts.into(), 0, Terms::NONE);
-    let mut packer = Packer::new(PriorityMap::Linux, framing);
+    messages.insert(accepted.message.expect("a message"), parts.into(), 0, RequestContext::NONE);
+    let mut packer = Packer::new(PriorityMap::Linux, encapsulation);
     packer.set_ports(vec![9]);
     let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
     let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
@@ -94,8 +94,10 @@ fn pieces(framing: Framing, parts: &[Bytes]) -> Vec<Piece> {
         let mut bytes = Vec::new();
         for piece in &outbox.pieces[train.pieces.clone()] {
             match piece {
-                Piece::Buffered(range) => bytes.extend_from_slice(&outbox.bytes[range.clone()]),
-                Piece::Message(span) => {
+                TrainPiece::Buffered(range) => {
+                    bytes.extend_from_slice(&outbox.bytes[range.clone()])
+                }
+                TrainPiece::Message(span) => {
                     let slice = messages.bytes(*span);
                     assert_eq!(slice.len(), span.len as usize, "all of it lies together");
                     let lies = |part: &Bytes| part.as_ptr_range().contains(&slice.as_ptr());
@@ -105,36 +107,42 @@ fn pieces(framing: Framing, parts: &[Bytes]) -> Vec<Piece> {
             }
         }
         assert_eq!(bytes.len(), train.len);
-        sent.extend(bytes.chunks(train.datagram).flat_map(|datagram| payload(framing, datagram)));
+        sent.extend(
+            bytes.chunks(train.datagram).flat_map(|datagram| payload(encapsulation, datagram)),
+        );
     }
     assert!(whole.starts_with(&sent) && sent.len() >= 5_000.min(whole.len()), "{}", sent.len());
     outbox.pieces.clone()
 }
 
 /// The message's bytes in a datagram.
-fn payload(framing: Framing, bytes: &[u8]) -> Vec<u8> {
-    match framing {
-        Framing::Datagram => {
+fn payload(encapsulation: Encapsulation, bytes: &[u8]) -> Vec<u8> {
+    match encapsulation {
+        Encapsulation::Datagram => {
             let datagram = datagram::decode(bytes).expect("a datagram");
             let packet = datagram.packets(PeerId(0), 0).next().expect("one");
             packet.expect("DATA").payload.to_vec()
         }
-        Framing::Ip => wire::decode(bytes, PeerId(0), 0).expect("a packet").payload.to_vec(),
+        Encapsulation::Ip => wire::decode(bytes, PeerId(0), 0).expect("a packet").payload.to_vec(),
     }
 }
 
 #[test]
 fn lists_leave_from_where_their_parts_lie_unless_these_are_many_and_small() {
     let part = |len: usize, first: u8| -> Bytes { (0..len).map(|i| i as u8 ^ first).collect() };
-    for framing in [Framing::Datagram, Framing::Ip] {
-        let copied = |piece: &&Piece| matches!(piece, Piece::Buffered(range) if range.len() > 500);
-        let few = pieces(framing, &[part(20, 1), part(3_000, 2), part(1, 3), part(4_000, 4)]);
-        assert_eq!(few.iter().filter(copied).count(), 0, "{framing:?}");
+    for encapsulation in [Encapsulation::Datagram, Encapsulation::Ip] {
+        let copied =
+            |piece: &&TrainPiece| matches!(piece, TrainPiece::Buffered(range) if range.len() > 500);
+        let few = pieces(encapsulation, &[part(20, 1), part(3_000, 2), part(1, 3), part(4_000, 4)]);
+        assert_eq!(few.iter().filter(copied).count(), 0, "{encapsulation:?}");
         let many: Vec<Bytes> = (0..1_000).map(|i| part(7, i as u8)).collect();
-        let many = pieces(framing, &many);
-        assert!(many.iter().filter(copied).count() > 0, "{framing:?}");
-        assert!(many.iter().all(|piece| matches!(piece, Piece::Buffered(_))), "{framing:?}");
+        let many = pieces(encapsulation, &many);
+        assert!(many.iter().filter(copied).count() > 0, "{encapsulation:?}");
+        assert!(
+            many.iter().all(|piece| matches!(piece, TrainPiece::Buffered(_))),
+            "{encapsulation:?}"
+        );
         // Shorter than a packet that is worth it.
-        pieces(framing, &[part(10, 1), part(20, 2)]);
+        pieces(encapsulation, &[part(10, 1), part(20, 2)]);
     }
 }

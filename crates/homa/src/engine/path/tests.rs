@@ -6,7 +6,7 @@ use super::*;
 /// short ones if the peer is `alive`. Returns the time at the end.
 fn follow(
     path: &mut Path,
-    changes: &mut Changes,
+    changes: &mut PathChanges,
     from: Time,
     until: Time,
     passes: u16,
@@ -37,7 +37,8 @@ fn a_black_hole_is_left_within_a_tenth_of_a_second_and_its_size_found() {
     for (passes, v4, least) in
         [(1300, true, 1285), (1200, true, 1200), (600, true, 576), (1290, false, 1280)]
     {
-        let (mut path, mut changes) = (Path::new(seconds(1), v4, 1500, 1500), Changes::default());
+        let (mut path, mut changes) =
+            (Path::new(seconds(1), v4, 1500, 1500), PathChanges::default());
         path.lost(seconds(1));
         let fell = seconds(1) + Duration::millis(100);
         follow(&mut path, &mut changes, seconds(1), fell, passes, true);
@@ -53,7 +54,8 @@ fn a_black_hole_is_left_within_a_tenth_of_a_second_and_its_size_found() {
 #[test]
 fn larger_packets_are_sent_once_one_was_answered_and_no_earlier() {
     for (passes, least) in [(9000, 9000), (4000, 3985), (1500, 1500)] {
-        let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 9000), Changes::default());
+        let (mut path, mut changes) =
+            (Path::new(seconds(1), true, 1500, 9000), PathChanges::default());
         path.try_larger(seconds(1));
         let probe = path.poll(seconds(1), true, &mut changes).expect("an attempt");
         assert_eq!((probe.size, path.mtu()), (9000, 1500));
@@ -79,7 +81,7 @@ fn larger_packets_are_sent_once_one_was_answered_and_no_earlier() {
 
 #[test]
 fn larger_packets_are_tried_for_the_sake_of_long_messages_only() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 9000), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 9000), PathChanges::default());
     path.try_larger(seconds(1));
     let second = seconds(2);
     follow(&mut path, &mut changes, seconds(1), second, 1500, true);
@@ -97,7 +99,7 @@ fn larger_packets_are_tried_for_the_sake_of_long_messages_only() {
 
 #[test]
 fn what_may_be_tried_follows_the_route() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), PathChanges::default());
     path.wanted(9000);
     follow(&mut path, &mut changes, seconds(1), seconds(4), 9000, true);
     assert_eq!(path.mtu(), 9000);
@@ -109,7 +111,7 @@ fn what_may_be_tried_follows_the_route() {
 
 #[test]
 fn where_jumbo_frames_vanish_those_of_ethernet_take_over() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 9000, 9000), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 9000, 9000), PathChanges::default());
     path.lost(seconds(1));
     let fell = seconds(1) + Duration::millis(40);
     follow(&mut path, &mut changes, seconds(1), fell, 1500, true);
@@ -127,7 +129,8 @@ fn where_jumbo_frames_vanish_those_of_ethernet_take_over() {
 #[test]
 fn a_path_that_takes_not_even_the_floor_is_left_alone() {
     for v4 in [true, false] {
-        let (mut path, mut changes) = (Path::new(seconds(1), v4, 1500, 1500), Changes::default());
+        let (mut path, mut changes) =
+            (Path::new(seconds(1), v4, 1500, 1500), PathChanges::default());
         path.lost(seconds(1));
         let second = seconds(1) + Duration::millis(900);
         follow(&mut path, &mut changes, seconds(1), second, 100, true);
@@ -139,7 +142,7 @@ fn a_path_that_takes_not_even_the_floor_is_left_alone() {
 
 #[test]
 fn silence_and_single_losses_lower_nothing() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), PathChanges::default());
     path.lost(seconds(1));
     follow(&mut path, &mut changes, seconds(1), seconds(2), 1500, false);
     path.lost(seconds(2));
@@ -153,13 +156,13 @@ fn silence_and_single_losses_lower_nothing() {
         }
         now = path.due();
     }
-    assert_eq!((path.mtu(), changes), (1500, Changes::default()));
+    assert_eq!((path.mtu(), changes), (1500, PathChanges::default()));
     assert!(path.is_settled(now), "and nothing is remembered");
 }
 
 #[test]
 fn a_low_path_that_nobody_uses_costs_no_time_and_is_raised_when_somebody_does() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), PathChanges::default());
     assert_eq!(path.due(), seconds(2));
     assert_eq!(path.poll(seconds(2), false, &mut changes), None);
     assert_eq!(path.due(), Time::MAX, "nobody is looked for every second");
@@ -170,7 +173,7 @@ fn a_low_path_that_nobody_uses_costs_no_time_and_is_raised_when_somebody_does() 
 
 #[test]
 fn loss_is_looked_into_now_and_then_only() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), PathChanges::default());
     let (mut now, mut probes) = (seconds(1), 0);
     while now < seconds(2) {
         path.lost(now);
@@ -185,7 +188,7 @@ fn loss_is_looked_into_now_and_then_only() {
 
 #[test]
 fn neither_loss_nor_silence_puts_larger_sizes_off() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1300, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1300, 1500), PathChanges::default());
     // Whoever answers is told of a loss every time that one is looked into. From 3 s on, there
     // are answers to larger sizes, too; nobody answered before.
     let (mut now, mut raised) = (seconds(1), None);
@@ -205,7 +208,7 @@ fn neither_loss_nor_silence_puts_larger_sizes_off() {
 
 #[test]
 fn a_report_lowers_to_what_it_says_but_not_below_the_floor() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), PathChanges::default());
     path.too_big(seconds(1), 1300, &mut changes);
     assert_eq!((path.mtu(), changes.lowered), (1300, 1));
     path.too_big(seconds(1), 1400, &mut changes);
@@ -222,7 +225,7 @@ fn a_report_lowers_to_what_it_says_but_not_below_the_floor() {
 
 #[test]
 fn a_report_about_a_probe_ends_the_search_there() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), PathChanges::default());
     let mut now = path.due();
     for size in [1500, 1400] {
         let probe = path.poll(now, true, &mut changes).expect("an attempt");
@@ -238,7 +241,7 @@ fn a_report_about_a_probe_ends_the_search_there() {
 
 #[test]
 fn nobody_is_bothered_for_the_sake_of_a_path_without_traffic() {
-    let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), Changes::default());
+    let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), PathChanges::default());
     let mut now = seconds(1);
     while now < seconds(100) {
         assert_eq!(path.poll(now, false, &mut changes), None);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::driver::raw_ip::route_mtu;
-use crate::metrics::Outcome;
+use crate::metrics::RpcOutcome;
 
 fn address(n: u32) -> SocketAddr {
     SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1000))
@@ -12,7 +12,7 @@ fn address(n: u32) -> SocketAddr {
 fn a_flood_of_addresses_stays_within_the_table() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
-    let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(100, 1500, Encapsulation::Datagram, None);
     let mut served = 0;
     for n in 0..10_000 {
         served += usize::from(peers.find(Time::ZERO, address(n), None, &mut endpoint).is_some());
@@ -29,7 +29,7 @@ fn a_call_finds_room_whoever_sent_a_packet_lately() {
     const MAX: u32 = 65_536;
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
-    let mut peers = Peers::new(MAX, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(MAX, 1500, Encapsulation::Datagram, None);
     let mut find = |n| {
         let address = SocketAddr::from(([10, 0, (n >> 16) as u8, 1], n as u16));
         let found = peers.find(Time::ZERO, address, None, &mut endpoint);
@@ -47,9 +47,9 @@ fn a_call_finds_room_whoever_sent_a_packet_lately() {
 fn what_ended_with_a_peer_is_not_said_of_the_one_that_gets_its_number() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
-    let mut peers = Peers::new(1, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(1, 1500, Encapsulation::Datagram, None);
     let first = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
-    peers.ended(first, Direction::Client).add(5, Outcome::Ok);
+    peers.ended(first, Direction::Client).add(5, RpcOutcome::Ok);
     assert_eq!(peers.busiest().len(), 1);
     peers.make_room(Time::ZERO, &mut endpoint);
     let second = peers.find(Time::ZERO, address(2), None, &mut endpoint);
@@ -60,7 +60,7 @@ fn what_ended_with_a_peer_is_not_said_of_the_one_that_gets_its_number() {
 fn a_datagram_leaves_room_for_the_headers_of_its_family() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
-    let mut peers = Peers::new(100, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(100, 1500, Encapsulation::Datagram, None);
     let v4 = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
     let v6 =
         peers.find(Time::ZERO, "[2001:db8::1]:5".parse().unwrap(), None, &mut endpoint).unwrap();
@@ -72,7 +72,7 @@ fn a_datagram_leaves_room_for_the_headers_of_its_family() {
 fn over_ip_a_host_is_one_peer_with_the_payload_of_the_kernel_module() {
     let config = homa_proto::Config::linux();
     let mut endpoint = Endpoint::new(config.validate().unwrap());
-    let mut peers = Peers::new(100, 1500, Framing::Ip, Some(route_mtu));
+    let mut peers = Peers::new(100, 1500, Encapsulation::Ip, Some(route_mtu));
     let mut find = |text: &str| {
         let address = text.parse().unwrap();
         peers.find(Time::ZERO, address, None, &mut endpoint).unwrap()
@@ -109,12 +109,12 @@ fn a_route_says_what_may_be_tried_and_an_unknown_one_is_asked_again() {
         (1500, 9000, 1500, 1500),
         (1200, 9000, 1200, 1200),
     ] {
-        let mut peers = Peers::new(100, largest, Framing::Datagram, Some(by_port));
+        let mut peers = Peers::new(100, largest, Encapsulation::Datagram, Some(by_port));
         let to = SocketAddr::from(([10, 0, 0, 1], route));
         let id = peers.find(Time::ZERO, to, None, &mut endpoint).unwrap();
         let narrows = peers.measure(id, 1, &mut endpoint);
         assert_eq!(narrows, mtu < largest.min(1500), "{largest} {route}");
-        assert_eq!(peers.path(id), Some(Reach { address: to, mtu, max }));
+        assert_eq!(peers.path(id), Some(PathInfo { address: to, mtu, max }));
         // Whoever sends nothing that fills a packet has no use for larger ones.
         let full = u32::from(mtu) - 28;
         assert_eq!(peers.wider(id, full), None);
@@ -122,7 +122,7 @@ fn a_route_says_what_may_be_tried_and_an_unknown_one_is_asked_again() {
         assert!(!peers.measure(id, 2, &mut endpoint), "asked again, it lowers nothing by itself");
         assert_eq!(peers.path(id).unwrap().mtu, mtu);
     }
-    let mut peers = Peers::new(100, 9000, Framing::Datagram, Some(|_| None));
+    let mut peers = Peers::new(100, 9000, Encapsulation::Datagram, Some(|_| None));
     let id = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
     peers.measure(id, 1, &mut endpoint);
     assert_eq!(peers.get(id).unwrap().measured, None);
@@ -134,10 +134,10 @@ fn a_host_with_many_ports_leaves_places_to_others() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     endpoint.listen(99);
-    let mut peers = Peers::new(MAX, 1500, Framing::Datagram, None);
+    let mut peers = Peers::new(MAX, 1500, Encapsulation::Datagram, None);
     let mut n = 0;
     let mut begins = |address: SocketAddr, busy: bool| {
-        let peer = peers.find_stranger(Time::ZERO, address, None, &mut endpoint);
+        let peer = peers.find_unvalidated(Time::ZERO, address, None, &mut endpoint);
         n += 2;
         if let Some(peer) = peer.filter(|_| busy) {
             half_a_request(&mut endpoint, peer, n);

@@ -103,10 +103,10 @@ impl Access<'_> {
         left: Option<Duration>,
         unlocked: Option<&dyn Fn() -> Option<T>>,
     ) -> Option<T> {
-        if self.end_what_is_over() {
+        if self.run_deferred() {
             return None;
         }
-        if self.board.wakes_tasks() {
+        if self.waiters.wakes_tasks() {
             self.unlocked(|| ());
             return None;
         }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::super::Lead;
     use super::*;
-    use crate::engine::switchboard::Waiting;
+    use crate::engine::waiters::WakeTarget;
     use crate::{CallError, CallOptions, Client, Config, Engine};
 
     /// What a task's waker does.
@@ -178,7 +178,7 @@ mod tests {
             let waker =
                 Waker::from(Arc::new(Wakes(move || wakes(&|millis| wait(&client, millis)))));
             // Nobody serves that port: who waits there is woken.
-            access.board.wait_for_request(0, Waiting::Task(waker));
+            access.waiters.wait_for_request(0, WakeTarget::Task(waker));
             let until = Instant::now() + Duration::from_millis(300);
             let blocks = || access.block(Some(until), |_| None::<()>);
             let _ = panic::catch_unwind(AssertUnwindSafe(blocks));

@@ -14,7 +14,7 @@ impl Shared {
             let mut access = self.access();
             access.helper_polls = false;
             if access.lead == Lead::Helper {
-                access.lead = Lead::Nobody;
+                access.lead = Lead::Vacant;
                 access.asleep_until = None;
             }
             drop(access);
@@ -28,8 +28,8 @@ impl Shared {
             if access.closing {
                 return;
             }
-            let called = self.seen.helper_called.swap(false, Ordering::AcqRel);
-            if access.lead == Lead::Nobody && (access.board.tasks() > 0 || !called) {
+            let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
+            if access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called) {
                 access.lead = Lead::Helper;
                 while access.lead == Lead::Helper && !access.closing {
                     access.lead_once(Lead::Helper, None);
@@ -48,17 +48,17 @@ impl Shared {
 
     /// The helper's wait: until called, or until nothing happened between two looks.
     fn stand_by(&self, rests: bool) {
-        let called = || self.seen.helper_called.load(Ordering::Acquire);
+        let called = || self.helper_signals.helper_called.load(Ordering::Acquire);
         while rests && !called() {
             thread::park();
         }
         loop {
-            let before = self.seen.activity.load(Ordering::Relaxed);
+            let before = self.helper_signals.activity.load(Ordering::Relaxed);
             if called() {
                 return;
             }
             thread::park_timeout(STANDBY);
-            if called() || self.seen.activity.load(Ordering::Relaxed) == before {
+            if called() || self.helper_signals.activity.load(Ordering::Relaxed) == before {
                 return;
             }
         }

@@ -22,26 +22,26 @@ use super::clock::Clock;
 
 /// An engine's place in its group.
 #[derive(Debug)]
-pub struct Beside {
-    group: Arc<Group>,
+pub struct ShardGroup {
+    group: Arc<GroupState>,
     number: usize,
 }
 
 #[derive(Debug)]
-struct Group {
+struct GroupState {
     /// Time that all of them mean.
     clock: Clock,
-    incoming: Box<[Incoming]>,
+    expected: Box<[Expected]>,
     links: Mutex<Vec<Link>>,
 }
 
 /// An interface, `None` where engines do not distinguish them, and what each does with it.
-type Link = (Option<u32>, Arc<[Usage]>);
+type Link = (Option<u32>, Arc<[LinkUsage]>);
 
 /// What one engine has coming. Engines of different cores write no cache line in common.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Incoming {
+struct Expected {
     granted: AtomicU64,
     owed: AtomicU64,
 }
@@ -49,18 +49,19 @@ struct Incoming {
 /// What one engine does with a link.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Usage {
+struct LinkUsage {
     /// Until when it sends.
     until: AtomicU64,
     /// Wire bytes of DATA that came to it.
     received: AtomicU64,
 }
 
-impl Beside {
+impl ShardGroup {
     /// The places of so many engines.
     pub fn all(engines: usize) -> impl Iterator<Item = Self> {
-        let incoming = (0..engines).map(|_| Incoming::default()).collect();
-        let group = Arc::new(Group { clock: Clock::start(), incoming, links: Mutex::default() });
+        let expected = (0..engines).map(|_| Expected::default()).collect();
+        let group =
+            Arc::new(GroupState { clock: Clock::start(), expected, links: Mutex::default() });
         (0..engines).map(move |number| Self { group: group.clone(), number })
     }
 
@@ -70,44 +71,44 @@ impl Beside {
     }
 
     /// Its part in a link by which `received` wire bytes came to it that are no news.
-    pub fn link(&self, interface: Option<u32>, received: u64) -> Part {
+    pub fn link(&self, interface: Option<u32>, received: u64) -> LinkShare {
         let mut links = self.group.links.lock().unwrap_or_else(PoisonError::into_inner);
         // Interfaces come and go.
         links.retain(|(other, usage)| *other == interface || Arc::strong_count(usage) > 1);
         let known = links.iter().find(|(other, _)| *other == interface);
         let usage = known.map(|(_, usage)| usage.clone()).unwrap_or_else(|| {
-            let usage: Arc<[Usage]> =
-                self.group.incoming.iter().map(|_| Usage::default()).collect();
+            let usage: Arc<[LinkUsage]> =
+                self.group.expected.iter().map(|_| LinkUsage::default()).collect();
             links.push((interface, usage.clone()));
             usage
         });
-        let mut part = Part { usage, number: self.number, ours: received, others: 0 };
-        part.others = part.received_by_others();
-        part
+        let mut share = LinkShare { usage, number: self.number, ours: received, others: 0 };
+        share.others = share.received_by_others();
+        share
     }
 
     /// Says what this engine has coming.
-    pub fn tell(&self, endpoint: &Endpoint) {
-        let ours = &self.group.incoming[self.number];
+    pub fn publish(&self, endpoint: &Endpoint) {
+        let ours = &self.group.expected[self.number];
         ours.granted.store(endpoint.granted_outstanding(), Relaxed);
         ours.owed.store(endpoint.outstanding(), Relaxed);
     }
 
     /// Tells the endpoint what the others have coming.
-    pub fn hear(&self, endpoint: &mut Endpoint) {
-        let mut neighbours = SiblingShards::default();
-        for other in others(&self.group.incoming, self.number) {
-            neighbours.granting += u16::from(other.granted.load(Relaxed) > 0);
-            neighbours.outstanding += other.owed.load(Relaxed);
+    pub fn refresh(&self, endpoint: &mut Endpoint) {
+        let mut siblings = SiblingShards::default();
+        for other in others(&self.group.expected, self.number) {
+            siblings.granting += u16::from(other.granted.load(Relaxed) > 0);
+            siblings.outstanding += other.owed.load(Relaxed);
         }
-        endpoint.set_sibling_shards(neighbours);
+        endpoint.set_sibling_shards(siblings);
     }
 }
 
 /// Nothing comes to an engine that is gone.
-impl Drop for Beside {
+impl Drop for ShardGroup {
     fn drop(&mut self) {
-        let ours = &self.group.incoming[self.number];
+        let ours = &self.group.expected[self.number];
         ours.granted.store(0, Relaxed);
         ours.owed.store(0, Relaxed);
     }
@@ -119,8 +120,8 @@ fn others<T>(all: &[T], number: usize) -> impl Iterator<Item = &T> {
 
 /// An engine's part in a link.
 #[derive(Debug)]
-pub struct Part {
-    usage: Arc<[Usage]>,
+pub struct LinkShare {
+    usage: Arc<[LinkUsage]>,
     number: usize,
     /// Wire bytes that came to this one, as far as the others were told.
     ours: u64,
@@ -128,10 +129,10 @@ pub struct Part {
     others: u64,
 }
 
-impl Part {
+impl LinkShare {
     /// How many send by the link, this one included.
     pub fn senders(&self, now: Time) -> u32 {
-        let busy = |other: &&Usage| other.until.load(Relaxed) > now.0;
+        let busy = |other: &&LinkUsage| other.until.load(Relaxed) > now.0;
         1 + others(&self.usage, self.number).filter(busy).count() as u32
     }
 
@@ -141,13 +142,13 @@ impl Part {
     }
 
     /// Says that so many wire bytes came by the link so far.
-    pub fn tell(&mut self, received: u64) {
+    pub fn publish(&mut self, received: u64) {
         let more = received - std::mem::replace(&mut self.ours, received);
         self.usage[self.number].received.fetch_add(more, Relaxed);
     }
 
     /// Tells the endpoint what came to others.
-    pub fn hear(&mut self, link: LinkId, endpoint: &mut Endpoint) {
+    pub fn refresh(&mut self, link: LinkId, endpoint: &mut Endpoint) {
         let received = self.received_by_others();
         let more = received - std::mem::replace(&mut self.others, received);
         endpoint.sibling_received(link, more);
@@ -155,7 +156,7 @@ impl Part {
 
     /// What came to others, as far as the endpoint was told.
     #[cfg(test)]
-    pub fn heard(&self) -> u64 {
+    pub fn seen(&self) -> u64 {
         self.others
     }
 
@@ -176,10 +177,11 @@ mod tests {
 
     #[test]
     fn engines_count_as_senders_by_link_until_what_they_sent_has_left() {
-        let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
-        let parts = [a.link(Some(3), 0), b.link(Some(3), 0), b.link(Some(4), 0)];
-        parts[1].busy_until(Time(100));
-        let senders = |at| [&parts[0], &parts[1], &parts[2]].map(|part| part.senders(Time(at)));
+        let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
+        let shares = [a.link(Some(3), 0), b.link(Some(3), 0), b.link(Some(4), 0)];
+        shares[1].busy_until(Time(100));
+        let senders =
+            |at| [&shares[0], &shares[1], &shares[2]].map(|share| share.senders(Time(at)));
         assert_eq!(senders(99), [2, 1, 1]);
         assert_eq!(senders(100), [1, 1, 1]);
     }
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn what_an_engine_has_coming_is_told_to_the_others_until_it_is_gone() {
         let (mut one, mut other) = (endpoint(), endpoint());
-        let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
+        let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         one.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
         let request = Request {
             peer: PeerId(0),
@@ -201,30 +203,30 @@ mod tests {
         };
         one.submit(Time(1), Submit::Request(request)).unwrap();
         assert!(one.outstanding() > 0, "a response");
-        let mut told = |from: Option<&Beside>| {
-            from.into_iter().for_each(|from| from.tell(&one));
-            b.hear(&mut other);
+        let mut published = |from: Option<&ShardGroup>| {
+            from.into_iter().for_each(|from| from.publish(&one));
+            b.refresh(&mut other);
             other.sibling_shards()
         };
-        let neighbours = told(Some(&a));
-        assert!(neighbours.outstanding > 0 && neighbours.granting == 0, "{neighbours:?}");
+        let siblings = published(Some(&a));
+        assert!(siblings.outstanding > 0 && siblings.granting == 0, "{siblings:?}");
         drop(a);
-        assert_eq!(told(None), SiblingShards::default());
+        assert_eq!(published(None), SiblingShards::default());
     }
 
     #[test]
     fn what_came_by_an_interface_is_told_once_whatever_its_number() {
-        let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
+        let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         let mut here = b.link(Some(3), 0);
-        a.link(Some(3), 0).tell(5_000);
+        a.link(Some(3), 0).publish(5_000);
         assert_eq!(here.received_by_others(), 5_000);
         // The number had been another interface's; and the interface comes back with it.
         let mut again = a.link(Some(3), 70_000);
-        again.tell(70_000);
+        again.publish(70_000);
         assert_eq!(here.received_by_others(), 5_000);
-        again.tell(71_000);
+        again.publish(71_000);
         assert_eq!(here.received_by_others() - here.others, 6_000);
-        here.hear(LinkId(0), &mut endpoint());
+        here.refresh(LinkId(0), &mut endpoint());
         assert_eq!(here.others, 6_000);
         drop((again, here));
         drop(b.link(Some(4), 0));

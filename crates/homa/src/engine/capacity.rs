@@ -10,12 +10,12 @@ use std::task::Waker;
 use homa_proto::RpcHandle;
 
 use super::accounts::AccountId;
-use super::switchboard::Waiting;
+use super::waiters::WakeTarget;
 use super::{Core, accounts};
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum CapacityWaiter {
     /// To call with a request of so many bytes.
     Call {
         /// Bytes.
@@ -30,7 +30,7 @@ pub enum Wants {
     },
 }
 
-impl Wants {
+impl CapacityWaiter {
     /// Calls and bytes.
     fn takes(self) -> (usize, u64) {
         match self {
@@ -42,7 +42,7 @@ impl Wants {
 
 /// What there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Capacity {
     /// Enough.
     Enough,
     /// Not for this one, whose client has its share.
@@ -66,29 +66,29 @@ pub enum Refusal {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct Registered {
     ticket: u64,
-    wants: Wants,
+    waiter: CapacityWaiter,
     waker: Waker,
 }
 
 /// Those who wait, oldest first.
 #[derive(Debug, Default)]
-pub struct Waiters {
-    all: VecDeque<Waiter>,
+pub struct CapacityQueue {
+    all: VecDeque<Registered>,
     next_ticket: u64,
 }
 
-impl Waiters {
+impl CapacityQueue {
     /// How many.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Notes who waits; returns a ticket for [`Self::leave`].
-    pub fn wait(&mut self, wants: Wants, waker: Waker) -> u64 {
+    pub fn wait(&mut self, waiter: CapacityWaiter, waker: Waker) -> u64 {
         self.next_ticket += 1;
-        self.all.push_back(Waiter { ticket: self.next_ticket, wants, waker });
+        self.all.push_back(Registered { ticket: self.next_ticket, waiter, waker });
         self.next_ticket
     }
 
@@ -99,32 +99,32 @@ impl Waiters {
     }
 
     /// Takes out those who would find room now.
-    pub fn served(&mut self, core: &Core, wakes: &mut Vec<Waiting>) {
+    pub fn served(&mut self, core: &Core, wakes: &mut Vec<WakeTarget>) {
         let (mut at, mut promised) = (0, (0, 0));
         while let Some(waiter) = self.all.get(at) {
-            match core.room(waiter.wants, promised) {
-                Room::None => return,
-                Room::OnlyForOthers => at += 1,
-                Room::Enough => {
-                    let (calls, bytes) = waiter.wants.takes();
+            match core.capacity(waiter.waiter, promised) {
+                Capacity::None => return,
+                Capacity::OnlyForOthers => at += 1,
+                Capacity::Enough => {
+                    let (calls, bytes) = waiter.waiter.takes();
                     promised = (promised.0 + calls, promised.1 + bytes);
-                    wakes.extend(self.all.remove(at).map(|waiter| Waiting::Task(waiter.waker)));
+                    wakes.extend(self.all.remove(at).map(|waiter| WakeTarget::Task(waiter.waker)));
                 }
             }
         }
     }
 
     /// Takes out who would answer this request: nobody waits for it any more.
-    pub fn cancelled(&mut self, of: RpcHandle, wakes: &mut Vec<Waiting>) {
-        let is = |wants| matches!(wants, Wants::Reply { rpc, .. } if rpc == of);
-        if let Some(at) = self.all.iter().position(|waiter| is(waiter.wants)) {
-            wakes.extend(self.all.remove(at).map(|waiter| Waiting::Task(waiter.waker)));
+    pub fn cancelled(&mut self, of: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        let is = |waiter| matches!(waiter, CapacityWaiter::Reply { rpc, .. } if rpc == of);
+        if let Some(at) = self.all.iter().position(|waiter| is(waiter.waiter)) {
+            wakes.extend(self.all.remove(at).map(|waiter| WakeTarget::Task(waiter.waker)));
         }
     }
 
     /// Takes out everybody.
-    pub fn all(&mut self, wakes: &mut Vec<Waiting>) {
-        wakes.extend(self.all.drain(..).map(|waiter| Waiting::Task(waiter.waker)));
+    pub fn all(&mut self, wakes: &mut Vec<WakeTarget>) {
+        wakes.extend(self.all.drain(..).map(|waiter| WakeTarget::Task(waiter.waker)));
     }
 }
 
@@ -149,28 +149,28 @@ impl Core {
         let held = messages.outgoing_bytes();
         let of_host = messages.outgoing_to(account);
         let most = self.state.config.send_memory;
-        match length == 0 || accounts::has_room(length.into(), of_host, held, most) {
+        match length == 0 || accounts::has_capacity(length.into(), of_host, held, most) {
             true => Ok(()),
             false => Err(Refusal::Now { held }),
         }
     }
 
     /// What waits for room would find it, beside what others were promised: calls, and bytes.
-    pub fn room(&self, wants: Wants, promised: (usize, u64)) -> Room {
+    pub fn capacity(&self, waiter: CapacityWaiter, promised: (usize, u64)) -> Capacity {
         let held = self.state.messages.outgoing_bytes() + promised.1;
         let config = &self.state.config;
         let fits = |bytes: u32| held + u64::from(bytes) <= config.send_memory;
-        match wants {
-            Wants::Call { bytes } => {
+        match waiter {
+            CapacityWaiter::Call { bytes } => {
                 let calls = self.rpcs().0 + promised.0;
-                let room = calls < config.protocol.max_rpcs as usize && fits(bytes);
-                if room { Room::Enough } else { Room::None }
+                let enough = calls < config.protocol.max_rpcs as usize && fits(bytes);
+                if enough { Capacity::Enough } else { Capacity::None }
             }
-            Wants::Reply { bytes, .. } if !fits(bytes) => Room::None,
-            Wants::Reply { rpc, bytes } => {
+            CapacityWaiter::Reply { bytes, .. } if !fits(bytes) => Capacity::None,
+            CapacityWaiter::Reply { rpc, bytes } => {
                 let account = self.state.account_of(rpc);
                 let has_share = account.is_none_or(|a| self.has_share(bytes, a).is_ok());
-                if has_share { Room::Enough } else { Room::OnlyForOthers }
+                if has_share { Capacity::Enough } else { Capacity::OnlyForOthers }
             }
         }
     }

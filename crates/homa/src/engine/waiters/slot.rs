@@ -11,30 +11,30 @@ use crate::message::Message;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Slot(Mutex<Option<Outcome>>);
+pub struct CallSlot(Mutex<Option<CallOutcome>>);
 
 /// How a call ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// Its result.
     pub result: Result<Message, CallError>,
     /// The first bytes of the response, if `result` has only those after them.
     pub lent: Option<Arc<Vec<u8>>>,
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Option<Outcome>> {
+impl CallSlot {
+    fn lock(&self) -> MutexGuard<'_, Option<CallOutcome>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The call ended.
-    pub fn put(&self, outcome: Outcome) {
+    pub fn put(&self, outcome: CallOutcome) {
         *self.lock() = Some(outcome);
     }
 
     /// The call's result, if it ended.
     pub fn take(&self) -> Option<Result<Message, CallError>> {
-        let Outcome { mut result, lent } = self.lock().take()?;
+        let CallOutcome { mut result, lent } = self.lock().take()?;
         if let (Ok(rest), Some(lent)) = (&mut result, lent) {
             let mut whole = Arc::unwrap_or_clone(lent);
             whole.extend_from_slice(rest);
@@ -46,20 +46,20 @@ impl Slot {
 
 /// Slots that serve no call, under a lock of their own.
 #[derive(Debug, Default)]
-pub struct Slots(Mutex<Vec<Arc<Slot>>>);
+pub struct CallSlots(Mutex<Vec<Arc<CallSlot>>>);
 
-impl Slots {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+impl CallSlots {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<CallSlot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A slot for a call about to start.
-    pub fn get(&self) -> Arc<Slot> {
+    pub fn get(&self) -> Arc<CallSlot> {
         self.lock().pop().unwrap_or_default()
     }
 
     /// The call is off the board, its result taken.
-    pub fn put_back(&self, slot: Arc<Slot>) {
+    pub fn put_back(&self, slot: Arc<CallSlot>) {
         self.lock().push(slot);
     }
 }

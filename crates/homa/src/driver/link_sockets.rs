@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use homa_proto::LinkId;
 
-use super::udp::class::Usual;
+use super::udp::class::DefaultClass;
 
 /// After a socket was refused, for want of descriptors, say, until it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,24 +28,24 @@ const FIRST: LinkId = LinkId(0);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Lanes {
+pub struct LinkSockets {
     /// Whether the socket that receives may hold something unsent.
     holds: Cell<bool>,
     /// What it sends.
-    usual: Usual,
+    default_class: DefaultClass,
     /// Of each link but the first, or when it was refused.
-    others: Vec<(LinkId, Result<Lane, Instant>)>,
+    others: Vec<(LinkId, Result<LinkSocket, Instant>)>,
 }
 
 /// A socket that only sends.
 #[derive(Debug)]
-struct Lane {
+struct LinkSocket {
     socket: OwnedFd,
     holds: Cell<bool>,
-    usual: Usual,
+    default_class: DefaultClass,
 }
 
-impl Lanes {
+impl LinkSockets {
     /// The socket by which to send now over a link, where `main` receives, and its class; `open`
     /// opens another.
     pub fn socket(
@@ -53,22 +53,23 @@ impl Lanes {
         main: RawFd,
         link: LinkId,
         open: impl FnOnce() -> io::Result<OwnedFd>,
-    ) -> (RawFd, &mut Usual) {
+    ) -> (RawFd, &mut DefaultClass) {
         let known = self.others.iter().position(|(other, _)| *other == link);
         let shares = match known.map(|at| &self.others[at].1) {
             Some(Ok(_)) => false,
             Some(Err(at)) => at.elapsed() < AGAIN || !self.open(link, open),
             None => link == FIRST || !self.open(link, open),
         };
-        let lane = if shares { None } else { self.others.iter_mut().find(|(of, _)| *of == link) };
-        match lane {
-            Some((_, Ok(Lane { socket, holds, usual }))) => {
+        let link_socket =
+            if shares { None } else { self.others.iter_mut().find(|(of, _)| *of == link) };
+        match link_socket {
+            Some((_, Ok(LinkSocket { socket, holds, default_class }))) => {
                 holds.set(true);
-                (socket.as_raw_fd(), usual)
+                (socket.as_raw_fd(), default_class)
             }
             _ => {
                 self.holds.set(true);
-                (main, &mut self.usual)
+                (main, &mut self.default_class)
             }
         }
     }
@@ -76,8 +77,12 @@ impl Lanes {
     /// Opens a socket for a link; false where it is refused.
     #[cold]
     fn open(&mut self, link: LinkId, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
-        let lane = |socket| Lane { socket, holds: Cell::new(true), usual: Usual::default() };
-        let opened = open().map(lane).map_err(|error| {
+        let link_socket = |socket| LinkSocket {
+            socket,
+            holds: Cell::new(true),
+            default_class: DefaultClass::default(),
+        };
+        let opened = open().map(link_socket).map_err(|error| {
             tracing::info!(%error, "links share a socket, and what is queued there");
             Instant::now()
         });
@@ -97,7 +102,7 @@ impl Lanes {
     ) -> Option<u32> {
         let found = self.others.iter().find(|(other, _)| *other == link);
         let (fd, holds) = match found {
-            Some((_, Ok(lane))) => (lane.socket.as_raw_fd(), &lane.holds),
+            Some((_, Ok(link_socket))) => (link_socket.socket.as_raw_fd(), &link_socket.holds),
             None if link != FIRST => return Some(0),
             _ => (main, &self.holds),
         };
@@ -108,8 +113,8 @@ impl Lanes {
 
     /// The sockets that only send.
     pub fn senders(&self) -> impl Iterator<Item = RawFd> {
-        let opened = self.others.iter().filter_map(|(_, lane)| lane.as_ref().ok());
-        opened.map(|lane| lane.socket.as_raw_fd())
+        let opened = self.others.iter().filter_map(|(_, link_socket)| link_socket.as_ref().ok());
+        opened.map(|link_socket| link_socket.socket.as_raw_fd())
     }
 }
 
@@ -123,26 +128,26 @@ mod tests {
     fn a_socket_is_asked_from_when_it_sends_until_it_holds_nothing() {
         const MAIN: RawFd = 77;
         let open = || File::open("/dev/null").map(OwnedFd::from);
-        let (mut lanes, link) = (Lanes::default(), LinkId(3));
+        let (mut link_sockets, link) = (LinkSockets::default(), LinkId(3));
         let nobody = |_| -> Option<u32> { panic!("asked in vain") };
-        assert_eq!(lanes.queued(MAIN, FIRST, nobody), Some(0));
-        assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
-        let own = lanes.socket(MAIN, link, open).0;
-        assert_eq!(lanes.socket(MAIN, FIRST, open).0, MAIN);
+        assert_eq!(link_sockets.queued(MAIN, FIRST, nobody), Some(0));
+        assert_eq!(link_sockets.queued(MAIN, link, nobody), Some(0));
+        let own = link_sockets.socket(MAIN, link, open).0;
+        assert_eq!(link_sockets.socket(MAIN, FIRST, open).0, MAIN);
         for (link, fd) in [(link, own), (FIRST, MAIN)] {
             let holds = |bytes| move |asked| (asked == fd).then_some(bytes);
             for bytes in [9, 5, 0] {
-                assert_eq!(lanes.queued(MAIN, link, holds(bytes)), Some(bytes));
+                assert_eq!(link_sockets.queued(MAIN, link, holds(bytes)), Some(bytes));
             }
-            assert_eq!(lanes.queued(MAIN, link, nobody), Some(0));
+            assert_eq!(link_sockets.queued(MAIN, link, nobody), Some(0));
         }
-        assert_eq!(lanes.socket(MAIN, link, open).0, own);
-        assert_eq!(lanes.queued(MAIN, link, |_| None), None, "nobody can say");
-        assert_eq!(lanes.queued(MAIN, link, |_| Some(1)), Some(1));
+        assert_eq!(link_sockets.socket(MAIN, link, open).0, own);
+        assert_eq!(link_sockets.queued(MAIN, link, |_| None), None, "nobody can say");
+        assert_eq!(link_sockets.queued(MAIN, link, |_| Some(1)), Some(1));
         // Without a socket of its own a link shares the first.
-        lanes.socket(MAIN, LinkId(4), || Err(io::ErrorKind::Other.into()));
+        link_sockets.socket(MAIN, LinkId(4), || Err(io::ErrorKind::Other.into()));
         for shares in [LinkId(4), FIRST] {
-            assert_eq!(lanes.queued(MAIN, shares, |fd| Some(fd as u32)), Some(77));
+            assert_eq!(link_sockets.queued(MAIN, shares, |fd| Some(fd as u32)), Some(77));
         }
     }
 }

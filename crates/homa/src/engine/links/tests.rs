@@ -10,33 +10,33 @@ const FAST: Rate = Rate::gbps(10);
 
 /// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
 /// numbered alike; links are numbered from 0.
-fn budgets(rates: &[LinkRate]) -> (Budgets, Endpoint) {
+fn links(rates: &[LinkRate]) -> (LinkBudgets, Endpoint) {
     budgets_of(rates, &Config::default())
 }
 
-fn budgets_of(rates: &[LinkRate], config: &Config) -> (Budgets, Endpoint) {
+fn budgets_of(rates: &[LinkRate], config: &Config) -> (LinkBudgets, Endpoint) {
     budgets_beside(rates, config, None)
 }
 
 fn budgets_beside(
     rates: &[LinkRate],
     config: &Config,
-    beside: Option<Beside>,
-) -> (Budgets, Endpoint) {
+    shard_group: Option<ShardGroup>,
+) -> (LinkBudgets, Endpoint) {
     let mut endpoint =
-        Endpoint::new(config.complete(1 << 20, crate::driver::Framing::Datagram).unwrap());
-    let mut budgets = Budgets::new(config, false, beside, &mut endpoint);
+        Endpoint::new(config.complete(1 << 20, crate::driver::Encapsulation::Datagram).unwrap());
+    let mut links = LinkBudgets::new(config, false, shard_group, &mut endpoint);
     for (index, &rate) in (1..).zip(rates) {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        budgets.interfaces.add(&message);
+        links.interfaces.add(&message);
         let (interface, because) = (format!("eth{index}"), String::new());
         let egress = Egress { index, interface, kind: "physical".into(), rate, because };
-        let link = budgets.link_of(egress, &mut endpoint);
+        let link = links.link_of(egress, &mut endpoint);
         endpoint.open_peer(PeerId(index), PeerInfo { host: index, max_payload: 1_400 });
         endpoint.set_route(PeerId(index), link);
     }
-    (budgets, endpoint)
+    (links, endpoint)
 }
 
 fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
@@ -60,21 +60,21 @@ fn request(endpoint: &mut Endpoint) {
 }
 
 /// Sends what has room at `now`; returns how many packets left to each peer.
-fn transmit(budgets: &mut Budgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
-    while let Some(room) = budgets.room(now, endpoint, Links::NONE, |_| None) {
-        let mut left = room.bytes;
+fn transmit(links: &mut LinkBudgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
+    while let Some(budget) = links.send_budget(now, endpoint, Links::NONE, |_| None) {
+        let mut left = budget.bytes;
         while left >= FULL_FRAME {
-            let Some(packet) = endpoint.transmit_by(now, room.links) else { break };
+            let Some(packet) = endpoint.transmit_by(now, budget.links) else { break };
             sent[packet.peer.0 as usize] += 1;
             left -= FULL_FRAME;
         }
-        budgets.sent(now, room.link, room.bytes - left, |_| None);
+        links.sent(now, budget.link, budget.bytes - left, |_| None);
     }
 }
 
 #[test]
 fn a_full_link_holds_back_no_packet_of_another() {
-    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
+    let (mut links, mut endpoint) = links(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
     for _ in 0..100 {
         // The shortest messages, all by the slow link.
         send(&mut endpoint, 1, 2_800);
@@ -83,8 +83,8 @@ fn a_full_link_holds_back_no_packet_of_another() {
     let (mut sent, mut now) = ([0; 3], Time(1_000));
     // 400 full packets are half a millisecond's worth of the fast link.
     while now < Time(1_000_000) {
-        transmit(&mut budgets, &mut endpoint, now, &mut sent);
-        let wake = budgets.wake(&endpoint, Links::NONE).expect("the slow link is full");
+        transmit(&mut links, &mut endpoint, now, &mut sent);
+        let wake = links.wake(&endpoint, Links::NONE).expect("the slow link is full");
         assert!(wake > now);
         now = wake.min(now + Duration::micros(1));
     }
@@ -95,18 +95,18 @@ fn a_full_link_holds_back_no_packet_of_another() {
 /// Packets that each of several engines of a group sends in a millisecond of the fast link while
 /// the first `busy` have something to send.
 fn sent_by_group(engines: usize, busy: usize) -> Vec<u32> {
-    let opened = Beside::all(engines).map(|beside| {
+    let opened = ShardGroup::all(engines).map(|shard_group| {
         let config = Config::default();
-        let mut all = budgets_beside(&[LinkRate::Known(FAST)], &config, Some(beside));
+        let mut all = budgets_beside(&[LinkRate::Known(FAST)], &config, Some(shard_group));
         (0..400).for_each(|_| send(&mut all.1, 1, 5_600));
         (all, [0; 2])
     });
     let (mut engines, mut now): (Vec<_>, _) = (opened.collect(), Time(1_000));
     while now < Time(1_001_000) {
         let mut wake = Time::MAX;
-        for ((budgets, endpoint), sent) in &mut engines[..busy] {
-            transmit(budgets, endpoint, now, sent);
-            wake = wake.min(budgets.wake(endpoint, Links::NONE).expect("there is more to send"));
+        for ((links, endpoint), sent) in &mut engines[..busy] {
+            transmit(links, endpoint, now, sent);
+            wake = wake.min(links.wake(endpoint, Links::NONE).expect("there is more to send"));
         }
         now = wake.max(now + Duration(1));
     }
@@ -121,14 +121,17 @@ fn engines_of_a_group_part_a_link_while_they_send_and_one_that_does_alone_has_al
         let all: u32 = sent.iter().sum();
         let most = possible + 3 * engines as u32;
         assert!((possible - 2..=most).contains(&all), "{sent:?} of {possible}");
-        let part = possible / busy as u32;
-        assert!(sent[..busy].iter().all(|&sent| sent.abs_diff(part) <= part / 20 + 3), "{sent:?}");
+        let share = possible / busy as u32;
+        assert!(
+            sent[..busy].iter().all(|&sent| sent.abs_diff(share) <= share / 20 + 3),
+            "{sent:?}"
+        );
     }
 }
 
 /// A message arrives from peer 1.
 fn arrive(endpoint: &mut Endpoint, length: u32) {
-    let (_, mut sender) = budgets(&[LinkRate::Known(FAST)]);
+    let (_, mut sender) = links(&[LinkRate::Known(FAST)]);
     send(&mut sender, 1, length);
     while let Some(packet) = sender.transmit(Time(1)) {
         let _ = endpoint.receive(Time(1), &packet);
@@ -138,44 +141,44 @@ fn arrive(endpoint: &mut Endpoint, length: u32) {
 
 #[test]
 fn a_link_that_is_new_tells_the_others_nothing_that_came_by_another() {
-    let [a, b] = <[Beside; 2]>::try_from(Beside::all(2).collect::<Vec<_>>()).unwrap();
+    let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
     let (one, two) = (&[LinkRate::Known(FAST)], &[LinkRate::Known(FAST), LinkRate::Known(SLOW)]);
-    let (mut budgets, mut endpoint) = budgets_beside(one, &Config::default(), Some(a));
+    let (mut links, mut endpoint) = budgets_beside(one, &Config::default(), Some(a));
     let (mut others, mut other) = budgets_beside(two, &Config::default(), Some(b));
     arrive(&mut endpoint, 5_600);
-    budgets.tell_others(&endpoint);
+    links.publish(&endpoint);
     let egress = others.links[1].egress.clone().unwrap();
-    let link = budgets.link_of(egress, &mut endpoint);
+    let link = links.link_of(egress, &mut endpoint);
     assert_eq!((link, endpoint.received_by(link)), (LinkId(1), 0));
-    budgets.tell_others(&endpoint);
-    others.hear(&mut other);
-    let heard = |at: usize| others.links[at].part.as_ref().unwrap().heard();
-    assert_eq!([heard(0), heard(1)], [endpoint.received_by(LinkId(0)), 0]);
-    assert!(heard(0) > 5_600);
+    links.publish(&endpoint);
+    others.refresh_siblings(&mut other);
+    let seen = |at: usize| others.links[at].share.as_ref().unwrap().seen();
+    assert_eq!([seen(0), seen(1)], [endpoint.received_by(LinkId(0)), 0]);
+    assert!(seen(0) > 5_600);
 }
 
 #[test]
 fn engines_of_different_processes_have_a_part_each_whether_others_send_or_not() {
     let mut config = Config::default();
     config.protocol.sharing = 4;
-    let (mut budgets, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &config);
+    let (mut links, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &config);
     (0..400).for_each(|_| send(&mut endpoint, 1, 5_600));
     let (mut sent, mut now) = ([0; 2], Time(1_000));
     while now < Time(1_001_000) {
-        transmit(&mut budgets, &mut endpoint, now, &mut sent);
-        let wake = budgets.wake(&endpoint, Links::NONE).expect("there is more to send");
+        transmit(&mut links, &mut endpoint, now, &mut sent);
+        let wake = links.wake(&endpoint, Links::NONE).expect("there is more to send");
         now = wake.max(now + Duration(1));
     }
-    let part = FAST.bytes_in(Duration::millis(1)) / 4 / u64::from(FULL_FRAME);
-    assert!(u64::from(sent[1]).abs_diff(part) <= 3, "{} of {part}", sent[1]);
+    let share = FAST.bytes_in(Duration::millis(1)) / 4 / u64::from(FULL_FRAME);
+    assert!(u64::from(sent[1]).abs_diff(share) <= 3, "{} of {share}", sent[1]);
 }
 
 #[test]
 fn control_packets_wait_for_no_link() {
-    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(SLOW)]);
+    let (mut links, mut endpoint) = links(&[LinkRate::Known(SLOW)]);
     request(&mut endpoint);
     let mut sent = [0; 2];
-    transmit(&mut budgets, &mut endpoint, Time(1), &mut sent);
+    transmit(&mut links, &mut endpoint, Time(1), &mut sent);
     // No answer: a RESEND is due, and the link is full of another message.
     let mut now = Time(1);
     while endpoint.waiting_control() == 0 {
@@ -183,40 +186,41 @@ fn control_packets_wait_for_no_link() {
         endpoint.expire(now);
     }
     send(&mut endpoint, 1, 1_000_000);
-    budgets.sent(now, LinkId(0), 10_000, |_| None);
+    links.sent(now, LinkId(0), 10_000, |_| None);
     let before = sent[1];
     assert_eq!(
-        budgets.wake(&endpoint, Links::NONE),
+        links.wake(&endpoint, Links::NONE),
         Some(Time::ZERO),
         "a control packet waits for nothing"
     );
-    transmit(&mut budgets, &mut endpoint, now, &mut sent);
+    transmit(&mut links, &mut endpoint, now, &mut sent);
     assert_eq!((sent[1] - before, endpoint.waiting_control()), (1, 0));
     assert!(
-        budgets.wake(&endpoint, Links::NONE).is_some_and(|wake| wake > now),
+        links.wake(&endpoint, Links::NONE).is_some_and(|wake| wake > now),
         "data waits for room"
     );
 }
 
 #[test]
 fn links_with_room_take_turns() {
-    let (mut budgets, mut endpoint) =
-        budgets(&[LinkRate::Unlimited, LinkRate::Unlimited, LinkRate::Known(FAST)]);
+    let (mut links, mut endpoint) =
+        links(&[LinkRate::Unlimited, LinkRate::Unlimited, LinkRate::Known(FAST)]);
     for peer in 1..=3 {
         send(&mut endpoint, peer, 1_000_000);
     }
-    let mut links = Vec::new();
+    let mut served = Vec::new();
     for _ in 0..6 {
-        let room = budgets.room(Time(1), &endpoint, Links::NONE, |_| None).expect("all have room");
-        links.push(room.link.0);
+        let budget =
+            links.send_budget(Time(1), &endpoint, Links::NONE, |_| None).expect("all have room");
+        served.push(budget.link.0);
     }
-    assert_eq!(links, [0, 1, 2, 0, 1, 2]);
+    assert_eq!(served, [0, 1, 2, 0, 1, 2]);
 }
 
 #[test]
 fn the_protocol_hears_of_no_guess() {
     let patience = |rate| {
-        let (_, mut endpoint) = budgets(&[rate]);
+        let (_, mut endpoint) = links(&[rate]);
         request(&mut endpoint);
         loop {
             let now = endpoint.deadline().expect("a response is owed");
@@ -235,7 +239,7 @@ fn the_protocol_hears_of_no_guess() {
 
 #[test]
 fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
-    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Unknown, LinkRate::Unknown]);
+    let (mut links, mut endpoint) = links(&[LinkRate::Unknown, LinkRate::Unknown]);
     for _ in 0..200 {
         send(&mut endpoint, 1, 2_800);
         send(&mut endpoint, 2, 5_600);
@@ -245,17 +249,17 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
     let mut now = Time(1_000);
     while now < Time(1_000_000) {
         let queued = |below| move |link| Some(if link == LinkId(0) { below } else { 0 });
-        while let Some(room) = budgets.room(now, &endpoint, Links::NONE, queued(below)) {
-            let mut left = room.bytes;
+        while let Some(budget) = links.send_budget(now, &endpoint, Links::NONE, queued(below)) {
+            let mut left = budget.bytes;
             while left >= FULL_FRAME {
-                let Some(packet) = endpoint.transmit_by(now, room.links) else { break };
+                let Some(packet) = endpoint.transmit_by(now, budget.links) else { break };
                 sent[packet.peer.0 as usize] += 1;
                 left -= FULL_FRAME;
             }
-            if room.link == LinkId(0) {
-                below += room.bytes - left;
+            if budget.link == LinkId(0) {
+                below += budget.bytes - left;
             }
-            budgets.sent(now, room.link, room.bytes - left, queued(below));
+            links.sent(now, budget.link, budget.bytes - left, queued(below));
         }
         now += Duration::micros(10);
     }
@@ -265,14 +269,14 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
 
 #[test]
 fn only_control_packets_leave_for_a_link_that_something_is_held_for() {
-    let (mut budgets, mut endpoint) = budgets(&[LinkRate::Known(FAST), LinkRate::Known(FAST)]);
+    let (mut links, mut endpoint) = links(&[LinkRate::Known(FAST), LinkRate::Known(FAST)]);
     send(&mut endpoint, 1, 2_800);
-    let held = Links::only(LinkId(0));
-    assert!(budgets.room(Time(1), &endpoint, held, |_| None).is_none());
-    assert_eq!(budgets.wake(&endpoint, held), None, "nothing to wake for but what is held");
+    let backlogged = Links::only(LinkId(0));
+    assert!(links.send_budget(Time(1), &endpoint, backlogged, |_| None).is_none());
+    assert_eq!(links.wake(&endpoint, backlogged), None, "nothing to wake for but what is held");
     send(&mut endpoint, 2, 2_800);
-    let room = budgets.room(Time(1), &endpoint, held, |_| None);
-    assert!(room.is_some_and(|room| room.link == LinkId(1)));
+    let budget = links.send_budget(Time(1), &endpoint, backlogged, |_| None);
+    assert!(budget.is_some_and(|budget| budget.link == LinkId(1)));
     // No answer to a call: a RESEND is due.
     request(&mut endpoint);
     while endpoint.transmit(Time(1)).is_some() {}
@@ -281,6 +285,7 @@ fn only_control_packets_leave_for_a_link_that_something_is_held_for() {
         now = endpoint.deadline().expect("a response is owed");
         endpoint.expire(now);
     }
-    let room = budgets.room(now, &endpoint, held, |_| None).expect("it waits for nothing");
-    assert_eq!(endpoint.transmit_by(now, room.links).map(|packet| packet.peer), Some(PeerId(1)));
+    let budget =
+        links.send_budget(now, &endpoint, backlogged, |_| None).expect("it waits for nothing");
+    assert_eq!(endpoint.transmit_by(now, budget.links).map(|packet| packet.peer), Some(PeerId(1)));
 }

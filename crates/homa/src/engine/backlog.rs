@@ -15,7 +15,7 @@ const PAUSE_MAX: Duration = Duration::millis(1);
 
 /// What waits in the driver for one link.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct BacklogRetry {
     link: LinkId,
     /// When to try again.
     until: Time,
@@ -30,67 +30,70 @@ impl Core {
     /// Sends what was packed, `wire` bytes for a link and control packets for others.
     pub(super) fn send_packed(&mut self, now: Time, link: LinkId, wire: u32) {
         self.driver.send(self.packer.outbox(), &self.state.messages);
-        let left = if self.driver.waiting().is_empty() { 0 } else { self.hold(now, wire) };
-        self.state.budgets.sent(now, link, wire - left, |link| self.driver.queued(link));
-        self.note_asked(now);
+        let left = if self.driver.backlog().is_empty() { 0 } else { self.note_backlog(now, wire) };
+        self.state.links.sent(now, link, wire - left, |link| self.driver.queued(link));
+        self.note_resends(now);
     }
 
     /// Notes what of a batch of `wire` bytes waits; returns how much of it.
-    fn hold(&mut self, now: Time, wire: u32) -> u32 {
+    fn note_backlog(&mut self, now: Time, wire: u32) -> u32 {
         let all = self.packer.outbox().trains.iter().map(|train| train.len).sum();
         let mut left = 0;
-        for waiting in self.driver.waiting() {
-            let found = self.held.iter().position(|held| held.link == waiting.link);
+        for backlog in self.driver.backlog() {
+            let found = self.retries.iter().position(|retry| retry.link == backlog.link);
             let at = found.unwrap_or_else(|| {
-                let (link, until, pause) = (waiting.link, now + PAUSE_MIN, PAUSE_MIN);
-                self.held.push(Held { link, until, pause, wire: 0, bytes: 0 });
-                self.held.len() - 1
+                let (link, until, pause) = (backlog.link, now + PAUSE_MIN, PAUSE_MIN);
+                self.retries.push(BacklogRetry { link, until, pause, wire: 0, bytes: 0 });
+                self.retries.len() - 1
             });
-            let held = &mut self.held[at];
-            let more = share(wire, waiting.bytes.saturating_sub(held.bytes), all);
-            held.wire += more;
-            held.bytes = waiting.bytes;
+            let retry = &mut self.retries[at];
+            let more = share(wire, backlog.bytes.saturating_sub(retry.bytes), all);
+            retry.wire += more;
+            retry.bytes = backlog.bytes;
             left += more;
         }
         left.min(wire)
     }
 
     /// Tries again what is due of what waits in the driver.
-    pub(super) fn resume_held(&mut self) {
-        if self.held.is_empty() {
+    pub(super) fn resume_backlog(&mut self) {
+        if self.retries.is_empty() {
             return;
         }
         let now = self.tick();
-        for at in (0..self.held.len()).rev() {
-            let held = self.held[at];
-            if now < held.until {
+        for at in (0..self.retries.len()).rev() {
+            let retry = self.retries[at];
+            if now < retry.until {
                 continue;
             }
-            self.driver.resume(held.link);
-            let waiting = self.driver.waiting().iter().find(|waiting| waiting.link == held.link);
-            let bytes = waiting.map_or(0, |waiting| waiting.bytes);
-            let left = share(held.wire, bytes, held.bytes);
+            self.driver.resume(retry.link);
+            let backlog = self.driver.backlog().iter().find(|backlog| backlog.link == retry.link);
+            let bytes = backlog.map_or(0, |backlog| backlog.bytes);
+            let left = share(retry.wire, bytes, retry.bytes);
             let queued = |link| self.driver.queued(link);
-            self.state.budgets.sent(now, held.link, held.wire - left, queued);
-            let pause = match bytes == held.bytes {
-                true => Duration((2 * held.pause.0).min(PAUSE_MAX.0)),
+            self.state.links.sent(now, retry.link, retry.wire - left, queued);
+            let pause = match bytes == retry.bytes {
+                true => Duration((2 * retry.pause.0).min(PAUSE_MAX.0)),
                 false => PAUSE_MIN,
             };
             match bytes {
-                0 => _ = self.held.swap_remove(at),
-                _ => self.held[at] = Held { until: now + pause, pause, wire: left, bytes, ..held },
+                0 => _ = self.retries.swap_remove(at),
+                _ => {
+                    self.retries[at] =
+                        BacklogRetry { until: now + pause, pause, wire: left, bytes, ..retry }
+                }
             }
         }
     }
 
     /// The links that something waits for.
-    pub(super) fn held_links(&self) -> Links {
-        self.held.iter().fold(Links::NONE, |links, held| links.with(held.link))
+    pub(super) fn backlogged_links(&self) -> Links {
+        self.retries.iter().fold(Links::NONE, |links, retry| links.with(retry.link))
     }
 
     /// The socket that has no room, if one is why something waits.
     pub fn full_socket(&self) -> Option<RawFd> {
-        self.driver.waiting().iter().find_map(|waiting| match waiting.full {
+        self.driver.backlog().iter().find_map(|backlog| match backlog.full {
             Full::Socket(fd) => Some(fd),
             Full::Device => None,
         })
@@ -98,18 +101,19 @@ impl Core {
 
     /// Whoever waited may have been told that the socket is writable.
     pub(super) fn retry_full_socket(&mut self) {
-        for waiting in self.driver.waiting() {
-            if let Full::Socket(_) = waiting.full
-                && let Some(held) = self.held.iter_mut().find(|held| held.link == waiting.link)
+        for backlog in self.driver.backlog() {
+            if let Full::Socket(_) = backlog.full
+                && let Some(retry) =
+                    self.retries.iter_mut().find(|retry| retry.link == backlog.link)
             {
-                held.until = Time::ZERO;
+                retry.until = Time::ZERO;
             }
         }
     }
 
     /// When to try again to send what waits.
-    pub(super) fn held_until(&self) -> Option<Time> {
-        self.held.iter().map(|held| held.until).min()
+    pub(super) fn backlog_due(&self) -> Option<Time> {
+        self.retries.iter().map(|retry| retry.until).min()
     }
 }
 

@@ -1,4 +1,4 @@
-//! One budget per link below: what may be queued there at a time ([`Pacer`]), by the interface that
+//! One budget per link below: what may be queued there at a time ([`LinkPacer`]), by the interface that
 //! the kernel's routes choose for each peer.
 //!
 //! The kernel is asked for the route of a peer before a message to it is submitted, and again,
@@ -15,12 +15,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use homa_proto::{Duration, Endpoint, FULL_FRAME, LinkId, LinkInfo, Links, Rate, Time};
 
-use super::beside::{Beside, Part};
+use super::shard_group::{LinkShare, ShardGroup};
 use crate::config::{Config, LOOPBACK, rtt_bytes_max};
 use crate::egress::kernel::Kernel;
 use crate::egress::{Egress, Interfaces, LinkRate};
 use crate::metrics::LinkMetrics;
-use crate::pacer::Pacer;
+use crate::pacer::LinkPacer;
 
 /// The first link that was needed; also that of peers that no route is known to, and of all peers
 /// where there are no routes.
@@ -31,11 +31,11 @@ const CHECK: Duration = Duration::secs(1);
 const CONTROL: u32 = 16 * FULL_FRAME;
 
 /// The links below an engine.
-pub struct Budgets {
+pub struct LinkBudgets {
     kernel: Option<Kernel>,
     interfaces: Interfaces,
     /// By number.
-    links: Vec<Budget>,
+    links: Vec<LinkBudget>,
     /// Times that links held packets back whose numbers others have now.
     waits: u64,
     /// Counts changes of what the kernel says, from 1.
@@ -53,12 +53,12 @@ pub struct Budgets {
     /// not.
     sharing: u64,
     /// The others of the group, with whom that part is shared equally while they send.
-    beside: Option<Beside>,
+    shard_group: Option<ShardGroup>,
 }
 
 /// What may be pulled now.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct SendBudget {
     /// The link to charge it to.
     pub link: LinkId,
     /// Wire bytes.
@@ -67,26 +67,26 @@ pub struct Room {
     pub links: Links,
 }
 
-struct Budget {
+struct LinkBudget {
     /// `None`: no interface has been needed yet.
     egress: Option<Egress>,
-    pacer: Pacer,
-    part: Option<Part>,
+    pacer: LinkPacer,
+    share: Option<LinkShare>,
 }
 
-impl Budget {
+impl LinkBudget {
     fn index(&self) -> Option<u32> {
         self.egress.as_ref().map(|egress| egress.index)
     }
 }
 
-impl Budgets {
+impl LinkBudgets {
     /// The links of an engine, one of a group or not; `routed`: the kernel's routes choose between
     /// them.
     pub fn new(
         config: &Config,
         routed: bool,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
         endpoint: &mut Endpoint,
     ) -> Self {
         let configured = config.link_rate;
@@ -98,13 +98,15 @@ impl Budgets {
             }),
             false => Err(std::io::ErrorKind::Unsupported.into()),
         };
-        let mut budgets = Self {
+        let mut links = Self {
             kernel: kernel.ok(),
             interfaces: Interfaces::default(),
-            links: vec![Budget {
+            links: vec![LinkBudget {
                 egress: None,
-                pacer: Pacer::new(divided(configured, sharing)),
-                part: beside.as_ref().map(|beside| beside.link(None, endpoint.received_by(FIRST))),
+                pacer: LinkPacer::new(divided(configured, sharing)),
+                share: shard_group
+                    .as_ref()
+                    .map(|shard_group| shard_group.link(None, endpoint.received_by(FIRST))),
             }],
             waits: 0,
             generation: 1,
@@ -114,12 +116,12 @@ impl Budgets {
             configured,
             bound: None,
             sharing,
-            beside,
+            shard_group,
         };
         let alone = if routed { None } else { Some(LOOPBACK) };
-        budgets.tell(FIRST, protocol.or(alone), endpoint);
-        budgets.list();
-        budgets
+        links.set_link(FIRST, protocol.or(alone), endpoint);
+        links.list();
+        links
     }
 
     /// Packets leave from this address, unless it is left open.
@@ -195,28 +197,34 @@ impl Budgets {
     /// The number of an interface, new if need be; the first when there are too many.
     fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
         let found = self.links.iter().position(|link| link.index() == Some(egress.index));
-        let free = |link: &Budget| link.index().is_none_or(|at| !self.interfaces.contains(at));
+        let free = |link: &LinkBudget| link.index().is_none_or(|at| !self.interfaces.contains(at));
         let at = match found.or_else(|| self.links.iter().position(free)) {
             Some(at) => at,
             None if self.links.len() < usize::from(LinkId::MAX) => {
-                self.links.push(Budget { egress: None, pacer: Pacer::new(None), part: None });
+                self.links.push(LinkBudget {
+                    egress: None,
+                    pacer: LinkPacer::new(None),
+                    share: None,
+                });
                 self.links.len() - 1
             }
             None => return FIRST,
         };
         if self.links[at].index() != Some(egress.index) {
-            let before = std::mem::replace(&mut self.links[at].pacer, Pacer::new(None));
+            let before = std::mem::replace(&mut self.links[at].pacer, LinkPacer::new(None));
             self.waits += before.waits();
-            self.links[at].part = None;
+            self.links[at].share = None;
         }
         let (link, index) = (LinkId(at as u8), egress.index);
         if self.links[at].egress.as_ref() != Some(&egress) {
             self.place(at, egress, endpoint);
         }
-        if self.links[at].part.is_none() {
+        if self.links[at].share.is_none() {
             // Now the endpoint knows the link, and what came by its number before.
-            let part = |beside: &Beside| beside.link(Some(index), endpoint.received_by(link));
-            self.links[at].part = self.beside.as_ref().map(part);
+            let share = |shard_group: &ShardGroup| {
+                shard_group.link(Some(index), endpoint.received_by(link))
+            };
+            self.links[at].share = self.shard_group.as_ref().map(share);
         }
         link
     }
@@ -230,23 +238,23 @@ impl Budgets {
         };
         self.links[at].pacer.set_rate(divided(egress.rate.rate(), self.sharing));
         self.links[at].egress = Some(egress);
-        self.tell(LinkId(at as u8), self.protocol.or(known), endpoint);
+        self.set_link(LinkId(at as u8), self.protocol.or(known), endpoint);
     }
 
-    fn tell(&self, link: LinkId, rate: Option<Rate>, endpoint: &mut Endpoint) {
+    fn set_link(&self, link: LinkId, rate: Option<Rate>, endpoint: &mut Endpoint) {
         endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
     }
 
     /// Room of a link with something to send: each link in turn, but for those that something is
-    /// `held` for. Where none has room, control packets leave all the same. `queued` asks the
+    /// `backlogged` for. Where none has room, control packets leave all the same. `queued` asks the
     /// kernel what is queued below for a link.
-    pub fn room(
+    pub fn send_budget(
         &mut self,
         now: Time,
         endpoint: &Endpoint,
-        held: Links,
+        backlogged: Links,
         queued: impl Fn(LinkId) -> Option<u32>,
-    ) -> Option<Room> {
+    ) -> Option<SendBudget> {
         let mut full = None;
         for _ in 0..self.links.len() {
             let at = self.next % self.links.len();
@@ -256,21 +264,21 @@ impl Budgets {
                 continue;
             }
             full = Some(link);
-            if held.contains(link) {
+            if backlogged.contains(link) {
                 continue;
             }
-            let Budget { egress, pacer, part } = &mut self.links[at];
-            if let Some(part) = part {
-                pacer.set_senders(now, part.senders(now));
+            let LinkBudget { egress, pacer, share } = &mut self.links[at];
+            if let Some(share) = share {
+                pacer.set_senders(now, share.senders(now));
             }
-            let room = pacer.room(now, || below(egress.as_ref(), link, &queued));
-            tell_part(part.as_ref(), pacer);
-            if room > 0 {
-                return Some(Room { link, bytes: room, links: Links::only(link) });
+            let budget = pacer.budget(now, || below(egress.as_ref(), link, &queued));
+            publish_busy(share.as_ref(), pacer);
+            if budget > 0 {
+                return Some(SendBudget { link, bytes: budget, links: Links::only(link) });
             }
         }
         let link = full.filter(|_| endpoint.waiting_control() > 0)?;
-        Some(Room { link, bytes: CONTROL, links: Links::NONE })
+        Some(SendBudget { link, bytes: CONTROL, links: Links::NONE })
     }
 
     /// Notes what was handed down by a link.
@@ -281,29 +289,29 @@ impl Budgets {
         bytes: u32,
         queued: impl Fn(LinkId) -> Option<u32>,
     ) {
-        let Budget { egress, pacer, part } = &mut self.links[usize::from(link.0)];
+        let LinkBudget { egress, pacer, share } = &mut self.links[usize::from(link.0)];
         pacer.sent(now, bytes, || below(egress.as_ref(), link, queued));
-        tell_part(part.as_ref(), pacer);
+        publish_busy(share.as_ref(), pacer);
     }
 
     /// Tells the endpoint what the other engines of the group have coming.
-    pub fn hear(&mut self, endpoint: &mut Endpoint) {
-        let Some(beside) = &self.beside else { return };
-        beside.hear(endpoint);
+    pub fn refresh_siblings(&mut self, endpoint: &mut Endpoint) {
+        let Some(shard_group) = &self.shard_group else { return };
+        shard_group.refresh(endpoint);
         for (link, budget) in (0..).map(LinkId).zip(&mut self.links) {
-            if let Some(part) = &mut budget.part {
-                part.hear(link, endpoint);
+            if let Some(share) = &mut budget.share {
+                share.refresh(link, endpoint);
             }
         }
     }
 
     /// Tells the other engines of the group what this one has coming.
-    pub fn tell_others(&mut self, endpoint: &Endpoint) {
-        let Some(beside) = &self.beside else { return };
-        beside.tell(endpoint);
+    pub fn publish(&mut self, endpoint: &Endpoint) {
+        let Some(shard_group) = &self.shard_group else { return };
+        shard_group.publish(endpoint);
         for (link, budget) in (0..).map(LinkId).zip(&mut self.links) {
-            if let Some(part) = &mut budget.part {
-                part.tell(endpoint.received_by(link));
+            if let Some(share) = &mut budget.share {
+                share.publish(endpoint.received_by(link));
             }
         }
     }
@@ -319,20 +327,21 @@ impl Budgets {
     }
 
     /// When some link that has something to send will have room, but for those that something is
-    /// `held` for: in the past when something may leave now, `None` when there is nothing to send.
-    pub fn wake(&self, endpoint: &Endpoint, held: Links) -> Option<Time> {
+    /// `backlogged` for: in the past when something may leave now, `None` when there is nothing to send.
+    pub fn wake(&self, endpoint: &Endpoint, backlogged: Links) -> Option<Time> {
         if endpoint.waiting_control() > 0 {
             return Some(Time::ZERO);
         }
         let waiting = (0..).map(LinkId).zip(&self.links).filter(|(link, _)| {
-            !held.contains(*link) && endpoint.has_packet_for(Links::only(*link))
+            !backlogged.contains(*link) && endpoint.has_packet_for(Links::only(*link))
         });
         waiting.map(|(_, link)| link.pacer.wake().unwrap_or(Time::ZERO)).min()
     }
 
     /// What is known about each link.
     pub fn metrics(&self) -> Vec<LinkMetrics> {
-        let there = |link: &&Budget| link.index().is_some_and(|at| self.interfaces.contains(at));
+        let there =
+            |link: &&LinkBudget| link.index().is_some_and(|at| self.interfaces.contains(at));
         let mut all: Vec<_> = self.links.iter().filter(there).filter_map(known).collect();
         if self.configured.is_some() {
             let (interface, rate) = ("*".to_owned(), self.configured);
@@ -343,9 +352,9 @@ impl Budgets {
 }
 
 /// Tells the engines that share a link until when this one sends.
-fn tell_part(part: Option<&Part>, pacer: &Pacer) {
-    if let Some((part, until)) = part.zip(pacer.sends_until()) {
-        part.busy_until(until);
+fn publish_busy(share: Option<&LinkShare>, pacer: &LinkPacer) {
+    if let Some((share, until)) = share.zip(pacer.sends_until()) {
+        share.busy_until(until);
     }
 }
 
@@ -367,7 +376,7 @@ fn below(
 }
 
 /// What is known about a link.
-fn known(link: &Budget) -> Option<LinkMetrics> {
+fn known(link: &LinkBudget) -> Option<LinkMetrics> {
     let Egress { interface, rate, .. } = link.egress.as_ref()?;
     let (rate, source) = match (rate, link.pacer.estimate()) {
         (LinkRate::Unknown, Some(estimate)) => (Some(estimate), "estimated"),

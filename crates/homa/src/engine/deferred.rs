@@ -10,34 +10,34 @@ use std::task::Waker;
 use std::thread::{self, ThreadId};
 
 use super::Core;
-use super::switchboard::{Switchboard, Waiting};
+use super::waiters::{Waiters, WakeTarget};
 use crate::payload::Payload;
 
 /// See the module's documentation. Its memory serves the thread the next time.
 #[derive(Default)]
-pub struct After {
-    wakes: Vec<Waiting>,
-    retired: Vec<Waker>,
-    over: Vec<Payload>,
+pub struct Deferred {
+    wakes: Vec<WakeTarget>,
+    wakers_to_drop: Vec<Waker>,
+    payloads_to_drop: Vec<Payload>,
 }
 
 thread_local! {
-    static AFTER: Cell<After> = Cell::default();
+    static DEFERRED: Cell<Deferred> = Cell::default();
 }
 
-impl After {
+impl Deferred {
     /// What there is; due just before the lock is released.
-    pub fn of(board: &mut Switchboard, core: &mut Core) -> Option<Self> {
-        let (wakes, retired) = board.leavers();
-        let over = core.over();
-        if wakes.is_empty() && retired.is_empty() && over.is_empty() {
+    pub fn of(waiters: &mut Waiters, core: &mut Core) -> Option<Self> {
+        let (wakes, wakers_to_drop) = waiters.deferred();
+        let payloads_to_drop = core.payloads_to_drop();
+        if wakes.is_empty() && wakers_to_drop.is_empty() && payloads_to_drop.is_empty() {
             return None;
         }
-        let mut after = AFTER.try_with(Cell::take).unwrap_or_default();
-        mem::swap(wakes, &mut after.wakes);
-        mem::swap(retired, &mut after.retired);
-        mem::swap(over, &mut after.over);
-        Some(after)
+        let mut deferred = DEFERRED.try_with(Cell::take).unwrap_or_default();
+        mem::swap(wakes, &mut deferred.wakes);
+        mem::swap(wakers_to_drop, &mut deferred.wakers_to_drop);
+        mem::swap(payloads_to_drop, &mut deferred.payloads_to_drop);
+        Some(deferred)
     }
 
     /// True where it wakes this thread.
@@ -54,10 +54,10 @@ impl After {
                 panicked = Some(panic);
             }
         }
-        self.retired.clear();
-        self.over.clear();
+        self.wakers_to_drop.clear();
+        self.payloads_to_drop.clear();
         // A thread that ends has no use for it.
-        let _ = AFTER.try_with(|after| after.set(self));
+        let _ = DEFERRED.try_with(|deferred| deferred.set(self));
         if let Some(panic) = panicked.filter(|_| !thread::panicking()) {
             panic::resume_unwind(panic);
         }
@@ -91,8 +91,9 @@ mod tests {
     #[test]
     fn a_waker_that_panics_does_not_keep_the_others_from_being_woken() {
         let wakers = [Arc::new(Panics).into(), Arc::new(Parked(thread::current())).into()];
-        let after = After { wakes: wakers.map(Waiting::Task).into(), ..After::default() };
-        let result = panic::catch_unwind(AssertUnwindSafe(|| after.run()));
+        let deferred =
+            Deferred { wakes: wakers.map(WakeTarget::Task).into(), ..Deferred::default() };
+        let result = panic::catch_unwind(AssertUnwindSafe(|| deferred.run()));
         assert!(result.is_err(), "nobody hears of the panic");
         thread::park();
     }

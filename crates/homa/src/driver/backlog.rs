@@ -7,7 +7,7 @@
 
 use homa_proto::LinkId;
 
-use super::{DriverCounters, Full, Gather, Outbox, Piece, Train, Waiting};
+use super::{DriverCounters, Full, Gather, LinkBacklog, Outbox, Train, TrainPiece};
 
 /// Attempts without success after which a train that the device's queue refuses is given up: there
 /// are queues that never take a packet of its size, and others wait behind it. With the engine's
@@ -18,21 +18,21 @@ const BYTES_MAX: usize = 256 * 1024;
 
 /// Trains that wait, by link.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct Backlog {
     /// What each of them waits for.
-    waiting: Vec<Waiting>,
+    links: Vec<LinkBacklog>,
     /// In the same order.
-    batches: Vec<Batch>,
+    batches: Vec<LinkBatch>,
 }
 
 /// What waits for a link. Each train has one piece.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct LinkBatch {
     outbox: Outbox,
     attempts: u32,
 }
 
-impl Batch {
+impl LinkBatch {
     /// The trains.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
@@ -44,12 +44,12 @@ impl Batch {
         let start = bytes.len() + offset;
         for piece in &from.pieces[train.pieces.clone()] {
             bytes.extend_from_slice(match piece {
-                Piece::Buffered(range) => &from.bytes[range.clone()],
-                Piece::Message(span) => messages.bytes(*span),
+                TrainPiece::Buffered(range) => &from.bytes[range.clone()],
+                TrainPiece::Message(span) => messages.bytes(*span),
             });
         }
         let at = pieces.len();
-        pieces.push(Piece::Buffered(start..bytes.len()));
+        pieces.push(TrainPiece::Buffered(start..bytes.len()));
         trains.push(Train { len: bytes.len() - start, pieces: at..at + 1, ..train.clone() });
     }
 
@@ -60,7 +60,7 @@ impl Batch {
         trains.drain(..first);
         if let Some(train) = trains.first_mut() {
             train.len -= offset;
-            if let Piece::Buffered(range) = &mut pieces[train.pieces.start] {
+            if let TrainPiece::Buffered(range) = &mut pieces[train.pieces.start] {
                 range.start += offset;
             }
         }
@@ -75,10 +75,10 @@ impl Batch {
     }
 }
 
-impl Kept {
+impl Backlog {
     /// How much waits for each link, and for what.
-    pub fn waiting(&self) -> &[Waiting] {
-        &self.waiting
+    pub fn links(&self) -> &[LinkBacklog] {
+        &self.links
     }
 
     /// Of `trains` those from `at` on are left, of which that one was sent up to `offset` and
@@ -96,10 +96,10 @@ impl Kept {
             trains[at..].iter().cloned().partition(|train| train.link == link);
         for train in stuck {
             let left = train.len - offset;
-            if self.waiting[slot].bytes + left > BYTES_MAX {
+            if self.links[slot].bytes + left > BYTES_MAX {
                 counters.trains_refused += 1;
             } else {
-                self.waiting[slot].bytes += left;
+                self.links[slot].bytes += left;
                 self.batches[slot].push(&train, outbox, messages, offset);
                 counters.trains_delayed += 1;
             }
@@ -110,34 +110,34 @@ impl Kept {
 
     /// The place of a link for which something waits from now on.
     fn slot(&mut self, link: LinkId, full: Full) -> usize {
-        let found = self.waiting.iter().position(|waiting| waiting.link == link);
+        let found = self.links.iter().position(|links| links.link == link);
         found.unwrap_or_else(|| {
-            self.waiting.push(Waiting { link, bytes: 0, full });
-            self.batches.push(Batch::default());
+            self.links.push(LinkBacklog { link, bytes: 0, full });
+            self.batches.push(LinkBatch::default());
             self.batches.len() - 1
         })
     }
 
     /// What is to be tried again; [`Self::put_back`] says how that went.
-    pub fn take(&mut self, link: LinkId) -> Option<Batch> {
-        let at = self.waiting.iter().position(|waiting| waiting.link == link)?;
-        self.waiting.swap_remove(at);
+    pub fn take(&mut self, link: LinkId) -> Option<LinkBatch> {
+        let at = self.links.iter().position(|links| links.link == link)?;
+        self.links.swap_remove(at);
         Some(self.batches.swap_remove(at))
     }
 
-    /// What was taken was sent, but for what `stopped` says: see [`Batch::shorten`]. Returns how
+    /// What was taken was sent, but for what `stopped` says: see [`LinkBatch::shorten`]. Returns how
     /// many trains were given up.
     pub fn put_back(
         &mut self,
         link: LinkId,
-        mut batch: Batch,
+        mut batch: LinkBatch,
         stopped: Option<(usize, usize, Full)>,
     ) -> u64 {
         let Some(stopped) = stopped else { return 0 };
         let given_up = batch.shorten(stopped);
         let bytes: usize = batch.outbox.trains.iter().map(|train| train.len).sum();
         if bytes > 0 {
-            self.waiting.push(Waiting { link, bytes, full: stopped.2 });
+            self.links.push(LinkBacklog { link, bytes, full: stopped.2 });
             self.batches.push(batch);
         }
         given_up as u64
@@ -155,24 +155,24 @@ pub trait Sockets {
     ) -> Result<(), (usize, usize, Full)>;
 
     /// What waits, and what is counted of that.
-    fn kept(&mut self) -> (&mut Kept, &mut DriverCounters);
+    fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters);
 
     /// Sends some trains of a batch; what has no room is kept.
     fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
         if let Err(stopped) = self.send_all(trains, outbox, messages) {
-            let (kept, counters) = self.kept();
-            let others = kept.set_aside(trains, (outbox, messages), stopped, counters);
+            let (backlog, counters) = self.backlog_mut();
+            let others = backlog.set_aside(trains, (outbox, messages), stopped, counters);
             self.send_some(&others, outbox, messages);
         }
     }
 
     /// Tries again to send what waits for a link.
-    fn send_kept(&mut self, link: LinkId) {
-        let Some(batch) = self.kept().0.take(link) else { return };
+    fn send_backlog(&mut self, link: LinkId) {
+        let Some(batch) = self.backlog_mut().0.take(link) else { return };
         let outbox = batch.outbox();
         let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
-        let (kept, counters) = self.kept();
-        counters.trains_refused += kept.put_back(link, batch, stopped);
+        let (backlog, counters) = self.backlog_mut();
+        counters.trains_refused += backlog.put_back(link, batch, stopped);
     }
 }
 

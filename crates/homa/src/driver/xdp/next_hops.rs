@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::frame::Header;
-use crate::egress::hops::Station;
+use super::frame::FrameHeader;
+use crate::egress::hops::Interface;
 use crate::egress::kernel::Kernel;
 
 /// How long what was found holds.
@@ -48,32 +48,32 @@ impl Destination {
 
 /// How to send frames.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct NextHop {
     /// The interface's place in the driver's list.
     pub interface: usize,
     /// What frames begin with.
-    pub header: Header,
+    pub header: FrameHeader,
     /// Longest frame that the link takes, bytes.
     pub longest: usize,
 }
 
 /// What is known of a destination.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct CachedHop {
     until: Instant,
     /// `None`: through the system.
-    way: Option<Way>,
+    next_hop: Option<NextHop>,
 }
 
 /// See the module's documentation.
-pub struct Ways {
+pub struct NextHops {
     kernel: Kernel,
-    known: HashMap<Destination, Known>,
-    last: Option<(Destination, Known)>,
+    known: HashMap<Destination, CachedHop>,
+    last: Option<(Destination, CachedHop)>,
     checked: Instant,
 }
 
-impl Ways {
+impl NextHops {
     /// Nothing is known yet.
     pub fn new(kernel: Kernel) -> Self {
         Self { kernel, known: HashMap::new(), last: None, checked: Instant::now() }
@@ -94,32 +94,32 @@ impl Ways {
     }
 
     /// The interfaces as they are now.
-    pub fn stations(&mut self) -> Option<Vec<Station>> {
-        self.kernel.stations()
+    pub fn interfaces(&mut self) -> Option<Vec<Interface>> {
+        self.kernel.ethernet_interfaces()
     }
 
-    /// How a packet gets to a destination by one of `stations`; `None`: through the system.
+    /// How a packet gets to a destination by one of `devices`; `None`: through the system.
     pub fn find<'a>(
         &mut self,
         now: Instant,
         destination: Destination,
-        stations: impl Iterator<Item = &'a Station>,
-    ) -> Option<Way> {
+        devices: impl Iterator<Item = &'a Interface>,
+    ) -> Option<NextHop> {
         if let Some((last, known)) = self.last
             && last == destination
             && now < known.until
         {
-            return known.way;
+            return known.next_hop;
         }
         let known = match self.known.get(&destination) {
             Some(known) if now < known.until => *known,
             // The packet before this one went through the system, which knows the way now.
-            Some(known) if known.way.is_none() => {
-                let (way, life) = match self.look_up(destination, stations) {
-                    Ok(way) => (Some(way), LIFE),
+            Some(known) if known.next_hop.is_none() => {
+                let (next_hop, life) = match self.look_up(destination, devices) {
+                    Ok(next_hop) => (Some(next_hop), LIFE),
                     Err(life) => (None, life),
                 };
-                let known = Known { until: now + life, way };
+                let known = CachedHop { until: now + life, next_hop };
                 self.known.insert(destination, known);
                 known
             }
@@ -128,29 +128,29 @@ impl Ways {
                     self.known.clear();
                 }
                 // Nothing holds it from being asked for before the next packet.
-                self.known.insert(destination, Known { until: now, way: None });
+                self.known.insert(destination, CachedHop { until: now, next_hop: None });
                 self.last = None;
                 return None;
             }
         };
         self.last = Some((destination, known));
-        known.way
+        known.next_hop
     }
 
     /// Finds the way, or how long it need not be looked for.
     fn look_up<'a>(
         &mut self,
         destination: Destination,
-        stations: impl Iterator<Item = &'a Station>,
-    ) -> Result<Way, Duration> {
+        devices: impl Iterator<Item = &'a Interface>,
+    ) -> Result<NextHop, Duration> {
         let Destination { to, scope, source } = destination;
         let hop = self.kernel.hop(to, scope, source).ok_or(LIFE)?;
-        let found = (0..).zip(stations).find(|(_, station)| station.index == hop.interface);
-        let (interface, station) = found.ok_or(LIFE)?;
+        let found = (0..).zip(devices).find(|(_, device)| device.index == hop.interface);
+        let (interface, device) = found.ok_or(LIFE)?;
         let source = source.or(hop.source).ok_or(LIFE)?;
         let neighbour = self.kernel.neighbour(hop.interface, hop.address).ok_or(SEARCH)?;
-        let header = Header::new((station.mac, neighbour), source, to).ok_or(LIFE)?;
-        let longest = 14 + station.mtu as usize;
-        Ok(Way { interface, header, longest })
+        let header = FrameHeader::new((device.mac, neighbour), source, to).ok_or(LIFE)?;
+        let longest = 14 + device.mtu as usize;
+        Ok(NextHop { interface, header, longest })
     }
 }

@@ -17,12 +17,12 @@ const IDLE_ANSWERS: u8 = 4;
 /// A link that swallows at least this much at this rate is fast: no shaper's bucket holds that.
 /// Half a million small RPCs a second are some 700 Mbit/s: at a higher rate here their batches
 /// would stay small.
-const SWALLOWED_MIN: u32 = 12 * FULL_FRAME;
+const DRAINED_MIN: u32 = 12 * FULL_FRAME;
 const FAST: Rate = Rate::mbps(300);
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Swallow {
+pub struct FastLink {
     /// Sent since the last answer.
     pub unchecked: u32,
     /// What may be sent at once.
@@ -30,13 +30,13 @@ pub struct Swallow {
     /// Answers in a row that nothing was queued.
     idle_answers: u8,
     /// Bytes that left before we could ask, at no less than [`FAST`], and since when.
-    swallowed: u32,
+    drained: u32,
     since: Time,
 }
 
-impl Swallow {
+impl FastLink {
     pub fn new(now: Time) -> Self {
-        Self { unchecked: 0, batch: QUEUE_MAX, idle_answers: 0, swallowed: 0, since: now }
+        Self { unchecked: 0, batch: QUEUE_MAX, idle_answers: 0, drained: 0, since: now }
     }
 
     /// It takes whatever we send, as far as known.
@@ -51,19 +51,19 @@ impl Swallow {
     }
 
     /// All of a large batch left while we were sending it: more may go at once.
-    pub fn swallowed(&mut self, now: Time, bytes: u32) {
+    pub fn drained(&mut self, now: Time, bytes: u32) {
         if self.is_fast(now) && bytes >= self.batch / 2 {
             self.batch = (2 * self.batch).min(BATCH_MAX);
         }
-        self.swallowed = self.swallowed.saturating_add(bytes);
+        self.drained = self.drained.saturating_add(bytes);
     }
 
     /// Judges what left before `now`: the clock stands still during a turn, however long it takes.
     fn is_fast(&mut self, now: Time) -> bool {
         let elapsed = now.since(self.since);
-        if elapsed > FAST.time_for(u64::from(self.swallowed)) {
-            (self.since, self.swallowed) = (now, 0);
+        if elapsed > FAST.time_for(u64::from(self.drained)) {
+            (self.since, self.drained) = (now, 0);
         }
-        now > self.since && self.swallowed >= SWALLOWED_MIN
+        now > self.since && self.drained >= DRAINED_MIN
     }
 }

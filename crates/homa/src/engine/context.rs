@@ -5,26 +5,26 @@ use homa_proto::wire::datagram::{RequestExtensions, TraceContext};
 
 /// What a client says of its request beside the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct RequestContext {
     /// Until when it waits for the response; `Time::MAX`: it did not say.
     pub until: Time,
     /// The distributed trace that it belongs to.
     pub trace: Option<Box<TraceContext>>,
 }
 
-impl Terms {
+impl RequestContext {
     /// It says nothing.
     pub const NONE: Self = Self { until: Time::MAX, trace: None };
 
     /// As a datagram tells it that leaves now.
-    pub fn told(&self, now: Time) -> RequestExtensions {
+    pub fn to_extensions(&self, now: Time) -> RequestExtensions {
         let left = (self.until != Time::MAX).then(|| self.until.since(now));
         RequestExtensions { left, trace: self.trace.as_deref().copied() }
     }
 
     /// As a datagram tells it that arrived now.
-    pub fn heard(now: Time, told: &RequestExtensions) -> Self {
-        let until = told.left.map_or(Time::MAX, |left| now + left);
-        Self { until, trace: told.trace.map(Box::new) }
+    pub fn from_extensions(now: Time, extensions: &RequestExtensions) -> Self {
+        let until = extensions.left.map_or(Time::MAX, |left| now + left);
+        Self { until, trace: extensions.trace.map(Box::new) }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
 //! board only collects whom to wake. A call that ends leaves the board: its result waits in a
-//! [`Slot`], where the caller takes it without the lock.
+//! [`CallSlot`], where the caller takes it without the lock.
 
 pub mod slot;
 
@@ -15,25 +15,25 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle, RpcId};
-use slot::{Outcome, Slot};
+use slot::{CallOutcome, CallSlot};
 
+use super::capacity::CapacityQueue;
 use super::fair::{FairQueue, Place};
 use super::mailbox::Mailbox;
-use super::room::Waiters;
-use super::watch::Watch;
-use super::{Core, Partial, Ready, Terms, Untaken};
+use super::watch::RequestWatch;
+use super::{Core, EngineEvent, Partial, QueuedRequest, RequestContext};
 use crate::message::Message;
 
 /// Someone to be woken.
 #[derive(Debug)]
-pub enum Waiting {
+pub enum WakeTarget {
     /// A thread parked in a blocking operation.
     Thread(Thread),
     /// A task of somebody's executor.
     Task(Waker),
 }
 
-impl Waiting {
+impl WakeTarget {
     /// True for the thread of this id.
     pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
         matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
@@ -61,19 +61,19 @@ impl CallKey {
 
 /// A place for a call.
 #[derive(Debug, Default)]
-struct Entry {
+struct CallEntry {
     generation: u32,
-    call: Option<Call>,
+    call: Option<PendingCall>,
 }
 
 /// A call that has not ended.
 #[derive(Debug)]
-struct Call {
+struct PendingCall {
     /// For its result.
-    slot: Arc<Slot>,
+    slot: Arc<CallSlot>,
     /// Once it started.
     rpc: Option<RpcHandle>,
-    waiting: Option<Waiting>,
+    waiting: Option<WakeTarget>,
     /// What of the response can be read.
     partial: Option<Partial>,
     /// `waiting` wants to hear of it.
@@ -84,7 +84,7 @@ struct Call {
 
 /// What a look at a response that arrives finds.
 #[derive(Debug)]
-pub enum Progress {
+pub enum ReadProgress {
     /// It is whole, failed, or was taken.
     Ended,
     /// So much of it can be read.
@@ -95,12 +95,12 @@ pub enum Progress {
 
 /// A request that nobody accepted.
 #[derive(Debug)]
-struct Arrived {
+struct UnacceptedRequest {
     rpc: RpcHandle,
     from: SocketAddr,
-    bytes: Untaken,
+    bytes: QueuedRequest,
     id: RpcId,
-    terms: Terms,
+    context: RequestContext,
 }
 
 /// A request that was accepted.
@@ -115,14 +115,14 @@ pub struct Accepted {
     /// Its number.
     pub id: RpcId,
     /// What its client says of it.
-    pub terms: Terms,
+    pub context: RequestContext,
     /// Until when that waits, on the system's clock.
     pub deadline: Option<Instant>,
 }
 
 /// A request that was not answered.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     port: u16,
     /// Its place in the port's queue, to which it may still belong.
     place: Place,
@@ -131,52 +131,52 @@ struct Open {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    requests: FairQueue<Arrived>,
+struct RequestQueue {
+    requests: FairQueue<UnacceptedRequest>,
     /// No more are to come.
     draining: bool,
     /// By ticket, so that a waiter that gives up can be removed.
-    acceptors: VecDeque<(u64, Waiting)>,
+    acceptors: VecDeque<(u64, WakeTarget)>,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Switchboard {
+pub struct Waiters {
     /// Receives everything when the engine belongs to a socket.
     mailbox: Option<Box<Mailbox>>,
-    calls: Vec<Entry>,
+    calls: Vec<CallEntry>,
     free: Vec<u32>,
-    queues: HashMap<u16, Queue>,
-    open: HashMap<RpcHandle, Open>,
-    room: Waiters,
-    watch: Watch,
-    to_wake: Vec<Waiting>,
+    queues: HashMap<u16, RequestQueue>,
+    open: HashMap<RpcHandle, OpenRequest>,
+    capacity: CapacityQueue,
+    watch: RequestWatch,
+    to_wake: Vec<WakeTarget>,
     /// Who waits no longer: dropped once the lock is released, as with a waker a task may end.
-    retired: Vec<Waker>,
+    wakers_to_drop: Vec<Waker>,
     tasks: usize,
     next_ticket: u64,
 }
 
-impl Switchboard {
+impl Waiters {
     /// From here on everything goes to `mailbox`.
     pub fn install(&mut self, mailbox: Mailbox) {
         self.mailbox = Some(Box::new(mailbox));
     }
 
     /// The socket's mailbox, and whom to wake once the lock is released.
-    pub fn mailbox(&mut self) -> Option<(&mut Mailbox, &mut Vec<Waiting>)> {
+    pub fn mailbox(&mut self) -> Option<(&mut Mailbox, &mut Vec<WakeTarget>)> {
         self.mailbox.as_deref_mut().map(|mailbox| (mailbox, &mut self.to_wake))
     }
 
     /// A place for a call about to start; its number is the call's cookie.
-    pub fn reserve(&mut self, slot: Arc<Slot>) -> CallKey {
+    pub fn reserve(&mut self, slot: Arc<CallSlot>) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.calls.push(Entry::default());
+            self.calls.push(CallEntry::default());
             self.calls.len() as u32 - 1
         });
         let entry = &mut self.calls[index as usize];
         let (rpc, waiting, partial, lent) = (None, None, None, None);
-        entry.call = Some(Call { slot, rpc, waiting, partial, progress: false, lent });
+        entry.call = Some(PendingCall { slot, rpc, waiting, partial, progress: false, lent });
         CallKey(u64::from(entry.generation) << 32 | u64::from(index))
     }
 
@@ -187,17 +187,17 @@ impl Switchboard {
         }
     }
 
-    fn entry(&mut self, cookie: u64) -> Option<&mut Entry> {
+    fn entry(&mut self, cookie: u64) -> Option<&mut CallEntry> {
         let entry = self.calls.get_mut(cookie as u32 as usize)?;
         (u64::from(entry.generation) == cookie >> 32).then_some(entry)
     }
 
-    fn call(&mut self, cookie: u64) -> Option<&mut Call> {
+    fn call(&mut self, cookie: u64) -> Option<&mut PendingCall> {
         self.entry(cookie)?.call.as_mut()
     }
 
     /// Takes a call off the board.
-    fn leave(&mut self, cookie: u64) -> Option<Call> {
+    fn leave(&mut self, cookie: u64) -> Option<PendingCall> {
         let entry = self.entry(cookie)?;
         let call = entry.call.take()?;
         entry.generation = entry.generation.wrapping_add(1);
@@ -208,39 +208,39 @@ impl Switchboard {
     /// Forgets a call; returns the RPC when it has started and not ended.
     pub fn give_up(&mut self, key: CallKey) -> Option<RpcHandle> {
         let call = self.leave(key.0)?;
-        self.retire(call.waiting);
+        self.drop_waker_later(call.waiting);
         call.rpc
     }
 
     /// Notes who waits for a call's result; false when that is in its slot.
-    pub fn wait(&mut self, key: CallKey, waiting: Waiting) -> bool {
+    pub fn wait(&mut self, key: CallKey, waiting: WakeTarget) -> bool {
         let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
         let before = call.waiting.replace(waiting);
         self.tasks += usize::from(call.waiting.as_ref().is_some_and(is_task));
-        self.retire(before);
+        self.drop_waker_later(before);
         true
     }
 
     /// Somebody waits no longer, unwoken.
-    fn retire(&mut self, waiting: Option<Waiting>) {
-        if let Some(Waiting::Task(waker)) = waiting {
+    fn drop_waker_later(&mut self, waiting: Option<WakeTarget>) {
+        if let Some(WakeTarget::Task(waker)) = waiting {
             self.tasks -= 1;
-            self.retired.push(waker);
+            self.wakers_to_drop.push(waker);
         }
     }
 
     /// Whether more than `seen` bytes of a response can be read, or who waits for that.
-    pub fn progress(&mut self, key: CallKey, seen: usize, waiting: Waiting) -> Progress {
-        let Some(call) = self.call(key.0) else { return Progress::Ended };
+    pub fn progress(&mut self, key: CallKey, seen: usize, waiting: WakeTarget) -> ReadProgress {
+        let Some(call) = self.call(key.0) else { return ReadProgress::Ended };
         if let Some(partial) = call.partial.filter(|partial| partial.offset as usize > seen) {
-            return Progress::Partial(partial);
+            return ReadProgress::Partial(partial);
         }
         self.wait(key, waiting);
         if let Some(call) = self.call(key.0) {
             call.progress = true;
         }
-        Progress::Nothing
+        ReadProgress::Nothing
     }
 
     /// What was lent of a response, which its reader has given back: no call lends twice at a time.
@@ -261,7 +261,7 @@ impl Switchboard {
         if self.queues.contains_key(&port) {
             return false;
         }
-        self.queues.insert(port, Queue::default());
+        self.queues.insert(port, RequestQueue::default());
         true
     }
 
@@ -275,7 +275,7 @@ impl Switchboard {
         let Some(queue) = self.queues.remove(&port) else { return };
         for request in queue.requests.into_requests() {
             core.cancel(request.rpc);
-            core.take_request(request.bytes);
+            core.accept_request(request.bytes);
             self.open.remove(&request.rpc);
         }
         self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
@@ -286,10 +286,10 @@ impl Switchboard {
     pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Accepted> {
         loop {
             let request = self.queues.get_mut(&port)?.requests.pop()?;
-            if !core.is_late(&request.terms) {
-                let Arrived { rpc, from, bytes, id, terms } = request;
-                let (bytes, deadline) = (core.take_request(bytes), core.instant(terms.until));
-                return Some(Accepted { rpc, from, bytes, id, terms, deadline });
+            if !core.is_late(&request.context) {
+                let UnacceptedRequest { rpc, from, bytes, id, context } = request;
+                let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
+                return Some(Accepted { rpc, from, bytes, id, context, deadline });
             }
             self.open.remove(&request.rpc);
             core.expire(request.rpc, request.bytes);
@@ -302,16 +302,16 @@ impl Switchboard {
         open.cancelled = true;
         let (port, place) = (open.port, open.place);
         self.watch.ended(rpc, &mut self.to_wake);
-        self.room.cancelled(rpc, &mut self.to_wake);
+        self.capacity.cancelled(rpc, &mut self.to_wake);
         let queue = self.queues.get_mut(&port);
         if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
-            core.take_request(request.bytes);
+            core.accept_request(request.bytes);
             self.open.remove(&rpc);
         }
     }
 
     /// Notes who waits for a request; returns a ticket for [`Self::stop_waiting`].
-    pub fn wait_for_request(&mut self, port: u16, waiting: Waiting) -> u64 {
+    pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
         self.next_ticket += 1;
         self.tasks += usize::from(is_task(&waiting));
         if let Some(queue) = self.queues.get_mut(&port) {
@@ -328,7 +328,7 @@ impl Switchboard {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
             let waiting = queue.acceptors.remove(at).map(|(_, waiting)| waiting);
-            self.retire(waiting);
+            self.drop_waker_later(waiting);
         }
     }
 
@@ -345,7 +345,7 @@ impl Switchboard {
 
     /// Wakes everybody who waits for a request, or for room.
     pub fn wake_all(&mut self) {
-        self.room.all(&mut self.to_wake);
+        self.capacity.all(&mut self.to_wake);
         for queue in self.queues.values_mut() {
             self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
             self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
@@ -376,25 +376,25 @@ impl Switchboard {
     }
 
     /// Who waits for room.
-    pub fn room(&mut self) -> &mut Waiters {
-        &mut self.room
+    pub fn capacity(&mut self) -> &mut CapacityQueue {
+        &mut self.capacity
     }
 
     /// Who waits for the end of a request that the application has.
-    pub fn watch(&mut self) -> &mut Watch {
+    pub fn watch(&mut self) -> &mut RequestWatch {
         &mut self.watch
     }
 
     /// Wakes whom there is room for.
-    pub fn offer_room(&mut self, core: &Core) {
-        if self.room.len() > 0 {
-            self.room.served(core, &mut self.to_wake);
+    pub fn offer_capacity(&mut self, core: &Core) {
+        if self.capacity.len() > 0 {
+            self.capacity.served(core, &mut self.to_wake);
         }
     }
 
     /// Tasks that wait and cannot drive the engine themselves.
     pub fn tasks(&self) -> usize {
-        self.tasks + self.room.len() + self.watch.len()
+        self.tasks + self.capacity.len() + self.watch.len()
     }
 
     /// Puts everything that is ready where it belongs.
@@ -407,34 +407,34 @@ impl Switchboard {
         }
         while let Some(ready) = core.next() {
             match ready {
-                Ready::Response { cookie, result, lent, .. } => {
+                EngineEvent::Response { cookie, result, lent, .. } => {
                     // Not when the caller takes it: calls may be awaited in any order, and the next
                     // to be awaited must not wait for memory that the others hold.
-                    core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
+                    core.accepted(result.as_ref().map_or(0, |bytes| bytes.len()));
                     let Some(call) = self.leave(cookie) else { continue };
                     let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
-                    call.slot.put(Outcome { result, lent });
+                    call.slot.put(CallOutcome { result, lent });
                     if let Some(waiting) = call.waiting {
                         self.tasks -= usize::from(is_task(&waiting));
                         self.to_wake.push(waiting);
                     }
                 }
-                Ready::Request { rpc, from, port, bytes, id, terms } => {
+                EngineEvent::Request { rpc, from, port, bytes, id, context } => {
                     let Some(queue) = self.queues.get_mut(&port) else {
-                        core.take_request(bytes);
+                        core.accept_request(bytes);
                         core.cancel(rpc);
                         continue;
                     };
-                    let arrived = Arrived { rpc, from, bytes, id, terms };
+                    let arrived = UnacceptedRequest { rpc, from, bytes, id, context };
                     let place = queue.requests.push(from, arrived);
-                    self.open.insert(rpc, Open { port, place, cancelled: false });
+                    self.open.insert(rpc, OpenRequest { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
                         self.tasks -= usize::from(is_task(&waiting));
                         self.to_wake.push(waiting);
                     }
                 }
-                Ready::Readable(partial) => {
+                EngineEvent::Readable(partial) => {
                     // Requests are accepted whole.
                     if partial.kind == MessageKind::Response
                         && let Some(call) = self.call(partial.cookie)
@@ -448,10 +448,10 @@ impl Switchboard {
                         }
                     }
                 }
-                Ready::Cancelled { rpc } => self.cancelled(rpc, core),
+                EngineEvent::Cancelled { rpc } => self.cancelled(rpc, core),
             }
         }
-        self.offer_room(core);
+        self.offer_capacity(core);
         if let Some(now) = core.alarmed() {
             self.watch.passed(now, &mut self.to_wake);
             core.set_alarm(self.watch.next());
@@ -459,19 +459,19 @@ impl Switchboard {
     }
 
     /// Who waited for room does so no longer.
-    pub fn leave_room(&mut self, ticket: u64) {
-        self.retired.extend(self.room.leave(ticket));
+    pub fn leave_capacity(&mut self, ticket: u64) {
+        self.wakers_to_drop.extend(self.capacity.leave(ticket));
     }
 
     /// Who waited for the end of a request does so no longer.
     pub fn leave_watch(&mut self, rpc: RpcHandle, ticket: u64) {
-        self.retired.extend(self.watch.leave(rpc, ticket));
+        self.wakers_to_drop.extend(self.watch.leave(rpc, ticket));
     }
 
     /// The lock is about to be released: a socket's descriptor tells what is there.
-    pub fn ring(&mut self) {
+    pub fn signal(&mut self) {
         if let Some(mailbox) = &mut self.mailbox {
-            mailbox.ring();
+            mailbox.signal();
         }
     }
 
@@ -481,16 +481,16 @@ impl Switchboard {
     }
 
     /// There are some to drop once the lock is released.
-    pub fn has_retired(&self) -> bool {
-        !self.retired.is_empty()
+    pub fn has_wakers_to_drop(&self) -> bool {
+        !self.wakers_to_drop.is_empty()
     }
 
     /// Whom to wake once the lock is released, and whom to drop then.
-    pub fn leavers(&mut self) -> (&mut Vec<Waiting>, &mut Vec<Waker>) {
-        (&mut self.to_wake, &mut self.retired)
+    pub fn deferred(&mut self) -> (&mut Vec<WakeTarget>, &mut Vec<Waker>) {
+        (&mut self.to_wake, &mut self.wakers_to_drop)
     }
 }
 
-fn is_task(waiting: &Waiting) -> bool {
-    matches!(waiting, Waiting::Task(_))
+fn is_task(waiting: &WakeTarget) -> bool {
+    matches!(waiting, WakeTarget::Task(_))
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::client::Client;
-use crate::engine::room::{Room, Wants};
+use crate::engine::capacity::{Capacity, CapacityWaiter};
 use crate::error::CallError;
 use crate::handle::Engine;
 
@@ -75,21 +75,25 @@ pub(crate) fn poll(
         return Poll::Ready(Err(CallError::ShuttingDown));
     }
     // What is too long is refused as such.
-    let wants = Wants::Call { bytes: bytes.min(access.core.longest()) };
-    if access.core.room(wants, (0, 0)) == Room::Enough {
+    let waiter = CapacityWaiter::Call { bytes: bytes.min(access.core.longest()) };
+    if access.core.capacity(waiter, (0, 0)) == Capacity::Enough {
         return Poll::Ready(Ok(()));
     }
     drop(access);
-    *ticket = wait(engine, wants, context);
+    *ticket = wait(engine, waiter, context);
     Poll::Pending
 }
 
 /// Waits for room, which may just have come.
-pub(crate) fn wait(engine: &Engine, wants: Wants, context: &mut Context<'_>) -> Option<u64> {
+pub(crate) fn wait(
+    engine: &Engine,
+    waiter: CapacityWaiter,
+    context: &mut Context<'_>,
+) -> Option<u64> {
     let mut access = engine.here()?;
-    let ticket = access.board.room().wait(wants, context.waker().clone());
+    let ticket = access.waiters.capacity().wait(waiter, context.waker().clone());
     let state = &mut *access;
-    state.board.offer_room(&state.core);
+    state.waiters.offer_capacity(&state.core);
     access.need_leader();
     Some(ticket)
 }
@@ -99,8 +103,8 @@ pub(crate) fn leave(engine: &Engine, ticket: &mut Option<u64>) {
     if let Some(ticket) = ticket.take()
         && let Some(mut access) = engine.here()
     {
-        access.board.leave_room(ticket);
+        access.waiters.leave_capacity(ticket);
         let state = &mut *access;
-        state.board.offer_room(&state.core);
+        state.waiters.offer_capacity(&state.core);
     }
 }

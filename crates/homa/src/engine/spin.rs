@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-use crate::driver::{Waker, wait_also_for_room};
+use crate::driver::{Waker, wait_or_writable};
 
 /// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
 /// out.
-pub struct Spinner {
+pub struct SpinPolicy {
     time: Duration,
     /// Rises with success.
     credit: u8,
@@ -16,7 +16,7 @@ pub struct Spinner {
     pause: u8,
 }
 
-impl Spinner {
+impl SpinPolicy {
     const CREDIT_MAX: u8 = 8;
     /// A failure costs as much as so many successes bring.
     const FAILURE: u8 = 4;
@@ -45,7 +45,7 @@ impl Spinner {
 
     /// How long to spin where the link has room for a packet after `wait`: all of it if that is
     /// short, else not at all. That nothing arrives meanwhile says nothing about later waits.
-    pub fn until_room(&self, wait: Duration) -> Duration {
+    pub fn until_budget(&self, wait: Duration) -> Duration {
         let spins = !self.time.is_zero() && wait <= Self::PACED_MAX;
         if spins { wait } else { Duration::ZERO }
     }
@@ -61,7 +61,7 @@ impl Spinner {
 
 /// How something to do was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum WaitOutcome {
     /// While looking.
     Awake,
     /// It ended a sleep.
@@ -76,19 +76,19 @@ pub fn spin_then_wait(
     waker: &Waker,
     spin: Duration,
     timeout: Option<Duration>,
-) -> io::Result<Found> {
+) -> io::Result<WaitOutcome> {
     if !spin.is_zero() {
         // A time beyond the clock's range never comes.
         let until = Instant::now().checked_add(timeout.map_or(spin, |t| t.min(spin)));
         while until.is_none_or(|until| Instant::now() < until) {
-            if wait_also_for_room(handles, full, Some(waker), Some(Duration::ZERO))? {
-                return Ok(Found::Awake);
+            if wait_or_writable(handles, full, Some(waker), Some(Duration::ZERO))? {
+                return Ok(WaitOutcome::Awake);
             }
         }
     }
     let left = timeout.map(|timeout| timeout.saturating_sub(spin));
-    let found = wait_also_for_room(handles, full, Some(waker), left)?;
-    Ok(if found { Found::Asleep } else { Found::Nothing })
+    let found = wait_or_writable(handles, full, Some(waker), left)?;
+    Ok(if found { WaitOutcome::Asleep } else { WaitOutcome::Nothing })
 }
 
 #[cfg(test)]
@@ -97,16 +97,16 @@ mod tests {
 
     #[test]
     fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
-        let mut spinner = Spinner::new(Duration::from_micros(20));
+        let mut policy = SpinPolicy::new(Duration::from_micros(20));
         for _ in 0..100 {
-            assert!(!spinner.next().is_zero());
-            spinner.learn(true);
+            assert!(!policy.next().is_zero());
+            policy.learn(true);
         }
         let mut spun = 0;
         for _ in 0..1000 {
-            if !spinner.next().is_zero() {
+            if !policy.next().is_zero() {
                 spun += 1;
-                spinner.learn(false);
+                policy.learn(false);
             }
         }
         assert!(spun <= 2 + 1000 / 64 + 1, "{spun} of 1000");
