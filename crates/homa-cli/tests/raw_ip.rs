@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use common::{code, program, stderr};
 use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::{Driver, Gather, Missing, Outbox, Piece, Train, Unreachable, wait};
-use homa_proto::{LinkId, Quoted, RpcId, Span};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece, UnreachableReport, wait};
+use homa_proto::{LinkId, Quoted, RpcId, Span, Unreachable};
 use homa_testbed::{Namespace, VethPair, isolate};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -246,7 +246,7 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     let packet = header((ours, 4100), 0x17, 3);
     let outbox = Outbox {
         bytes: packet.clone(),
-        pieces: vec![Piece::Buffered(0..28)],
+        pieces: vec![TrainPiece::Buffered(0..28)],
         trains: vec![Train {
             to: SocketAddr::from((SERVER, 0)),
             link: LinkId(0),
@@ -269,9 +269,9 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     let host = SocketAddr::from((SERVER, 0));
     assert_eq!(
         next(),
-        Unreachable {
+        UnreachableReport {
             to: host,
-            what: Missing::Protocol,
+            what: Unreachable::Protocol,
             quoted: Some(Quoted { id: RpcId(3), data: false })
         }
     );
@@ -284,9 +284,9 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     let port = SocketAddr::from((SERVER, 4100));
     assert_eq!(
         next(),
-        Unreachable {
+        UnreachableReport {
             to: port,
-            what: Missing::Port,
+            what: Unreachable::Port(4100),
             quoted: Some(Quoted { id: RpcId(2), data: true })
         }
     );

@@ -77,13 +77,13 @@
 //! (`docs/security.md`). Over IP, as the kernel module speaks, neither holds. Linux on 64-bit
 //! machines only. A message is at least one byte long and at most 16 MiB by default.
 
+mod call;
 mod client;
 mod config;
 pub mod driver;
 pub mod egress;
 mod engine;
 pub mod error;
-mod handle;
 mod message;
 pub mod metrics;
 mod pacer;
@@ -97,11 +97,11 @@ pub mod socket;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use client::{Arrived, Call, Client, Part};
+pub use call::{Arrived, Call, Part};
+pub use client::Client;
 pub use config::{CallOptions, Config};
-pub use engine::inline;
+pub use engine::{Engine, inline};
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
-pub use handle::Engine;
 pub use homa_proto as proto;
 pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::client::Client;
-use crate::engine::capacity::{Capacity, CapacityWaiter};
+use crate::engine::Engine;
+use crate::engine::core::limits::{Capacity, CapacityWaiter};
 use crate::error::CallError;
-use crate::handle::Engine;
 
 /// The future of [`Client::ready`].
 #[derive(Debug)]

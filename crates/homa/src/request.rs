@@ -13,11 +13,11 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::client::Client;
-use crate::engine::capacity::CapacityWaiter;
-use crate::engine::shared::Access;
-use crate::engine::waiters::Accepted;
+use crate::engine::Engine;
+use crate::engine::core::limits::CapacityWaiter;
+use crate::engine::wait::shared::Access;
+use crate::engine::wait::waiters::Accepted;
 use crate::error::ReplyError;
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready;

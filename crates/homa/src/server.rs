@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::engine::waiters::{Accepted, WakeTarget};
+use crate::engine::wait::waiters::{Accepted, WakeTarget};
+use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
-use crate::handle::{DRAIN_STEP, Engine};
 use crate::request::Request;
 
 /// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks

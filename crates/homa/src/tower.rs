@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::config::CallOptions;
 use crate::error::CallError;
 use crate::message::Message;

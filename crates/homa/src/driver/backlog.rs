@@ -112,7 +112,7 @@ impl Backlog {
     fn slot(&mut self, link: LinkId, full: Full) -> usize {
         let found = self.links.iter().position(|links| links.link == link);
         found.unwrap_or_else(|| {
-            self.links.push(LinkBacklog { link, bytes: 0, full });
+            self.links.push(LinkBacklog { link, bytes: 0, socket: full.socket() });
             self.batches.push(LinkBatch::default());
             self.batches.len() - 1
         })
@@ -137,7 +137,7 @@ impl Backlog {
         let given_up = batch.shorten(stopped);
         let bytes: usize = batch.outbox.trains.iter().map(|train| train.len).sum();
         if bytes > 0 {
-            self.links.push(LinkBacklog { link, bytes, full: stopped.2 });
+            self.links.push(LinkBacklog { link, bytes, socket: stopped.2.socket() });
             self.batches.push(batch);
         }
         given_up as u64

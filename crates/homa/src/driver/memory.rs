@@ -10,12 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homa_proto::LinkId;
 use homa_proto::wire::datagram;
+use homa_proto::{LinkId, Unreachable};
 
 use super::{
-    Driver, DriverCounters, Gather, Missing, Outbox, ReceivedTrain, TRAIN_OVERHEAD, TrainPiece,
-    Unreachable, Waker, first_free, put,
+    Driver, DriverCounters, Gather, Outbox, ReceivedTrain, TRAIN_OVERHEAD, TrainPiece,
+    UnreachableReport, Waker, first_free, put,
 };
 
 /// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
@@ -149,7 +149,7 @@ pub struct MemoryDriver {
     /// By number.
     open: Vec<bool>,
     inbox: Vec<(usize, MemoryDatagram)>,
-    unreachable: VecDeque<Unreachable>,
+    unreachable: VecDeque<UnreachableReport>,
     counters: DriverCounters,
 }
 
@@ -211,9 +211,9 @@ impl Driver for MemoryDriver {
                 let bytes = datagram.to_vec();
                 if !state.deliver(train.to, MemoryDatagram { from, bytes }) {
                     self.counters.trains_refused += 1;
-                    self.unreachable.push_back(Unreachable {
+                    self.unreachable.push_back(UnreachableReport {
                         to: train.to,
-                        what: Missing::Port,
+                        what: Unreachable::Port(train.to.port()),
                         quoted: datagram::quoted(datagram),
                     });
                     break;
@@ -261,7 +261,7 @@ impl Driver for MemoryDriver {
         }
     }
 
-    fn unreachable(&mut self) -> Option<Unreachable> {
+    fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.unreachable.pop_front()
     }
 
@@ -363,6 +363,9 @@ mod tests {
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let to = "10.0.0.9:9".parse().unwrap();
         a.send(&outbox(to, b"x", 1), &Nothing);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
+        assert_eq!(
+            a.unreachable(),
+            Some(UnreachableReport { to, what: Unreachable::Port(9), quoted: None })
+        );
     }
 }

@@ -128,11 +128,11 @@ pub struct ReceivedTrain<'a> {
 
 /// An address that the network reported as unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreachable {
+pub struct UnreachableReport {
     /// The destination of the packet that came back.
     pub to: SocketAddr,
     /// What of it.
-    pub what: Missing,
+    pub what: homa_proto::Unreachable,
     /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
     /// not executed from others. A report that shows none (old hosts quote 8 bytes) is ignored.
     pub quoted: Option<Quoted>,
@@ -140,7 +140,7 @@ pub struct Unreachable {
 
 /// What the network says is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// The host.
     Host,
     /// Homa as a protocol of the host, which answered.
@@ -181,16 +181,37 @@ pub struct LinkBacklog {
     /// Bytes of datagrams.
     pub bytes: usize,
     /// What it waits for.
-    pub full: Full,
+    pub socket: Option<RawFd>,
 }
 
 /// What has no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub(crate) enum Full {
     /// The socket (EAGAIN): poll says when it is writable.
     Socket(RawFd),
     /// The queue of a device (ENOBUFS), of which nobody tells when it has room.
     Device,
+}
+
+impl Full {
+    /// The socket that is full.
+    fn socket(self) -> Option<RawFd> {
+        match self {
+            Self::Socket(fd) => Some(fd),
+            Self::Device => None,
+        }
+    }
+}
+
+impl Missing {
+    /// As the protocol knows it; `port` is the port that was addressed.
+    fn at(self, port: u16) -> homa_proto::Unreachable {
+        match self {
+            Self::Host => homa_proto::Unreachable::Host,
+            Self::Protocol => homa_proto::Unreachable::Protocol,
+            Self::Port => homa_proto::Unreachable::Port(port),
+        }
+    }
 }
 
 /// Trains that a driver of sockets fetches at a time: after so many there may be more.
@@ -272,7 +293,7 @@ pub trait Driver: Send {
     fn received(&self, index: usize) -> ReceivedTrain<'_>;
 
     /// The next address reported as unreachable.
-    fn unreachable(&mut self) -> Option<Unreachable>;
+    fn unreachable(&mut self) -> Option<UnreachableReport>;
 
     /// The next packet reported as too big.
     fn too_big(&mut self) -> Option<TooBig> {

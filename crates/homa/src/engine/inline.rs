@@ -38,9 +38,9 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
-use super::fair::{FairQueue, Place};
-use super::shard_group::ShardGroup;
-use super::{Core, EngineEvent, QueuedRequest, RequestContext};
+use super::core::{Core, EngineEvent, QueuedRequest, RequestContext, canonical};
+use super::fairness::queue::{FairQueue, Place};
+use super::net::shard_group::ShardGroup;
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
@@ -61,7 +61,7 @@ pub struct RequestId(RpcHandle);
 
 /// A message of which a part has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial(super::Partial);
+pub struct Partial(super::core::Partial);
 
 impl Partial {
     /// The call whose response this is.
@@ -224,7 +224,7 @@ impl Engine {
     /// True when what a peer sends to the first local address comes to this engine, as always
     /// unless it is one of [`Self::sharded`].
     pub fn hears(&self, peer: SocketAddr) -> bool {
-        self.core.driver().hears(0, super::canonical(peer))
+        self.core.driver().hears(0, canonical(peer))
     }
 
     /// An engine directly over IP: see [`crate::Engine::raw_ip`].

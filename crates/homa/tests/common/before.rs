@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
 
 use homa::driver::memory::MemoryDriver;
-use homa::driver::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
+use homa::driver::{Driver, DriverCounters, Gather, Outbox, ReceivedTrain, UnreachableReport};
 use homa::proto::LinkId;
 
 /// See the module's documentation.
@@ -37,7 +37,7 @@ impl<F: FnMut(&MemoryDriver) + Send> Driver for Before<F> {
     fn received(&self, index: usize) -> ReceivedTrain<'_> {
         self.driver.received(index)
     }
-    fn unreachable(&mut self) -> Option<Unreachable> {
+    fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.driver.unreachable()
     }
     fn queued(&self, link: LinkId) -> Option<u32> {

@@ -19,7 +19,7 @@ use std::ptr;
 
 use super::address::SocketName;
 use super::control::Control;
-use crate::driver::{Missing, TooBig, Unreachable};
+use crate::driver::{Missing, TooBig, UnreachableReport};
 
 /// Reports of one kind kept until asked for; more are forgotten.
 pub const REPORTS_MAX: usize = 256;
@@ -62,7 +62,7 @@ impl IcmpReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathReport {
     /// A peer cannot be reached.
-    Unreachable(Unreachable),
+    Unreachable(UnreachableReport),
     /// A packet was too big.
     TooBig(TooBig),
 }
@@ -70,7 +70,7 @@ pub enum PathReport {
 /// Reports that nobody has asked for yet.
 #[derive(Debug, Default)]
 pub struct IcmpReports {
-    unreachable: VecDeque<Unreachable>,
+    unreachable: VecDeque<UnreachableReport>,
     too_big: VecDeque<TooBig>,
 }
 
@@ -91,7 +91,7 @@ impl IcmpReports {
     }
 
     /// The oldest report of something unreachable.
-    pub fn unreachable(&mut self) -> Option<Unreachable> {
+    pub fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.unreachable.pop_front()
     }
 

@@ -100,7 +100,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{Missing, Unreachable, wait};
+    use crate::driver::{UnreachableReport, wait};
 
     #[test]
     fn a_driver_can_sleep_once_it_took_every_report_however_takes_and_reports_overlap() {
@@ -111,7 +111,11 @@ mod tests {
         let mut peers = (1..).map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
         let to = peers.find(|&peer| b.hears(peer)).unwrap();
         let quoted = Default::default();
-        let report = PathReport::Unreachable(Unreachable { to, what: Missing::Port, quoted });
+        let report = PathReport::Unreachable(UnreachableReport {
+            to,
+            what: homa_proto::Unreachable::Port(to.port()),
+            quoted,
+        });
         let (begun, handed_on) = (AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {

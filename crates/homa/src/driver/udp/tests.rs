@@ -212,7 +212,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.unreachable(), None);
@@ -263,8 +263,8 @@ fn a_report_shows_which_packet_came_back() {
         assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
         let quoted = Some(Quoted { id: RpcId(shown.0), data: shown.1 });
-        let what = Missing::Port;
-        assert_eq!(driver.unreachable(), Some(Unreachable { to, what, quoted }));
+        let what = Missing::Port.at(to.port());
+        assert_eq!(driver.unreachable(), Some(UnreachableReport { to, what, quoted }));
     }
 }
 
@@ -282,7 +282,7 @@ fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pol
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to: dead, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to: dead, what: Missing::Port.at(dead.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.counters().trains_refused, 0);
@@ -302,7 +302,10 @@ fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
     assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
     a.receive(true);
     assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
-    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
+    assert_eq!(
+        a.unreachable(),
+        Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None })
+    );
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn what_has_no_room_holds_back_its_own_link_only() {
     let others = a.backlog.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
     assert_eq!(others.iter().map(|train| train.link).collect::<Vec<_>>(), [LinkId(2)]);
     let bytes = 2 * expected.len() - 4;
-    assert_eq!(a.backlog(), [LinkBacklog { link: LinkId(1), bytes, full: why }]);
+    assert_eq!(a.backlog(), [LinkBacklog { link: LinkId(1), bytes, socket: None }]);
     a.resume(LinkId(2));
     assert_eq!(a.backlog().len(), 1, "of another link");
     a.resume(LinkId(1));
