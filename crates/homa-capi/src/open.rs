@@ -6,10 +6,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use homa::driver;
+use homa::driver::Driver;
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::udp::UdpDriver;
 use homa::{Config, OpenError, Socket};
 use libc::{sockaddr, socklen_t};
 
@@ -64,14 +62,13 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
 
 fn open_at(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
     let config: Config = settings.config.clone();
-    let refused = |source| OpenError::bind(at, source);
-    let driver: Box<dyn driver::Driver> = match settings.driver {
-        DriverKind::Udp => Box::new(UdpDriver::new(at, config.receive_buffer).map_err(refused)?),
-        DriverKind::RawIp => Box::new(RawIpDriver::new(at, config.receive_buffer)?),
+    let driver: Box<dyn Driver> = match settings.driver {
+        DriverKind::Udp => <dyn Driver>::udp(at, config.receive_buffer)?,
+        DriverKind::RawIp => <dyn Driver>::raw_ip(at, config.receive_buffer)?,
         DriverKind::Memory => {
             static NETWORK: OnceLock<MemoryNetwork> = OnceLock::new();
             let network = NETWORK.get_or_init(|| MemoryNetwork::new(1, NetworkFaults::default()));
-            Box::new(network.driver(at).map_err(refused)?)
+            Box::new(network.driver(at).map_err(|source| OpenError::bind(at, source))?)
         }
     };
     Ok(Socket::with_driver(driver, config)?)

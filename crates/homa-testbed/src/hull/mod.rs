@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use homa::driver::bpf::{self, Capabilities, ProgramKind, TCX_EGRESS, TCX_INGRESS, WordMap};
+use homa_bpf::{self as bpf, Capabilities, ProgramKind, TCX_EGRESS, TCX_INGRESS, WordMap};
 use homa_proto::Rate;
 
 use crate::sys::current_network;

@@ -13,7 +13,7 @@
 //! kernel's function for marking looks through it but writes where the tag is, and the packet would
 //! go on in another VLAN. Left out: ticks, add-then-compare.
 
-use homa::driver::bpf::{Assembler, op};
+use homa_bpf::{Assembler, op};
 
 /// Words of the map's value.
 pub(crate) const WORDS: usize = 11;

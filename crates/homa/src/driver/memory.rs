@@ -84,7 +84,11 @@ impl MemoryNetwork {
     }
 
     /// A driver at `at`; port 0 picks a free one.
-    pub fn driver(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
+    pub fn driver(&self, at: SocketAddr) -> io::Result<impl Driver + use<>> {
+        self.attach(at)
+    }
+
+    fn attach(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
         let mut driver = MemoryDriver {
             network: self.clone(),
             waker: Arc::new(Waker::new()?),
@@ -142,7 +146,7 @@ impl MemoryState {
 
 /// One host's attachment to a [`MemoryNetwork`].
 #[derive(Debug)]
-pub struct MemoryDriver {
+pub(crate) struct MemoryDriver {
     network: MemoryNetwork,
     waker: Arc<Waker>,
     local: Vec<SocketAddr>,

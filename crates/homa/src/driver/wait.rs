@@ -46,6 +46,7 @@ impl AsFd for Waker {
 
 /// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives,
 /// or `timeout` has passed; true when something is there.
+#[cfg(test)]
 pub fn wait(
     handles: &[RawFd],
     waker: Option<&Waker>,

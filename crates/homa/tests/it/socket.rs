@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use homa::driver::wait;
 use homa::socket::{CallFailure, ReceiveError, SendOptions, Socket, SocketEvent, Wanted};
 use homa::{CallError, CallOptions, Config, ReplyError};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 fn socket() -> Socket {
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
@@ -18,7 +18,8 @@ fn socket() -> Socket {
 }
 
 fn readable(socket: &Socket, within: Duration) -> bool {
-    wait(&[socket.as_fd().as_raw_fd()], None, Some(within)).unwrap()
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::try_from(within).unwrap()).unwrap() > 0
 }
 
 const NOW: Duration = Duration::ZERO;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::memory::{MemoryDriver, MemoryNetwork, NetworkFaults};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
 use homa::inline::{self, Completion, Wait};
 use homa::proto::{self, LinkId, Rate, Span};
@@ -44,7 +44,7 @@ impl Gather for Nothing {
 }
 
 /// Sends datagrams that mean nothing.
-fn noise(from: &mut MemoryDriver, to: SocketAddr, count: usize) {
+fn noise(from: &mut impl Driver, to: SocketAddr, count: usize) {
     let bytes = vec![0xee; 40];
     let train = Train {
         to,
@@ -122,7 +122,7 @@ fn timers_run_while_packets_arrive_without_end() {
     noise(&mut stranger, driver.local()[0], 4_000);
     let silent = open("10.0.0.1:1");
     // There always is something in its socket.
-    let hook = move |driver: &MemoryDriver| noise(&mut stranger, driver.local()[0], 64);
+    let hook = move |driver: &dyn Driver| noise(&mut stranger, driver.local()[0], 64);
     let flooded = Box::new(Before { driver, hook });
     let mut client = inline::Engine::with_driver(flooded, Config::default()).unwrap();
     let options = CallOptions::deadline(Duration::from_millis(50));

@@ -1,7 +1,7 @@
 //! The assembled program against the model of the simulator, packet by packet: run by a few lines
 //! here, on any machine, and by the kernel's own eBPF where that is allowed.
 
-use homa::driver::bpf;
+use homa_bpf as bpf;
 use homa_proto::Rate;
 use homa_sim::fabric::Marks;
 use homa_sim::fabric::queue::{Phantom, PhantomConfig};

@@ -16,9 +16,9 @@ use homa_proto::LinkId;
 use super::frame::ETHERNET;
 use super::port::{QueuePort, Size};
 use super::program::{KEY, Redirect, key};
-use crate::driver::bpf::{self, BpfMap, Capabilities, ProgramKind};
 use crate::egress::hops::Interface;
 use crate::error::OpenError;
+use homa_bpf::{self as bpf, BpfMap, Capabilities, ProgramKind};
 
 /// Names of the programs and tables in the kernel's lists.
 const NAME: &std::ffi::CStr = c"homa_redirect";

@@ -162,15 +162,6 @@ impl XdpDriver {
         Ok(driver)
     }
 
-    /// The interfaces in use: name, whether the program runs in the driver, and whether the card
-    /// writes frames into our memory itself.
-    pub fn interfaces(&self) -> impl Iterator<Item = (&str, bool, bool)> {
-        self.interfaces.iter().map(|interface| {
-            let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
-            (interface.device.name.as_str(), interface.native, zero_copy)
-        })
-    }
-
     fn accept(&self, at: SocketAddr) {
         self.interfaces.iter().for_each(|interface| interface.accept(at));
     }

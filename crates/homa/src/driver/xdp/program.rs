@@ -12,8 +12,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use crate::driver::bpf::{Assembler, op::*};
 use crate::egress::hops::Mac;
+use homa_bpf::{Assembler, op::*};
 
 /// Bytes of a key: an address, mapped if it is of IPv4, a port, and padding.
 pub const KEY: usize = 20;
@@ -192,7 +192,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::driver::bpf::{BpfMap, ProgramKind, load, test_run};
+    use homa_bpf::{BpfMap, ProgramKind, load, test_run};
 
     const MAC: Mac = [2, 0, 0, 0xab, 0xcd, 0xef];
 

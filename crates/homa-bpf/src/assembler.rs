@@ -1,9 +1,9 @@
-//! eBPF instructions, written down by name and joined by labels.
+//! An assembler for eBPF: instructions by name, and jumps to labels.
 //!
-//! Left out: jumps backwards, calls between programs; the verifier has the last word.
+//! Left out: backward jumps, calls between programs, and checks that the verifier makes.
 
-/// Operations (`linux/bpf.h`), on 64 bits unless they say otherwise.
-#[allow(missing_docs)] // The names say it.
+/// Operations (`linux/bpf.h`), on 64 bits unless noted.
+#[allow(missing_docs)] // The names are those of the operations.
 pub mod op {
     pub const MOV_IMMEDIATE: u8 = 0xb7;
     pub const MOV: u8 = 0xbf;
@@ -65,7 +65,7 @@ struct Instruction {
 }
 
 impl Instruction {
-    /// As the kernel of this machine reads it.
+    /// In the byte order of this machine.
     fn encode(self) -> u64 {
         let (destination, source) = self.registers;
         let registers = match cfg!(target_endian = "big") {
@@ -80,7 +80,7 @@ impl Instruction {
     }
 }
 
-/// Instructions, and jumps forward to labels that come later.
+/// Instructions, and forward jumps whose labels are not defined yet.
 #[derive(Debug, Default)]
 pub struct Assembler {
     code: Vec<Instruction>,
@@ -88,7 +88,7 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Adds an instruction; registers are destination and source.
+    /// Adds an instruction. `registers` are destination and source.
     pub fn push(&mut self, operation: u8, registers: (u8, u8), offset: i16, immediate: i32) {
         self.code.push(Instruction { operation, registers, offset, immediate });
     }
@@ -98,7 +98,7 @@ impl Assembler {
         self.jump_by(operation, registers, 0, to);
     }
 
-    /// Adds a jump, with an immediate, to a label.
+    /// Adds a jump that compares with an immediate, to a label.
     pub fn jump_by(
         &mut self,
         operation: u8,
@@ -110,13 +110,13 @@ impl Assembler {
         self.push(operation, registers, 0, immediate);
     }
 
-    /// Loads a map into a register, for a call.
+    /// Loads a map into a register, as the argument of a call.
     pub fn load_map(&mut self, register: u8, descriptor: i32) {
         self.push(op::LOAD_IMMEDIATE, (register, op::PSEUDO_MAP), 0, descriptor);
         self.push(0, (0, 0), 0, 0);
     }
 
-    /// Where the jumps to `name` before it lead.
+    /// Defines a label: earlier jumps to `name` lead here.
     pub fn label(&mut self, name: &'static str) {
         let here = self.code.len();
         let Self { code, jumps } = self;
@@ -128,7 +128,7 @@ impl Assembler {
         });
     }
 
-    /// The program, as the kernel takes it.
+    /// The assembled program.
     pub fn finish(self) -> Vec<u64> {
         debug_assert!(self.jumps.is_empty(), "jumps to nowhere: {:?}", self.jumps);
         self.code.into_iter().map(Instruction::encode).collect()
