@@ -33,26 +33,26 @@ use crate::message::Message;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Payload(Held);
+pub struct Payload(Storage);
 
 // Two enumerations, since then neither needs a tag.
 #[derive(Clone, Debug)]
-enum Held {
-    Own(Own),
+enum Storage {
+    Owned(Owned),
     Shared(Bytes),
 }
 
 #[derive(Clone, Debug)]
-enum Own {
+enum Owned {
     Vector(Vec<u8>),
-    List(Arc<[Part]>),
+    List(Arc<[PayloadPart]>),
 }
 
 const _: () = assert!(size_of::<Payload>() == size_of::<Bytes>(), "calls move it");
 
 /// A part of a list; never empty.
 #[derive(Debug)]
-struct Part {
+struct PayloadPart {
     /// Bytes of the message up to its end.
     end: usize,
     bytes: Bytes,
@@ -62,9 +62,9 @@ impl Payload {
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.len(),
-            Held::Shared(bytes) => bytes.len(),
-            Held::Own(Own::List(parts)) => parts.last().map_or(0, |part| part.end),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.len(),
+            Storage::Shared(bytes) => bytes.len(),
+            Storage::Owned(Owned::List(parts)) => parts.last().map_or(0, |part| part.end),
         }
     }
 
@@ -82,9 +82,9 @@ impl Payload {
     #[inline]
     pub(crate) fn get(&self, start: usize, len: usize) -> Option<&[u8]> {
         match &self.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.get(start..start + len),
-            Held::Shared(bytes) => bytes.get(start..start + len),
-            Held::Own(Own::List(_)) => self.get_of_list(start, len),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.get(start..start + len),
+            Storage::Shared(bytes) => bytes.get(start..start + len),
+            Storage::Owned(Owned::List(_)) => self.get_of_list(start, len),
         }
     }
 
@@ -96,10 +96,10 @@ impl Payload {
     /// As many of the `len` bytes from `start` on as there are, in the slices in which they lie.
     pub(crate) fn slices(&self, start: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         let end = start.saturating_add(len);
-        let (whole, list): (&[u8], &[Part]) = match &self.0 {
-            Held::Own(Own::Vector(bytes)) => (bytes, &[]),
-            Held::Shared(bytes) => (bytes, &[]),
-            Held::Own(Own::List(parts)) => (&[], parts),
+        let (whole, list): (&[u8], &[PayloadPart]) = match &self.0 {
+            Storage::Owned(Owned::Vector(bytes)) => (bytes, &[]),
+            Storage::Shared(bytes) => (bytes, &[]),
+            Storage::Owned(Owned::List(parts)) => (&[], parts),
         };
         let whole = whole.get(start..end.min(whole.len())).filter(|slice| !slice.is_empty());
         let first = list.partition_point(|part| part.end <= start);
@@ -115,8 +115,8 @@ impl Payload {
     /// when they are dropped ([`Bytes::from_owner`]).
     pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
         match self.0 {
-            Held::Own(Own::Vector(bytes)) => Ok(bytes),
-            Held::Shared(_) | Held::Own(Own::List(_)) => Err(self),
+            Storage::Owned(Owned::Vector(bytes)) => Ok(bytes),
+            Storage::Shared(_) | Storage::Owned(Owned::List(_)) => Err(self),
         }
     }
 }
@@ -125,16 +125,16 @@ impl Payload {
 impl From<Payload> for Bytes {
     fn from(payload: Payload) -> Self {
         match payload.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.into(),
-            Held::Shared(bytes) => bytes,
-            Held::Own(Own::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.into(),
+            Storage::Shared(bytes) => bytes,
+            Storage::Owned(Owned::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
         }
     }
 }
 
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
-        Self(Held::Shared(bytes))
+        Self(Storage::Shared(bytes))
     }
 }
 
@@ -161,23 +161,23 @@ impl<B: Into<Bytes>> FromIterator<B> for Payload {
     fn from_iter<I: IntoIterator<Item = B>>(parts: I) -> Self {
         let mut end = 0;
         let parts = parts.into_iter().map(Into::into).filter(|bytes| !bytes.is_empty());
-        let mut parts: Vec<Part> = parts
+        let mut parts: Vec<PayloadPart> = parts
             .map(|bytes| {
                 end += bytes.len();
-                Part { end, bytes }
+                PayloadPart { end, bytes }
             })
             .collect();
         match parts.len() {
             0 => Bytes::new().into(),
             1 => parts.remove(0).bytes.into(),
-            _ => Self(Held::Own(Own::List(parts.into()))),
+            _ => Self(Storage::Owned(Owned::List(parts.into()))),
         }
     }
 }
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Held::Own(Own::Vector(bytes)))
+        Self(Storage::Owned(Owned::Vector(bytes)))
     }
 }
 

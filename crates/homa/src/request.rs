@@ -13,14 +13,14 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::client::Client;
-use crate::engine::room::Wants;
-use crate::engine::shared::Access;
-use crate::engine::switchboard::Accepted;
+use crate::engine::Engine;
+use crate::engine::core::limits::CapacityWaiter;
+use crate::engine::wait::shared::Access;
+use crate::engine::wait::waiters::Accepted;
 use crate::error::ReplyError;
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
-use crate::room;
+use crate::ready;
 
 /// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client at once
 /// that no answer will come: its call ends with
@@ -43,8 +43,8 @@ pub struct Request {
 
 impl Request {
     pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
-        let Accepted { rpc, from, bytes, id, terms, deadline } = accepted;
-        let trace = terms.trace.map(|trace| *trace);
+        let Accepted { rpc, from, bytes, id, context, deadline } = accepted;
+        let trace = context.trace.map(|trace| *trace);
         // Where nobody listens this is one look at an atomic number.
         let span = tracing::debug_span!(
             "homa_request",
@@ -54,7 +54,7 @@ impl Request {
             trace = trace.map(tracing::field::display),
             outcome = Empty
         );
-        Self { engine, rpc: Some(rpc), from, bytes, until: terms.until, deadline, trace, span }
+        Self { engine, rpc: Some(rpc), from, bytes, until: context.until, deadline, trace, span }
     }
 
     /// Who asks.
@@ -108,7 +108,7 @@ impl Request {
 
     /// True when the client gave up, or its time is over: there is no use in going on.
     pub fn is_cancelled(&self) -> bool {
-        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.board.is_cancelled(rpc));
+        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.waiters.is_cancelled(rpc));
         self.rpc.is_some_and(cancelled) || self.is_late()
     }
 
@@ -163,7 +163,7 @@ impl Request {
             Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
                 if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.board.answered(rpc);
+                    access.waiters.answered(rpc);
                     access.submitted();
                     drop(access);
                     self.rpc = None;
@@ -209,18 +209,18 @@ impl Future for Replying {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (request, response) = this.reply.take().expect("polled after it resolved");
-        room::leave(&this.engine, &mut this.ticket);
+        ready::leave(&this.engine, &mut this.ticket);
         let (rpc, bytes) = (request.rpc, u32::try_from(response.len()).unwrap_or(u32::MAX));
         let refused = match (request.reply(response), rpc) {
             (Err(refused), Some(rpc))
                 if matches!(refused.error, ReplyError::SendMemoryFull { .. }) =>
             {
-                (refused, Wants::Reply { rpc, bytes })
+                (refused, CapacityWaiter::Reply { rpc, bytes })
             }
             (result, _) => return Poll::Ready(result),
         };
-        let (RefusedReply { request, response, .. }, wants) = (*refused.0, refused.1);
-        this.ticket = room::wait(&this.engine, wants, context);
+        let (RefusedReply { request, response, .. }, waiter) = (*refused.0, refused.1);
+        this.ticket = ready::wait(&this.engine, waiter, context);
         this.reply = Some((request, response));
         Poll::Pending
     }
@@ -228,7 +228,7 @@ impl Future for Replying {
 
 impl Drop for Replying {
     fn drop(&mut self) {
-        room::leave(&self.engine, &mut self.ticket);
+        ready::leave(&self.engine, &mut self.ticket);
     }
 }
 
@@ -243,7 +243,7 @@ pub struct Cancelled<'a> {
 impl Cancelled<'_> {
     fn leave(&mut self, access: &mut Access<'_>) {
         if let (Some(rpc), Some(ticket)) = (self.request.rpc, self.ticket.take()) {
-            access.board.leave_watch(rpc, ticket);
+            access.waiters.leave_watch(rpc, ticket);
         }
     }
 }
@@ -256,11 +256,11 @@ impl Future for Cancelled<'_> {
         let Some(rpc) = request.rpc else { return Poll::Ready(()) };
         let Some(mut access) = request.engine.here() else { return Poll::Ready(()) };
         self.leave(&mut access);
-        if access.board.is_cancelled(rpc) || request.is_late() {
+        if access.waiters.is_cancelled(rpc) || request.is_late() {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
-        self.ticket = Some(access.board.watch().wait(rpc, request.until, waker));
+        self.ticket = Some(access.waiters.watch().wait(rpc, request.until, waker));
         access.watched();
         Poll::Pending
     }
@@ -301,7 +301,7 @@ impl Drop for Request {
         if let Some(rpc) = self.rpc.take()
             && let Some(mut access) = self.engine.here()
         {
-            access.board.answered(rpc);
+            access.waiters.answered(rpc);
             access.core.cancel(rpc);
             access.submitted();
             drop(access);

@@ -9,20 +9,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::engine::switchboard::{Accepted, Waiting};
+use crate::engine::wait::waiters::{Accepted, WakeTarget};
+use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
-use crate::handle::{DRAIN_STEP, Engine};
 use crate::request::Request;
 
 /// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks
 /// may accept at a time. Dropping the last clone refuses the requests that nobody accepted.
 #[derive(Clone, Debug)]
-pub struct Server(Arc<Listening>);
+pub struct Server(Arc<ServerPort>);
 
 /// Closes the port when the last handle is gone, and the address unless it is the engine's first,
 /// as soon as the requests in progress there are answered.
 #[derive(Debug)]
-struct Listening {
+struct ServerPort {
     engine: Engine,
     local: SocketAddr,
 }
@@ -34,7 +34,7 @@ impl Server {
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {
-        Self(Arc::new(Listening { engine, local }))
+        Self(Arc::new(ServerPort { engine, local }))
     }
 
     /// The engine below.
@@ -55,19 +55,19 @@ impl Server {
         let mut ticket = None;
         let arrived = access.block(None, |state| {
             if let Some(ticket) = ticket.take() {
-                state.board.stop_waiting(port, ticket);
+                state.waiters.stop_waiting(port, ticket);
             }
-            match state.board.accept(port, &mut state.core) {
+            match state.waiters.accept(port, &mut state.core) {
                 Some(arrived) => Some(Some(arrived)),
-                None if state.draining || state.board.is_draining(port) => Some(None),
+                None if state.draining || state.waiters.is_draining(port) => Some(None),
                 None => {
-                    let waiting = Waiting::Thread(thread::current());
-                    ticket = Some(state.board.wait_for_request(port, waiting));
+                    let waiting = WakeTarget::Thread(thread::current());
+                    ticket = Some(state.waiters.wait_for_request(port, waiting));
                     None
                 }
             }
         });
-        access.taken();
+        access.accepted();
         drop(access);
         arrived.flatten().map(|arrived| self.request(arrived))
     }
@@ -96,7 +96,7 @@ impl Server {
         let until = Instant::now().checked_add(timeout);
         let Some(mut access) = self.0.engine.here() else { return Ok(()) };
         access.core.unlisten(port);
-        access.board.drain_queue(port);
+        access.waiters.drain_queue(port);
         access.submitted();
         loop {
             let requests = access.core.requests_at(port);
@@ -122,12 +122,12 @@ impl Server {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ServerPort {
     fn drop(&mut self) {
         let Some(mut access) = self.engine.here() else { return };
         let state = &mut *access;
         state.core.unlisten(self.local.port());
-        state.board.close_queue(self.local.port(), &mut state.core);
+        state.waiters.close_queue(self.local.port(), &mut state.core);
         state.core.close(self.local);
         access.submitted();
     }
@@ -145,23 +145,23 @@ impl Future for Accept<'_> {
     type Output = Option<Request>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Listening { engine, local } = &*self.server.0;
+        let ServerPort { engine, local } = &*self.server.0;
         let port = local.port();
         let Some(mut access) = engine.here() else { return Poll::Ready(None) };
         if let Some(ticket) = self.ticket.take() {
-            access.board.stop_waiting(port, ticket);
+            access.waiters.stop_waiting(port, ticket);
         }
         let state = &mut *access;
-        let arrived = state.board.accept(port, &mut state.core);
-        if arrived.is_none() && !access.draining && !access.board.is_draining(port) {
-            let waiting = Waiting::Task(context.waker().clone());
-            let ticket = access.board.wait_for_request(port, waiting);
+        let arrived = state.waiters.accept(port, &mut state.core);
+        if arrived.is_none() && !access.draining && !access.waiters.is_draining(port) {
+            let waiting = WakeTarget::Task(context.waker().clone());
+            let ticket = access.waiters.wait_for_request(port, waiting);
             access.need_leader();
             drop(access);
             self.ticket = Some(ticket);
             return Poll::Pending;
         }
-        access.taken();
+        access.accepted();
         drop(access);
         Poll::Ready(arrived.map(|arrived| self.server.request(arrived)))
     }
@@ -170,11 +170,11 @@ impl Future for Accept<'_> {
 impl Drop for Accept<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let Listening { engine, local } = &*self.server.0;
+            let ServerPort { engine, local } = &*self.server.0;
             let port = local.port();
             let Some(mut access) = engine.here() else { return };
-            access.board.stop_waiting(port, ticket);
-            access.board.nudge(port);
+            access.waiters.stop_waiting(port, ticket);
+            access.waiters.nudge(port);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each shard is an engine with a socket, a lock and timers of its own. The kernel steers what a
 //! peer sends to one of them (`driver/udp/steering.rs`), and calls to a peer leave from there, so
 //! that a peer is known to one shard alone. They share the links, each with its part of what is
-//! used at the time (`engine/beside.rs`), and of what the protocol knows one thing: where a
+//! used at the time (`engine/net/shard_group.rs`), and of what the protocol knows one thing: where a
 //! client's address changes and it comes to another shard, a directory tells that shard that the
 //! client was known elsewhere, and what it has in progress counts as executed
 //! (`driver/udp/directory.rs`).
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::config::{Config, random};
 use crate::driver::udp::{Steering, UdpDriver};
+use crate::engine::Engine;
 use crate::error::{DrainTimeout, OpenError};
-use crate::handle::Engine;
 use crate::metrics::Metrics;
 use crate::server::Server;
 

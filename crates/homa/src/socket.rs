@@ -32,13 +32,14 @@ use homa_proto::wire::datagram::TraceContext;
 use crate::config::{CallOptions, Config};
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, Waker};
-pub use crate::engine::mailbox::Failure;
-use crate::engine::mailbox::{Call, Look, Mailbox};
-use crate::engine::shared::State;
-use crate::engine::switchboard::Waiting;
-use crate::engine::{canonical, mailbox};
+use crate::engine::Engine;
+use crate::engine::core::canonical;
+use crate::engine::wait::mailbox;
+pub use crate::engine::wait::mailbox::CallFailure;
+use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
+use crate::engine::wait::shared::SharedState;
+use crate::engine::wait::waiters::WakeTarget;
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
@@ -122,7 +123,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    fn selection(self) -> mailbox::Wanted {
+    fn selection(self) -> mailbox::Selection {
         let (requests, responses, call) = match self {
             Self::Any => (true, true, None),
             Self::Requests => (true, false, None),
@@ -130,7 +131,7 @@ impl Wanted {
             Self::Call(id) => (false, true, Some(id.rpc)),
             Self::CallOrRequests(id) => (true, true, Some(id.rpc)),
         };
-        mailbox::Wanted { requests, responses, call }
+        mailbox::Selection { requests, responses, call }
     }
 
     fn named(self) -> Option<Id> {
@@ -143,7 +144,7 @@ impl Wanted {
 
 /// Something that arrived.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum SocketEvent {
     /// A call ended.
     #[non_exhaustive]
     Response {
@@ -154,7 +155,7 @@ pub enum Incoming {
         /// The number given with the call.
         cookie: u64,
         /// The response.
-        result: Result<Message, Failure>,
+        result: Result<Message, CallFailure>,
     },
     /// A request, to be answered with [`Socket::reply`] or given up with [`Socket::abort`]. Until
     /// then it keeps memory here.
@@ -205,10 +206,10 @@ impl Socket {
 
     /// A socket over any driver, which has at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let bell = Waker::new().map_err(OpenError::Resources)?;
-        let readable = bell.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
+        let event_counter = Waker::new().map_err(OpenError::Resources)?;
+        let readable = event_counter.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
         let engine = Engine::with_driver(driver, config)?;
-        engine.here().ok_or(OpenError::Forked)?.board.install(Mailbox::new(bell));
+        engine.here().ok_or(OpenError::Forked)?.waiters.install(Mailbox::new(event_counter));
         Ok(Self { engine, readable })
     }
 
@@ -238,8 +239,8 @@ impl Socket {
             return Err(CallError::ShuttingDown);
         }
         let rpc = access.core.call(0, to, request, &options.call, 0)?;
-        if let Some((mailbox, _)) = access.board.mailbox() {
-            mailbox.started(rpc, Call::new(to, options.cookie, options.private));
+        if let Some((mailbox, _)) = access.waiters.mailbox() {
+            mailbox.started(rpc, SocketCall::new(to, options.cookie, options.private));
         }
         access.submitted();
         Ok(Id::call(rpc))
@@ -260,65 +261,65 @@ impl Socket {
         // What is left of it is dropped last, without the lock.
         let mut response = Some(response.into());
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
-        let State { board, core, .. } = &mut *access;
-        let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
+        let SharedState { waiters, core, .. } = &mut *access;
+        let Some((mailbox, _)) = waiters.mailbox() else { return Err(ReplyError::Gone) };
         mailbox.reply(id.rpc, to.map(canonical), &mut response, core)?;
         access.submitted();
         Ok(())
     }
 
     /// Receives what is wanted, or says at once that it is not there.
-    pub fn try_receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
-        self.look(wanted, false)
+    pub fn try_receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
+        self.take(wanted, false)
     }
 
     /// Blocks until something that is wanted is there.
-    pub fn receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
-        self.look(wanted, true)
+    pub fn receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
+        self.take(wanted, true)
     }
 
-    fn look(&self, wanted: Wanted, wait: bool) -> Result<Incoming, ReceiveError> {
+    fn take(&self, wanted: Wanted, wait: bool) -> Result<SocketEvent, ReceiveError> {
         if wanted.named().is_some_and(Id::is_request) {
             return Err(ReceiveError::UnknownCall);
         }
         let selection = wanted.selection();
         let Some(mut access) = self.engine.here() else { return Err(ReceiveError::Closed) };
         let mut ticket = None;
-        let look = access.block(None, |state| {
-            let (mailbox, wakes) = state.board.mailbox()?;
+        let item = access.block(None, |state| {
+            let (mailbox, wakes) = state.waiters.mailbox()?;
             if let Some(ticket) = ticket.take() {
                 mailbox.stop_waiting(ticket);
             }
             match mailbox.take(&selection, &mut state.core, wakes) {
-                Look::Nothing if wait => {
+                MailboxItem::Nothing if wait => {
                     ticket = Some(mailbox.wait(selection, thread::current()));
                     None
                 }
-                look => Some(look),
+                item => Some(item),
             }
         });
-        let look = look.unwrap_or(Look::Closed);
-        if matches!(look, Look::Nothing) {
+        let item = item.unwrap_or(MailboxItem::Closed);
+        if matches!(item, MailboxItem::Nothing) {
             // Whoever asks without waiting will poll: someone has to drive the engine.
             access.need_leader();
         }
-        let deadline = match &look {
-            Look::Request(.., terms) => access.core.instant(terms.until),
+        let deadline = match &item {
+            MailboxItem::Request(.., context) => access.core.instant(context.until),
             _ => None,
         };
-        access.taken();
+        access.accepted();
         drop(access);
-        match look {
-            Look::Request(rpc, from, bytes, terms) => {
-                let (id, trace) = (Id { rpc, request: true }, terms.trace.map(|trace| *trace));
-                Ok(Incoming::Request { id, from, bytes, deadline, trace })
+        match item {
+            MailboxItem::Request(rpc, from, bytes, context) => {
+                let (id, trace) = (Id { rpc, request: true }, context.trace.map(|trace| *trace));
+                Ok(SocketEvent::Request { id, from, bytes, deadline, trace })
             }
-            Look::Response(rpc, Call { to, cookie, result: Some(result), .. }) => {
-                Ok(Incoming::Response { id: Id::call(rpc), from: to, cookie, result })
+            MailboxItem::Response(rpc, SocketCall { to, cookie, result: Some(result), .. }) => {
+                Ok(SocketEvent::Response { id: Id::call(rpc), from: to, cookie, result })
             }
-            Look::Unknown => Err(ReceiveError::UnknownCall),
-            Look::Closed => Err(ReceiveError::Closed),
-            Look::Response(..) | Look::Nothing => Err(ReceiveError::WouldBlock),
+            MailboxItem::Unknown => Err(ReceiveError::UnknownCall),
+            MailboxItem::Closed => Err(ReceiveError::Closed),
+            MailboxItem::Response(..) | MailboxItem::Nothing => Err(ReceiveError::WouldBlock),
         }
     }
 
@@ -340,19 +341,19 @@ impl Socket {
 
     fn client_of(&self, id: Id) -> Option<(Option<Instant>, bool)> {
         let mut access = self.engine.here()?;
-        let State { board, core, .. } = &mut *access;
-        let (mailbox, _) = board.mailbox()?;
+        let SharedState { waiters, core, .. } = &mut *access;
+        let (mailbox, _) = waiters.mailbox()?;
         let (until, cancelled) = mailbox.client_of(id.rpc).filter(|_| id.request)?;
         Some((core.instant(until), cancelled))
     }
 
-    /// Gives up an RPC: a call is forgotten, or ends with [`Failure::Aborted`] when there is an
+    /// Gives up an RPC: a call is forgotten, or ends with [`CallFailure::Aborted`] when there is an
     /// `error`; a request will not be answered, which its client hears at
     /// once. False when there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
         let Some(mut access) = self.engine.here() else { return false };
-        let State { board, core, .. } = &mut *access;
-        let Some((mailbox, wakes)) = board.mailbox() else { return false };
+        let SharedState { waiters, core, .. } = &mut *access;
+        let Some((mailbox, wakes)) = waiters.mailbox() else { return false };
         let found = match id.request {
             true => mailbox.refuse(id.rpc, core),
             false => mailbox.abort(id.rpc, error, core, wakes),
@@ -364,8 +365,8 @@ impl Socket {
     /// As [`Self::abort`] for every call in progress.
     pub fn abort_all(&self, error: Option<i32>) {
         let Some(mut access) = self.engine.here() else { return };
-        let State { board, core, .. } = &mut *access;
-        if let Some((mailbox, wakes)) = board.mailbox() {
+        let SharedState { waiters, core, .. } = &mut *access;
+        if let Some((mailbox, wakes)) = waiters.mailbox() {
             for rpc in mailbox.running() {
                 mailbox.abort(rpc, error, core, wakes);
             }
@@ -387,11 +388,11 @@ impl Socket {
         self.engine.drain(timeout)
     }
 
-    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<Waiting>)) {
+    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<WakeTarget>)) {
         let Some(mut access) = self.engine.here() else { return };
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
-        if let Some((mailbox, wakes)) = access.board.mailbox() {
+        if let Some((mailbox, wakes)) = access.waiters.mailbox() {
             how(mailbox, wakes);
         }
         access.core.flush_acks();

@@ -5,13 +5,14 @@ use super::Findings;
 
 /// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
 /// what is simulated is what is deployed, and neither can lean on the other's environment.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
-    ("homa", &["homa-proto", "homa-workload"]),
+    ("homa-bpf", &[]),
+    ("homa", &["homa-bpf", "homa-proto", "homa-workload"]),
     ("homa-sim", &["homa-proto", "homa-workload"]),
     ("homa-lab", &["homa-proto", "homa-sim", "homa-workload"]),
-    ("homa-testbed", &["homa", "homa-proto", "homa-sim", "homa-workload"]),
+    ("homa-testbed", &["homa", "homa-bpf", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),

@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use homa::driver::xdp::XdpDriver;
 use homa::{CallError, Config, Engine, OpenError, inline};
 
 use super::any_address_for;
@@ -40,7 +39,7 @@ impl Driver {
         if self != Self::Auto {
             return self;
         }
-        match XdpDriver::new(at, self.config().receive_buffer) {
+        match <dyn homa::driver::Driver>::xdp(at, self.config().receive_buffer) {
             Ok(_) => Self::Xdp,
             Err(error) => {
                 eprintln!("using --driver udp: {error}");

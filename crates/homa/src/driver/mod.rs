@@ -9,18 +9,17 @@
 //! again, and holds back nothing that leaves by another link); a received train stays readable
 //! until the next `receive`.
 
-pub mod bpf;
+mod backlog;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
-mod kept;
-mod lanes;
+mod link_sockets;
 pub mod memory;
-pub mod raw_ip;
+pub(crate) mod raw_ip;
 pub(crate) mod signals;
-pub mod udp;
+pub(crate) mod udp;
 mod wait;
 #[cfg(feature = "xdp")]
-pub mod xdp;
+pub(crate) mod xdp;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +28,14 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
-pub use wait::{Waker, wait, wait_also_for_room};
+use crate::error::OpenError;
+use crate::metrics::DriverCounters;
+#[cfg(test)]
+pub(crate) use wait::wait;
+pub(crate) use wait::{Waker, wait_or_writable};
 
 /// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
-pub const TRAIN_MAX: usize = 65_000;
+pub(crate) const TRAIN_MAX: usize = 65_000;
 
 /// A batch of trains on their way out.
 #[derive(Debug, Default)]
@@ -40,7 +43,7 @@ pub struct Outbox {
     /// Headers and short payloads.
     pub bytes: Vec<u8>,
     /// What the trains consist of, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TrainPiece>,
     /// The trains.
     pub trains: Vec<Train>,
 }
@@ -55,14 +58,14 @@ impl Outbox {
 
 /// A run of bytes of a train.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum TrainPiece {
     /// A range of [`Outbox::bytes`].
     Buffered(Range<usize>),
     /// A range of a message, fetched through [`Gather`].
     Message(Span),
 }
 
-impl Piece {
+impl TrainPiece {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
@@ -107,13 +110,13 @@ impl Train {
 
 /// Finds the bytes of outgoing messages.
 pub trait Gather {
-    /// The bytes of `span`, all of them: no [`Piece`] spans more than lie together.
+    /// The bytes of `span`, all of them: no [`TrainPiece`] spans more than lie together.
     fn bytes(&self, span: Span) -> &[u8];
 }
 
 /// A train that arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
+pub struct ReceivedTrain<'a> {
     /// Who sent it.
     pub from: SocketAddr,
     /// The driver's socket it arrived at.
@@ -128,11 +131,11 @@ pub struct Received<'a> {
 
 /// An address that the network reported as unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreachable {
+pub struct UnreachableReport {
     /// The destination of the packet that came back.
     pub to: SocketAddr,
     /// What of it.
-    pub what: Missing,
+    pub what: homa_proto::Unreachable,
     /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
     /// not executed from others. A report that shows none (old hosts quote 8 bytes) is ignored.
     pub quoted: Option<Quoted>,
@@ -140,7 +143,7 @@ pub struct Unreachable {
 
 /// What the network says is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// The host.
     Host,
     /// Homa as a protocol of the host, which answered.
@@ -151,13 +154,13 @@ pub enum Missing {
 
 /// How Homa packets lie in what a driver sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum Encapsulation {
     /// Our own datagrams, which hold one packet or several (`docs/udp-encapsulation.md`). A peer is
     /// an address and a port.
     Datagram,
     /// One packet, as the Linux kernel module lays it out, is the payload of one IP packet. A peer
     /// is a host, whose ports share cutoffs and acknowledgements: ports in [`Train::to`] are 0, in
-    /// [`Received::from`] the packet's own. No packet is larger than the route's MTU.
+    /// [`ReceivedTrain::from`] the packet's own. No packet is larger than the route's MTU.
     Ip,
 }
 
@@ -175,48 +178,69 @@ pub struct TooBig {
 
 /// What a driver could not send yet by one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct LinkBacklog {
     /// The link.
     pub link: LinkId,
     /// Bytes of datagrams.
     pub bytes: usize,
     /// What it waits for.
-    pub full: Full,
+    pub socket: Option<RawFd>,
 }
 
 /// What has no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub(crate) enum Full {
     /// The socket (EAGAIN): poll says when it is writable.
     Socket(RawFd),
     /// The queue of a device (ENOBUFS), of which nobody tells when it has room.
     Device,
 }
 
+impl Full {
+    /// The socket that is full.
+    fn socket(self) -> Option<RawFd> {
+        match self {
+            Self::Socket(fd) => Some(fd),
+            Self::Device => None,
+        }
+    }
+}
+
+impl Missing {
+    /// As the protocol knows it; `port` is the port that was addressed.
+    fn at(self, port: u16) -> homa_proto::Unreachable {
+        match self {
+            Self::Host => homa_proto::Unreachable::Host,
+            Self::Protocol => homa_proto::Unreachable::Protocol,
+            Self::Port => homa_proto::Unreachable::Port(port),
+        }
+    }
+}
+
 /// Trains that a driver of sockets fetches at a time: after so many there may be more.
-pub const FULL_BATCH: usize = 32;
+pub(crate) const FULL_BATCH: usize = 32;
 
 /// Memory that a train in a receive queue takes beyond its bytes, at least.
-pub const TRAIN_OVERHEAD: usize = 512;
+pub(crate) const TRAIN_OVERHEAD: usize = 512;
 
 /// Packets of so many bytes pass nearly everywhere: Ethernet's MTU.
-pub const ETHERNET_MTU: u16 = 1500;
+pub(crate) const ETHERNET_MTU: u16 = 1500;
 /// Largest packets that are sent unless the user asks for more: jumbo frames.
-pub const JUMBO_MTU: u16 = 9000;
+pub(crate) const JUMBO_MTU: u16 = 9000;
 
 /// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
 /// without a route.
-pub type RouteMtu = fn(SocketAddr) -> Option<u16>;
+pub(crate) type RouteMtu = fn(SocketAddr) -> Option<u16>;
 
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
     /// What the datagrams hold.
-    fn framing(&self) -> Framing {
-        Framing::Datagram
+    fn encapsulation(&self) -> Encapsulation {
+        Encapsulation::Datagram
     }
 
     /// What tells the MTU of the route to an address; `None` where there are no routes.
-    fn routes(&self) -> Option<RouteMtu> {
+    fn routes(&self) -> Option<fn(SocketAddr) -> Option<u16>> {
         None
     }
 
@@ -251,7 +275,7 @@ pub trait Driver: Send {
     }
 
     /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
-    /// no room for, and what is behind it for the same link, is [`Self::waiting`].
+    /// no room for, and what is behind it for the same link, is [`Self::backlog`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
     /// Tries again to send what waits for a link.
@@ -259,7 +283,7 @@ pub trait Driver: Send {
 
     /// What waits for room, by link: until it has left, the caller packs nothing but control
     /// packets for these.
-    fn waiting(&self) -> &[Waiting] {
+    fn backlog(&self) -> &[LinkBacklog] {
         &[]
     }
 
@@ -269,10 +293,10 @@ pub trait Driver: Send {
     fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
-    fn received(&self, index: usize) -> Received<'_>;
+    fn received(&self, index: usize) -> ReceivedTrain<'_>;
 
     /// The next address reported as unreachable.
-    fn unreachable(&mut self) -> Option<Unreachable>;
+    fn unreachable(&mut self) -> Option<UnreachableReport>;
 
     /// The next packet reported as too big.
     fn too_big(&mut self) -> Option<TooBig> {
@@ -300,6 +324,51 @@ pub trait Driver: Send {
     fn counters(&self) -> &DriverCounters;
 }
 
+/// The drivers of this crate. [`Engine::bind`](crate::Engine::bind) and its siblings use them; a
+/// driver of its own is needed only to change its sockets before an engine takes it.
+impl dyn Driver {
+    /// UDP sockets at a local address (port 0: any). The receive queue should hold `receive_buffer`
+    /// bytes; the kernel may grant less (`net.core.rmem_max`).
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound.
+    pub fn udp(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        let driver = udp::UdpDriver::new(at, receive_buffer);
+        Ok(Box::new(driver.map_err(|source| OpenError::bind(at, source))?))
+    }
+
+    /// As [`Self::udp`], but without segmentation offload: a test of hosts that lack it.
+    #[doc(hidden)]
+    pub fn udp_without_offload(
+        at: SocketAddr,
+        receive_buffer: usize,
+    ) -> Result<Box<dyn Driver>, OpenError> {
+        let driver = udp::UdpDriver::new(at, receive_buffer);
+        let driver = driver.map_err(|source| OpenError::bind(at, source))?;
+        Ok(Box::new(driver.without_offload()))
+    }
+
+    /// Raw sockets for IP protocol 146: see [`Engine::raw_ip`](crate::Engine::raw_ip).
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsNetRaw`] without the capability; [`OpenError::InUse`] if the address is not
+    /// one of this host or another engine has the port.
+    pub fn raw_ip(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        Ok(Box::new(raw_ip::RawIpDriver::new(at, receive_buffer)?))
+    }
+
+    /// AF_XDP sockets: see [`Engine::xdp`](crate::Engine::xdp).
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsXdp`] without the capabilities, [`OpenError::NoInterface`] if no Ethernet
+    /// interface has the address, [`OpenError::Xdp`] if the kernel refuses a step at each of them,
+    /// [`OpenError::InUse`] if the port is taken.
+    #[cfg(feature = "xdp")]
+    pub fn xdp(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        Ok(Box::new(xdp::XdpDriver::new(at, receive_buffer)?))
+    }
+}
+
 /// The number for a new socket: the lowest that is free, so that no closed socket before an open
 /// one had its port.
 fn first_free(open: impl IntoIterator<Item = bool>) -> usize {
@@ -311,62 +380,6 @@ fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
     match slots.get_mut(number) {
         Some(slot) => *slot = what,
         None => slots.push(what),
-    }
-}
-
-crate::metrics::counters! {
-    /// Monotonic counters of a driver.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct DriverCounters {
-        /// Datagrams sent.
-        pub datagrams_sent: u64,
-        /// Trains handed to the kernel, refused ones included: one pass through it each.
-        pub trains_sent: u64,
-        /// Bytes in datagrams sent.
-        pub bytes_sent: u64,
-        /// System calls for sending.
-        pub send_calls: u64,
-        /// Trains that the network refused (no route, unreachable, a queue that stays full); they
-        /// count as lost.
-        pub trains_refused: u64,
-        /// Trains that waited because the socket or the device's queue had no room; they were sent
-        /// later.
-        pub trains_delayed: u64,
-        /// Datagrams received.
-        pub datagrams_received: u64,
-        /// Trains received.
-        pub trains_received: u64,
-        /// Bytes in datagrams received.
-        pub bytes_received: u64,
-        /// Trains that came to another of the engines that share an address (`Engine::sharded`)
-        /// than their sender's: dropped, and not counted above. A few where the engines close one
-        /// by one; otherwise a program of the same user joined the address.
-        pub trains_misdirected: u64,
-        /// System calls for receiving.
-        pub receive_calls: u64,
-        /// Datagrams that the receive queue had no room for: raise its size or the number of
-        /// receivers.
-        pub receive_overflows: u64,
-        /// Trains for which segmentation offload was refused; where the device refuses it, it is
-        /// given up after the first.
-        pub offload_fallbacks: u64,
-        /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
-        pub disguised_received: u64,
-        /// Packets for ports of others, which raw IP sockets see, too.
-        pub other_ports: u64,
-        /// Sockets for packets in disguise that were refused: such packets go unseen.
-        pub disguise_refused: u64,
-        /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of
-        /// IPv4 servers are refused there.
-        pub ipv4_refused: u64,
-        /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted
-        /// above, too).
-        pub frames_sent: u64,
-        /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above,
-        /// too).
-        pub frames_received: u64,
-        /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
-        pub frames_malformed: u64,
     }
 }
 

@@ -46,16 +46,17 @@ impl AsFd for Waker {
 
 /// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives,
 /// or `timeout` has passed; true when something is there.
+#[cfg(test)]
 pub fn wait(
     handles: &[RawFd],
     waker: Option<&Waker>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    wait_also_for_room(handles, None, waker, timeout)
+    wait_or_writable(handles, None, waker, timeout)
 }
 
 /// The same, or until the socket `full` is writable.
-pub fn wait_also_for_room(
+pub fn wait_or_writable(
     handles: &[RawFd],
     full: Option<RawFd>,
     waker: Option<&Waker>,

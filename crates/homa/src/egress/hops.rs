@@ -23,7 +23,7 @@ pub(crate) type Mac = [u8; 6];
 
 /// An Ethernet interface of this network that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Station {
+pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) mac: Mac,
@@ -39,7 +39,7 @@ pub(crate) struct Station {
 
 /// Where packets to an address go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hop {
+pub(crate) struct RouteHop {
     /// The interface.
     pub(crate) interface: u32,
     /// The address on its link: the router's, or the destination's own.
@@ -51,28 +51,28 @@ pub(crate) struct Hop {
 impl Kernel {
     /// The Ethernet interfaces that are up, with their addresses; `None` where the kernel does not
     /// say.
-    pub(crate) fn stations(&mut self) -> Option<Vec<Station>> {
-        let mut stations: Vec<Station> = Vec::new();
+    pub(crate) fn ethernet_interfaces(&mut self) -> Option<Vec<Interface>> {
+        let mut devices: Vec<Interface> = Vec::new();
         let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
         self.ask(links, NLM_F_DUMP, |answer| {
             if let RouteNetlinkMessage::NewLink(link) = answer {
-                stations.extend(station(&link));
+                devices.extend(device(&link));
             }
         })?;
         let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         self.ask(addresses, NLM_F_DUMP, |answer| {
             if let RouteNetlinkMessage::NewAddress(message) = answer
                 && let index = message.header.index
-                && let Some(station) = stations.iter_mut().find(|station| station.index == index)
+                && let Some(device) = devices.iter_mut().find(|device| device.index == index)
             {
-                station.addresses.extend(own_address(&message));
+                device.addresses.extend(own_address(&message));
             }
         })?;
-        Some(stations)
+        Some(devices)
     }
 
     /// The next hop to an address, from one of ours if that is given.
-    pub(crate) fn hop(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<Hop> {
+    pub(crate) fn hop(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<RouteHop> {
         let mut found = None;
         let request = RouteNetlinkMessage::GetRoute(route_request(to, scope, from));
         self.ask(request, 0, |answer| {
@@ -108,7 +108,7 @@ impl Kernel {
     }
 }
 
-fn station(link: &LinkMessage) -> Option<Station> {
+fn device(link: &LinkMessage) -> Option<Interface> {
     let flags = link.header.flags;
     if !flags.contains(LinkFlags::Up) || flags.contains(LinkFlags::Loopback) {
         return None;
@@ -125,7 +125,7 @@ fn station(link: &LinkMessage) -> Option<Station> {
         }
     }
     let (index, addresses) = (link.header.index, Vec::new());
-    Some(Station { index, name: name?, mac: mac?, mtu, veth, queues, addresses })
+    Some(Interface { index, name: name?, mac: mac?, mtu, veth, queues, addresses })
 }
 
 /// The address of ours in a message; `Local` is ours where `Address` is that of the other end.
@@ -142,7 +142,7 @@ fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     })
 }
 
-fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<Hop> {
+fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<RouteHop> {
     if route.header.kind != RouteType::Unicast {
         return None;
     }
@@ -165,7 +165,7 @@ fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<Hop> {
             _ => {}
         }
     }
-    Some(Hop { interface: interface?, address, source })
+    Some(RouteHop { interface: interface?, address, source })
 }
 
 fn mac_of(neighbour: &NeighbourMessage) -> Option<Mac> {

@@ -16,10 +16,10 @@ const DEPTH_MAX: u32 = 10;
 
 /// The interfaces of a network, by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interfaces(BTreeMap<u32, Interface>);
+pub(crate) struct Interfaces(BTreeMap<u32, NetDevice>);
 
 #[derive(Clone, Debug, Default)]
-struct Interface {
+struct NetDevice {
     name: String,
     /// The kernel's name; `None` for devices of the machine.
     kind: Option<String>,
@@ -37,7 +37,7 @@ struct Interface {
     spare: bool,
 }
 
-impl Interface {
+impl NetDevice {
     fn new(message: &LinkMessage) -> Self {
         let flags = message.header.flags;
         let mut found = Self {
@@ -112,7 +112,7 @@ fn unknown(why: impl Into<String>) -> Verdict {
 impl Interfaces {
     /// Adds an interface of the kernel's list.
     pub(crate) fn add(&mut self, message: &LinkMessage) {
-        self.0.insert(message.header.index, Interface::new(message));
+        self.0.insert(message.header.index, NetDevice::new(message));
     }
 
     /// True when there is an interface of this number.
@@ -158,16 +158,16 @@ impl Interfaces {
         }
     }
 
-    fn ports(&self, master: u32) -> impl Iterator<Item = (u32, &Interface)> {
-        let of_master = move |(_, port): &(&u32, &Interface)| port.master == Some(master);
+    fn ports(&self, master: u32) -> impl Iterator<Item = (u32, &NetDevice)> {
+        let of_master = move |(_, port): &(&u32, &NetDevice)| port.master == Some(master);
         self.0.iter().filter(of_master).map(|(&index, port)| (index, port))
     }
 
     /// A bond carries what its working ports carry together, or the one that is in use, or each of
     /// them where all carry everything. Where each flow has a port of its own, the sum is a guess:
     /// what is sent may all take one.
-    fn bond(&self, index: u32, bond: &Interface, speeds: &Speeds<'_>, depth: u32) -> Verdict {
-        let works = |port: &Interface| port.running && !port.spare;
+    fn bond(&self, index: u32, bond: &NetDevice, speeds: &Speeds<'_>, depth: u32) -> Verdict {
+        let works = |port: &NetDevice| port.running && !port.spare;
         let used: Vec<u32> = match (bond.bond, bond.active) {
             (Some(BondMode::ActiveBackup), Some(active)) => vec![active],
             _ => self.ports(index).filter(|(_, port)| works(port)).map(|(port, _)| port).collect(),
@@ -204,8 +204,8 @@ impl Interfaces {
         let rates: Vec<(LinkRate, bool)> = ports
             .map(|(index, port)| (self.rate(index, speeds, depth + 1).0, port.is_physical()))
             .collect();
-        let told: Vec<Rate> = rates.iter().filter_map(|(rate, _)| rate.rate()).collect();
-        let (Some(&least), Some(&most)) = (told.iter().min(), told.iter().max()) else {
+        let reported: Vec<Rate> = rates.iter().filter_map(|(rate, _)| rate.rate()).collect();
+        let (Some(&least), Some(&most)) = (reported.iter().min(), reported.iter().max()) else {
             return unknown("no port of the bridge says its speed");
         };
         let silent = rates.iter().any(|(rate, physical)| rate.rate().is_none() && *physical);

@@ -24,7 +24,7 @@ use kernel::Kernel;
 
 /// What is known about the rate of an interface's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkRate {
+pub(crate) enum LinkRate {
     /// The devices below say so.
     Known(Rate),
     /// One of several that it could be.
@@ -57,7 +57,7 @@ impl LinkRate {
 
 /// An interface that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Egress {
+pub(crate) struct Egress {
     /// Its number in this network.
     pub index: u32,
     /// Its name.
@@ -71,7 +71,7 @@ pub struct Egress {
 }
 
 /// Every interface of this network that is up; `None` when the kernel does not tell.
-pub fn interfaces() -> Option<Vec<Egress>> {
+pub(crate) fn interfaces() -> Option<Vec<Egress>> {
     let mut kernel = Kernel::open().ok()?;
     let interfaces = kernel.interfaces()?;
     let speed = |name: &str| kernel.speed(name);
@@ -80,7 +80,7 @@ pub fn interfaces() -> Option<Vec<Egress>> {
 
 /// The interface by which packets leave for an address; `None` without a route, or when the kernel
 /// does not tell.
-pub fn toward(to: IpAddr) -> Option<Egress> {
+pub(crate) fn toward(to: IpAddr) -> Option<Egress> {
     let mut kernel = Kernel::open().ok()?;
     let index = kernel.route(to, 0, None)?;
     let interfaces = kernel.interfaces()?;

@@ -38,13 +38,13 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
-use super::beside::Beside;
-use super::fair::{FairQueue, Place};
-use super::{Core, Ready, Terms, Untaken};
+use super::core::{Core, EngineEvent, QueuedRequest, RequestContext, canonical};
+use super::fairness::queue::{FairQueue, Place};
+use super::net::shard_group::ShardGroup;
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
-use crate::driver::{Driver, wait_also_for_room};
+use crate::driver::{Driver, wait_or_writable};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -61,7 +61,7 @@ pub struct RequestId(RpcHandle);
 
 /// A message of which a part has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial(super::Partial);
+pub struct Partial(super::core::Partial);
 
 impl Partial {
     /// The call whose response this is.
@@ -142,7 +142,7 @@ pub enum Completion {
 pub struct Engine {
     core: Core,
     handles: Vec<RawFd>,
-    left: Left,
+    left: LeftRequests,
 }
 
 /// Most requests that wait for their turn.
@@ -150,38 +150,38 @@ const MAX_LEFT: usize = 4096;
 
 /// Requests that the application left.
 #[derive(Default)]
-struct Left {
-    queue: FairQueue<Request>,
+struct LeftRequests {
+    queue: FairQueue<LeftRequest>,
     /// Where they are in it.
     places: HashMap<RpcHandle, Place>,
 }
 
 /// A request, where it came to and from.
-struct Request {
+struct LeftRequest {
     rpc: RpcHandle,
     from: SocketAddr,
     port: u16,
-    bytes: Untaken,
-    terms: Terms,
+    bytes: QueuedRequest,
+    context: RequestContext,
 }
 
-impl Left {
+impl LeftRequests {
     fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    fn push(&mut self, request: Request) {
+    fn push(&mut self, request: LeftRequest) {
         let rpc = request.rpc;
         self.places.insert(rpc, self.queue.push(request.from, request));
     }
 
-    fn pop(&mut self) -> Option<Request> {
+    fn pop(&mut self) -> Option<LeftRequest> {
         let request = self.queue.pop()?;
         self.places.remove(&request.rpc);
         Some(request)
     }
 
-    fn remove(&mut self, rpc: RpcHandle) -> Option<Request> {
+    fn remove(&mut self, rpc: RpcHandle) -> Option<LeftRequest> {
         self.queue.remove(self.places.remove(&rpc)?)
     }
 }
@@ -214,15 +214,17 @@ impl Engine {
     pub fn sharded(at: SocketAddr, shards: usize, config: Config) -> Result<Vec<Self>, OpenError> {
         let drivers = sharded::drivers(at, shards, &config)?.0.into_iter();
         let parts = (0..shards).map(|number| config.part(number, shards as u16));
-        let each = drivers.zip(parts.zip(Beside::all(shards)));
-        each.map(|(driver, (part, beside))| Self::open(Box::new(driver), part, Some(beside)))
-            .collect()
+        let each = drivers.zip(parts.zip(ShardGroup::all(shards)));
+        each.map(|(driver, (part, shard_group))| {
+            Self::open(Box::new(driver), part, Some(shard_group))
+        })
+        .collect()
     }
 
     /// True when what a peer sends to the first local address comes to this engine, as always
     /// unless it is one of [`Self::sharded`].
     pub fn hears(&self, peer: SocketAddr) -> bool {
-        self.core.driver().hears(0, super::canonical(peer))
+        self.core.driver().hears(0, canonical(peer))
     }
 
     /// An engine directly over IP: see [`crate::Engine::raw_ip`].
@@ -246,10 +248,14 @@ impl Engine {
     fn open(
         driver: Box<dyn Driver>,
         config: Config,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
         let handles = driver.handles();
-        Ok(Self { core: Core::new(driver, config, beside)?, handles, left: Left::default() })
+        Ok(Self {
+            core: Core::new(driver, config, shard_group)?,
+            handles,
+            left: LeftRequests::default(),
+        })
     }
 
     /// The first local address.
@@ -339,10 +345,10 @@ impl Engine {
     fn set_aside(&mut self) {
         while self.core.has_ready()
             && self.left.places.len() < MAX_LEFT
-            && let Some(Ready::Request { rpc, from, port, bytes, terms, .. }) =
+            && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
-            self.left.push(Request { rpc, from, port, bytes, terms });
+            self.left.push(LeftRequest { rpc, from, port, bytes, context });
         }
     }
 
@@ -369,7 +375,7 @@ impl Engine {
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
             let full = self.core.full_socket();
-            let arrived = !sleeps || wait_also_for_room(&self.handles, full, None, timeout)?;
+            let arrived = !sleeps || wait_or_writable(&self.handles, full, None, timeout)?;
             self.core.turn(arrived);
         }
         Ok(self.has_ready())
@@ -387,32 +393,32 @@ impl Engine {
         loop {
             let Some(ready) = self.core.next() else {
                 let request = if self.left.is_empty() { None } else { self.left.pop() }?;
-                if self.core.is_late(&request.terms) {
+                if self.core.is_late(&request.context) {
                     self.core.expire(request.rpc, request.bytes);
                     continue;
                 }
                 return Some(self.take(request));
             };
             return Some(match ready {
-                Ready::Response { rpc, cookie, result, .. } => {
-                    self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
+                EngineEvent::Response { rpc, cookie, result, .. } => {
+                    self.core.accepted(result.as_ref().map_or(0, |bytes| bytes.len()));
                     Completion::Response { id: CallId(rpc), cookie, result }
                 }
-                Ready::Request { rpc, from, port, bytes, terms, .. } => {
-                    let request = Request { rpc, from, port, bytes, terms };
+                EngineEvent::Request { rpc, from, port, bytes, context, .. } => {
+                    let request = LeftRequest { rpc, from, port, bytes, context };
                     if !self.left.is_empty() {
                         self.left.push(request);
                         continue;
                     }
                     self.take(request)
                 }
-                Ready::Readable(partial) => {
+                EngineEvent::Readable(partial) => {
                     Completion::Readable { message: Partial(partial), cookie: partial.cookie }
                 }
-                Ready::Cancelled { rpc } => {
+                EngineEvent::Cancelled { rpc } => {
                     // Of a request that was left, the application knows nothing.
                     if let Some(request) = self.left.remove(rpc) {
-                        self.core.take_request(request.bytes);
+                        self.core.accept_request(request.bytes);
                         continue;
                     }
                     Completion::Cancelled { id: RequestId(rpc) }
@@ -422,12 +428,12 @@ impl Engine {
     }
 
     #[inline]
-    fn take(&mut self, request: Request) -> Completion {
-        let Request { rpc, from, port, bytes, terms } = request;
-        let bytes = self.core.take_request(bytes);
-        let deadline = self.core.instant(terms.until);
+    fn take(&mut self, request: LeftRequest) -> Completion {
+        let LeftRequest { rpc, from, port, bytes, context } = request;
+        let bytes = self.core.accept_request(bytes);
+        let deadline = self.core.instant(context.until);
         let id = RequestId(rpc);
-        Completion::Request { id, from, port, bytes, deadline, trace: terms.trace }
+        Completion::Request { id, from, port, bytes, deadline, trace: context.trace }
     }
 
     /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was

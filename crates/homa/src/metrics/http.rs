@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::handle::Engine;
+use crate::engine::Engine;
 
 /// How long a client may take for its request, and again for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -23,8 +23,13 @@ const COARSE: usize = 4;
 /// Peers in the list of those with most RPCs.
 const TOP: usize = 16;
 const DIRECTIONS: [Direction; 2] = [Direction::Client, Direction::Server];
-const OUTCOMES: [Outcome; 5] =
-    [Outcome::Ok, Outcome::Deadline, Outcome::Cancelled, Outcome::Dropped, Outcome::Failed];
+const OUTCOMES: [RpcOutcome; 5] = [
+    RpcOutcome::Ok,
+    RpcOutcome::Deadline,
+    RpcOutcome::Cancelled,
+    RpcOutcome::Dropped,
+    RpcOutcome::Failed,
+];
 
 /// Whose RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ impl Direction {
 /// How an RPC ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum RpcOutcome {
     /// With its response.
     Ok,
     /// Its time was over.
@@ -62,7 +67,7 @@ pub enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl RpcOutcome {
     /// As a label.
     pub const fn name(self) -> &'static str {
         match self {
@@ -160,7 +165,7 @@ pub struct Latency {
     /// Whose.
     pub direction: Direction,
     /// How they ended.
-    pub outcome: Outcome,
+    pub outcome: RpcOutcome,
     /// How long they took.
     pub times: Histogram,
 }
@@ -183,17 +188,17 @@ pub struct PeerLatency {
 
 /// RPCs with a peer that ended, of one direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRpcs {
     rpcs: u64,
     failures: u64,
     nanos: u64,
 }
 
-impl Ended {
+impl EndedRpcs {
     /// One more.
-    pub(crate) fn add(&mut self, nanos: u64, outcome: Outcome) {
+    pub(crate) fn add(&mut self, nanos: u64, outcome: RpcOutcome) {
         self.rpcs += 1;
-        self.failures += u64::from(outcome != Outcome::Ok);
+        self.failures += u64::from(outcome != RpcOutcome::Ok);
         self.nanos = self.nanos.saturating_add(nanos);
     }
 }
@@ -203,11 +208,11 @@ impl Ended {
 pub(crate) struct Latencies {
     histograms: [[Option<Box<Histogram>>; OUTCOMES.len()]; DIRECTIONS.len()],
     /// By the RPC's place.
-    begun: Vec<Begun>,
+    started: Vec<StartedRpc>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct StartedRpc {
     generation: u32,
     direction: Direction,
     peer: PeerId,
@@ -215,18 +220,22 @@ struct Begun {
 }
 
 /// Nothing is in progress there.
-const NOTHING: Begun =
-    Begun { generation: u32::MAX, direction: Direction::Client, peer: PeerId(0), at: Time::ZERO };
+const NOTHING: StartedRpc = StartedRpc {
+    generation: u32::MAX,
+    direction: Direction::Client,
+    peer: PeerId(0),
+    at: Time::ZERO,
+};
 
 impl Latencies {
     /// An RPC with a peer begins.
     pub(crate) fn begin(&mut self, now: Time, rpc: RpcHandle, peer: PeerId, whose: Direction) {
         let place = rpc.index as usize;
-        if self.begun.len() <= place {
-            self.begun.resize(place + 1, NOTHING);
+        if self.started.len() <= place {
+            self.started.resize(place + 1, NOTHING);
         }
         let (generation, direction, at) = (rpc.generation, whose, now);
-        self.begun[place] = Begun { generation, direction, peer, at };
+        self.started[place] = StartedRpc { generation, direction, peer, at };
     }
 
     /// It ended; with whom, and after how many nanoseconds. One that ended before is left alone.
@@ -234,25 +243,25 @@ impl Latencies {
         &mut self,
         now: Time,
         rpc: RpcHandle,
-        outcome: Outcome,
+        outcome: RpcOutcome,
     ) -> Option<(PeerId, Direction, u64)> {
-        let begun = self.begun.get_mut(rpc.index as usize)?;
-        if begun.generation != rpc.generation {
+        let started = self.started.get_mut(rpc.index as usize)?;
+        if started.generation != rpc.generation {
             return None;
         }
-        begun.generation = NOTHING.generation;
-        let (nanos, direction) = (now.since(begun.at).0, begun.direction);
+        started.generation = NOTHING.generation;
+        let (nanos, direction) = (now.since(started.at).0, started.direction);
         let histogram = &mut self.histograms[direction as usize][outcome as usize];
         histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).record(nanos);
-        Some((begun.peer, direction, nanos))
+        Some((started.peer, direction, nanos))
     }
 
     /// What it means that we give up an RPC: a call is cancelled, a request dropped.
-    pub(crate) fn given_up(&self, rpc: RpcHandle) -> Outcome {
-        let begun = self.begun.get(rpc.index as usize);
-        match begun.is_some_and(|begun| begun.direction == Direction::Server) {
-            true => Outcome::Dropped,
-            false => Outcome::Cancelled,
+    pub(crate) fn given_up(&self, rpc: RpcHandle) -> RpcOutcome {
+        let started = self.started.get(rpc.index as usize);
+        match started.is_some_and(|started| started.direction == Direction::Server) {
+            true => RpcOutcome::Dropped,
+            false => RpcOutcome::Cancelled,
         }
     }
 
@@ -269,24 +278,21 @@ impl Latencies {
 
 /// Of peers, with their RPCs by direction, those with most.
 pub(crate) fn busiest<'a>(
-    peers: impl Iterator<Item = (SocketAddr, &'a [Ended; DIRECTIONS.len()])> + Clone,
+    peers: impl Iterator<Item = (SocketAddr, &'a [EndedRpcs; DIRECTIONS.len()])> + Clone,
 ) -> Vec<PeerLatency> {
     let mut top = Vec::new();
     for direction in DIRECTIONS {
         let all = peers.clone().map(|(peer, ended)| (peer, ended[direction as usize]));
         let mut all: Vec<_> = all.filter(|(_, ended)| ended.rpcs > 0).collect();
-        let order = |(peer, ended): &(SocketAddr, Ended)| (std::cmp::Reverse(ended.rpcs), *peer);
+        let order =
+            |(peer, ended): &(SocketAddr, EndedRpcs)| (std::cmp::Reverse(ended.rpcs), *peer);
         if all.len() > TOP {
             all.select_nth_unstable_by_key(TOP, order);
             all.truncate(TOP);
         }
         all.sort_unstable_by_key(order);
-        top.extend(all.into_iter().map(|(peer, Ended { rpcs, failures, nanos })| PeerLatency {
-            direction,
-            peer,
-            rpcs,
-            failures,
-            time: Duration::from_nanos(nanos),
+        top.extend(all.into_iter().map(|(peer, EndedRpcs { rpcs, failures, nanos })| {
+            PeerLatency { direction, peer, rpcs, failures, time: Duration::from_nanos(nanos) }
         }));
     }
     top

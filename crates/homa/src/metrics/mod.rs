@@ -11,9 +11,8 @@ use std::fmt::{Display, Write};
 
 use homa_proto::{Counters, Rate};
 
-use crate::driver::DriverCounters;
-pub use latency::{Direction, Histogram, Latency, Outcome, PeerLatency};
-pub(crate) use latency::{Ended, Latencies, busiest};
+pub use latency::{Direction, Histogram, Latency, PeerLatency, RpcOutcome};
+pub(crate) use latency::{EndedRpcs, Latencies, busiest};
 
 /// A structure of counters that knows their names and what they count.
 macro_rules! counters {
@@ -43,7 +42,6 @@ macro_rules! counters {
         }
     };
 }
-pub(crate) use counters;
 
 counters! {
     /// Counters of the engine itself.
@@ -60,7 +58,7 @@ counters! {
         pub pacer_waits: u64,
         /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not
         /// believed: who sees none of our packets can forge them.
-        pub reports_ignored: u64,
+        pub icmp_reports_ignored: u64,
         /// Times that packets to a peer became smaller because its path took no larger ones.
         pub path_mtu_lowered: u64,
         /// Times that they became larger, since probes passed.
@@ -77,6 +75,62 @@ counters! {
         pub calls_in_progress: u64,
         /// Requests in progress now, unacknowledged replies included.
         pub requests_in_progress: u64,
+    }
+}
+
+counters! {
+    /// Monotonic counters of a driver.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DriverCounters {
+        /// Datagrams sent.
+        pub datagrams_sent: u64,
+        /// Trains handed to the kernel, refused ones included: one pass through it each.
+        pub trains_sent: u64,
+        /// Bytes in datagrams sent.
+        pub bytes_sent: u64,
+        /// System calls for sending.
+        pub send_calls: u64,
+        /// Trains that the network refused (no route, unreachable, a queue that stays full); they
+        /// count as lost.
+        pub trains_refused: u64,
+        /// Trains that waited because the socket or the device's queue had no room; they were sent
+        /// later.
+        pub trains_delayed: u64,
+        /// Datagrams received.
+        pub datagrams_received: u64,
+        /// Trains received.
+        pub trains_received: u64,
+        /// Bytes in datagrams received.
+        pub bytes_received: u64,
+        /// Trains that came to another of the engines that share an address (`Engine::sharded`)
+        /// than their sender's: dropped, and not counted above. A few where the engines close one
+        /// by one; otherwise a program of the same user joined the address.
+        pub trains_misdirected: u64,
+        /// System calls for receiving.
+        pub receive_calls: u64,
+        /// Datagrams that the receive queue had no room for: raise its size or the number of
+        /// receivers.
+        pub receive_overflows: u64,
+        /// Trains for which segmentation offload was refused; where the device refuses it, it is
+        /// given up after the first.
+        pub offload_fallbacks: u64,
+        /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
+        pub tcp_hijack_received: u64,
+        /// Packets for ports of others, which raw IP sockets see, too.
+        pub other_ports: u64,
+        /// Sockets for packets in disguise that were refused: such packets go unseen.
+        pub tcp_hijack_refused: u64,
+        /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of
+        /// IPv4 servers are refused there.
+        pub ipv4_refused: u64,
+        /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted
+        /// above, too).
+        pub frames_sent: u64,
+        /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above,
+        /// too).
+        pub frames_received: u64,
+        /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
+        pub frames_malformed: u64,
     }
 }
 

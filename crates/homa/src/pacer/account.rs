@@ -45,7 +45,7 @@ pub struct Account {
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct AccountReport {
     /// Wire bytes that left since the last one.
     pub left: f64,
     /// Something that lay there at the last answer still does: the link was not idle since.
@@ -96,7 +96,7 @@ impl Account {
     }
 
     /// Takes in what is charged now.
-    pub fn answer(&mut self, now: Time, charged: u32) -> Answer {
+    pub fn answer(&mut self, now: Time, charged: u32) -> AccountReport {
         let held = (f64::from(charged) / self.charge).min(self.outstanding());
         let mut done = if charged == 0 { self.handed } else { self.handed - held };
         // What other sizes explain is no report.
@@ -109,7 +109,7 @@ impl Account {
         let since = now.since(self.asked);
         (self.done, self.settled, self.asked, self.unasked) = (done, self.handed, now, 0);
         self.charged = charged;
-        Answer { left, busy, since }
+        AccountReport { left, busy, since }
     }
 
     /// All that was handed down before is known to have left, and of `sent` bytes since so much is

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
-use super::Pacer;
+use super::LinkPacer;
 
 /// What the kernel charges for a buffer itself, bytes.
 const BUFFER: u32 = 768;
@@ -29,13 +29,13 @@ pub enum Traffic {
 
 /// A link, how it reports completions, and the host above it.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell {
+pub struct CardRun {
     /// Rate of the link, and from [`Self::change`] on.
     pub rates: [Rate; 2],
     /// When the rate changes.
     pub change: Time,
     /// What the pacer is told.
-    pub told: Option<Rate>,
+    pub known_rate: Option<Rate>,
     /// Between two completion interrupts; zero: one per packet.
     pub every: Duration,
     /// Between two looks of the host, at most.
@@ -52,7 +52,7 @@ pub struct Cell {
 
 /// How it went.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct CardOutcome {
     /// What left, as a share of what the link could have sent.
     pub share: f64,
     /// Wire bytes on the account after a look beyond rate × (completion interval + step): median.
@@ -169,7 +169,7 @@ impl Card {
     }
 
     /// Wire bytes not serialised yet.
-    pub fn waiting(&self) -> u64 {
+    pub fn backlog(&self) -> u64 {
         let begun = self.skbs.get(self.done).map_or(0, |&(rest, wire, _)| bits(wire) - rest);
         self.handed - self.left - begun / 8_000_000_000
     }
@@ -193,35 +193,41 @@ impl Sizes {
     }
 
     /// A step of the host.
-    fn step(&mut self, cell: &Cell) -> Duration {
+    fn step(&mut self, cell: &CardRun) -> Duration {
         let shorter = if cell.seed == 0 { 0 } else { self.random() % (cell.step.0 / 4) };
         Duration(cell.step.0 - shorter)
     }
 
-    fn next(&mut self, traffic: Traffic, room: u32) -> u32 {
+    fn next(&mut self, traffic: Traffic, budget: u32) -> u32 {
         match traffic {
             Traffic::Full => FULL_FRAME,
-            Traffic::Trains => FULL_FRAME * (room / FULL_FRAME).clamp(1, TRAIN),
+            Traffic::Trains => FULL_FRAME * (budget / FULL_FRAME).clamp(1, TRAIN),
             Traffic::Mixed => [84, 400, 900, FULL_FRAME, FULL_FRAME][self.random() as usize % 5],
         }
     }
 }
 
 /// Sends as the engine does while the pacer allows; returns the questions it asked.
-fn look(pacer: &mut Pacer, card: &mut Card, now: Time, cell: &Cell, sizes: &mut Sizes) -> u64 {
+fn look(
+    pacer: &mut LinkPacer,
+    card: &mut Card,
+    now: Time,
+    cell: &CardRun,
+    sizes: &mut Sizes,
+) -> u64 {
     let asked = std::cell::Cell::new(0);
     let ask = |card: &Card| {
         asked.set(asked.get() + 1);
         Some(card.queued())
     };
     loop {
-        let room = pacer.room(now, || ask(card));
-        if room == 0 {
+        let budget = pacer.budget(now, || ask(card));
+        if budget == 0 {
             return asked.get();
         }
         let mut wire = 0;
-        while wire == 0 || wire + FULL_FRAME <= room {
-            let size = sizes.next(cell.traffic, room - wire);
+        while wire == 0 || wire + FULL_FRAME <= budget {
+            let size = sizes.next(cell.traffic, budget - wire);
             card.send(size, charge(size));
             wire += size;
         }
@@ -230,8 +236,8 @@ fn look(pacer: &mut Pacer, card: &mut Card, now: Time, cell: &Cell, sizes: &mut 
 }
 
 /// Lets a host that always has something to send run.
-pub fn run(cell: &Cell) -> Outcome {
-    let mut pacer = Pacer::new(cell.told);
+pub fn run(cell: &CardRun) -> CardOutcome {
+    let mut pacer = LinkPacer::new(cell.known_rate);
     let mut card = Card::new(cell.rates[0], cell.every);
     let (mut now, mut questions, mut looks, mut before, mut most) = (Time::ZERO, 0, 0, 0, 0);
     let (mut sizes, mut excess) = (Sizes(cell.seed), Vec::new());
@@ -249,13 +255,13 @@ pub fn run(cell: &Cell) -> Outcome {
         looks += 1;
         if now >= cell.from {
             excess.push(card.held() as i64 - unavoidable);
-            most = most.max(card.waiting().div_ceil(FULL_FRAME.into()));
+            most = most.max(card.backlog().div_ceil(FULL_FRAME.into()));
         }
         now += sizes.step(cell);
     }
     excess.sort_unstable();
     let possible = rate.bytes_in(cell.lasts) as f64;
-    Outcome {
+    CardOutcome {
         share: (card.left() - before) as f64 / possible,
         excess: excess[excess.len() / 2],
         most,
@@ -304,10 +310,10 @@ impl Knowledge {
     }
 
     /// The experiment: 10 ms to settle, after the change if there is one, and 10 ms that count.
-    pub fn cell(self, rate: Rate, every: Duration, step: Duration) -> Cell {
+    pub fn cell(self, rate: Rate, every: Duration, step: Duration) -> CardRun {
         let (low, high) = (Rate(rate.0 / 4), rate);
         let settle = Time(10_000_000);
-        let (rates, told) = match self {
+        let (rates, known_rate) = match self {
             Self::Known => ([rate; 2], Some(rate)),
             Self::Unknown => ([rate; 2], None),
             Self::TooLow => ([rate; 2], Some(low)),
@@ -320,6 +326,16 @@ impl Knowledge {
         let change = if rates[0] == rates[1] { Time::ZERO } else { settle };
         let from = change + Duration::millis(10);
         let lasts = Duration::millis(10);
-        Cell { rates, change, told, every, step, traffic: Traffic::Full, from, lasts, seed: 0 }
+        CardRun {
+            rates,
+            change,
+            known_rate,
+            every,
+            step,
+            traffic: Traffic::Full,
+            from,
+            lasts,
+            seed: 0,
+        }
     }
 }

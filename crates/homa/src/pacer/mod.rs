@@ -12,7 +12,7 @@
 //!   all, and what they release at once says nothing of a link behind them.
 //!
 //! Where the rate is known the clock goes by it, and the account shows whether it is true. Where it
-//! is not, a link that [`swallow`]s all we send gets growing batches; once it does not, a clock
+//! is not, a link that [`fast_link`]s all we send gets growing batches; once it does not, a clock
 //! learns its rate from the account, and probes for more (`clock::probe`). A question is a system
 //! call: there is one per two full packets or per batch at most, and a glance at the account while
 //! a packet is waited for.
@@ -24,14 +24,14 @@ mod account;
 #[cfg(test)]
 pub mod card;
 mod clock;
-mod swallow;
+mod fast_link;
 #[cfg(test)]
 mod tests;
 
 use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
-use clock::Clock;
-use swallow::Swallow;
+use clock::PacingClock;
+use fast_link::FastLink;
 
 /// The limit of Homa §4: two full packets.
 const QUEUE_MAX: u32 = 2 * FULL_FRAME;
@@ -44,12 +44,12 @@ const RELEASED: u8 = 4;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Pacer {
-    clock: Clock,
-    told: bool,
+pub struct LinkPacer {
+    clock: PacingClock,
+    rate_known: bool,
     /// The link takes what we send as fast as we send it, as far as known. Without a known rate
     /// only.
-    swallow: Option<Swallow>,
+    fast_link: Option<FastLink>,
     /// Batches until the next question whether they are charged for.
     trusted: u32,
     /// Batches in a row that were not.
@@ -58,14 +58,14 @@ pub struct Pacer {
     waits: u64,
 }
 
-impl Pacer {
+impl LinkPacer {
     /// A pacer for a link of the given rate, or one that learns it.
     pub fn new(rate: Option<Rate>) -> Self {
-        let swallow = rate.is_none().then(|| Swallow::new(Time::ZERO));
+        let fast_link = rate.is_none().then(|| FastLink::new(Time::ZERO));
         Self {
-            clock: Clock::new(rate),
-            told: rate.is_some(),
-            swallow,
+            clock: PacingClock::new(rate),
+            rate_known: rate.is_some(),
+            fast_link,
             trusted: 0,
             released: 0,
             wake: None,
@@ -76,9 +76,9 @@ impl Pacer {
     /// Takes another rate, or none: the route changed, or says what it did not say before.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.clock.set_rate(rate);
-        self.told = rate.is_some();
-        if self.told {
-            self.swallow = None;
+        self.rate_known = rate.is_some();
+        if self.rate_known {
+            self.fast_link = None;
         }
         self.wake = None;
     }
@@ -86,13 +86,13 @@ impl Pacer {
     /// The rate of the link by what the kernel said is still queued: a guess. `None` while the rate
     /// that was told holds, or no guess is possible.
     pub fn estimate(&self) -> Option<Rate> {
-        self.clock.estimate().filter(|_| self.swallow.is_none())
+        self.clock.estimate().filter(|_| self.fast_link.is_none())
     }
 
     /// This many engines share the link now, this one included: each has an equal part of a rate
     /// that it was told. A rate that is learned is that part already.
     pub fn set_senders(&mut self, now: Time, senders: u32) {
-        if self.told && self.clock.set_senders(now, senders) {
+        if self.rate_known && self.clock.set_senders(now, senders) {
             self.wake = None;
         }
     }
@@ -102,28 +102,28 @@ impl Pacer {
     pub fn sends_until(&self) -> Option<Time> {
         let waiting = self.wake.is_some();
         let until = if waiting { self.clock.idle_after_next() } else { self.clock.idle_at() };
-        self.told.then_some(until)
+        self.rate_known.then_some(until)
     }
 
     /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` asks the kernel.
-    pub fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
+    pub fn budget(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
         if self.wake.is_some_and(|wake| now < wake) {
             return 0;
         }
-        if let Some(swallow) = &mut self.swallow
-            && swallow.unchecked < QUEUE_MAX
+        if let Some(fast_link) = &mut self.fast_link
+            && fast_link.unchecked < QUEUE_MAX
         {
-            return swallow.batch;
+            return fast_link.batch;
         }
-        let queued = match self.swallow.take() {
+        let queued = match self.fast_link.take() {
             None => Some(queued),
-            Some(mut swallow) => match queued().unwrap_or(0) {
+            Some(mut fast_link) => match queued().unwrap_or(0) {
                 0 => {
-                    swallow.idle();
-                    return self.swallow.insert(swallow).batch;
+                    fast_link.idle();
+                    return self.fast_link.insert(fast_link).batch;
                 }
                 charged => {
-                    self.begin(now, swallow.unchecked, charged);
+                    self.begin(now, fast_link.unchecked, charged);
                     None
                 }
             },
@@ -131,11 +131,11 @@ impl Pacer {
         if let Some(wake) = self.wake {
             self.clock.came(now.since(wake));
         }
-        let (room, wake) = self.clock.room(now, || queued.and_then(|queued| queued()));
+        let (budget, wake) = self.clock.budget(now, || queued.and_then(|queued| queued()));
         // Two packets are outstanding at most when there is room for one more.
-        if room >= FULL_FRAME {
+        if budget >= FULL_FRAME {
             self.wake = None;
-            return room;
+            return budget;
         }
         self.waits += 1;
         self.wake = Some(wake);
@@ -145,14 +145,14 @@ impl Pacer {
     /// Notes what was handed down.
     pub fn sent(&mut self, now: Time, bytes: u32, queued: impl FnOnce() -> Option<u32>) {
         let large = bytes >= QUEUE_MAX - FULL_FRAME;
-        if let Some(swallow) = &mut self.swallow {
-            swallow.unchecked = swallow.unchecked.saturating_add(bytes);
+        if let Some(fast_link) = &mut self.fast_link {
+            fast_link.unchecked = fast_link.unchecked.saturating_add(bytes);
             if large {
-                let sent = swallow.unchecked;
+                let sent = fast_link.unchecked;
                 match queued().unwrap_or(0) {
                     0 => {
-                        swallow.idle();
-                        swallow.swallowed(now, bytes);
+                        fast_link.idle();
+                        fast_link.drained(now, bytes);
                     }
                     charged => self.begin(now, sent, charged),
                 }
@@ -171,7 +171,7 @@ impl Pacer {
 
     /// The link that took all we sent does not any more: of so many bytes so much is charged.
     fn begin(&mut self, now: Time, sent: u32, charged: u32) {
-        self.swallow = None;
+        self.fast_link = None;
         self.clock.begin(now, sent, charged);
         (self.trusted, self.released) = (0, 0);
     }
@@ -187,8 +187,8 @@ impl Pacer {
         self.released = self.released.saturating_add(1);
         if self.released >= RELEASED {
             self.trusted = TRUSTED;
-            if !self.told {
-                self.swallow = Some(Swallow::new(now));
+            if !self.rate_known {
+                self.fast_link = Some(FastLink::new(now));
             }
         }
     }
@@ -197,8 +197,8 @@ impl Pacer {
     /// packets cost more than bytes, and the order of few of them matters little. That it is fast
     /// enough for larger batches takes more proof: this costs no queue.
     pub fn outruns_us(&self) -> bool {
-        match &self.swallow {
-            Some(swallow) => swallow.outruns_us(),
+        match &self.fast_link {
+            Some(fast_link) => fast_link.outruns_us(),
             None => self.clock.bytes_in(QUANTUM) >= f64::from(4 * FULL_FRAME),
         }
     }

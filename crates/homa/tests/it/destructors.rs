@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use bytes::Bytes;
-use homa::socket::{Incoming, SendOptions, Socket, Wanted};
+use homa::socket::{SendOptions, Socket, SocketEvent, Wanted};
 use homa::{Call, CallError, Client, Config, ReplyError};
 
 use crate::common::{echo, engine};
@@ -112,7 +112,7 @@ fn a_socket_refuses_a_message_without_holding_the_lock_when_that_ends() {
     let (looked, looks) = channel();
     let bytes = || Bytes::from_owner(Looks(server.clone(), looked.clone()));
     client.send(server.local_addr(), "a request", &SendOptions::default()).unwrap();
-    let Ok(Incoming::Request { id, .. }) = server.receive(Wanted::Any) else { panic!() };
+    let Ok(SocketEvent::Request { id, .. }) = server.receive(Wanted::Any) else { panic!() };
     let other = Some("127.0.0.1:1".parse().unwrap());
     assert_eq!(server.reply(id, other, bytes()), Err(ReplyError::Gone));
     looks.recv().unwrap();

@@ -347,7 +347,7 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
             mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
         }
         assert_eq!(end_of_call(&mut client), CallError::HostUnreachable, "{host}");
-        assert_eq!(client.metrics().engine.reports_ignored, 1, "{host}");
+        assert_eq!(client.metrics().engine.icmp_reports_ignored, 1, "{host}");
     }
 }
 

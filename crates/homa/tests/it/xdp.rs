@@ -8,10 +8,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::{Driver, Gather, Outbox, Piece, Train, bpf::Capabilities, xdp::XdpDriver};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
 use homa::metrics::Metrics;
 use homa::proto::{LinkId, Span};
 use homa::{CallOptions, Config, Engine, OpenError};
+use homa_bpf::Capabilities;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::alone::{process_of, this_test};
@@ -40,7 +41,7 @@ impl Net {
             return None;
         }
         let [client, server] = Host::pair()?;
-        let tried = client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20));
+        let tried = client.run(|| <dyn Driver>::xdp(SocketAddr::from((CLIENT, 0)), 1 << 20));
         if let Err(error) = tried {
             skip::test(&format!("AF_XDP ({error})"));
             return None;
@@ -347,11 +348,11 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
     let Some(net) = Net::new() else { return };
     let link = LinkId(0);
     let mut driver =
-        net.client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20).unwrap());
+        net.client.run(|| <dyn Driver>::xdp(SocketAddr::from((CLIENT, 0)), 1 << 20).unwrap());
     let (to, tos, pieces) = (SocketAddr::from((SERVER, PORT)), 0, 0..1);
     let (datagram, len, source) = (100, 100, None);
     let train = Train { to, link, socket: 0, source, tos, datagram, len, pieces };
-    let (bytes, pieces) = (vec![0; 100], vec![Piece::Buffered(0..100)]);
+    let (bytes, pieces) = (vec![0; 100], vec![TrainPiece::Buffered(0..100)]);
     let outbox = Outbox { bytes, pieces, trains: vec![train] };
     let mut goes_in_a_frame = || {
         let before = driver.counters().frames_sent;
@@ -379,7 +380,7 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
 fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
     let Some(net) = Net::new() else { return };
     let at = SocketAddr::from((SERVER, PORT));
-    let mut driver = net.server.run(|| XdpDriver::new(at, 1 << 16).unwrap());
+    let mut driver = net.server.run(|| <dyn Driver>::xdp(at, 1 << 16).unwrap());
     // The system would leave checksums to a card, and such packets to itself.
     let sender = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
     let sender = sender.unwrap();

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use homa::driver::xdp::missing_capabilities;
+use homa::doctor::missing_xdp_capabilities;
 use homa_testbed::{Isolation, VethPair};
 use nix::sys::prctl::{get_timerslack, set_timerslack};
 
@@ -146,7 +146,7 @@ fn wake_up_time() -> io::Result<Duration> {
 pub fn namespaces() -> Vec<Check> {
     let name = "namespaces";
     // In a user namespace it seems to have all.
-    let missing = missing_capabilities();
+    let missing = missing_xdp_capabilities();
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
         Err(error) => {

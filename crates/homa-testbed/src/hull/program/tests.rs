@@ -1,7 +1,7 @@
 //! The assembled program against the model of the simulator, packet by packet: run by a few lines
 //! here, on any machine, and by the kernel's own eBPF where that is allowed.
 
-use homa::driver::bpf;
+use homa_bpf as bpf;
 use homa_proto::Rate;
 use homa_sim::fabric::Marks;
 use homa_sim::fabric::queue::{Phantom, PhantomConfig};
@@ -240,7 +240,7 @@ const NEEDS: &str = "root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)";
 fn the_kernel_marks_the_same_packets() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     let program = bpf::load(
-        bpf::Kind::Classifier,
+        bpf::ProgramKind::Classifier,
         &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );
@@ -277,7 +277,7 @@ fn the_kernel_leaves_packets_behind_a_vlan_tag_as_they_are() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     map.write(&initial((1_000_000, 1_000), (1, 0, 0))).expect("written");
     let program = bpf::load(
-        bpf::Kind::Classifier,
+        bpf::ProgramKind::Classifier,
         &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );

@@ -8,9 +8,9 @@
 const PORTS_MAX: usize = 200;
 
 /// SYN and RST, which no TCP sets together: the first mark of a packet in disguise.
-pub const DISGUISE_FLAGS: u8 = 0x06;
+pub const HIJACK_FLAGS: u8 = 0x06;
 /// The second mark.
-pub const DISGUISE_URGENT: u16 = 0xb97d;
+pub const HIJACK_URGENT: u16 = 0xb97d;
 /// A server asks whether its response arrived (Linux NEED_ACK).
 pub const NEED_ACK: u8 = 0x17;
 /// Where the marks, the ports and the type lie.
@@ -28,10 +28,10 @@ pub fn nothing() -> Vec<libc::sock_filter> {
     vec![instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)]
 }
 
-/// Accepts packets to `ports`, of TCP only those that are Homa's in `disguise`; and NEED_ACK to any
+/// Accepts packets to `ports`, of TCP only those that are Homa's in `hijacked`; and NEED_ACK to any
 /// port, which may have nobody else to answer it. IPv4 sockets see the IP header (`v4`), IPv6
 /// sockets do not. `None`: more ports than a program can tell apart.
-pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {
+pub fn program(v4: bool, hijacked: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {
     if ports.len() > PORTS_MAX {
         return None;
     }
@@ -44,12 +44,12 @@ pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock
     let is =
         |value, jt, jf| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, value);
     let count = ports.len() as u8;
-    if disguise {
+    if hijacked {
         // A jump counts instructions after the next one; the refusal follows the last port.
         code.push(load(libc::BPF_B, AT_FLAGS));
-        code.push(is(DISGUISE_FLAGS.into(), 0, count + 5));
+        code.push(is(HIJACK_FLAGS.into(), 0, count + 5));
         code.push(load(libc::BPF_H, AT_URGENT));
-        code.push(is(DISGUISE_URGENT.into(), 0, count + 3));
+        code.push(is(HIJACK_URGENT.into(), 0, count + 3));
     }
     code.push(load(libc::BPF_B, AT_TYPE));
     code.push(is(NEED_ACK.into(), count + 2, 0));

@@ -8,20 +8,20 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::ports::{self, Role};
+use super::ports::{self, OrphanRole};
 
 /// Answers in a second; a server that gets none asks again.
 const ANSWERS: u32 = 1_000;
 /// Who has the name and does not answer for so long is taken to stand still; a question that was
 /// first heard longer ago than the second is another one.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+const TIMEOUTS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// Addresses of a host that are answered for.
 const ADDRESSES_MAX: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Orphans {
-    roles: Vec<(IpAddr, Role)>,
+    roles: Vec<(IpAddr, OrphanRole)>,
     since: Instant,
     answers: u32,
     /// A port that another was left to answer for, and since when.
@@ -49,8 +49,8 @@ impl Orphans {
     /// Whoever has the role has not answered for a port: true once in a while.
     fn is_left_alone(&mut self, now: Instant, port: u16) -> bool {
         let since = self.left.filter(|(left, _)| *left == port).map(|(_, at)| now - at);
-        let waits = since.filter(|since| *since < PATIENCE[1]);
-        let alone = waits.is_some_and(|since| since >= PATIENCE[0]);
+        let waits = since.filter(|since| *since < TIMEOUTS[1]);
+        let alone = waits.is_some_and(|since| since >= TIMEOUTS[0]);
         if waits.is_none() || alone {
             self.left = Some((port, now));
         }

@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 256;
 
 /// A port that is ours.
 #[derive(Debug)]
-pub struct Port {
+pub struct RawPort {
     /// Its number.
     pub number: u16,
     /// Held for its name; `None` where Unix sockets are not to be had.
@@ -27,7 +27,7 @@ pub struct Port {
 
 /// Takes a port; 0 means any that clients use, at random, so that the packets that an earlier
 /// process still gets do not meet the next one.
-pub fn claim(wanted: u16) -> io::Result<Port> {
+pub fn claim(wanted: u16) -> io::Result<RawPort> {
     if wanted > 0 {
         return take(wanted);
     }
@@ -55,20 +55,20 @@ pub fn is_free(number: u16) -> bool {
 
 /// What one engine of the host does for an address, as long as this lives.
 #[derive(Debug)]
-pub struct Role(#[allow(dead_code, reason = "held for its name")] UnixDatagram);
+pub struct OrphanRole(#[allow(dead_code, reason = "held for its name")] UnixDatagram);
 
 /// Takes the role of who answers at an address for ports that nobody has; `None` where another has
 /// it, or Unix sockets are not to be had.
-pub fn take_role(at: IpAddr) -> Option<Role> {
+pub fn take_role(at: IpAddr) -> Option<OrphanRole> {
     let name = SocketAddr::from_abstract_name(format!("homa/146/orphans/{at}")).ok()?;
-    UnixDatagram::bind_addr(&name).ok().map(Role)
+    UnixDatagram::bind_addr(&name).ok().map(OrphanRole)
 }
 
-fn take(number: u16) -> io::Result<Port> {
+fn take(number: u16) -> io::Result<RawPort> {
     match UnixDatagram::bind_addr(&name(number)?) {
-        Ok(name) => Ok(Port { number, _name: Some(name) }),
+        Ok(name) => Ok(RawPort { number, _name: Some(name) }),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
-        Err(_) => Ok(Port { number, _name: None }),
+        Err(_) => Ok(RawPort { number, _name: None }),
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_port_is_held_by_one_at_a_time_and_clients_have_their_own_range() {
-        let any: Vec<Port> = (0..50).map(|_| claim(0).unwrap()).collect();
+        let any: Vec<RawPort> = (0..50).map(|_| claim(0).unwrap()).collect();
         assert!(any.iter().all(|port| port.number >= FIRST_CLIENT));
         let number = any[0].number;
         assert_eq!(claim(number).unwrap_err().kind(), io::ErrorKind::AddrInUse);

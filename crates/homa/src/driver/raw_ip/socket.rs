@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::filter;
-use crate::driver::udp::address::Name;
+use crate::driver::udp::address::SocketName;
 use crate::driver::udp::socket::{prepare, same_network, set};
 
 /// IP protocol number of Homa (IANA).
@@ -26,7 +26,7 @@ pub struct RawSocket {
     /// The address it is bound to.
     pub ip: IpAddr,
     /// It is for Homa in disguise as TCP, and only receives.
-    pub disguise: bool,
+    pub hijacked: bool,
     /// What takes packets while the queue is full, as long as it is open.
     _companion: Option<OwnedFd>,
 }
@@ -45,16 +45,16 @@ impl AsFd for RawSocket {
 
 impl RawSocket {
     /// A non-blocking socket bound to `ip` that accepts nothing yet.
-    pub fn open(ip: IpAddr, disguise: bool, receive_buffer: usize) -> io::Result<Self> {
-        let companion = match disguise {
+    pub fn open(ip: IpAddr, hijacked: bool, receive_buffer: usize) -> io::Result<Self> {
+        let companion = match hijacked {
             // The host speaks TCP.
             true => None,
             false => Some(open(ip, HOMA)?),
         };
-        let fd = open(ip, if disguise { libc::IPPROTO_TCP } else { HOMA })?;
-        let socket = Self { fd, ip, disguise, _companion: companion };
+        let fd = open(ip, if hijacked { libc::IPPROTO_TCP } else { HOMA })?;
+        let socket = Self { fd, ip, hijacked, _companion: companion };
         prepare(socket.as_raw_fd(), ip, receive_buffer)?;
-        if disguise {
+        if hijacked {
             // What the network says about other people's TCP is not for us.
             let _ = set(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 0);
             let _ = set(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 0);
@@ -65,7 +65,7 @@ impl RawSocket {
     /// Has the kernel discard packets to other ports, and of TCP what is not Homa. Where it will
     /// not, everything is let in, and discarded later: a filter that was there knows other ports.
     pub fn accept_only(&self, ports: &[u16]) {
-        let program = filter::program(self.ip.is_ipv4(), self.disguise, ports);
+        let program = filter::program(self.ip.is_ipv4(), self.hijacked, ports);
         if program.is_none_or(|code| attach(self.as_raw_fd(), code).is_err()) {
             let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
         }
@@ -92,7 +92,7 @@ fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: `fd` was just created, is valid, and nobody else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     attach(fd.as_raw_fd(), filter::nothing())?;
-    let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
+    let (name, length) = SocketName::new(SocketAddr::new(ip, 0), ip.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) };
     if bound < 0 {

@@ -8,13 +8,13 @@ use homa_proto::{LinkId, MessageId, Span};
 
 use super::*;
 use crate::driver::udp::control;
-use crate::driver::{Piece, wait};
+use crate::driver::{TrainPiece, wait};
 use crate::inline::{Completion, Engine, Wait};
 use crate::{CallOptions, Config};
 
-struct Message(Vec<u8>);
+struct TestMessage(Vec<u8>);
 
-impl Gather for Message {
+impl Gather for TestMessage {
     fn bytes(&self, span: Span) -> &[u8] {
         &self.0[span.offset as usize..][..span.len as usize]
     }
@@ -31,9 +31,15 @@ fn open(at: &str) -> Option<RawIpDriver> {
 }
 
 /// A header of 28 bytes between two ports and `payload` bytes of a message, `count` times.
-fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (Outbox, Message) {
+fn outbox(
+    from: u16,
+    to: SocketAddr,
+    tos: u8,
+    count: usize,
+    payload: usize,
+) -> (Outbox, TestMessage) {
     let mut outbox = Outbox::default();
-    let message = Message((0..count * payload).map(|i| i as u8).collect());
+    let message = TestMessage((0..count * payload).map(|i| i as u8).collect());
     let len = 28 + payload;
     for index in 0..count {
         let start = outbox.bytes.len();
@@ -41,8 +47,8 @@ fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (
         outbox.bytes.extend_from_slice(&to.port().to_be_bytes());
         outbox.bytes.extend_from_slice(&[0; 24]);
         let offset = (index * payload) as u32;
-        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
-        outbox.pieces.push(Piece::Message(Span {
+        outbox.pieces.push(TrainPiece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(TrainPiece::Message(Span {
             message: MessageId(0),
             offset,
             len: payload as u32,
@@ -189,7 +195,7 @@ fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
     }
     let (bytes, from, ..) = collect(&mut driver, 1);
     assert_eq!((&bytes[..], from.port()), (&[2][..], 7777));
-    assert_eq!(driver.counters().disguised_received, 1);
+    assert_eq!(driver.counters().tcp_hijack_received, 1);
 }
 
 #[test]

@@ -9,12 +9,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// A kernel socket address of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub union Name {
+pub union SocketName {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
-impl Name {
+impl SocketName {
     /// Room for the kernel to write into.
     pub fn empty() -> Self {
         let address = libc::in6_addr { s6_addr: [0; 16] };
@@ -91,9 +91,9 @@ mod tests {
         for text in ["10.1.2.3:4000", "[2001:db8::7]:65535", "[fe80::1%3]:9"] {
             let address: SocketAddr = text.parse().unwrap();
             for on_v6 in [true, false] {
-                assert_eq!(Name::new(address, on_v6).0.get(), Some(address));
+                assert_eq!(SocketName::new(address, on_v6).0.get(), Some(address));
             }
         }
-        assert_eq!(Name::empty().get(), None);
+        assert_eq!(SocketName::empty().get(), None);
     }
 }

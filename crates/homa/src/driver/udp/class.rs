@@ -9,13 +9,13 @@ const MARGIN: u8 = 32;
 
 /// A socket's class, and what it sent of late.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usual {
+pub struct DefaultClass {
     class: u8,
     candidate: u8,
     ahead: u8,
 }
 
-impl Usual {
+impl DefaultClass {
     /// The class of packets without a control message.
     pub const fn class(&self) -> u8 {
         self.class
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     /// How often the class changes with these packets.
-    fn changes(usual: &mut Usual, packets: impl IntoIterator<Item = u8>) -> usize {
+    fn changes(default_class: &mut DefaultClass, packets: impl IntoIterator<Item = u8>) -> usize {
         let mut changes = 0;
         for class in packets {
-            if usual.sees(class) {
-                usual.settle(class, true);
+            if default_class.sees(class) {
+                default_class.settle(class, true);
                 changes += 1;
             }
         }
@@ -62,26 +62,26 @@ mod tests {
 
     #[test]
     fn it_follows_what_is_sent_most_and_does_not_waver() {
-        let mut usual = Usual::default();
-        assert_eq!(changes(&mut usual, [0; 1_000]), 0);
+        let mut default_class = DefaultClass::default();
+        assert_eq!(changes(&mut default_class, [0; 1_000]), 0);
         let most = (0..1_000).map(|n| if n % 4 == 0 { 0x20 } else { 0xa0 });
-        assert_eq!((changes(&mut usual, most), usual.class()), (1, 0xa0));
+        assert_eq!((changes(&mut default_class, most), default_class.class()), (1, 0xa0));
         let even = (0..1_000).map(|n| if n % 2 == 0 { 0x20 } else { 0xa0 });
-        assert_eq!((changes(&mut usual, even), usual.class()), (0, 0xa0));
-        assert_eq!((changes(&mut usual, [0x20; 200]), usual.class()), (1, 0x20));
+        assert_eq!((changes(&mut default_class, even), default_class.class()), (0, 0xa0));
+        assert_eq!((changes(&mut default_class, [0x20; 200]), default_class.class()), (1, 0x20));
     }
 
     #[test]
     fn a_socket_that_refuses_is_asked_now_and_then() {
-        let mut usual = Usual::default();
+        let mut default_class = DefaultClass::default();
         let mut asked = 0;
         for _ in 0..1_000 {
-            if usual.sees(0xa0) {
-                usual.settle(0xa0, false);
+            if default_class.sees(0xa0) {
+                default_class.settle(0xa0, false);
                 asked += 1;
             }
         }
         assert!((1..=1_000 / i32::from(MARGIN)).contains(&asked), "{asked}");
-        assert_eq!(usual.class(), 0);
+        assert_eq!(default_class.class(), 0);
     }
 }

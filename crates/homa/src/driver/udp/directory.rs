@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use homa_proto::ClientDirectory;
 
 /// Engines by the names of clients: a token and an epoch.
-type Known = HashMap<(u64, u32), u16>;
+type EngineOfClient = HashMap<(u64, u32), u16>;
 
 /// Clients of an engine that left for another.
 #[derive(Debug, Default)]
-struct Left {
+struct Departures {
     /// Looked at without the lock.
     any: AtomicBool,
     names: Mutex<Vec<(u64, u32)>>,
@@ -22,9 +22,9 @@ struct Left {
 
 /// An engine's place in the directory.
 #[derive(Clone, Debug)]
-pub struct Place {
-    known: Arc<Mutex<Known>>,
-    left: Arc<[Left]>,
+pub struct ShardDirectory {
+    known: Arc<Mutex<EngineOfClient>>,
+    left: Arc<[Departures]>,
     number: u16,
 }
 
@@ -32,17 +32,17 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
+impl ShardDirectory {
     /// The places of so many engines.
     pub fn all(engines: usize) -> impl Iterator<Item = Self> {
-        let known = Arc::<Mutex<Known>>::default();
-        let left: Arc<[Left]> = (0..engines).map(|_| Left::default()).collect();
+        let known = Arc::<Mutex<EngineOfClient>>::default();
+        let left: Arc<[Departures]> = (0..engines).map(|_| Departures::default()).collect();
         let place = move |number| Self { known: known.clone(), left: left.clone(), number };
         (0..engines as u16).map(place)
     }
 }
 
-impl ClientDirectory for Place {
+impl ClientDirectory for ShardDirectory {
     fn claim(&mut self, token: u64, epoch: u32) -> bool {
         let before = lock(&self.known).insert((token, epoch), self.number);
         let Some(before) = before.filter(|number| *number != self.number) else { return false };
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_client_is_where_it_named_itself_last_until_it_is_forgotten_there() {
-        let mut engines: Vec<_> = Place::all(2).collect();
+        let mut engines: Vec<_> = ShardDirectory::all(2).collect();
         assert!(!engines[0].claim(7, 1) && !engines[0].claim(7, 1));
         assert!(!engines[1].claim(7, 2), "another of its lives is another client");
         assert!(engines[1].claim(7, 1));

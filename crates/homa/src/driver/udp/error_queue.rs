@@ -17,9 +17,9 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::Control;
-use crate::driver::{Missing, TooBig, Unreachable};
+use crate::driver::{Missing, TooBig, UnreachableReport};
 
 /// Reports of one kind kept until asked for; more are forgotten.
 pub const REPORTS_MAX: usize = 256;
@@ -29,7 +29,7 @@ const QUOTED: usize = 256;
 
 /// What the network said about a packet sent earlier.
 #[derive(Clone, Copy, Debug)]
-pub struct Report {
+pub struct IcmpReport {
     /// Where it was sent; the port is 0 on raw sockets.
     pub to: SocketAddr,
     /// What is missing there; `None` when the report is about something else, such as the size of
@@ -42,7 +42,7 @@ pub struct Report {
     len: usize,
 }
 
-impl Report {
+impl IcmpReport {
     /// The network refused a packet that begins so at once: something of `what` is missing, or it
     /// is too big.
     pub fn refused(to: SocketAddr, what: Option<Missing>, packet: &[u8]) -> Self {
@@ -60,17 +60,17 @@ impl Report {
 
 /// What a report means for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum PathReport {
     /// A peer cannot be reached.
-    Unreachable(Unreachable),
+    Unreachable(UnreachableReport),
     /// A packet was too big.
     TooBig(TooBig),
 }
 
 /// Reports that nobody has asked for yet.
 #[derive(Debug, Default)]
-pub struct Reports {
-    unreachable: VecDeque<Unreachable>,
+pub struct IcmpReports {
+    unreachable: VecDeque<UnreachableReport>,
     too_big: VecDeque<TooBig>,
 }
 
@@ -81,17 +81,17 @@ fn push<T: PartialEq>(queue: &mut VecDeque<T>, report: T) {
     }
 }
 
-impl Reports {
+impl IcmpReports {
     /// Adds a report.
-    pub fn push(&mut self, meaning: Meaning) {
+    pub fn push(&mut self, meaning: PathReport) {
         match meaning {
-            Meaning::Unreachable(report) => push(&mut self.unreachable, report),
-            Meaning::TooBig(report) => push(&mut self.too_big, report),
+            PathReport::Unreachable(report) => push(&mut self.unreachable, report),
+            PathReport::TooBig(report) => push(&mut self.too_big, report),
         }
     }
 
     /// The oldest report of something unreachable.
-    pub fn unreachable(&mut self) -> Option<Unreachable> {
+    pub fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.unreachable.pop_front()
     }
 
@@ -101,7 +101,11 @@ impl Reports {
     }
 
     /// Empties a socket's queue and keeps what has a `meaning`; true when there was anything.
-    pub fn drain(&mut self, fd: RawFd, meaning: impl Fn(&Report) -> Option<Meaning>) -> bool {
+    pub fn drain(
+        &mut self,
+        fd: RawFd,
+        meaning: impl Fn(&IcmpReport) -> Option<PathReport>,
+    ) -> bool {
         let mut any = false;
         for _ in 0..REPORTS_MAX {
             let Some(report) = next(fd) else { break };
@@ -141,14 +145,14 @@ fn missing(origin: u8, kind: u8, code: u8) -> Option<Missing> {
 }
 
 /// Takes one report off the queue; `None` when it is empty.
-fn next(fd: RawFd) -> Option<Report> {
-    let mut name = Name::empty();
+fn next(fd: RawFd) -> Option<IcmpReport> {
+    let mut name = SocketName::empty();
     let mut control = Control::empty();
     let mut quoted = [0; QUOTED];
     let mut piece = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
     let mut header = libc::msghdr {
         msg_name: (&raw mut name).cast(),
-        msg_namelen: size_of::<Name>() as libc::socklen_t,
+        msg_namelen: size_of::<SocketName>() as libc::socklen_t,
         msg_iov: &raw mut piece,
         msg_iovlen: 1,
         msg_control: ptr::null_mut(),
@@ -180,8 +184,8 @@ fn next(fd: RawFd) -> Option<Report> {
     let len = usize::try_from(got).map_or(0, |got| got.min(QUOTED));
     let nowhere = SocketAddr::from(([0; 4], 0));
     Some(match name.get() {
-        Some(to) => Report { to, what, too_big: mtu.map(Some), quoted, len },
-        None => Report { to: nowhere, what: None, too_big: None, quoted, len },
+        Some(to) => IcmpReport { to, what, too_big: mtu.map(Some), quoted, len },
+        None => IcmpReport { to: nowhere, what: None, too_big: None, quoted, len },
     })
 }
 

@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::directory::Place;
-use super::error_queue::{Meaning, REPORTS_MAX, Reports};
+use super::directory::ShardDirectory;
+use super::error_queue::{IcmpReports, PathReport, REPORTS_MAX};
 use super::steering::Steering;
 use crate::driver::Waker;
 
@@ -20,7 +20,7 @@ pub struct Member {
     steering: Steering,
     number: usize,
     inboxes: Arc<[Inbox]>,
-    place: Place,
+    place: ShardDirectory,
 }
 
 /// What others heard for a driver. Whoever holds the lock finds the handle readable exactly where
@@ -29,7 +29,7 @@ pub struct Member {
 struct Inbox {
     /// There are reports. Looked at without the lock, written under it.
     any: AtomicBool,
-    reports: Mutex<Vec<Meaning>>,
+    reports: Mutex<Vec<PathReport>>,
     waker: Waker,
 }
 
@@ -42,11 +42,11 @@ impl Member {
         };
         let inboxes: Arc<[Inbox]> = (0..steering.shards()).map(inbox).collect::<io::Result<_>>()?;
         let member = |(number, place)| Self { steering, number, inboxes: inboxes.clone(), place };
-        Ok(Place::all(steering.shards()).enumerate().map(member).collect())
+        Ok(ShardDirectory::all(steering.shards()).enumerate().map(member).collect())
     }
 
     /// Where it looks up the clients of the others.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> ShardDirectory {
         self.place.clone()
     }
 
@@ -61,7 +61,7 @@ impl Member {
     }
 
     /// Hands a report about `to` on to whose peer that is; false if that is this driver.
-    pub fn hand_on(&self, to: SocketAddr, report: Meaning) -> bool {
+    pub fn hand_on(&self, to: SocketAddr, report: PathReport) -> bool {
         if self.hears(to) {
             return false;
         }
@@ -78,7 +78,7 @@ impl Member {
     }
 
     /// Takes in what others heard.
-    pub fn take(&self, into: &mut Reports) {
+    pub fn take(&self, into: &mut IcmpReports) {
         let inbox = &self.inboxes[self.number];
         if !inbox.any.load(Ordering::Acquire) {
             return;
@@ -100,7 +100,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{Missing, Unreachable, wait};
+    use crate::driver::{UnreachableReport, wait};
 
     #[test]
     fn a_driver_can_sleep_once_it_took_every_report_however_takes_and_reports_overlap() {
@@ -111,7 +111,11 @@ mod tests {
         let mut peers = (1..).map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
         let to = peers.find(|&peer| b.hears(peer)).unwrap();
         let quoted = Default::default();
-        let report = Meaning::Unreachable(Unreachable { to, what: Missing::Port, quoted });
+        let report = PathReport::Unreachable(UnreachableReport {
+            to,
+            what: homa_proto::Unreachable::Port(to.port()),
+            quoted,
+        });
         let (begun, handed_on) = (AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -126,7 +130,7 @@ mod tests {
             let mut stuck = 0;
             for n in 1..=REPORTS {
                 begun.store(n, Ordering::Release);
-                let mut into = Reports::default();
+                let mut into = IcmpReports::default();
                 // As an engine that looks at its driver for other reasons, too.
                 while handed_on.load(Ordering::Acquire) < n {
                     b.take(&mut into);

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::{Control, int, local_address};
-use crate::driver::{FULL_BATCH, Received};
+use crate::driver::{FULL_BATCH, ReceivedTrain};
 
 /// Most trains fetched at a time.
 const TRAINS_MAX: usize = FULL_BATCH;
@@ -22,9 +22,9 @@ pub struct ReceiveBatch {
     room: Box<[MaybeUninit<u8>]>,
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
-    names: Vec<Name>,
+    names: Vec<SocketName>,
     controls: Vec<Control>,
-    trains: Vec<Arrived>,
+    trains: Vec<TrainMeta>,
     /// Trains to ask for: one while nothing arrives, for which there is a cheaper call; as many as
     /// there is room for once something did.
     appetite: usize,
@@ -36,7 +36,7 @@ pub struct ReceiveBatch {
 }
 
 #[derive(Clone, Copy)]
-struct Arrived {
+struct TrainMeta {
     from: SocketAddr,
     socket: usize,
     to: Option<IpAddr>,
@@ -59,7 +59,7 @@ impl ReceiveBatch {
             room: Box::new_uninit_slice(TRAINS_MAX * ROOM),
             headers: Vec::with_capacity(TRAINS_MAX),
             pieces: vec![no_piece; TRAINS_MAX],
-            names: vec![Name::empty(); TRAINS_MAX],
+            names: vec![SocketName::empty(); TRAINS_MAX],
             controls: vec![Control::empty(); TRAINS_MAX],
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
@@ -71,7 +71,7 @@ impl ReceiveBatch {
             batch.pieces[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: ROOM };
             let mut header = libc::msghdr {
                 msg_name: (&raw mut batch.names[index]).cast(),
-                msg_namelen: size_of::<Name>() as libc::socklen_t,
+                msg_namelen: size_of::<SocketName>() as libc::socklen_t,
                 msg_iov: &raw mut batch.pieces[index],
                 msg_iovlen: 1,
                 msg_control: ptr::null_mut(),
@@ -96,7 +96,7 @@ impl ReceiveBatch {
         // The kernel wrote its own lengths over ours.
         for slot in 0..self.filled {
             let header = &mut self.headers[slot].msg_hdr;
-            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            header.msg_namelen = size_of::<SocketName>() as libc::socklen_t;
             self.controls[slot].attach(header, true);
         }
         self.trains.clear();
@@ -153,7 +153,7 @@ impl ReceiveBatch {
         let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(ROOM);
         let Some(from) = self.names[slot].get() else { return };
-        let mut train = Arrived { from, socket, to: None, datagram: len.max(1), slot, len };
+        let mut train = TrainMeta { from, socket, to: None, datagram: len.max(1), slot, len };
         for (level, kind, data) in self.controls[slot].iter(header.msg_hdr.msg_controllen) {
             match (level, kind) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -185,11 +185,11 @@ impl ReceiveBatch {
     }
 
     /// A train of the last `fetch`.
-    pub fn get(&self, index: usize) -> Received<'_> {
+    pub fn get(&self, index: usize) -> ReceivedTrain<'_> {
         let train = &self.trains[index];
         let start = train.slot * ROOM;
         let written = &self.room[start..start + train.len];
-        Received {
+        ReceivedTrain {
             from: train.from,
             socket: train.socket,
             to: train.to,

@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::RawFd;
 use std::{ptr, slice};
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::Control;
-use super::error_queue::{Meaning, Report, Reports};
-use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Piece, Train};
+use super::error_queue::{IcmpReport, IcmpReports, PathReport};
+use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Train, TrainPiece};
 
 /// Trains in one system call.
 pub const TRAINS_MAX: usize = 64;
@@ -28,13 +28,13 @@ const REFUSALS_MAX: u32 = 3;
 pub struct SendBatch {
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
-    entries: Vec<Entry>,
+    entries: Vec<MessageEntry>,
     /// Entries sent or skipped so far.
     done: usize,
 }
 
-struct Entry {
-    name: Name,
+struct MessageEntry {
+    name: SocketName,
     name_len: libc::socklen_t,
     control: Control,
     /// Which train of the run.
@@ -79,7 +79,7 @@ impl SendBatch {
                 left -= len;
                 let first = self.pieces.len();
                 cursor.take(len, outbox, messages, &mut self.pieces);
-                let (name, name_len) = Name::new(train.to, on_v6);
+                let (name, name_len) = SocketName::new(train.to, on_v6);
                 let mut control = Control::empty();
                 match (train.tos, train.to.is_ipv4()) {
                     (tos, _) if tos == class => {}
@@ -101,7 +101,8 @@ impl SendBatch {
                 }
                 let last = self.pieces.len();
                 let train = index;
-                let entry = Entry { name, name_len, control, train, offset, segments, first, last };
+                let entry =
+                    MessageEntry { name, name_len, control, train, offset, segments, first, last };
                 self.entries.push(entry);
             }
         }
@@ -117,15 +118,15 @@ impl SendBatch {
         &mut self,
         fd: RawFd,
         trains: &[Train],
-        reports: &mut Reports,
+        reports: &mut IcmpReports,
         counters: &mut DriverCounters,
-        meaning: impl Fn(&Report) -> Option<Meaning>,
-    ) -> Result<(), Stopped> {
+        meaning: impl Fn(&IcmpReport) -> Option<PathReport>,
+    ) -> Result<(), SendStop> {
         let mut refusals = 0;
         while let Some(entry) = self.entries.get(self.done) {
             let (train, first) = (&trains[entry.train], entry.first);
             let (at, offset) = (entry.train, entry.offset);
-            let stopped = |why| Err(Stopped { train: at, offset, why });
+            let stopped = |why| Err(SendStop { train: at, offset, why });
             counters.send_calls += 1;
             let error = match self.flush(fd) {
                 Ok(true) => return Ok(()),
@@ -141,10 +142,10 @@ impl SendBatch {
             match error {
                 libc::EINTR => {}
                 libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
-                    return stopped(Why::Uncut { for_good: error == libc::EIO });
+                    return stopped(StopReason::Uncut { for_good: error == libc::EIO });
                 }
-                libc::EAGAIN => return stopped(Why::Full(Full::Socket(fd))),
-                libc::ENOBUFS => return stopped(Why::Full(Full::Device)),
+                libc::EAGAIN => return stopped(StopReason::Full(Full::Socket(fd))),
+                libc::ENOBUFS => return stopped(StopReason::Full(Full::Device)),
                 // Of an earlier packet, maybe; then this one was not tried. The report may have
                 // been read already: the kernel sets the socket's error after it queued that.
                 _ if refusals + 1 < REFUSALS_MAX => {
@@ -153,7 +154,7 @@ impl SendBatch {
                 }
                 // The device's MTU is less than that of the datagrams, which are not cut for it.
                 libc::EMSGSIZE if self.entries[self.done].segments => {
-                    return stopped(Why::Uncut { for_good: false });
+                    return stopped(StopReason::Uncut { for_good: false });
                 }
                 error => {
                     counters.trains_refused += 1;
@@ -169,7 +170,7 @@ impl SendBatch {
                         let start = unsafe {
                             slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
                         };
-                        let report = Report::refused(train.to, missing, start);
+                        let report = IcmpReport::refused(train.to, missing, start);
                         meaning(&report).into_iter().for_each(|meaning| reports.push(meaning));
                     }
                     self.done += 1;
@@ -222,18 +223,18 @@ impl SendBatch {
 
 /// Where a batch stopped.
 #[derive(Clone, Copy, Debug)]
-pub struct Stopped {
+pub struct SendStop {
     /// The train.
     pub train: usize,
     /// Bytes of it that were sent.
     pub offset: usize,
     /// What stopped it.
-    pub why: Why,
+    pub why: StopReason,
 }
 
 /// What stops a batch.
 #[derive(Clone, Copy, Debug)]
-pub enum Why {
+pub enum StopReason {
     /// The kernel does not cut the train into segments.
     Uncut {
         /// The device cannot, so no other either; else there is something about this one.
@@ -249,7 +250,7 @@ struct Cursor<'a, I> {
     rest: &'a [u8],
 }
 
-impl<'a, I: Iterator<Item = &'a Piece>> Cursor<'a, I> {
+impl<'a, I: Iterator<Item = &'a TrainPiece>> Cursor<'a, I> {
     /// Appends the next `len` bytes to `into`, as a gather list.
     fn take(
         &mut self,
@@ -261,8 +262,8 @@ impl<'a, I: Iterator<Item = &'a Piece>> Cursor<'a, I> {
         while len > 0 {
             if self.rest.is_empty() {
                 self.rest = match self.pieces.next() {
-                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
-                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    Some(TrainPiece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(TrainPiece::Message(span)) => messages.bytes(*span),
                     None => return,
                 };
             }

@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::address::Name;
+use super::address::SocketName;
 use super::steering::{self, Steering};
 use crate::error::OpenError;
 
@@ -114,7 +114,7 @@ fn create(at: SocketAddr, dual: bool) -> io::Result<UdpSocket> {
 
 /// Binds a socket of the family of `at` there.
 fn bind(socket: &UdpSocket, at: SocketAddr) -> io::Result<()> {
-    let (name, length) = Name::new(at, at.is_ipv6());
+    let (name, length) = SocketName::new(at, at.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

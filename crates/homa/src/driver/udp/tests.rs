@@ -8,12 +8,12 @@ use homa_proto::{Body, LinkId, MessageId, Packet, PeerId, Quoted, RpcId, Span};
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::driver::{Piece, Train, wait};
+use crate::driver::{Train, TrainPiece, wait};
 
 /// One outgoing message.
-struct Message(Vec<u8>);
+struct TestMessage(Vec<u8>);
 
-impl Gather for Message {
+impl Gather for TestMessage {
     fn bytes(&self, span: Span) -> &[u8] {
         &self.0[span.offset as usize..][..span.len as usize]
     }
@@ -25,17 +25,22 @@ fn pair(ip: &str) -> (UdpDriver, UdpDriver) {
 }
 
 /// A train of `datagrams` datagrams: each a 4-byte header and `payload` bytes of the message.
-fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, Message, Vec<u8>) {
+fn train(
+    to: SocketAddr,
+    tos: u8,
+    datagrams: usize,
+    payload: usize,
+) -> (Outbox, TestMessage, Vec<u8>) {
     let mut outbox = Outbox::default();
-    let message = Message((0..datagrams * payload).map(|i| i as u8).collect());
+    let message = TestMessage((0..datagrams * payload).map(|i| i as u8).collect());
     let mut expected = Vec::new();
     for index in 0..datagrams {
         let start = outbox.bytes.len();
         outbox.bytes.extend_from_slice(&(index as u32).to_be_bytes());
         let span =
             Span { message: MessageId(0), offset: (index * payload) as u32, len: payload as u32 };
-        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
-        outbox.pieces.push(Piece::Message(span));
+        outbox.pieces.push(TrainPiece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(TrainPiece::Message(span));
         expected.extend_from_slice(&outbox.bytes[start..]);
         expected.extend_from_slice(message.bytes(span));
     }
@@ -148,7 +153,7 @@ fn an_error_whose_report_is_gone_does_not_lose_the_packet_behind_it() {
     socket.connect(closed).unwrap();
     socket.send(b"nobody is there").unwrap();
     let mut batch = SendBatch::default();
-    let (mut reports, mut counters) = (Reports::default(), DriverCounters::default());
+    let (mut reports, mut counters) = (IcmpReports::default(), DriverCounters::default());
     batch.fill(&outbox.trains, &outbox, &message, false, (false, 0));
     let sent =
         batch.flush_all(socket.as_raw_fd(), &outbox.trains, &mut reports, &mut counters, |_| {
@@ -207,7 +212,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.unreachable(), None);
@@ -250,16 +255,16 @@ fn a_report_shows_which_packet_came_back() {
             writer.push(packet).unwrap();
         }
         let len = writer.len();
-        outbox.pieces.push(Piece::Buffered(0..len));
+        outbox.pieces.push(TrainPiece::Buffered(0..len));
         let (socket, source, tos, datagram, pieces) = (0, None, 0, len, 0..1);
         let link = LinkId(0);
         outbox.trains.push(Train { to, link, socket, source, tos, datagram, len, pieces });
-        driver.send(&outbox, &Message(Vec::new()));
+        driver.send(&outbox, &TestMessage(Vec::new()));
         assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
         let quoted = Some(Quoted { id: RpcId(shown.0), data: shown.1 });
-        let what = Missing::Port;
-        assert_eq!(driver.unreachable(), Some(Unreachable { to, what, quoted }));
+        let what = Missing::Port.at(to.port());
+        assert_eq!(driver.unreachable(), Some(UnreachableReport { to, what, quoted }));
     }
 }
 
@@ -277,7 +282,7 @@ fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pol
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to: dead, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to: dead, what: Missing::Port.at(dead.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.counters().trains_refused, 0);
@@ -297,7 +302,10 @@ fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
     assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
     a.receive(true);
     assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
-    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
+    assert_eq!(
+        a.unreachable(),
+        Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None })
+    );
 }
 
 #[test]
@@ -331,7 +339,7 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
             collect(&mut b, expected.len());
             assert_eq!(b.received(0).from.port(), port, "{at} by link {link}");
         }
-        assert_eq!(a.lanes[0].senders().count(), 3);
+        assert_eq!(a.link_sockets[0].senders().count(), 3);
         assert_eq!(a.queued(LinkId(5)), Some(0));
         // From many ports: a group of sockets would share them out.
         let to = SocketAddr::new(ip.parse().unwrap(), port);
@@ -375,14 +383,14 @@ fn what_has_no_room_holds_back_its_own_link_only() {
     mixed.trains.push(Train { link: LinkId(2), ..mixed.trains[0].clone() });
     mixed.trains.push(mixed.trains[0].clone());
     let from = (&mixed, &message as &dyn Gather);
-    let others = a.kept.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
+    let others = a.backlog.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
     assert_eq!(others.iter().map(|train| train.link).collect::<Vec<_>>(), [LinkId(2)]);
     let bytes = 2 * expected.len() - 4;
-    assert_eq!(a.waiting(), [Waiting { link: LinkId(1), bytes, full: why }]);
+    assert_eq!(a.backlog(), [LinkBacklog { link: LinkId(1), bytes, socket: None }]);
     a.resume(LinkId(2));
-    assert_eq!(a.waiting().len(), 1, "of another link");
+    assert_eq!(a.backlog().len(), 1, "of another link");
     a.resume(LinkId(1));
-    assert_eq!(a.waiting(), []);
+    assert_eq!(a.backlog(), []);
     assert_eq!(collect(&mut b, bytes).0.len(), bytes);
 }
 

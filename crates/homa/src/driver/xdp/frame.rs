@@ -50,12 +50,12 @@ fn pseudo(addresses: &[u8], length: usize) -> u64 {
 
 /// What all frames to a destination have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Header {
+pub struct FrameHeader {
     bytes: [u8; ETHERNET + IPV6 + UDP],
     v4: bool,
 }
 
-impl Header {
+impl FrameHeader {
     /// From an interface's Ethernet address to the next hop's, and from one of our addresses to a
     /// destination; `None` where those are of different families.
     pub fn new((own, hop): (Mac, Mac), source: IpAddr, to: IpAddr) -> Option<Self> {
@@ -125,7 +125,7 @@ impl Header {
 
 /// A datagram that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct UdpDatagram<'a> {
     /// Who sent it.
     pub from: SocketAddr,
     /// To which address of ours.
@@ -136,7 +136,7 @@ pub struct Datagram<'a> {
 
 /// Reads a frame; `None` if it is malformed, or comes from where nothing can come from.
 /// `interface` is the number that addresses of its link are known by.
-pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
+pub fn read(frame: &[u8], interface: u32) -> Option<UdpDatagram<'_>> {
     let packet = frame.get(ETHERNET..)?;
     let (source, to, addresses, udp) = match frame.get(12..14)? {
         [0x08, 0x00] => {
@@ -172,7 +172,7 @@ pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
     }
     let from = with_port(source, u16::from_be_bytes([a, b]), interface);
     let to = SocketAddr::new(to, u16::from_be_bytes([c, d]));
-    Some(Datagram { from, to, bytes })
+    Some(UdpDatagram { from, to, bytes })
 }
 
 /// The checksum is right, or there is none, which only IPv4 allows.
@@ -214,7 +214,7 @@ mod tests {
 
     fn frame(v4: bool, payload: &[u8]) -> Vec<u8> {
         let (from, to) = ends(v4);
-        let header = Header::new((OWN, HOP), from, to).unwrap();
+        let header = FrameHeader::new((OWN, HOP), from, to).unwrap();
         let mut frame = vec![0xee; header.len()];
         frame.extend(payload);
         header.write(&mut frame, (40_000, 4000), 0xa8);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn nothing_comes_from_nowhere_or_from_ourselves() {
         let frame = |source: &str, to: &str| {
-            let header = Header::new((OWN, HOP), source.parse().unwrap(), to.parse().unwrap());
+            let header = FrameHeader::new((OWN, HOP), source.parse().unwrap(), to.parse().unwrap());
             let header = header.unwrap();
             let mut frame = vec![1; header.len() + 20];
             header.write(&mut frame, (40_000, 4000), 0);

@@ -2,15 +2,15 @@
 
 use std::slice;
 
-use crate::driver::{Gather, Outbox, Piece, Train};
+use crate::driver::{Gather, Outbox, Train, TrainPiece};
 
 /// The bytes of a train, one datagram after the other.
-pub struct Bytes<'a> {
-    pieces: slice::Iter<'a, Piece>,
+pub struct TrainBytes<'a> {
+    pieces: slice::Iter<'a, TrainPiece>,
     rest: &'a [u8],
 }
 
-impl<'a> Bytes<'a> {
+impl<'a> TrainBytes<'a> {
     /// All of a train's.
     pub fn of(train: &Train, outbox: &'a Outbox) -> Self {
         Self { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] }
@@ -21,8 +21,8 @@ impl<'a> Bytes<'a> {
         while !into.is_empty() {
             if self.rest.is_empty() {
                 self.rest = match self.pieces.next() {
-                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
-                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    Some(TrainPiece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(TrainPiece::Message(span)) => messages.bytes(*span),
                     None => return,
                 };
             }

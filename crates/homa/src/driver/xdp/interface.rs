@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use homa_proto::LinkId;
 
 use super::frame::ETHERNET;
-use super::port::{Port, Size};
+use super::port::{QueuePort, Size};
 use super::program::{KEY, Redirect, key};
-use crate::driver::bpf::{self, Capabilities, Kind, Table};
-use crate::egress::hops::Station;
+use crate::egress::hops::Interface;
 use crate::error::OpenError;
+use homa_bpf::{self as bpf, BpfMap, Capabilities, ProgramKind};
 
 /// Names of the programs and tables in the kernel's lists.
 const NAME: &std::ffi::CStr = c"homa_redirect";
@@ -43,21 +43,21 @@ const DRIVER_MODE: u32 = 1 << 2;
 const GENERIC_MODE: u32 = 1 << 1;
 
 /// See the module's documentation.
-pub struct Interface {
+pub struct XdpInterface {
     /// The interface as it was when last looked at.
-    pub station: Station,
+    pub device: Interface,
     /// It did not send when last tried.
     pub stopped: bool,
     /// The link, by the engine's number, of what was sent last.
     pub link: LinkId,
     /// A socket per queue.
-    pub ports: Vec<Port>,
+    pub ports: Vec<QueuePort>,
     /// The longest frame that the sockets take, bytes.
     pub longest: u32,
     /// The program runs in the interface's driver.
     pub native: bool,
-    local: Table<KEY>,
-    _sockets: Table<4>,
+    local: BpfMap<KEY>,
+    _sockets: BpfMap<4>,
     _link: OwnedFd,
 }
 
@@ -75,23 +75,23 @@ pub fn missing_capabilities() -> Vec<&'static str> {
     missing
 }
 
-impl Interface {
+impl XdpInterface {
     /// Takes frames from an interface of the calling thread's network; `bytes`: as many should find
     /// room that arrive before they are looked at.
-    pub fn open(station: Station, bytes: usize) -> Result<Self, OpenError> {
+    pub fn open(device: Interface, bytes: usize) -> Result<Self, OpenError> {
         let refused = |step: &'static str| {
-            let interface = station.name.clone();
+            let interface = device.name.clone();
             move |source: io::Error| OpenError::Xdp { interface, step, source }
         };
-        let queues = station.queues.clamp(1, QUEUES_MAX);
-        let frames = bytes / station.mtu.clamp(64, 4096) as usize / queues as usize;
+        let queues = device.queues.clamp(1, QUEUES_MAX);
+        let frames = bytes / device.mtu.clamp(64, 4096) as usize / queues as usize;
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         let frames = frames.clamp(*FRAMES.start(), *FRAMES.end()).next_power_of_two();
-        let size = Size::for_mtu(station.mtu, frames);
-        let local = Table::hash(NAME, ADDRESSES_MAX).map_err(refused(TABLE))?;
-        let sockets = Table::sockets(NAME, queues).map_err(refused(TABLE))?;
+        let size = Size::for_mtu(device.mtu, frames);
+        let local = BpfMap::hash(NAME, ADDRESSES_MAX).map_err(refused(TABLE))?;
+        let sockets = BpfMap::sockets(NAME, queues).map_err(refused(TABLE))?;
         let redirect = Redirect {
-            mac: station.mac,
+            mac: device.mac,
             local: local.descriptor(),
             sockets: sockets.descriptor(),
             longest: size.longest(),
@@ -100,10 +100,10 @@ impl Interface {
         // Before the sockets: whether another process uses XDP here shows at once, and some cards
         // want a program before they do without copies.
         let (link, native) =
-            attach(redirect, &station).map_err(|(step, error)| refused(step)(error))?;
+            attach(redirect, &device).map_err(|(step, error)| refused(step)(error))?;
         let mut ports = Vec::new();
         for queue in 0..queues {
-            match open_port(station.index, queue, size) {
+            match open_port(device.index, queue, size) {
                 Ok(port) => {
                     let socket = port.as_fd().as_raw_fd() as u32;
                     let set = sockets.insert(&queue.to_ne_bytes(), socket);
@@ -118,13 +118,13 @@ impl Interface {
         let longest = size.longest();
         let (_sockets, _link) = (sockets, link);
         let (stopped, link) = (false, LinkId(0));
-        Ok(Self { station, stopped, link, ports, longest, native, local, _sockets, _link })
+        Ok(Self { device, stopped, link, ports, longest, native, local, _sockets, _link })
     }
 
     /// The addresses of the interface at which a socket bound to `at` receives.
     fn addresses(&self, at: SocketAddr) -> impl Iterator<Item = IpAddr> {
         let ip = at.ip();
-        self.station.addresses.iter().copied().filter(move |own| match ip.is_unspecified() {
+        self.device.addresses.iter().copied().filter(move |own| match ip.is_unspecified() {
             // Sockets at every IPv6 address speak IPv4, too.
             true => ip.is_ipv6() || own.is_ipv4(),
             false => *own == ip,
@@ -135,13 +135,13 @@ impl Interface {
     /// do.
     pub fn largest_packet(&self) -> u16 {
         let room = self.longest - ETHERNET as u32;
-        let room = if self.station.mtu <= room { u32::MAX } else { room };
+        let room = if self.device.mtu <= room { u32::MAX } else { room };
         u16::try_from(room).unwrap_or(u16::MAX)
     }
 
     /// True for an address of the interface.
     pub fn has(&self, ip: IpAddr) -> bool {
-        self.station.addresses.contains(&ip)
+        self.device.addresses.contains(&ip)
     }
 
     /// Takes frames to a local address from now on.
@@ -162,10 +162,10 @@ impl Interface {
 }
 
 /// Opens a socket at a queue, which the kernel may still be clearing of one that was closed.
-fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<Port> {
+fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<QueuePort> {
     let begun = Instant::now();
     loop {
-        match Port::open(interface, queue, size) {
+        match QueuePort::open(interface, queue, size) {
             Err(error)
                 if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < CLEARED =>
             {
@@ -180,11 +180,11 @@ fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<Port> {
 /// of a veth its other end loses segmentation offload, for everything that it sends.
 fn attach(
     redirect: Redirect,
-    station: &Station,
+    device: &Interface,
 ) -> Result<(OwnedFd, bool), (&'static str, io::Error)> {
-    let modes: &[u32] = if station.veth { &[GENERIC_MODE] } else { &[DRIVER_MODE, GENERIC_MODE] };
+    let modes: &[u32] = if device.veth { &[GENERIC_MODE] } else { &[DRIVER_MODE, GENERIC_MODE] };
     let load = |redirect: &Redirect| {
-        bpf::load(Kind::Xdp { frags: redirect.frags }, &redirect.assemble(), NAME)
+        bpf::load(ProgramKind::Xdp { frags: redirect.frags }, &redirect.assemble(), NAME)
     };
     let mut failed = None;
     for frags in [true, false] {
@@ -196,7 +196,7 @@ fn attach(
             Err(error) => return Err((PROGRAM, error)),
         };
         for &mode in modes {
-            match bpf::attach(program.as_fd(), (station.index, bpf::XDP), mode) {
+            match bpf::attach(program.as_fd(), (device.index, bpf::XDP), mode) {
                 Ok(link) => return Ok((link, mode == DRIVER_MODE)),
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err((ATTACH, error));

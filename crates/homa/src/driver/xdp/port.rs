@@ -40,7 +40,7 @@ impl Size {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Port {
+pub struct QueuePort {
     fd: OwnedFd,
     size: Size,
     memory: Mapping,
@@ -62,7 +62,7 @@ pub struct Port {
     lost: u64,
 }
 
-impl Port {
+impl QueuePort {
     /// Opens a socket at a queue of an interface of the calling thread's network.
     pub fn open(interface: u32, queue: u32, size: Size) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -305,7 +305,7 @@ impl Port {
     }
 }
 
-impl AsFd for Port {
+impl AsFd for QueuePort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

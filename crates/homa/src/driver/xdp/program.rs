@@ -12,8 +12,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use crate::driver::bpf::{Assembler, op::*};
 use crate::egress::hops::Mac;
+use homa_bpf::{Assembler, op::*};
 
 /// Bytes of a key: an address, mapped if it is of IPv4, a port, and padding.
 pub const KEY: usize = 20;
@@ -192,7 +192,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::driver::bpf::{Kind, Table, load, test_run};
+    use homa_bpf::{BpfMap, ProgramKind, load, test_run};
 
     const MAC: Mac = [2, 0, 0, 0xab, 0xcd, 0xef];
 
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn the_program_takes_what_is_for_our_ports_and_passes_the_rest() {
-        let tables = Table::<KEY>::hash(c"homa_test", 8)
-            .and_then(|local| Ok((local, Table::<4>::sockets(c"homa_test", 1)?)));
+        let tables = BpfMap::<KEY>::hash(c"homa_test", 8)
+            .and_then(|local| Ok((local, BpfMap::<4>::sockets(c"homa_test", 1)?)));
         let Ok((local, sockets)) = tables else {
             return skip::test("root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)");
         };
@@ -234,13 +234,14 @@ mod tests {
                 longest: 1514,
                 frags,
             };
-            let program = load(Kind::Xdp { frags }, &redirect.assemble(), c"homa_test").unwrap();
+            let program =
+                load(ProgramKind::Xdp { frags }, &redirect.assemble(), c"homa_test").unwrap();
             // There is no socket in a test: what is taken has the verdict of an empty place, which
             // is the same as PASS. So the map is tried with a verdict of its own.
             let mut code = redirect.assemble();
             let verdict = code.len() - 5;
             code[verdict] = with_immediate(code[verdict], 1);
-            let marked = load(Kind::Xdp { frags }, &code, c"homa_test").unwrap();
+            let marked = load(ProgramKind::Xdp { frags }, &code, c"homa_test").unwrap();
             let takes = |frame: &[u8]| {
                 let verdict = test_run(program.as_fd(), frame).unwrap().1;
                 assert_eq!(verdict, PASS, "no socket is there");

@@ -68,7 +68,7 @@ impl Drop for Mapping {
 
 /// Either end of a ring of `T`.
 #[derive(Debug)]
-struct Ring<T> {
+struct RingEnd<T> {
     _map: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -78,9 +78,9 @@ struct Ring<T> {
 }
 
 // SAFETY: the pointers lead into the mapping that the value owns.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for RingEnd<T> {}
 
-impl<T: Copy> Ring<T> {
+impl<T: Copy> RingEnd<T> {
     /// The ring of `size` entries at an offset of a socket, laid out as the kernel says.
     fn new(
         socket: BorrowedFd<'_>,
@@ -132,21 +132,21 @@ impl<T: Copy> Ring<T> {
 /// The end at which we write.
 #[derive(Debug)]
 pub struct Producer<T> {
-    ring: Ring<T>,
+    ring: RingEnd<T>,
     /// The next entry, and the first that the kernel has not read as far as known.
     next: u32,
     read: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    /// See [`Ring::new`].
+    /// See [`RingEnd::new`].
     pub fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
         layout: libc::xdp_ring_offset,
         size: u32,
     ) -> io::Result<Self> {
-        Ok(Self { ring: Ring::new(socket, at, layout, size)?, next: 0, read: 0 })
+        Ok(Self { ring: RingEnd::new(socket, at, layout, size)?, next: 0, read: 0 })
     }
 
     /// Writes an entry; false when there is no room. The kernel sees it after [`Self::show`].
@@ -193,19 +193,19 @@ impl<T: Copy> Producer<T> {
 /// The end at which we read.
 #[derive(Debug)]
 pub struct Consumer<T> {
-    ring: Ring<T>,
+    ring: RingEnd<T>,
     next: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    /// See [`Ring::new`].
+    /// See [`RingEnd::new`].
     pub fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
         layout: libc::xdp_ring_offset,
         size: u32,
     ) -> io::Result<Self> {
-        Ok(Self { ring: Ring::new(socket, at, layout, size)?, next: 0 })
+        Ok(Self { ring: RingEnd::new(socket, at, layout, size)?, next: 0 })
     }
 
     /// Entries that can be read.

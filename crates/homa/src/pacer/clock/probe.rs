@@ -15,7 +15,7 @@
 
 use homa_proto::{Duration, Time};
 
-use super::{Answer, Clock, FRAME, LATE_MAX};
+use super::{AccountReport, FRAME, LATE_MAX, PacingClock};
 
 /// First and largest excess of a probe over the rate (BBR: 1.25, and a doubling at the start).
 const EXCESS: [f64; 2] = [0.25, 1.0];
@@ -34,7 +34,7 @@ const BUSY: f64 = 0.75;
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Probing {
-    round: Option<Round>,
+    round: Option<ProbeRound>,
     /// The rate before the probe that goes on.
     pub base: Option<f64>,
     began: Time,
@@ -46,7 +46,7 @@ pub struct Probing {
 
 /// Reports that together tell how fast the link is at least.
 #[derive(Clone, Copy, Debug)]
-struct Round {
+struct ProbeRound {
     since: Time,
     done: f64,
     reports: u32,
@@ -55,8 +55,8 @@ struct Round {
 
 impl Probing {
     /// A rate that nobody told is probed first of all.
-    pub fn new(told: bool) -> Self {
-        let wait = if told { WAIT } else { 0 };
+    pub fn new(known_rate: bool) -> Self {
+        let wait = if known_rate { WAIT } else { 0 };
         Self { round: None, base: None, began: Time::ZERO, excess: EXCESS[0], wait }
     }
 
@@ -66,11 +66,11 @@ impl Probing {
     }
 }
 
-impl Clock {
+impl PacingClock {
     /// Takes in a report.
-    pub(super) fn probe(&mut self, now: Time, answer: &Answer) {
+    pub(super) fn probe(&mut self, now: Time, answer: &AccountReport) {
         let done = self.account.done;
-        let next = Round { since: now, done, reports: 0, uncertain: answer.since };
+        let next = ProbeRound { since: now, done, reports: 0, uncertain: answer.since };
         let Some(round) = &mut self.probing.round else {
             self.probing.round = Some(next);
             return;

@@ -1,0 +1,78 @@
+//! Who waits for the end of a request that the application has: its client gives up, which it says,
+//! or its time is over.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use hashbrown::HashMap;
+use homa_proto::{RpcHandle, Time};
+
+use super::waiters::WakeTarget;
+
+/// By request, and by when its time is over.
+#[derive(Debug, Default)]
+pub struct RequestWatch {
+    watchers: HashMap<RpcHandle, Vec<RequestWatcher>>,
+    due: BTreeMap<(Time, u64), RpcHandle>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct RequestWatcher {
+    ticket: u64,
+    until: Time,
+    waker: Waker,
+}
+
+impl RequestWatch {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Notes who waits; returns a ticket for [`Self::leave`].
+    pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.watchers.entry(rpc).or_default().push(RequestWatcher { ticket, until, waker });
+        self.due.insert((until, ticket), rpc);
+        ticket
+    }
+
+    /// Who waited came back, or gives up.
+    pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
+        let watchers = self.watchers.get_mut(&rpc)?;
+        let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
+        let RequestWatcher { until, waker, .. } = watchers.swap_remove(at);
+        if watchers.is_empty() {
+            self.watchers.remove(&rpc);
+        }
+        self.due.remove(&(until, ticket));
+        Some(waker)
+    }
+
+    /// The request is over.
+    pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        for RequestWatcher { ticket, until, waker } in
+            self.watchers.remove(&rpc).into_iter().flatten()
+        {
+            self.due.remove(&(until, ticket));
+            wakes.push(WakeTarget::Task(waker));
+        }
+    }
+
+    /// The time of some may be over.
+    pub fn passed(&mut self, now: Time, wakes: &mut Vec<WakeTarget>) {
+        while let Some((&(until, _), &rpc)) = self.due.first_key_value()
+            && until <= now
+        {
+            self.ended(rpc, wakes);
+        }
+    }
+
+    /// When the first one's time is over.
+    pub fn next(&self) -> Option<Time> {
+        let first = self.due.first_key_value().map(|((until, _), _)| *until);
+        first.filter(|&until| until != Time::MAX)
+    }
+}
