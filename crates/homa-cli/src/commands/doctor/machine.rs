@@ -185,8 +185,8 @@ pub fn namespaces() -> Vec<Check> {
 /// trials as `bench` itself.
 fn rack(inside: &Isolation) -> Check {
     let simulates = "`bench` simulates its rows and says so";
-    let trials = match bench::find(&bench::Args::defaults(), inside) {
-        Ok(trials) => trials,
+    let (trials, chosen) = match bench::find(&bench::Args::defaults(), inside) {
+        Ok(found) => found,
         Err(failure) => {
             return Check::new("rack", Status::Missing, "cannot be built", simulates)
                 .remedy(failure.to_string());
@@ -194,9 +194,9 @@ fn rack(inside: &Isolation) -> Check {
     };
     let found: Vec<String> = trials.iter().map(|trial| trial.sentence()).collect();
     let found = found.join("; ");
-    match trials.last().filter(|trial| trial.fit != bench::Fit::Disturbed) {
-        Some(trial) => {
-            let rate = values::show_rate(trial.link);
+    match chosen {
+        Some(link) => {
+            let rate = values::show_rate(link);
             let consequence = format!("`bench` measures over links of {rate}");
             Check::new("rack", Status::Ok, found, consequence)
         }
