@@ -8,7 +8,7 @@ use homa_proto::*;
 
 use crate::framing::Framing;
 use crate::topology::HostId;
-use crate::transport::{Arrival, Label, Transport, as_received};
+use crate::transport::{Label, PacketMeta, Transport, as_received};
 
 const AGAIN: Duration = Duration::millis(1);
 const TRIES: u32 = 20;
@@ -214,7 +214,7 @@ impl Transport for OneShot {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         self.now = now;
         let packet = &as_received(arrival.from, packet);
         match packet.body {

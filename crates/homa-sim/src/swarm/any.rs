@@ -85,8 +85,8 @@ fn gentle(fabric: &Fabric) -> Fabric {
     for link in &mut impaired {
         if let Some(rate) = &mut link.rate {
             *rate = Bandwidth(rate.0.min(host_link.0));
-            // PAUSE frames then take no longer than data, so lossless switches need no extra
-            // memory.
+            // Slow both ways, because lossless switches need more memory if only PAUSE frames are
+            // slow.
             link.one_way = false;
         }
     }

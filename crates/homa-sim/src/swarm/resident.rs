@@ -7,7 +7,7 @@
 use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::topology::HostId;
-use crate::transport::{Arrival, Homa, Label, Transport};
+use crate::transport::{Homa, Label, PacketMeta, Transport};
 
 use super::hostile::Attacker;
 
@@ -47,11 +47,11 @@ impl Transport for SwarmHost {
         }
     }
 
-    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         match self {
             Self::Honest(homa, hostile) if *hostile == Some(arrival.from) => {
                 let from = HostId(packet.peer.0);
-                homa.receive(now, packet, Arrival { from, ..arrival })
+                homa.receive(now, packet, PacketMeta { from, ..arrival })
             }
             Self::Honest(homa, _) => homa.receive(now, packet, arrival),
             Self::Hostile(attacker) => {

@@ -71,7 +71,7 @@ pub enum TraceEvent {
         /// The port.
         port: u32,
     },
-    /// A switch cut off its payload.
+    /// A switch trimmed its payload.
     Trimmed {
         /// When.
         at_ps: u64,
@@ -80,7 +80,7 @@ pub enum TraceEvent {
         /// Bytes on the wire that are left.
         left_bytes: u32,
     },
-    /// A switch turned it round, to its sender.
+    /// A switch returned it to its sender.
     Returned {
         /// When.
         at_ps: u64,

@@ -8,8 +8,8 @@
 //! shorter headers than real Homa: if a simulated frame is shorter than the real headers, the
 //! record states the length of those headers.
 //!
-//! One-way messages (Homa §5.2) are not on the wire of real Homa, which only has RPCs: their
-//! packets have the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
+//! One-way messages (Homa §5.2) do not exist on the wire of real Homa, which only has RPCs. Their
+//! packets therefore carry the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
 //!
 //! Format: the pcapng draft of the IETF (section header, interface description and enhanced packet
 //! blocks; time stamps in nanoseconds).
@@ -126,7 +126,7 @@ fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.resize(block.len().next_multiple_of(4), 0);
 }
 
-/// Part of a one-way message, or about one: those are between no ports. Cutoffs are about hosts.
+/// Whether a packet is about a one-way message: those have no ports. Cutoffs belong to hosts.
 fn is_one_way(packet: &Packet) -> bool {
     let of_message = !matches!(packet.body, Body::Cutoffs { .. } | Body::Freeze);
     of_message && (packet.local_port, packet.remote_port) == (0, 0)

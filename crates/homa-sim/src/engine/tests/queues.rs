@@ -14,7 +14,7 @@ use crate::switch::{Frame, Port};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, PortId, SingleSwitch};
 use crate::trace::{Recorder, TraceEvent, TraceListener, Verifier};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// Hosts 1 and up send so many frames to host 0 at once, the last one of rank 0.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ struct Burst {
 /// Sends a burst, notes what comes.
 struct Host {
     queue: VecDeque<Label>,
-    seen: Vec<(Label, Arrival)>,
+    seen: Vec<(Label, PacketMeta)>,
 }
 
 const BYTES: u32 = 1_000;
@@ -51,7 +51,7 @@ impl Transport for Host {
         None
     }
 
-    fn receive(&mut self, _: Time, packet: &Label, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Label, arrival: PacketMeta) -> Receipt {
         self.seen.push((*packet, arrival));
         Receipt::Consumed
     }
@@ -117,7 +117,7 @@ fn run<Q: PortQueue>(
     simulation
 }
 
-fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, Arrival)] {
+fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, PacketMeta)] {
     &simulation.transport(HostId(host)).unwrap().seen
 }
 
