@@ -250,16 +250,16 @@ fn judged(physics: &Physics, format: Format) -> Verdict {
         Format::Table => line(text),
     };
     match physics {
-        Ok(Checked { events, sent, copied, received, lost, under_way }) => {
+        Ok(Checked { events, sent, copied, received, lost, in_flight }) => {
             say(format!(
                 "physics holds: {events} events of {} frames, {} B sent, {} B duplicated, {} B \
-                 received, {} B lost, {} B under way",
+                 received, {} B lost, {} B in flight",
                 sent.frames + copied.frames,
                 sent.bytes,
                 copied.bytes,
                 received.bytes,
                 lost.bytes,
-                under_way.bytes
+                in_flight.bytes
             ));
             Verdict::Passed
         }
