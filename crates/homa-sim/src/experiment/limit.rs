@@ -5,7 +5,7 @@ use crate::scenario::{Outcome, Scenario, ScenarioError};
 use super::demand::Demand;
 use super::network::Network;
 use super::parts::{configure, row};
-use super::{Progress, run};
+use super::{RunProgress, run};
 
 /// Where to look for the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub struct Limit {
 pub fn max_load(
     scenario: &Scenario,
     range: Range,
-    progress: &mut dyn FnMut(f64, Progress),
+    progress: &mut dyn FnMut(f64, RunProgress),
 ) -> Result<Limit, ScenarioError> {
     let network = Network::new(scenario, row(&scenario.scheme)?)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;

@@ -33,9 +33,9 @@ use crate::transport::{Homa, StopAndWait, Transport};
 
 use super::Experiment;
 use super::applications::Applications;
-use super::bound::{self, Bound};
+use super::bound::{self, BoundRun};
 use super::faults::LinkFaults;
-use super::running::{Measure, Running};
+use super::running::{AnySimulation, Measure};
 
 /// What watches a run.
 #[derive(Default)]
@@ -67,7 +67,7 @@ pub(super) fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
 }
 
 /// A simulation that has not begun.
-pub(super) type Started<'a> = Box<dyn Running + 'a>;
+pub(super) type Started<'a> = Box<dyn AnySimulation + 'a>;
 
 impl Experiment<'_> {
     /// Refuses hosts, queues and fabric that do not go together.
@@ -105,7 +105,7 @@ impl Experiment<'_> {
         }
         let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
         match (hosts, self.queue) {
-            (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
+            (HostConfig::Bound, _) => Box::new(BoundRun::start(self, applications.generator)),
             (HostConfig::Homa(config, nic), _) => {
                 self.start_homa_hosts(applications, (config, nic), watching)
             }
