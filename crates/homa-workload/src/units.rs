@@ -170,7 +170,8 @@ impl UnitError {
     /// The same without the text, for messages that have named it: `has no unit: write 5us or 5ms`.
     pub fn advice(&self) -> String {
         let Self { text, quantity } = self;
-        let is_plain = text.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
+        let is_plain =
+            text.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
         match quantity.likely().filter(|_| is_plain) {
             Some([first, second]) => format!("has no unit: write {text}{first} or {text}{second}"),
             None => format!("is not {}", quantity.form()),
@@ -194,7 +195,11 @@ mod tests {
     #[test]
     fn every_accepted_form_has_its_exact_value() {
         let accepted: [(Quantity, u64, &[&str]); 14] = [
-            (Rate, 25 * BILLION, &["25G", "25Gbps", "25gbps", "25 g", "25Gbit", "25Gb/s", "25000M"]),
+            (
+                Rate,
+                25 * BILLION,
+                &["25G", "25Gbps", "25gbps", "25 g", "25Gbit", "25Gb/s", "25000M"],
+            ),
             (Rate, 100 * MILLION, &["100Mbps", "100Mbit/s", "100mbit/s", "0.1Gbps", "100_000kbps"]),
             (Rate, 1, &["1bps", "1bit/s"]),
             (Time, 20_000 * BILLION, &["20s", "20 s", "20000ms", "20_000ms"]),
