@@ -24,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 /// here.
 const FEW_DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("homa-proto", &["hashbrown", "libm"]),
-    ("homa-workload", &["libm"]),
+    ("homa-workload", &["libm", "strsim"]),
     ("xtask", &["skip"]),
     ("skip", &[]),
 ];

@@ -40,8 +40,8 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
     }
     let kinds = Kinds::new(hosts, (f64::from(hosts) * beside.share).round() as u32);
     if kinds.count(0) == 1 || kinds.count(1) == 1 {
-        let must = "leave no kind with a single host, which would have nobody to send to";
-        return wrong("beside.share", must);
+        let why = "leaves one scheme with a single host; each needs at least two";
+        return Err(ScenarioError::unfit("beside.share", why));
     }
     if scenario.load.basis == Basis::Wire {
         let must =
@@ -49,7 +49,8 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
         return wrong("load.basis", must);
     }
     if scenario.probes.is_some() {
-        return wrong("probes", "stay out where hosts are of two kinds");
+        let why = "probes measure one scheme, and `beside` adds another: leave out one of the two";
+        return Err(ScenarioError::unfit("probes", why));
     }
     if scenario.measures.wasted_bandwidth {
         return wrong("measures.wasted_bandwidth", "be false where hosts are of two kinds");
@@ -92,7 +93,10 @@ pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError>
 pub(super) fn of_beside(error: ScenarioError) -> ScenarioError {
     match error {
         ScenarioError::Field { field, must } => {
-            ScenarioError::Unsupported { what: format!("`beside`: `{field}` must {must}") }
+            ScenarioError::Field { field: format!("beside.{field}").into(), must }
+        }
+        ScenarioError::Unfit { field, why } => {
+            ScenarioError::Unfit { field: format!("beside.{field}").into(), why }
         }
         other => other,
     }

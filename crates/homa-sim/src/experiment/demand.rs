@@ -72,8 +72,9 @@ impl Demand {
                 return Err(ScenarioError::field("probes.from and to", must));
             }
             if demand.exchange != Exchange::OneWay {
-                let must = "stay out: probes are one-way messages, this traffic is RPCs";
-                return Err(ScenarioError::field("probes", must));
+                let why = "probes are one-way messages, and this traffic is RPCs: leave them out, \
+                           or set `traffic.exchange` to \"one-way\"";
+                return Err(ScenarioError::unfit("probes", why));
             }
         }
         Ok(demand)
@@ -158,7 +159,10 @@ impl Demand {
             (0, groups) => groups.to_vec(),
             (_, []) if senders < hosts => vec![all],
             (_, []) => return wrong("traffic.senders", format!("be 1 to {}", hosts - 1)),
-            _ => return wrong("traffic.groups", "stay out where there are `senders`".into()),
+            _ => {
+                let why = "`senders` names the same flows in short: leave out one of the two";
+                return Err(ScenarioError::unfit("traffic.groups", why));
+            }
         };
         let last = |group: &FlowGroup| {
             let ends = [group.from, group.to].map(|first| first.saturating_add(group.count));

@@ -107,6 +107,8 @@ fn long_enough(
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::scenario::{Exchange, Fabric, Shape, Traffic};
 
@@ -146,7 +148,7 @@ mod tests {
         let scenario = Scenario::default();
         let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
         let refused = max_load(&scenario, range, &mut |_, _| ());
-        let Err(ScenarioError::Field { field: "stop", must }) = refused else {
+        let Err(ScenarioError::Field { field: Cow::Borrowed("stop"), must }) = refused else {
             panic!("{refused:?}");
         };
         assert!(must.contains("messages do"), "{must}");

@@ -257,8 +257,9 @@ fn core_rate(fabric: &Fabric) -> Result<Option<Rate>, ScenarioError> {
         (_, None) => Ok(None),
         (Shape::FatTree { .. } | Shape::Pods { .. }, Some(link)) => Ok(Some(link.rate())),
         _ => {
-            let must = "stay out: only the shapes fat-tree and pods have core switches";
-            Err(ScenarioError::field("fabric.core_link", must))
+            let why = "only the shapes `fat-tree` and `pods` have core switches: leave it out, \
+                       or choose one of them for `fabric.shape`";
+            Err(ScenarioError::unfit("fabric.core_link", why))
         }
     }
 }

@@ -17,7 +17,12 @@ pub(super) struct Parts {
 
 /// The row of that name.
 pub(super) fn row(name: &str) -> Result<&'static Scheme, ScenarioError> {
+    named("scheme", name)
+}
+
+fn named(field: &'static str, name: &str) -> Result<&'static Scheme, ScenarioError> {
     scheme::find(name).ok_or_else(|| ScenarioError::UnknownScheme {
+        field,
         name: name.to_owned(),
         known: SCHEMES.iter().map(|row| row.name).collect(),
     })
@@ -25,8 +30,7 @@ pub(super) fn row(name: &str) -> Result<&'static Scheme, ScenarioError> {
 
 /// The row of the hosts beside the others.
 pub(super) fn second_row(name: &str) -> Result<&'static Scheme, ScenarioError> {
-    row(name)
-        .map_err(|error| ScenarioError::field("beside.scheme", format!("name a scheme: {error}")))
+    named("beside.scheme", name)
 }
 
 /// What runs on the hosts of a row.

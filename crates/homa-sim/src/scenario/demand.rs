@@ -18,7 +18,11 @@ pub enum Traffic {
         #[serde(default)]
         exchange: Exchange,
         /// Larger messages are cut to this many bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "units::bytes"
+        )]
         max_bytes: Option<u32>,
     },
     /// The first hosts call the others, open loop, Poisson (Homa §5.1, Figure 8: 8 and 8).
@@ -31,7 +35,11 @@ pub enum Traffic {
         /// Number of servers.
         servers: u32,
         /// Larger messages are cut to this many bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "units::bytes"
+        )]
         max_bytes: Option<u32>,
     },
     /// Hosts 1, 2, ... send to host 0, open loop, Poisson: what a client's servers answer (HULL
@@ -50,9 +58,10 @@ pub enum Traffic {
         /// RPCs outstanding at a time.
         concurrent: u32,
         /// Bytes of each request.
-        #[serde(default = "tiny_request")]
+        #[serde(default = "tiny_request", deserialize_with = "units::bytes")]
         request_bytes: u32,
         /// Bytes of each response.
+        #[serde(deserialize_with = "units::bytes")]
         response_bytes: u32,
         /// The next RPCs begin when all have ended (DCTCP §4.2.1): rounds, which are measured.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -61,6 +70,7 @@ pub enum Traffic {
     /// Every host sends messages of one size to one other host, all at the start.
     Permutation {
         /// Bytes of each message.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u32,
     },
     /// Flows of 2 GB each from the start on, longer than a run should last (HULL §6.1): what counts
@@ -169,7 +179,7 @@ pub struct Probes {
     #[serde(default = "millisecond")]
     pub every: Span,
     /// Bytes of each; a packet's worth.
-    #[serde(default = "one_packet")]
+    #[serde(default = "one_packet", deserialize_with = "units::bytes")]
     pub bytes: u32,
     /// A probe that takes longer was lost and sent again, or waited behind one that was: it counts
     /// as lost and in no mean or percentile. Absent: all count.
@@ -190,6 +200,7 @@ const fn one_packet() -> u32 {
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
     /// After this many measured messages (RPCs for echo).
+    #[serde(deserialize_with = "units::count")]
     pub messages: Option<u64>,
     /// At this time.
     pub time: Option<Span>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::{Bandwidth, Span};
+use super::units::{self, Bandwidth, Span};
 
 /// A network. The default is the one of Homa §5.2: 144 hosts in 9 racks, 4 spines, 10 and 40
 /// Gbit/s, unlimited buffers.
@@ -38,7 +38,7 @@ pub struct Fabric {
     pub routing: Option<Routing>,
     /// Of `adaptive`: drain bytes below which a port is favoured, ascending; the first threshold
     /// with a favoured port decides (DeTail §4.2.3). Absent: 16384 and 65536.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub thresholds: Option<Vec<u32>>,
     /// Of `adaptive`: favoured ports take turns instead of chance.
     pub round_robin: bool,
@@ -152,16 +152,19 @@ pub enum Buffer {
     /// Drop-tail at this many wire bytes per port.
     PerPort {
         /// Wire bytes.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
     },
     /// Drop-tail at this many wire bytes per port and priority level (HULL §6.2.2: 10 packets).
     PerLevel {
         /// Wire bytes.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
     },
     /// One pool per switch; no port takes more than `alpha_percent` % of what is free.
     Shared {
         /// Wire bytes per switch.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
         /// Dynamic threshold, percent of the free memory.
         alpha_percent: u32,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{self, Span};
 
 /// A phantom queue at every port of a switch (HULL §2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct PhantomOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<f64>,
     /// Bytes virtually queued beyond which packets are marked; absent: 1000 (HULL §6).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub threshold: Option<u32>,
     /// Whether a packet counts itself; absent: it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct PhantomOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<Span>,
     /// Wire bytes of each packet that are not counted; absent: 24 (preamble, gap, checksum).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub uncounted: Option<u16>,
 }
 
@@ -77,7 +77,7 @@ pub struct PacerOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Span>,
     /// Most tokens, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub depth: Option<u32>,
     /// Tokens come at multiples of this time; `0ns`: continuously.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{self, Span};
 
 /// Large send offload, interrupt coalescing and receive offload in every host's NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -11,10 +11,10 @@ use super::units::Span;
 pub struct NicOptions {
     /// Most wire bytes that the host hands over as one; 0: packets are handed over one by one, as
     /// soon as they may be sent. Absent: the card takes one when its wire is free.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub large_send: Option<u32>,
     /// Wire bytes that may wait in the card then; absent: 1,538,000.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub send_queue: Option<u32>,
     /// Frames until an interrupt (rx-frames); 0: each frame interrupts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct NicOptions {
     pub interrupt_gap: Option<Span>,
     /// Most wire bytes of neighbouring frames of a flow that reach the host as one; absent: each by
     /// itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub merge: Option<u32>,
     /// What packets cost the host's processor; absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::hull::{PacerOptions, PhantomOptions};
 use super::nic::NicOptions;
 use super::transports::{NdpOptions, PFabricOptions, PHostOptions, SwitchOptions};
-use super::units::Span;
+use super::units::{self, Span};
 
 /// Parameters that differ from the scheme's defaults; absent: the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,13 +16,13 @@ pub struct SchemeOptions {
     pub framing: Option<FramingName>,
     /// Largest IP packet, 1500 to 9000 bytes; absent: 1500. Derived numbers (RTTbytes, loads, the
     /// authors' idle times) go on counting frames of 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
     /// RTTbytes (Homa §3.2), bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub rtt_bytes: Option<u32>,
     /// Message bytes sent before the first grant.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub unscheduled_bytes: Option<u32>,
     /// Priority levels that are allocated, 1 to 8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub struct SchemeOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overcommitment: Option<u8>,
     /// Largest message of each unscheduled level but the last, bytes, ascending (Homa §3.4).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub cutoffs: Option<Vec<u32>>,
     /// How many times the bytes of an unscheduled level the next lower one gets; 1: all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,24 +81,24 @@ pub struct SchemeOptions {
 }
 
 impl SchemeOptions {
-    /// The options of Homa's own that are given.
-    pub fn homas(&self) -> impl Iterator<Item = &'static str> {
+    /// The options of Homa's own that are given, and what each sets.
+    pub fn homas(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let given = [
-            ("options.framing", self.framing.is_some()),
-            ("options.mtu", self.mtu.is_some()),
-            ("options.rtt_bytes", self.rtt_bytes.is_some()),
-            ("options.unscheduled_bytes", self.unscheduled_bytes.is_some()),
-            ("options.levels", self.levels.is_some()),
-            ("options.network_levels", self.network_levels.is_some()),
-            ("options.scheduled_levels", self.scheduled_levels.is_some()),
-            ("options.overcommitment", self.overcommitment.is_some()),
-            ("options.cutoffs", self.cutoffs.is_some()),
-            ("options.cutoff_weight", self.cutoff_weight.is_some()),
-            ("options.tail_boost", self.tail_boost.is_some()),
-            ("options.incast_control", self.incast_control.is_some()),
-            ("options.resend_after", self.resend_after.is_some()),
+            ("options.framing", self.framing.is_some(), "a choice of headers"),
+            ("options.mtu", self.mtu.is_some(), "their MTU under this key"),
+            ("options.rtt_bytes", self.rtt_bytes.is_some(), "RTTbytes"),
+            ("options.unscheduled_bytes", self.unscheduled_bytes.is_some(), "unscheduled bytes"),
+            ("options.levels", self.levels.is_some(), "priority levels to allocate"),
+            ("options.network_levels", self.network_levels.is_some(), "levels to merge"),
+            ("options.scheduled_levels", self.scheduled_levels.is_some(), "scheduled levels"),
+            ("options.overcommitment", self.overcommitment.is_some(), "overcommitment"),
+            ("options.cutoffs", self.cutoffs.is_some(), "cutoffs"),
+            ("options.cutoff_weight", self.cutoff_weight.is_some(), "cutoffs"),
+            ("options.tail_boost", self.tail_boost.is_some(), "a boost of the last bytes"),
+            ("options.incast_control", self.incast_control.is_some(), "incast control"),
+            ("options.resend_after", self.resend_after.is_some(), "RESENDs"),
         ];
-        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
+        given.into_iter().filter(|(_, given, _)| *given).map(|(name, _, what)| (name, what))
     }
 }
 
@@ -113,7 +113,7 @@ pub struct TcpOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
     /// Largest IP packet, 200 to 9000 bytes; absent: 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
     /// Retransmission timeout before the first measurement (RFC 6298 §2.1), at least `min_rto`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct TcpOptions {
     pub delayed_ack: Option<Span>,
     /// Most bytes sent and not acknowledged, whatever the congestion window is: what sockets'
     /// buffers allow.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub window: Option<u32>,
     /// First congestion window, segments.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,14 +163,14 @@ pub struct TcpOptions {
     pub timestamps: Option<bool>,
     /// Largest message of each class but the last, bytes, ascending: the first class has the
     /// highest level and each class connections of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub size_classes: Option<Vec<u32>>,
     /// Drain bytes in a host's own egress queue above which its packets are marked, which halves
     /// the window as a switch's mark does (DeTail §4.2.4: 65536).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub source_ecn: Option<u32>,
     /// Bytes of a message before its packets fall to the next lower level (PIAS), ascending.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub demotion: Option<Vec<u32>>,
 }
 
@@ -202,6 +202,7 @@ pub enum PickName {
 #[serde(deny_unknown_fields)]
 pub struct EcnConfig {
     /// When more wire bytes wait than these (K).
+    #[serde(deserialize_with = "units::bytes")]
     pub threshold: u32,
     /// Which of them are counted.
     #[serde(default)]
@@ -270,7 +271,7 @@ pub struct Measures {
     pub groups: Option<Groups>,
     /// Every message larger than this, bytes, by itself: to be compared with the same message under
     /// another scheme.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub flows_above: Option<u32>,
 }
 
@@ -280,6 +281,7 @@ pub struct Measures {
 #[serde(deny_unknown_fields, default)]
 pub struct Groups {
     /// The largest message of each range but the last, bytes, ascending.
+    #[serde(deserialize_with = "units::bytes")]
     pub up_to: Vec<u32>,
     /// Percentiles, such as 99.9.
     pub percentiles: Vec<f64>,

@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{self, Span};
 
 /// Of pFabric (SIGCOMM 2013). BDP: the packets that RTTbytes of the network make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PFabricOptions {
     /// Bytes of a full IP packet; absent: 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
     /// Packets are not in Ethernet frames: 38 bytes less each, as ns-2 counts; absent: they are.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct PFabricOptions {
 #[serde(deny_unknown_fields, default)]
 pub struct PHostOptions {
     /// Bytes of a full IP packet; absent: 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
     /// Packets are not in Ethernet frames: 38 bytes less each, as YAPS counts; absent: they are.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub enum PHostFirst {
 #[serde(deny_unknown_fields, default)]
 pub struct NdpOptions {
     /// Bytes of a full IP packet; absent: 1500. The paper: 9000.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
     /// Packets that a message pushes at once; absent: BDP and a port's queue. The paper: 30 of 9000
     /// bytes.
@@ -137,10 +137,10 @@ pub struct SwitchOptions {
     pub priorities: Option<u8>,
     /// Drain bytes above which an input pauses its sender; absent: by DeTail's rule (§4.3.1) from
     /// the link.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub pause: Option<u32>,
     /// Drain bytes below which the sender may go on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub unpause: Option<u32>,
     /// From a control frame's being at a sender to its effect there; absent: 512 bit times up to 1
     /// Gbit/s (DeTail §4.3.1), above that what IEEE 802.3 allows at the rate of the link.

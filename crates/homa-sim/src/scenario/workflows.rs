@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ScenarioError;
-use super::units::Span;
+use super::units::{self, Span};
 
 /// Who begins workflows, who answers, and of which kinds they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct WorkflowTraffic {
     #[serde(default)]
     pub alternate: bool,
     /// Bytes of every request.
-    #[serde(default = "ten")]
+    #[serde(default = "ten", deserialize_with = "units::bytes")]
     pub request_bytes: u32,
     /// The kinds of workflow, by name.
     pub classes: BTreeMap<String, WorkflowClass>,
@@ -41,7 +41,7 @@ const fn ten() -> u32 {
 pub struct WorkflowClass {
     /// Bytes of a response: each of these is as likely. Not to be left out; the class that has none
     /// is named by [`WorkflowTraffic::check`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::bytes")]
     pub response_bytes: Vec<u32>,
     /// Steps, one after the other.
     #[serde(default = "one")]
@@ -93,7 +93,9 @@ impl WorkflowTraffic {
         let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
         match self.clients {
             Some(_) if self.alternate => {
-                return wrong("traffic.clients", "stay out where clients and servers `alternate`");
+                let why = "the first hosts are clients, or every second one is: leave out this \
+                           or `alternate`";
+                return Err(ScenarioError::unfit("traffic.clients", why));
             }
             Some(clients) if clients == 0 || clients >= hosts => {
                 let must = format!("be 1 to {}", hosts - 1);

@@ -113,18 +113,16 @@ pub fn switch(
     }
     config.lookup = lookup.map_or(config.lookup, |span| span.duration());
     config.virtual_outputs = virtual_outputs.unwrap_or(config.virtual_outputs);
-    config.mark_above = match options.ecn {
-        Some(_) if config.mark_above.is_none() => {
-            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
-            return wrong("options.ecn", must);
-        }
-        Some(ecn) => Some(ecn.threshold),
-        None => config.mark_above,
-    };
+    config.mark_above = options.ecn.map_or(config.mark_above, |ecn| Some(ecn.threshold));
     let Some(pfc) = &mut config.pfc else {
         return match (priorities, pause, unpause, response) {
             (None, None, None, None) => Ok(config),
-            _ => wrong("options.switch", "not speak of pauses: this scheme's switches send none"),
+            _ => {
+                let why = "only lossless switches send pauses, and this scheme's drop instead: \
+                           leave out `priorities`, `pause`, `unpause` and `response`, or set \
+                           `kind` to \"lossless\"";
+                Err(ScenarioError::unfit("options.switch", why))
+            }
         };
     };
     pfc.priorities = priorities.unwrap_or(pfc.priorities);

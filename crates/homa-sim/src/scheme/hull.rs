@@ -88,8 +88,9 @@ pub fn nic(
     }
     let marks_alone = NicConfig { mark_above: config.mark_above, ..NicConfig::default() };
     if config.mark_above.is_some() && config != marks_alone {
-        let must = "stay out where NICs pace or take work off hosts: their queues are the NIC's";
-        return Err(ScenarioError::field("options.tcp.source_ecn", must));
+        let why = "hosts mark what waits in their own queues, and here the NIC queues: leave it \
+                   out, or `options.nic` and `options.pacer`";
+        return Err(ScenarioError::unfit("options.tcp.source_ecn", why));
     }
     Ok(config)
 }

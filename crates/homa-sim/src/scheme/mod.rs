@@ -12,6 +12,7 @@ mod pfabric;
 mod phost;
 mod rows;
 pub mod tcp;
+mod unfit;
 
 use std::sync::Arc;
 
@@ -290,7 +291,7 @@ impl Scheme {
         environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
-        self.check_options(options)?;
+        unfit::check(self, environment, options)?;
         Ok(match self.host {
             Host::Homa { build, .. } => {
                 let nic = hull::offloads(options.nic)?;
@@ -325,35 +326,6 @@ impl Scheme {
         matches!(self.queue, Queue::Combined(CioqConfig { pfc: Some(_), .. }))
     }
 
-    /// Options of one transport mean nothing to another.
-    fn check_options(&self, options: &SchemeOptions) -> Result<(), ScenarioError> {
-        let of = |host: fn(&Host) -> bool| host(&self.host);
-        if let Some(homas) = options.homas().next()
-            && !of(|host| matches!(host, Host::Homa { .. }))
-        {
-            let must = "stay out: it is an option of Homa's, which this scheme does not have";
-            return Err(ScenarioError::field(homas, must));
-        }
-        let others = [
-            ("options.pfabric", options.pfabric.is_some() && !of(|h| matches!(h, Host::PFabric))),
-            ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
-            ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
-            ("options.pacer", options.pacer.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
-            ("options.nic", {
-                let knows = |host: &Host| matches!(host, Host::Tcp { .. } | Host::Homa { .. });
-                options.nic.is_some() && !of(knows)
-            }),
-            ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
-            ("options.switch", options.switch.is_some() && !self.queues_at_inputs(options)),
-        ];
-        match others.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((field, _)) => {
-                Err(ScenarioError::field(field, "stay out: it belongs to another scheme"))
-            }
-        }
-    }
-
     /// Wire bytes of a port's memory, where the scenario sets no limit; `None`: there is none.
     pub fn memory(
         &self,
@@ -371,14 +343,14 @@ impl Scheme {
 
     /// The row's queues under a scenario's options.
     pub fn queue(&self, options: &SchemeOptions) -> Result<Queue, ScenarioError> {
-        let unheeded = |field| {
-            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
-            Err(ScenarioError::field(field, must))
-        };
+        let unheeded = |field| Err(unfit::unheeded(self, field));
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         let kind = options.switch.and_then(|switch| switch.kind);
         match (detail::chosen(self.queue, kind), options.ecn, &options.phantom) {
             (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
+            (Queue::Combined(row), Some(_), None) if row.mark_above.is_none() => {
+                unheeded("options.ecn")
+            }
             (Queue::Combined(row), _, None) => detail::switch(row, options).map(Queue::Combined),
             (queue, None, None) => Ok(queue),
             (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),

@@ -205,7 +205,9 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
     };
     match (&changes.size_classes, &changes.demotion) {
         (Some(_), Some(_)) => {
-            return wrong("options.tcp.demotion", "stay out where there are `size_classes`");
+            let why = "a message has its level by its size or by the bytes sent of it: leave out \
+                       this or `size_classes`";
+            return Err(ScenarioError::unfit("options.tcp.demotion", why));
         }
         (Some(bytes), None) => {
             config.priorities = Priorities::Size(levels("options.tcp.size_classes", bytes)?);

@@ -160,10 +160,10 @@ fn parts_that_do_not_fit_together_are_refused() {
             s.scheme = "dctcp".to_owned();
             s.beside.as_mut().unwrap().scheme = "dctcp-30k".to_owned();
         }),
-        ("`beside`: `options.overcommitment` must stay out", |s| {
+        ("`beside.options.overcommitment`: only Homa schemes have overcommitment; `", |s| {
             s.beside.as_mut().unwrap().options.overcommitment = Some(2);
         }),
-        ("`beside.scheme` must name a scheme: unknown scheme `pigeon`: use one of", |s| {
+        ("unknown scheme `pigeon`; allowed: homa-sim, ", |s| {
             s.beside.as_mut().unwrap().scheme = "pigeon".to_owned();
         }),
         ("fabric.routing", |s| s.fabric.routing = None),

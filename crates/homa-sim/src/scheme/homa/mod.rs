@@ -143,9 +143,8 @@ impl HomaConfig {
             return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
         }
         apply(&mut config, options, environment)?;
-        let config = config.validate().map_err(|error| ScenarioError::Field {
-            field: "options",
-            must: format!("make a valid configuration: {error}"),
+        let config = config.validate().map_err(|error| {
+            ScenarioError::field("options", format!("make a valid configuration: {error}"))
         })?;
         Ok(Self { config, framing, mtu })
     }
@@ -213,25 +212,13 @@ fn apply(
     if let Some(levels) = options.network_levels {
         config.network_levels = levels;
     }
-    if options.tail_boost == Some(true) && config.tail_boost == 0 {
-        let must = "stay out: this scheme has no boost of the last bytes";
-        return Err(ScenarioError::field("options.tail_boost", must));
-    }
     if options.tail_boost == Some(false) {
         config.tail_boost = 0;
-    }
-    if options.incast_control == Some(true) && config.incast.is_none() {
-        let must = "stay out: this scheme has no incast control";
-        return Err(ScenarioError::field("options.incast_control", must));
     }
     if options.incast_control == Some(false) {
         config.incast = None;
     }
     if let Some(silence) = options.resend_after {
-        if config.loss.resend_after == Duration::MAX {
-            let must = "stay out: this scheme asks for nothing again";
-            return Err(ScenarioError::field("options.resend_after", must));
-        }
         config.loss.resend_after = Duration(silence.0 / 1_000);
     }
     apply_levels(config, options, environment)?;
@@ -252,9 +239,11 @@ fn apply_levels(
     if untouched && cutoff_weight.is_none() {
         return Ok(());
     }
-    let no_weight = |must: &str| ScenarioError::field("options.cutoff_weight", must);
+    let no_weight = |why: &str| ScenarioError::unfit("options.cutoff_weight", why);
     if cutoff_weight.is_some() && cutoffs.is_some() {
-        return Err(no_weight("stay out where `options.cutoffs` say where the cutoffs are"));
+        let why = "weighs cutoffs that are computed, and `options.cutoffs` gives them: leave one \
+                   of the two out";
+        return Err(no_weight(why));
     }
     let wrong = || {
         let must = "leave at least one unscheduled of 1 to 8 levels";
@@ -276,9 +265,9 @@ fn apply_levels(
         (None, Some(_)) => by_scheduled.ok_or_else(wrong)?,
         // As many as before, if they fit.
         (None, None) if config.priorities == PriorityAllocation::Measured => {
-            let must = "stay out: this scheme measures its cutoffs unless \
-                        `options.scheduled_levels` are given";
-            return if cutoff_weight.is_some() { Err(no_weight(must)) } else { Ok(()) };
+            let why = "weighs cutoffs that are computed, and this scheme measures them: leave it \
+                       out, or give `options.scheduled_levels`, which has them computed";
+            return if cutoff_weight.is_some() { Err(no_weight(why)) } else { Ok(()) };
         }
         (None, None) => (LEVELS - split(config, environment)).min(config.levels),
     };

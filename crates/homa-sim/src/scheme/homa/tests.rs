@@ -121,7 +121,7 @@ fn larger_frames_carry_the_same_messages_in_fewer_packets() {
 }
 
 #[test]
-fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
+fn a_resend_timer_is_as_asked_and_at_least_1_ms() {
     let options = |ms| SchemeOptions {
         resend_after: Some(crate::scenario::Span::millis(ms)),
         ..SchemeOptions::default()
@@ -132,7 +132,6 @@ fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
         Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
     let refused =
         |build, ms| HomaConfig::new(build, &environment, &options(ms)).unwrap_err().to_string();
-    assert!(refused(simulator, 6).contains("options.resend_after"), "{}", refused(simulator, 6));
     for build in [default as Build, paper, basic] {
         let stack = HomaConfig::new(build, &environment, &options(6)).unwrap();
         assert_eq!(stack.config.loss.resend_after, Duration::millis(6));
