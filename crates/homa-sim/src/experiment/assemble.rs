@@ -11,17 +11,17 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, Group, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays,
+    Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays, SizeGroup,
     StuckPort, TimeoutCounts, WorkflowTimes,
 };
-use crate::scenario::{FlowGroup, Outcome, Scenario};
+use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
 use crate::transport::Timeouts;
 
 use super::Experiment;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::run::{ports_by_tier, seconds};
 use super::running::{AnySimulation, Measure};
 
@@ -132,7 +132,7 @@ impl Measure for QueueProbe {
         Self::close(self, now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let measures = &window.experiment.scenario.measures;
         if measures.priorities {
             let capacity = window.receiving_capacity();
@@ -151,7 +151,7 @@ impl Measure for Journeys {
         Self::close(self);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let Experiment { scenario, demand, .. } = window.experiment;
         let latencies = demand.latencies();
         let bin = |bytes| latencies.bin(bytes);
@@ -175,7 +175,7 @@ impl Measure for Wasted {
         Self::close(self, now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let Experiment { network, demand, .. } = window.experiment;
         let wasted = self.share(network.link.0 as f64 / 8.0, &demand.receivers);
         outcome.wasted_bandwidth = wasted.map(|share| share.mean);
@@ -188,7 +188,7 @@ pub(super) fn assemble(
     window: &MeasurementWindow<'_>,
     sim: &mut dyn AnySimulation,
     ideals: &Ideals,
-) -> Outcome {
+) -> ScenarioOutcome {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let backlog = std::mem::take(&mut sim.generator_mut().backlog);
     let flows = std::mem::take(&mut sim.generator_mut().kept);
@@ -199,7 +199,7 @@ pub(super) fn assemble(
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
-    let mut outcome = Outcome {
+    let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
         load: loads.asked,
@@ -256,7 +256,7 @@ pub(super) fn assemble(
 }
 
 /// Frames dropped by full buffers, frames lost to faults, and packets that transports refused.
-fn drops(network: &Network, sim: &dyn AnySimulation) -> Drops {
+fn drops(network: &ScenarioNetwork, sim: &dyn AnySimulation) -> Drops {
     let ports = 0..network.wiring.ports().len() as u32;
     let overflow: u64 = ports.map(|port| sim.dropped_frames(PortId(port))).sum();
     Drops { overflow, fault: sim.counters().lost - overflow, refused: sim.refused() }
@@ -289,7 +289,7 @@ fn groups(
     scenario: &Scenario,
     generator: &Generator,
     ideal: &dyn Fn(u32, u32) -> Alone,
-) -> Vec<Group> {
+) -> Vec<SizeGroup> {
     let wanted = scenario.measures.groups.as_ref();
     wanted.map_or_else(Vec::new, |wanted| generator.latencies.groups(wanted, ideal))
 }
@@ -326,7 +326,7 @@ fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTim
     generator.workflows().map_or_else(Vec::new, |all| workflows::times(all, percents))
 }
 
-fn pauses(network: &Network, report: &PauseReport) -> Pauses {
+fn pauses(network: &ScenarioNetwork, report: &PauseReport) -> Pauses {
     let name = |port: &PortId| network.port_name(*port);
     let micros = |ps: u64| ps as f64 / 1e6;
     let stuck = |stuck: &Stuck| StuckPort {

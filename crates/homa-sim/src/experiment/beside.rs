@@ -1,9 +1,9 @@
-//! Hosts of two kinds: what goes together, and what runs where.
+//! Two schemes in one simulation: which ones fit together, and which hosts run which.
 //!
-//! Each kind is Homa or TCP under options of its own, with a NIC that only sends. Ports serve
-//! strict priorities, and mark what asks for it where one of the two has a threshold: other
-//! queues are made for one transport alone. Latencies of both are divided by the same times,
-//! those of the first.
+//! Each scheme is Homa or TCP with separate options and a NIC that only sends. Ports serve strict
+//! priorities, because other queues are made for one transport. If one of the schemes has an ECN
+//! threshold, ports mark packets that are ECN-capable. Latencies of both schemes have the same
+//! divisor, that of the first scheme.
 
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
@@ -20,18 +20,18 @@ use super::applications::Applications;
 use super::parts::second_row;
 use super::start::{Started, Watching, ecn_queue};
 
-/// What a second kind of hosts adds to an experiment.
+/// The part of an experiment that a second scheme adds.
 #[derive(Clone, Debug)]
-pub(super) struct Beside {
-    /// Its row's name.
+pub(super) struct SecondHosts {
+    /// Name of the scheme.
     pub scheme: &'static str,
-    /// Which hosts.
+    /// Which hosts run which scheme.
     pub kinds: Kinds,
-    /// What runs there.
+    /// Configuration of its hosts.
     pub hosts: HostConfig,
 }
 
-/// The hosts of each kind, where there are two.
+/// Which hosts run which scheme, if there are two.
 pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, ScenarioError> {
     let Some(beside) = &scenario.beside else { return Ok(None) };
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
@@ -61,7 +61,7 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
     Ok(Some(kinds))
 }
 
-/// Whether both find their way alike, or the scenario says how.
+/// Refuses two schemes with different forwarding, unless the scenario sets the routing.
 pub(super) fn check_forwarding(
     scenario: &Scenario,
     first: Forwarding,
@@ -77,7 +77,7 @@ pub(super) fn check_forwarding(
     Ok(())
 }
 
-/// The ports that serve the hosts of both.
+/// The queue of ports that serve both schemes.
 pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError> {
     match (first, second) {
         (first, second) if first == second => Ok(first),
@@ -89,7 +89,7 @@ pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError>
     }
 }
 
-/// The same error, of an option below `beside`.
+/// The same error with a field below `beside`.
 pub(super) fn of_beside(error: ScenarioError) -> ScenarioError {
     match error {
         ScenarioError::Field { field, must } => {
@@ -102,7 +102,8 @@ pub(super) fn of_beside(error: ScenarioError) -> ScenarioError {
     }
 }
 
-impl Beside {
+impl SecondHosts {
+    /// Refuses hosts and queues that do not fit together.
     pub fn check(&self, first: &HostConfig, queues: [Queue; 2]) -> Result<(), ScenarioError> {
         let plain = |hosts: &HostConfig| match hosts {
             HostConfig::Homa(_, nic) | HostConfig::Tcp(_, nic) => nic.is_plain(),
@@ -119,14 +120,14 @@ impl Beside {
     }
 }
 
-/// Homa, or TCP.
+/// A host that runs Homa or TCP.
 type Host = Either<Homa, Tcp>;
 
 impl Experiment<'_> {
-    /// Builds a simulation with hosts of two kinds; its parts go together.
+    /// Builds a simulation with two schemes, which must fit together.
     pub(super) fn start_beside<'a>(
         self,
-        beside: &Beside,
+        beside: &SecondHosts,
         applications: Applications,
         watching: Watching<'a>,
     ) -> Started<'a> {

@@ -24,7 +24,7 @@ use crate::transport::{Timeouts, message_id};
 
 use super::Experiment;
 use super::assemble::MeasurementWindow;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::running::{AnySimulation, Measure};
 
 /// Refuses scenarios that need something the bound leaves out.
@@ -225,7 +225,7 @@ impl BoundRun {
 }
 
 impl AnySimulation for BoundRun {
-    fn begin(&mut self, _: &Network) {
+    fn begin(&mut self, _: &ScenarioNetwork) {
         self.links.wake_at(SimTime::ZERO, Generator::START);
     }
 
@@ -328,5 +328,5 @@ impl AnySimulation for BoundRun {
         &mut self.measure
     }
 
-    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::Outcome) {}
+    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::ScenarioOutcome) {}
 }

@@ -10,7 +10,7 @@ use crate::scenario::{Impaired, Paused, Scenario, ScenarioError};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Wiring};
 
-use super::network::Network;
+use super::network::ScenarioNetwork;
 
 /// A change of one direction of a link.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ pub(super) struct LinkFaults {
 }
 
 impl LinkFaults {
-    pub fn new(scenario: &Scenario, network: &Network) -> Self {
+    pub fn new(scenario: &Scenario, network: &ScenarioNetwork) -> Self {
         Self {
             rng: Rng::stream(scenario.seed, "faults"),
             hosts: network.wiring.hosts(),

@@ -40,18 +40,18 @@ pub use run::{
 use crate::scenario::Scenario;
 use crate::scheme::{HostConfig, Queue};
 
-use beside::Beside;
+use beside::SecondHosts;
 use demand::Demand;
-use network::Network;
+use network::ScenarioNetwork;
 
 /// Everything that a simulation is built from.
 #[derive(Clone, Copy)]
 struct Experiment<'a> {
     scenario: &'a Scenario,
-    network: &'a Network,
+    network: &'a ScenarioNetwork,
     demand: &'a Demand,
     hosts: &'a HostConfig,
     /// The hosts that run a second scheme, if there are any.
-    beside: Option<&'a Beside>,
+    beside: Option<&'a SecondHosts>,
     queue: Queue,
 }

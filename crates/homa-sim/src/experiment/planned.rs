@@ -12,7 +12,7 @@ use crate::traffic::PlannedCall;
 use super::applications::Applications;
 use super::checks::check;
 use super::demand::Demand;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::parts::{self, Parts};
 use super::start::Watching;
 
@@ -55,7 +55,7 @@ pub fn rehearse(
         let what = format!("single messages under {}, a bound that sends none", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let (network, demand) = (&network, &demand);

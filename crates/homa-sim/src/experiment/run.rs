@@ -12,7 +12,7 @@ use crate::measure::latency::Sample;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
-use crate::scenario::{Ending, Exchange, Outcome, Probes, Scenario, ScenarioError};
+use crate::scenario::{Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, TrafficEnding};
 use crate::scheme::Scheme;
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
@@ -24,7 +24,7 @@ use super::Experiment;
 use super::assemble::{Ideals, MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::parts::{self, Parts};
 use super::running::AnySimulation;
 use super::start::Watching;
@@ -51,7 +51,7 @@ const STRIDE: u64 = 2_000_000;
 pub fn run(
     scenario: &Scenario,
     progress: &mut dyn FnMut(RunProgress),
-) -> Result<Outcome, ScenarioError> {
+) -> Result<ScenarioOutcome, ScenarioError> {
     run_watched(scenario, Observers::default(), progress).map(|(outcome, _)| outcome)
 }
 
@@ -84,14 +84,14 @@ pub fn run_watched(
     scenario: &Scenario,
     observers: Observers<'_>,
     progress: &mut dyn FnMut(RunProgress),
-) -> Result<(Outcome, Option<Physics>), ScenarioError> {
+) -> Result<(ScenarioOutcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     if observers.verify && row.is_bound() {
         let what = format!("packets to check under {}, a bound that has none", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let mut verifier = observers
         .verify
@@ -110,7 +110,7 @@ pub fn run_watched(
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Everything measured.
-    pub outcome: Outcome,
+    pub outcome: ScenarioOutcome,
     /// Every measured message or RPC that arrived, grouped by bin of sizes, and within a bin in the
     /// order of arrival.
     pub samples: Vec<Sample>,
@@ -127,7 +127,7 @@ pub fn run_sampled(
 ) -> Result<Replay, ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let report = &mut stoppable(Some(stop), progress);
     sampled(scenario, (row, &network, &demand), report)
@@ -143,7 +143,7 @@ pub fn replay(
 ) -> Result<Replay, ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
     sampled(scenario, (row, &network, &demand), &mut stoppable(None, progress))
 }
@@ -153,7 +153,7 @@ pub fn replay(
 pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let experiment = parts.experiment(scenario, &network, &demand)?;
@@ -180,11 +180,11 @@ fn stoppable<'a>(
 }
 
 /// The outcome, and the samples with their slowdowns if they were kept.
-type Finished = (Outcome, Option<(Vec<Sample>, Vec<f64>)>);
+type Finished = (ScenarioOutcome, Option<(Vec<Sample>, Vec<f64>)>);
 
 fn sampled(
     scenario: &Scenario,
-    parts: (&Scheme, &Network, &Demand),
+    parts: (&Scheme, &ScenarioNetwork, &Demand),
     report: &mut OnProgress<'_>,
 ) -> Result<Replay, ScenarioError> {
     let (outcome, kept) = simulate(scenario, parts, (None, None), (true, report))?;
@@ -194,7 +194,7 @@ fn sampled(
 
 fn simulate<'a>(
     scenario: &Scenario,
-    (row, network, demand): (&Scheme, &Network, &Demand),
+    (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
     (keep, report): (bool, &mut OnProgress<'_>),
 ) -> Result<Finished, ScenarioError> {
@@ -220,7 +220,7 @@ fn simulate<'a>(
 }
 
 /// The outcome, the samples by bin of sizes, and the idle times of the measured messages.
-type Run = (Outcome, Vec<Vec<Sample>>, Ideals);
+type Run = (ScenarioOutcome, Vec<Vec<Sample>>, Ideals);
 
 impl Experiment<'_> {
     fn capture<'a>(self, to: Trace<'a>) -> Result<Capture<&'a mut dyn Write>, ScenarioError> {
@@ -329,7 +329,7 @@ impl Experiment<'_> {
         sim.measure().close(closed);
         let end = self.sent_bytes(sim);
         let nics = [nics, sim.nics()];
-        if limits.ending != Ending::Cut {
+        if limits.ending != TrafficEnding::Cut {
             let last = closed + self.scenario.stop.drain_limit.duration();
             advance(sim, last, &mut report)?;
         }
@@ -394,7 +394,7 @@ pub(super) fn seconds(time: SimTime) -> f64 {
 }
 
 /// Number of ports of each tier.
-pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
+pub(super) fn ports_by_tier(network: &ScenarioNetwork) -> [u64; Tier::ALL.len()] {
     let mut count = [0; Tier::ALL.len()];
     for port in network.wiring.ports() {
         count[port.tier as usize] += 1;
@@ -405,7 +405,7 @@ pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Basis, Load, Traffic};
+    use crate::scenario::{Basis, OfferedLoad, Traffic};
 
     #[test]
     fn validate_returns_the_error_of_run() {
@@ -417,7 +417,7 @@ mod tests {
         let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
         assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
         for fraction in [0.0, -1.0, 1e300, f64::NAN] {
-            let load = Load { fraction, basis: Basis::Paper };
+            let load = OfferedLoad { fraction, basis: Basis::Paper };
             assert!(refused(Scenario { load, ..Scenario::default() }).contains("load.fraction"));
         }
         let traffic = Traffic::ClientsServers {

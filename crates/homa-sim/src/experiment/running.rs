@@ -8,7 +8,7 @@ use crate::engine::{Counters, Fault, Halt, PauseReport, Simulation};
 use crate::engine::{Probe, World};
 use crate::fabric::PortQueue;
 use crate::nic::NicCounters;
-use crate::scenario::Outcome;
+use crate::scenario::ScenarioOutcome;
 use crate::time::SimTime;
 use crate::topology::PortId;
 use crate::trace::{Capture, Listener, Recorder};
@@ -17,7 +17,7 @@ use crate::transport::{Timeouts, Transport};
 
 use super::applications::Applications;
 use super::assemble::MeasurementWindow;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 
 /// A probe that measures.
 pub(super) trait Measure {
@@ -26,7 +26,7 @@ pub(super) trait Measure {
     /// Called when the measurement ends.
     fn close(&mut self, _now: SimTime) {}
     /// Writes the results to `outcome`.
-    fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut Outcome) {}
+    fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut ScenarioOutcome) {}
 }
 
 impl Measure for () {}
@@ -48,7 +48,7 @@ impl<A: Measure, B: Measure> Measure for (A, B) {
         self.1.close(now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         self.0.report(window, outcome);
         self.1.report(window, outcome);
     }
@@ -67,7 +67,7 @@ impl<A: Measure> Measure for Option<A> {
         }
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         if let Some(probe) = self {
             probe.report(window, outcome);
         }
@@ -77,7 +77,7 @@ impl<A: Measure> Measure for Option<A> {
 /// A type-erased simulation. The methods are those of [`Simulation`].
 pub(super) trait AnySimulation {
     /// Schedules the start of traffic and the network's changes and pauses.
-    fn begin(&mut self, network: &Network);
+    fn begin(&mut self, network: &ScenarioNetwork);
     fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt;
     fn now(&self) -> SimTime;
     fn last_event(&self) -> SimTime;
@@ -99,7 +99,7 @@ pub(super) trait AnySimulation {
     fn generator_mut(&mut self) -> &mut Generator;
     fn measure(&mut self) -> &mut dyn Measure;
     /// Writes the measures' results to `outcome`.
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome);
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome);
 }
 
 impl<T, Q, P, F> AnySimulation for Simulation<(T, Q, Applications, P, F)>
@@ -110,7 +110,7 @@ where
     F: Fault<T::Packet>,
     (T, Q, Applications, P, F): World<Host = T, App = Applications, Probe = P>,
 {
-    fn begin(&mut self, network: &Network) {
+    fn begin(&mut self, network: &ScenarioNetwork) {
         for (host, at, token) in self.application().first_wakes() {
             match host {
                 Some(host) => self.wake_host_at(host, at, token),
@@ -194,7 +194,7 @@ where
         self.probe_mut()
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         self.probe().report(window, outcome);
     }
 }

@@ -1,12 +1,12 @@
 //! Warnings that a reader of a result must not miss, as sentences: deadlocks, pauses that last too
 //! long, frames lost by lossless switches, and settings that are probably mistakes.
 
-use super::outcome::{Outcome, Pauses};
+use super::outcome::{Pauses, ScenarioOutcome};
 
 /// A longer pause is a storm, because no receiver is slow for 100 ms.
 const STORM_US: f64 = 100_000.0;
 
-impl Outcome {
+impl ScenarioOutcome {
     /// The warnings of this run, the worst first. Empty if there are none.
     pub fn alarms(&self) -> Vec<String> {
         let pauses = self.pauses.iter();

@@ -8,7 +8,7 @@ use super::options::SchemeOptions;
 /// spread evenly over the racks, and a host only sends to hosts of its scheme.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Beside {
+pub struct SecondScheme {
     /// A name in [`crate::scheme::SCHEMES`].
     pub scheme: String,
     /// Share of the hosts, 0 to 1, rounded to whole hosts. Default: 0.5.

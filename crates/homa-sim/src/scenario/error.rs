@@ -11,11 +11,11 @@ use homa_workload::nearest::choices;
 pub enum ScenarioError {
     /// There is no such scheme.
     UnknownScheme {
-        /// Path of the field that names it: `scheme`, or that of the hosts beside.
+        /// Path of the field that names it: `scheme` or `beside.scheme`.
         field: &'static str,
-        /// The name given.
+        /// The name that the plan gives.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: Vec<&'static str>,
     },
     /// A field has a value that cannot be simulated.
@@ -34,22 +34,22 @@ pub enum ScenarioError {
     },
     /// A file cannot be read or understood.
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
         /// What is wrong, with the line.
         reason: String,
     },
-    /// The scheme or the engine cannot do this (yet).
+    /// The scheme or the engine does not support this.
     Unsupported {
-        /// What.
+        /// The unsupported feature.
         what: String,
     },
-    /// Nothing is wrong with it: somebody ended the run.
+    /// The caller stopped the run; the scenario is valid.
     Stopped,
 }
 
 impl ScenarioError {
-    /// A field that must be otherwise.
+    /// A field whose value is invalid.
     pub fn field(field: &'static str, must: impl Into<String>) -> Self {
         Self::Field { field: field.into(), must: must.into() }
     }
@@ -59,8 +59,8 @@ impl ScenarioError {
         Self::Unfit { field: field.into(), why: why.into() }
     }
 
-    /// The field at fault, as a plan writes it; several of one table as `load.a, b and c`. `None`
-    /// if the error is of no field.
+    /// The invalid field, as a plan writes it; several of one table as `load.a, b and c`. `None` if
+    /// the error does not concern a field.
     pub fn at(&self) -> Option<&str> {
         match self {
             Self::UnknownScheme { field, .. } => Some(field),

@@ -24,8 +24,8 @@ mod transports;
 pub mod units;
 mod workflows;
 
-pub use beside::Beside;
-pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
+pub use beside::SecondScheme;
+pub use demand::{Basis, Exchange, FlowGroup, OfferedLoad, Probes, Stop, Traffic, TrafficEnding};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
@@ -34,7 +34,7 @@ pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,
 };
-pub use outcome::Outcome;
+pub use outcome::ScenarioOutcome;
 pub use transports::{
     NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
 };
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub options: SchemeOptions,
     /// A second scheme on a share of the hosts. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<SecondScheme>,
     /// The network.
     pub fabric: Fabric,
     /// Which hosts send messages to which, and of which sizes.
@@ -62,7 +62,7 @@ pub struct Scenario {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<Probes>,
     /// How much traffic there is. Closed loops and lists of messages ignore it.
-    pub load: Load,
+    pub load: OfferedLoad,
     /// When the run ends.
     pub stop: Stop,
     /// Messages that start before this time are not measured. The default is 0 because the Homa
@@ -90,7 +90,7 @@ impl Default for Scenario {
                 max_bytes: None,
             },
             probes: None,
-            load: Load { fraction: 0.8, basis: Basis::Paper },
+            load: OfferedLoad { fraction: 0.8, basis: Basis::Paper },
             stop: Stop::default(),
             warm_up: Span(0),
             seed: 1,

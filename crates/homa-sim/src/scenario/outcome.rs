@@ -14,7 +14,7 @@ pub use super::reports::{
 
 /// The results of one scenario. Field names are the keys of `homa sim --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Name of the scheme.
     pub scheme: String,
     /// Name of the workload, or of the traffic pattern if it has no workload.
@@ -77,7 +77,7 @@ pub struct Outcome {
     pub ledger: Option<Ledger>,
     /// Latency by range of sizes, if measured, ordered by class, then by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<Group>,
+    pub groups: Vec<SizeGroup>,
     /// Every large message, if measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
@@ -160,12 +160,12 @@ pub struct Slowdown {
     pub p99: Option<f64>,
     /// Bins of sizes in ascending order. Each holds 1 % of the messages, or more if these have the
     /// same size.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<SizeBucket>,
 }
 
 /// One bin of sizes. Intervals hold with 95 % confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bucket {
+pub struct SizeBucket {
     /// Share of messages in this bin and all before it, by the distribution.
     pub cum_share: f64,
     /// Its smallest size in bytes.
@@ -193,7 +193,7 @@ pub struct Bucket {
 
 /// Latency of the messages of one class in a range of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct SizeGroup {
     /// Class of the messages, from 0. Most traffic has one class.
     pub class: u8,
     /// Messages are larger than this, bytes; 0 in the first range.

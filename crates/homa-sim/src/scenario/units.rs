@@ -1,6 +1,6 @@
 //! Rates, times and bytes in plans, as people write them: `10Gbps`, `250ns`, `128KiB`. A rate or a
-//! time without a unit is refused, so that no plan leaves its unit to be guessed; bytes and counts
-//! may be plain numbers, too. Which forms there are is [`homa_workload::units`]'s business.
+//! time without a unit is refused, because its unit would have to be guessed. Bytes and counts may
+//! also be plain numbers. [`homa_workload::units`] defines the accepted forms.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ impl Bandwidth {
         Self(n * 1_000_000)
     }
 
-    /// As the protocol counts it.
+    /// The same rate as a type of the protocol.
     pub const fn rate(self) -> Rate {
         Rate(self.0)
     }
@@ -52,12 +52,12 @@ impl Span {
         Self(n * 1_000_000_000)
     }
 
-    /// As the simulator counts it.
+    /// The same time as a type of the simulator.
     pub const fn duration(self) -> SimDuration {
         SimDuration(self.0)
     }
 
-    /// That long after the start.
+    /// The time this long after the start of the run.
     pub const fn after_start(self) -> SimTime {
         SimTime(self.0)
     }
@@ -93,7 +93,7 @@ macro_rules! written {
     };
 }
 
-/// Text, or a number as text, which the parser refuses with advice.
+/// Reads text, or a number as text. The parser refuses the latter with advice on how to write it.
 struct Text(&'static str);
 
 impl Visitor<'_> for Text {
@@ -125,12 +125,12 @@ pub(super) fn workload<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
     from.deserialize_any(Text("the name of a workload or a size in bytes"))
 }
 
-/// Bytes, `131072` or `"128KiB"`, for keys that hold one number, a list of them, or possibly none.
+/// Bytes, e.g. `131072` or `"128KiB"`, for keys that hold one number, an optional one, or a list.
 pub(super) fn bytes<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
     held(from, Quantity::Bytes)
 }
 
-/// A number of things, `100000` or `"100k"`, for the same keys.
+/// A count, e.g. `100000` or `"100k"`, for the same kinds of keys.
 pub(super) fn count<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
     held(from, Quantity::Count)
 }
@@ -140,16 +140,16 @@ fn held<'de, D: Deserializer<'de>, T: Held>(from: D, quantity: Quantity) -> Resu
     T::of(given).map_err(D::Error::custom)
 }
 
-/// What stands at a key.
+/// The value in the plan.
 pub(super) enum Given {
     None,
     One(u64),
     Many(Vec<u64>),
 }
 
-/// What a key holds.
+/// A type that a key of the plan can have.
 pub(super) trait Held: Sized {
-    /// The same; or what must be written.
+    /// Converts the value, or says what the plan should contain.
     fn of(given: Given) -> Result<Self, String>;
 }
 
@@ -192,7 +192,7 @@ impl Held for Vec<u32> {
     }
 }
 
-/// Reads what stands at a key.
+/// Reads a value of this quantity.
 #[derive(Clone, Copy)]
 struct Numbers(Quantity);
 
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_says_rates_and_times_as_text_alone() {
+    fn rates_and_times_need_a_unit() {
         let read = |text: &str| serde_json::from_str::<Bandwidth>(text);
         assert_eq!(read("\"25G\"").unwrap(), Bandwidth::gbps(25));
         assert!(read("25").unwrap_err().to_string().contains("write 25Gbps or 25Mbps"));

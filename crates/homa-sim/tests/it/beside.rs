@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::{Observers, Rehearsal, Times, rehearse, run, run_watched, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Beside, EcnConfig, EcnScopeName, Exchange, NicOptions, Outcome, Probes,
-    Routing, Scenario, SchemeOptions, SlowdownBy, Span, Traffic,
+    Bandwidth, Basis, EcnConfig, EcnScopeName, Exchange, NicOptions, Probes, Routing, Scenario,
+    ScenarioOutcome, SchemeOptions, SecondScheme, SlowdownBy, Span, Traffic,
 };
 use homa_sim::scheme::find;
 use homa_sim::{SimTime, scenario};
@@ -11,7 +11,7 @@ use homa_sim::{SimTime, scenario};
 use crate::common;
 use crate::common::networks;
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -21,7 +21,7 @@ fn two(scheme: &str, other: &str, share: f64) -> Scenario {
     let mut scenario = common::scenario(row, "w3", Exchange::OneWay);
     scenario.fabric.routing = Some(Routing::Ecmp);
     let options = SchemeOptions::default();
-    scenario.beside = Some(Beside { scheme: other.to_owned(), share, options });
+    scenario.beside = Some(SecondScheme { scheme: other.to_owned(), share, options });
     scenario
 }
 
@@ -137,7 +137,8 @@ fn the_second_schemes_ecn_threshold_applies() {
     scenario.beside.as_mut().unwrap().options = low;
     let low = outcome(&scenario);
     assert_ne!(low.trace_hash, high.trace_hash);
-    let down = |outcome: &Outcome| outcome.queues.as_ref().unwrap().tor_down.unwrap().mean_bytes;
+    let down =
+        |outcome: &ScenarioOutcome| outcome.queues.as_ref().unwrap().tor_down.unwrap().mean_bytes;
     assert!(down(&low) < down(&high), "{} {}", down(&low), down(&high));
 }
 

@@ -3,8 +3,8 @@
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, FlowGroup, Outcome, Scenario, Shape, SlowdownBy,
-    Span, Stop, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, FlowGroup, Scenario, ScenarioOutcome, Shape, SlowdownBy,
+    Span, Stop, Traffic, TrafficEnding,
 };
 
 fn star(scheme: &str, traffic: Traffic) -> Scenario {
@@ -17,7 +17,7 @@ fn star(scheme: &str, traffic: Traffic) -> Scenario {
     }
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).expect("it runs")
 }
 
@@ -81,7 +81,7 @@ fn each_group_of_long_flows_has_its_own_rate() {
         scenario.fabric.buffer = Buffer::PerPort { bytes: 300_000 };
         scenario.warm_up = Span::millis(50);
         let time = Some(Span::millis(150));
-        scenario.stop = Stop { time, ending: Ending::Cut, messages: None, ..scenario.stop };
+        scenario.stop = Stop { time, ending: TrafficEnding::Cut, messages: None, ..scenario.stop };
         scenario
     };
     let shared = outcome(&of(vec![one, other]));

@@ -2,13 +2,15 @@
 //! same in every run with the same seed, and leaves no packet in the network.
 
 use homa_sim::experiment::{Observers, run, run_watched};
-use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
+use homa_sim::scenario::{
+    Buffer, Exchange, Scenario, ScenarioOutcome, SlowdownBy, Span, TrafficEnding,
+};
 use homa_sim::scheme::{Queue, Scheme};
 use homa_sim::swarm::swarm_of;
 
 use crate::common::{faulty_networks, networks, scenario, transports};
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
 }
 
@@ -36,7 +38,7 @@ fn everything_is_delivered_and_nothing_is_left() {
 fn bytes_are_conserved() {
     for scheme in transports() {
         let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
-        scenario.stop.ending = Ending::Drain;
+        scenario.stop.ending = TrafficEnding::Drain;
         let outcome = outcome(&scenario);
         assert_eq!(outcome.delivered_bytes, outcome.offered_bytes, "{}", scheme.name);
     }
@@ -143,7 +145,7 @@ fn physics_holds_in_every_network() {
 #[test]
 fn a_cut_run_accounts_for_packets_in_flight() {
     let mut scenario = scenario(transports().next().unwrap(), "w4", Exchange::OneWay);
-    scenario.stop.ending = Ending::Cut;
+    scenario.stop.ending = TrafficEnding::Cut;
     let observers = Observers { verify: true, ..Observers::default() };
     let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
     let checked = physics.unwrap().unwrap();

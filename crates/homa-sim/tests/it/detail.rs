@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
-    SlowdownBy, Span, SwitchKind, SwitchOptions, TcpOptions, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Routing, Scenario, ScenarioOutcome, Shape,
+    SlowdownBy, Span, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding,
 };
 use homa_sim::scheme;
 
@@ -34,7 +34,7 @@ fn fat_tree(name: &str, slow: bool) -> Scenario {
     scenario
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap()
 }
 
@@ -120,7 +120,7 @@ fn inputs_pause_early_enough_for_slow_reverse_links() {
 
 /// Five switches in a ring with a host at each. The first `hosts` of them send 2 MB to the host two
 /// switches further along the ring.
-fn ring(hosts: u32) -> Outcome {
+fn ring(hosts: u32) -> ScenarioOutcome {
     let folder = std::env::temp_dir().join(format!("homa-ring-{}-{hosts}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = |name: &str, text: String| {
@@ -245,7 +245,7 @@ fn unused_thresholds_and_late_pauses_are_reported() {
     late.slowdown = SlowdownBy::Idle;
     late.traffic = Traffic::LongFlows { senders: 15, groups: Vec::new() };
     late.stop.time = Some(Span::millis(20));
-    late.stop.ending = Ending::Cut;
+    late.stop.ending = TrafficEnding::Cut;
     assert_eq!(outcome(&late).alarms(), [""; 0]);
     late.fabric = Fabric { propagation: Span::nanos(20_000), ..late.fabric };
     late.fabric.buffer = Buffer::PerPort { bytes: 20_000 };

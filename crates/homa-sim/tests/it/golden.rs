@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{Exchange, Outcome, Span};
+use homa_sim::scenario::{Exchange, ScenarioOutcome, Span};
 use homa_sim::scheme::Scheme;
 
 use crate::common::{networks, scenario, transports};
@@ -16,7 +16,7 @@ use crate::common::{networks, scenario, transports};
 /// The table shows the slowdown at these shares of the messages, ordered by size.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-fn row(outcome: &Outcome) -> String {
+fn row(outcome: &ScenarioOutcome) -> String {
     let buckets = &outcome.slowdown.buckets;
     let at = SHARES.map(|share| {
         let bucket = buckets.iter().find(|bucket| bucket.cum_share >= share - 1e-9);

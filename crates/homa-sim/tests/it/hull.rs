@@ -3,9 +3,9 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange, Fabric, Load,
-    NicOptions, Outcome, PacerOptions, PhantomOptions, Probes, Scenario, Shape, SlowdownBy, Span,
-    Stop, TcpOptions, Traffic,
+    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric, NicOptions,
+    OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario, ScenarioOutcome, Shape,
+    SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
 };
 
 /// Two servers of a rack at 1 Gbit/s send to a third, and a fourth sends it probes.
@@ -31,7 +31,7 @@ fn two_flows(scheme: &str) -> Scenario {
         stop: Stop {
             messages: None,
             time: Some(Span::millis(1_100)),
-            ending: Ending::Cut,
+            ending: TrafficEnding::Cut,
             ..Stop::default()
         },
         slowdown: SlowdownBy::Idle,
@@ -41,7 +41,7 @@ fn two_flows(scheme: &str) -> Scenario {
 
 /// The mean queueing delay of a probe in microseconds, and the utilisation of the link.
 fn traded(scenario: &Scenario) -> (f64, f64) {
-    let Outcome { probes, utilisation, messages, .. } = run(scenario, &mut |_| ()).unwrap();
+    let ScenarioOutcome { probes, utilisation, messages, .. } = run(scenario, &mut |_| ()).unwrap();
     let probes = probes.unwrap();
     assert!(probes.count > 990, "{probes:?}");
     assert_eq!(messages, 0, "probes are no messages");
@@ -66,7 +66,7 @@ fn phantom_queues_and_pacers_trade_bandwidth_for_latency() {
 }
 
 /// One flow at 10 Gbit/s between two hosts whose processors can be the bottleneck.
-fn one_fast_flow(nic: NicOptions) -> Outcome {
+fn one_fast_flow(nic: NicOptions) -> ScenarioOutcome {
     let mut scenario = two_flows("tcp-droptail");
     scenario.fabric = Fabric {
         shape: Shape::SingleSwitch { hosts: 2 },
@@ -152,8 +152,8 @@ fn a_dropped_probe_counts_as_lost_not_as_slow() {
 fn many_to_one_load_is_a_share_of_the_receivers_link() {
     let mut scenario = two_flows("hull");
     scenario.traffic = Traffic::ManyToOne { workload: "1000:4,100000:1".to_owned(), senders: 2 };
-    scenario.load = Load { fraction: 0.4, basis: Basis::Payload };
-    scenario.stop.ending = Ending::Drain;
+    scenario.load = OfferedLoad { fraction: 0.4, basis: Basis::Payload };
+    scenario.stop.ending = TrafficEnding::Drain;
     let outcome = run(&scenario, &mut |_| ()).unwrap();
     let loads = outcome.loads;
     assert!((loads.payload - 0.4).abs() < 1e-9, "{loads:?}");

@@ -3,7 +3,8 @@
 
 use homa_sim::experiment::{Observers, Trace, run, run_watched, validate};
 use homa_sim::scenario::{
-    Ending, Exchange, Impaired, Outcome, Scenario, ScenarioError, SlowdownBy, Span, Stop, Traffic,
+    Exchange, Impaired, Scenario, ScenarioError, ScenarioOutcome, SlowdownBy, Span, Stop, Traffic,
+    TrafficEnding,
 };
 use homa_sim::scheme::{self, Scheme};
 
@@ -13,12 +14,12 @@ fn ideal() -> &'static Scheme {
     scheme::find("ideal").unwrap()
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
 }
 
 /// Mean latency of all messages.
-fn mean_us(outcome: &Outcome) -> f64 {
+fn mean_us(outcome: &ScenarioOutcome) -> f64 {
     outcome.groups[0].mean_us
 }
 
@@ -88,7 +89,7 @@ fn links_carry_the_offered_load_and_runs_repeat() {
 fn a_cut_run_under_overload_leaves_messages_undelivered() {
     let mut scenario = scenario(ideal(), "10000", Exchange::OneWay);
     scenario.load.fraction = 1.3;
-    scenario.stop = Stop { messages: Some(20_000), ending: Ending::Cut, ..Stop::default() };
+    scenario.stop = Stop { messages: Some(20_000), ending: TrafficEnding::Cut, ..Stop::default() };
     let outcome = outcome(&scenario);
     assert!(outcome.undelivered > 100 && outcome.failed == 0, "{}", outcome.undelivered);
 }

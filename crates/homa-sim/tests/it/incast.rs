@@ -2,10 +2,12 @@
 //! (Homa §3.6).
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
+use homa_sim::scenario::{
+    Buffer, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+};
 
 /// A client calls twelve servers, four of them in the client's rack, one at a time.
-fn outcome(slowdown: SlowdownBy) -> Outcome {
+fn outcome(slowdown: SlowdownBy) -> ScenarioOutcome {
     let mut scenario = Scenario {
         scheme: "homa".to_owned(),
         fabric: Fabric {

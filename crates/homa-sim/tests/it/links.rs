@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Paused, Routing, Scenario,
-    Shape, SlowdownBy, Span, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Paused, Routing, Scenario, ScenarioOutcome,
+    Shape, SlowdownBy, Span, Traffic, TrafficEnding,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -46,7 +46,7 @@ fn pause(host: &str, from_us: u64, until_us: u64) -> Paused {
     Paused { host: host.to_owned(), at, until }
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -205,13 +205,13 @@ fn rpcs_that_are_given_up_leave_the_backlog_and_are_counted() {
     let mut plan = scenario(vec![link("h1", "tor0")]);
     plan.scheme = "homa-paper".to_owned();
     plan.stop.messages = Some(300);
-    for ending in [Ending::Drain, Ending::Loaded] {
+    for ending in [TrafficEnding::Drain, TrafficEnding::Loaded] {
         plan.stop.ending = ending;
         let outcome = outcome(&plan);
         assert!(outcome.failed > 20, "calls to h1 must fail: {}", outcome.failed);
         assert_eq!(outcome.undelivered, 0, "failed calls are no longer in flight");
         assert!(outcome.messages < 300, "{outcome:?}");
-        let ends_with_the_last = ending == Ending::Drain || outcome.simulated_seconds < 1.0;
+        let ends_with_the_last = ending == TrafficEnding::Drain || outcome.simulated_seconds < 1.0;
         assert!(ends_with_the_last, "{outcome:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! How measures count frames that are preempted on links.
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, Traffic};
+use homa_sim::scenario::{Exchange, Fabric, Scenario, ScenarioOutcome, Shape, Traffic};
 
 /// Eight hosts at one switch with W3 at 80 % load, at which long frames are often preempted.
-fn outcome(preemption: bool) -> Outcome {
+fn outcome(preemption: bool) -> ScenarioOutcome {
     let mut scenario = Scenario {
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 8 }, preemption, ..Fabric::default() },
         traffic: Traffic::AllToAll {

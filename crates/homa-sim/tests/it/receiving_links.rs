@@ -3,7 +3,9 @@
 
 use homa_sim::SimTime;
 use homa_sim::experiment::{replay, run};
-use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
+use homa_sim::scenario::{
+    Exchange, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+};
 use homa_sim::traffic::open_loop::Arrival;
 
 const MEASURED_MS: u64 = 10;
@@ -12,7 +14,7 @@ const LONG: u32 = 3_000_000;
 
 /// Both senders have messages for both receivers, and the first sender's are shorter. If receivers
 /// grant one message at a time, both grant the first sender, which serves one after the other.
-fn two_by_two(degree: u8) -> Outcome {
+fn two_by_two(degree: u8) -> ScenarioOutcome {
     let mut scenario = Scenario {
         scheme: "homa-sim".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
@@ -39,7 +41,7 @@ fn two_by_two(degree: u8) -> Outcome {
 }
 
 /// The time for which receivers' links were wasted, in milliseconds.
-fn wasted_ms(outcome: &Outcome) -> f64 {
+fn wasted_ms(outcome: &ScenarioOutcome) -> f64 {
     outcome.wasted_bandwidth.unwrap() * MEASURED_MS as f64 * 4.0
 }
 

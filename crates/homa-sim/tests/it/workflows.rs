@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Burst, Ending, Fabric, Groups, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic,
-    WorkflowClass, WorkflowTraffic,
+    Bandwidth, Burst, Fabric, Groups, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+    TrafficEnding, WorkflowClass, WorkflowTraffic,
 };
 
 fn class(response_bytes: u32, per_second: f64) -> WorkflowClass {
@@ -39,7 +39,7 @@ fn scenario(scheme: &str, classes: &[(&str, WorkflowClass)]) -> Scenario {
     scenario
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap()
 }
 
@@ -130,7 +130,7 @@ fn a_cut_run_counts_unfinished_workflows_by_fan_out() {
     let page = WorkflowClass { fan_out: vec![2, 8], ..class(1_000_000, 500.0) };
     let never = class(100_000_000, 100.0);
     let mut scenario = scenario("homa", &[("never", never), ("page", page)]);
-    scenario.stop.ending = Ending::Cut;
+    scenario.stop.ending = TrafficEnding::Cut;
     let outcome = outcome(&scenario);
     let [never, all, two, eight] = &outcome.workflows[..] else {
         panic!("{:?}", outcome.workflows)

@@ -16,7 +16,7 @@ use homa_lab::store::Store;
 use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
 use homa_sim::experiment::{Observers, Physics, RunProgress, Trace, run_watched};
-use homa_sim::scenario::{Outcome as Simulated, Scenario, ScenarioError};
+use homa_sim::scenario::{Scenario, ScenarioError, ScenarioOutcome as Simulated};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
