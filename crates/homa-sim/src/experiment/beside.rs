@@ -8,20 +8,16 @@
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
 use crate::scenario::{Basis, Scenario, ScenarioError, Shape};
-use crate::scheme::{HostConfig, Queue};
-use crate::topology::{HostId, PortSpec};
+use crate::scheme::{HostConfig, SwitchQueue, ecn_queue};
+use crate::topology::HostId;
 use crate::traffic::Kinds;
-use crate::transport::Homa;
-use crate::transport::either::Either;
-use crate::transport::tcp::Tcp;
 
 use super::Experiment;
-use super::applications::Applications;
 use super::parts::second_row;
-use super::start::{Started, Watching, ecn_queue};
+use super::start::{Start, Started};
 
 /// The part of an experiment that a second scheme adds.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct SecondHosts {
     /// Name of the scheme.
     pub scheme: &'static str,
@@ -45,7 +41,7 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
     }
     if scenario.load.basis == Basis::Wire {
         let must =
-            "be \"paper\" or \"payload\" where hosts of two kinds frame messages differently";
+            "be \"paper\" or \"payload\", because the two schemes frame messages differently";
         return wrong("load.basis", must);
     }
     if scenario.probes.is_some() {
@@ -53,10 +49,10 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
         return Err(ScenarioError::unfit("probes", why));
     }
     if scenario.measures.wasted_bandwidth {
-        return wrong("measures.wasted_bandwidth", "be false where hosts are of two kinds");
+        return wrong("measures.wasted_bandwidth", "be false if there is a second scheme");
     }
     if scenario.fabric.preemption {
-        return wrong("fabric.preemption", "be false where hosts are of two kinds");
+        return wrong("fabric.preemption", "be false if there is a second scheme");
     }
     Ok(Some(kinds))
 }
@@ -78,10 +74,11 @@ pub(super) fn check_forwarding(
 }
 
 /// The queue of ports that serve both schemes.
-pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError> {
+pub(super) fn queue(first: SwitchQueue, second: SwitchQueue) -> Result<SwitchQueue, ScenarioError> {
     match (first, second) {
         (first, second) if first == second => Ok(first),
-        (Queue::Strict, Queue::Ecn(ecn)) | (Queue::Ecn(ecn), Queue::Strict) => Ok(Queue::Ecn(ecn)),
+        (SwitchQueue::Strict, SwitchQueue::Ecn(ecn))
+        | (SwitchQueue::Ecn(ecn), SwitchQueue::Strict) => Ok(SwitchQueue::Ecn(ecn)),
         _ => {
             let must = "be the threshold of `options.ecn`: both kinds share the ports";
             Err(ScenarioError::field("beside.options.ecn", must))
@@ -104,46 +101,40 @@ pub(super) fn of_beside(error: ScenarioError) -> ScenarioError {
 
 impl SecondHosts {
     /// Refuses hosts and queues that do not fit together.
-    pub fn check(&self, first: &HostConfig, queues: [Queue; 2]) -> Result<(), ScenarioError> {
-        let plain = |hosts: &HostConfig| match hosts {
-            HostConfig::Homa(_, nic) | HostConfig::Tcp(_, nic) => nic.is_plain(),
-            _ => false,
-        };
-        let known = queues.iter().all(|queue| matches!(queue, Queue::Strict | Queue::Ecn(_)));
-        if known && plain(first) && plain(&self.hosts) {
+    pub fn check(&self, first: &HostConfig, queues: [SwitchQueue; 2]) -> Result<(), ScenarioError> {
+        let fits = |queue| matches!(queue, SwitchQueue::Strict | SwitchQueue::Ecn(_));
+        let shares = |hosts: &HostConfig| hosts.shared(0).is_some();
+        if queues.into_iter().all(fits) && shares(first) && shares(&self.hosts) {
             return Ok(());
         }
-        let what = "hosts of two kinds other than Homa and TCP over ports with strict priorities, \
+        let what = "two schemes other than Homa and TCP over ports with strict priorities, \
                     without options.nic, pacers, phantom queues and switches that queue at their \
                     inputs";
         Err(ScenarioError::Unsupported { what: what.to_owned() })
     }
 }
 
-/// A host that runs Homa or TCP.
-type Host = Either<Homa, Tcp>;
-
 impl Experiment<'_> {
     /// Builds a simulation with two schemes, which must fit together.
     pub(super) fn start_beside<'a>(
         self,
         beside: &SecondHosts,
-        applications: Applications,
-        watching: Watching<'a>,
+        start: Start<'_, 'a>,
     ) -> Started<'a> {
         let (seed, kinds) = (self.scenario.seed, beside.kinds);
-        let configs = [self.hosts.clone(), beside.hosts.clone()];
-        let make = move |host: HostId, life| match &configs[usize::from(kinds.of(host.0))] {
-            HostConfig::Homa(config, _) => Host::First(config.host(host, life, seed)),
-            HostConfig::Tcp(config, _) => {
-                Host::Second(Tcp::new(config.clone(), host, (life, seed)))
-            }
-            _ => unreachable!("checked before"),
+        let (Some(mut first), Some(mut second)) =
+            (self.hosts.shared(seed), beside.hosts.shared(seed))
+        else {
+            unreachable!("`SecondHosts::check` refuses such hosts");
+        };
+        let make = move |host: HostId, life| match kinds.of(host.0) {
+            0 => first(host, life),
+            _ => second(host, life),
         };
         let queue = match self.queue {
-            Queue::Ecn(ecn) => ecn_queue(ecn),
+            SwitchQueue::Ecn(ecn) => ecn_queue(ecn),
             _ => EcnThreshold::new(u32::MAX, EcnScope::Queue),
         };
-        self.start_any(applications, (Box::new(make), move |_: &PortSpec| queue), watching)
+        start.with(make, move |_| queue)
     }
 }

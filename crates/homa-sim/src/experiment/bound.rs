@@ -3,7 +3,7 @@
 //! receiver's link, waits there in SRPT order, and is delivered.
 //!
 //! Left out: queues and levels, because nothing waits in switches; measures of packets, faults and
-//! RPCs, which [`check`] and the table refuse.
+//! RPCs, which the scheme refuses.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,6 @@ use homa_workload::framing::Framing;
 use crate::clairvoyant::{Downlinks, Due, End, Timing, Wired};
 use crate::engine::{Application, Context, Counters, Halt, PauseReport, TraceHash};
 use crate::nic::NicCounters;
-use crate::scenario::{Scenario, ScenarioError};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Wiring};
 use crate::traffic::Generator;
@@ -26,27 +25,6 @@ use super::Experiment;
 use super::assemble::MeasurementWindow;
 use super::network::ScenarioNetwork;
 use super::running::{AnySimulation, Measure};
-
-/// Refuses scenarios that need something the bound leaves out.
-pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
-    let (fabric, measures) = (&scenario.fabric, &scenario.measures);
-    let rates = [fabric.loss_ppm, fabric.duplicate_ppm, fabric.reorder_ppm];
-    let whole = fabric.impaired.is_empty() && fabric.paused.is_empty();
-    let faulty = !whole || rates.iter().any(|ppm| *ppm > 0);
-    let packets = measures.wasted_bandwidth || measures.tail_delay || measures.ledger;
-    let what = if faulty {
-        "faults under `ideal`, a bound that knows none: leave out loss_ppm, duplicate_ppm, \
-         reorder_ppm, impaired and paused"
-    } else if fabric.cut_through {
-        "cut-through under `ideal`, a bound for switches that store and forward"
-    } else if packets {
-        "measures of packets under `ideal`, a bound that has none: leave out wasted_bandwidth, \
-         tail_delay and ledger"
-    } else {
-        return Ok(());
-    };
-    Err(ScenarioError::Unsupported { what: what.to_owned() })
-}
 
 /// A message in flight.
 #[derive(Clone, Copy, Debug)]

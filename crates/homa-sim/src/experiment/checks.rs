@@ -45,7 +45,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         if scenario.slowdown != SlowdownBy::Idle {
             return wrong(
                 "slowdown",
-                "be \"idle\" where there are `probes`: it says what is no delay",
+                "be \"idle\" if there are `probes`, because idle times are no delay",
             );
         }
         if probes.from == probes.to {
@@ -73,7 +73,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
             wrong("fabric.buffer.bytes", "hold at least a frame, such as 131072")
         }
         Buffer::PerLevel { .. } if fabric.preemption => {
-            wrong("fabric.buffer", "be another where frames are interrupted")
+            wrong("fabric.buffer", "be of another kind if `preemption` is set")
         }
         Buffer::Shared { alpha_percent: 0, .. } => {
             wrong("fabric.buffer.alpha_percent", "be at least 1: a port's share of what is free")

@@ -10,7 +10,7 @@
 //! | `planned` | single messages, judged by the checker that works for every transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | idle times, if latencies are divided by measured times |
-//! | `start` | turns configurations into types |
+//! | `start` | builds simulations with concrete types from a scheme's hosts and queues |
 //! | `running` | a type-erased simulation, so that the modules below are compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
 //! | [`limit`] | the highest sustained load |
@@ -38,7 +38,9 @@ pub use run::{
 };
 
 use crate::scenario::Scenario;
-use crate::scheme::{HostConfig, Queue};
+use crate::scheme::{HostConfig, SwitchQueue};
+
+pub(crate) use start::{Start, Started};
 
 use beside::SecondHosts;
 use demand::Demand;
@@ -53,5 +55,5 @@ struct Experiment<'a> {
     hosts: &'a HostConfig,
     /// The hosts that run a second scheme, if there are any.
     beside: Option<&'a SecondHosts>,
-    queue: Queue,
+    queue: SwitchQueue,
 }

@@ -10,7 +10,7 @@ use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
-use crate::scheme::{Queue, Scheme, detail};
+use crate::scheme::{Scheme, SwitchQueue, detail};
 use crate::time::SimDuration;
 use crate::topology::{
     FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
@@ -78,8 +78,8 @@ impl ScenarioNetwork {
         let formula =
             matches!(scenario.slowdown, SlowdownBy::Authors | SlowdownBy::AuthorsCorrected);
         if matches!(paths, Paths::Listed(_)) && formula {
-            let must = "be \"idle\" or \"best\" for a graph: the authors' formula knows their \
-                        network only";
+            let must = "be \"idle\" or \"best\" for a graph: the authors' formula only \
+                        describes their network";
             return Err(ScenarioError::field("slowdown", must));
         }
         let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;
@@ -184,11 +184,11 @@ fn cioq(
     scheme: &Scheme,
     (wiring, changes): (&Wiring, &[Change]),
 ) -> Result<Option<(CioqConfig, Option<LatePause>)>, ScenarioError> {
-    let Queue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
+    let SwitchQueue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
     let fabric = &scenario.fabric;
     let mut config = detail::sized(config, fabric.buffer)?;
     if wiring.ports().len() > MOST_LINKS {
-        let must = "have at most 1048576 links where switches queue at their inputs";
+        let must = "have at most 1048576 links if switches queue at their inputs";
         return Err(ScenarioError::field("fabric.shape", must));
     }
     let Some(pfc) = &mut config.pfc else { return Ok(Some((config, None))) };

@@ -2,7 +2,7 @@
 //! it into types.
 
 use crate::scenario::{Exchange, Scenario, ScenarioError, SchemeOptions};
-use crate::scheme::{self, Environment, HostConfig, Queue, SCHEMES, Scheme};
+use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme, SwitchQueue};
 
 use super::Experiment;
 use super::beside::{self, SecondHosts};
@@ -13,7 +13,7 @@ use super::network::ScenarioNetwork;
 pub(super) struct Parts {
     hosts: HostConfig,
     beside: Option<SecondHosts>,
-    queue: Queue,
+    queue: SwitchQueue,
 }
 
 /// The row of that name.
@@ -40,7 +40,7 @@ pub(super) fn configure(
     (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
 ) -> Result<HostConfig, ScenarioError> {
     if row.one_way_only && demand.exchange == Exchange::Echo {
-        let what = format!("RPCs under {}, which knows one-way messages only", row.name);
+        let what = format!("RPCs under {}, which supports one-way messages only", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
     let environment = Environment {
@@ -61,7 +61,7 @@ impl Parts {
         let queue = first.queue(&scenario.options)?;
         let Some(given) = &scenario.beside else { return Ok(Self { hosts, beside: None, queue }) };
         let Some(kinds) = demand.kinds() else {
-            let must = "be \"all-to-all\" where hosts are of two kinds";
+            let must = "be \"all-to-all\" if there is a second scheme (`beside`)";
             return Err(ScenarioError::field("traffic.pattern", must));
         };
         let second = second_row(&given.scheme)?;

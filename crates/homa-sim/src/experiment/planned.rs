@@ -4,7 +4,7 @@
 use crate::checker::{MessageChecker, MessagePromises};
 use crate::engine::Halt;
 use crate::scenario::{Buffer, Scenario, ScenarioError};
-use crate::scheme::{Queue, Scheme};
+use crate::scheme::{Scheme, SwitchQueue};
 use crate::time::SimTime;
 use crate::topology::PortId;
 use crate::traffic::PlannedCall;
@@ -48,7 +48,7 @@ pub fn rehearse(
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     if scenario.beside.is_some() {
-        let what = "single messages where hosts are of two kinds".to_owned();
+        let what = "single messages with a second scheme (`beside`)".to_owned();
         return Err(ScenarioError::Unsupported { what });
     }
     if row.is_bound() {
@@ -86,7 +86,7 @@ pub fn rehearse(
     }
     if dropped > 0 && !may_drop(scenario, row) {
         let detail = format!("{dropped} frames");
-        checker.report(now, "nothing is dropped where there is room", detail);
+        checker.report(now, "no frame is dropped if there is room", detail);
     }
     Ok(Rehearsal { checker, trace_hash })
 }
@@ -107,7 +107,7 @@ fn may_drop(scenario: &Scenario, row: &Scheme) -> bool {
     let disturbed = fabric.duplicate_ppm > 0 || fabric.reorder_ppm > 0 || changes;
     // A full header queue returns headers to their sender only once, and never control packets
     // (NDP §3.2.4), so trimming switches can drop.
-    let trims = matches!(row.queue, Queue::Trimming(_));
+    let trims = matches!(row.queue, SwitchQueue::Trimming(_));
     let limited = if row.is_lossless() { disturbed } else { fabric.buffer != Buffer::Unlimited };
     row.loses_by_design || trims || limited
 }

@@ -269,8 +269,8 @@ impl Experiment<'_> {
         }
         let degree = self.hosts.degree().ok_or_else(|| ScenarioError::Unsupported {
             what:
-                "wasted bandwidth where there is no degree of overcommitment, or it is measured: \
-                   set it"
+                "wasted bandwidth if there is no degree of overcommitment, or if it is measured: \
+                   set `options.overcommitment`"
                     .into(),
         })?;
         Ok(Some(Wasted::new(self.network.wiring.hosts(), degree)))

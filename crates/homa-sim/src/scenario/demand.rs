@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
 
-/// Which hosts send messages to which, and of which sizes.
+/// Which hosts send messages to which, and the sizes of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "pattern", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Traffic {

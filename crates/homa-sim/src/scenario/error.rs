@@ -36,7 +36,7 @@ pub enum ScenarioError {
     File {
         /// Path of the file.
         path: String,
-        /// What is wrong, with the line.
+        /// The reason, with the line in the file.
         reason: String,
     },
     /// The scheme or the engine does not support this.
@@ -69,7 +69,7 @@ impl ScenarioError {
         }
     }
 
-    /// What is wrong, for a message that has named the field.
+    /// The reason, for a message that has already named the field.
     pub fn reason(&self) -> String {
         match self {
             Self::UnknownScheme { name, known, .. } => {

@@ -56,7 +56,7 @@ pub struct Scenario {
     pub beside: Option<SecondScheme>,
     /// The network.
     pub fabric: Fabric,
-    /// Which hosts send messages to which, and of which sizes.
+    /// Which hosts send messages to which, and the sizes of messages.
     pub traffic: Traffic,
     /// Messages that measure how long packets wait. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -115,7 +115,7 @@ impl WorkflowTraffic {
             return wrong("traffic.classes", "have names that are not empty");
         }
         self.classes.iter().try_for_each(|(name, class)| {
-            let must = |what: &str| format!("have classes that make sense: `{name}` {what}");
+            let must = |what: &str| format!("have valid classes: `{name}` {what}");
             let fault = class.fault();
             fault.map_or(Ok(()), |what| Err(ScenarioError::field("traffic.classes", must(what))))
         })

@@ -1,34 +1,32 @@
-//! Options that a scheme does not have: refused by their key, with the schemes that have them.
+//! Refuses options that a scheme does not have. The error names the key and the schemes that have
+//! the option.
 //!
-//! Which schemes those are is asked of the table, so that a new row is named without a change here.
-
-use homa_proto::{Config, Duration};
+//! The schemes come from the table, so that errors name a new row without a change here.
 
 use crate::scenario::{ScenarioError, SchemeOptions};
 
-use super::{Environment, Host, Queue, SCHEMES, Scheme};
+use super::{Environment, Family, HostKind, SCHEMES, Scheme, SwitchQueue};
 
-/// The error of `field` under `scheme`, which lacks `what`; rows for which `has` holds have it.
+/// The error if a plan sets `field`, but `scheme` does not have `what`. Rows for which `has` is true
+/// have it.
 fn only(
     scheme: &Scheme,
     (field, what): (&'static str, &str),
     has: impl Fn(&Scheme) -> bool,
 ) -> ScenarioError {
     let rows: Vec<&Scheme> = SCHEMES.iter().filter(|row| has(row)).collect();
-    let is_all = |family: fn(&Host) -> bool| {
-        SCHEMES.iter().filter(|row| family(&row.host)).count() == rows.len()
-            && rows.iter().all(|row| family(&row.host))
+    let is_all = |families: &[Family]| {
+        let of_families = |row: &&Scheme| families.contains(&row.host.family());
+        SCHEMES.iter().filter(of_families).count() == rows.len() && rows.iter().all(of_families)
     };
     let names: Vec<String> = rows.iter().map(|row| format!("`{}`", row.name)).collect();
-    // The plainest row of a family has the shortest name.
+    // Suggest the row with the shortest name, because it is the plainest of its family.
     let plainest = rows.iter().map(|row| row.name).min_by_key(|name| name.len());
     let plainest = plainest.map_or_else(String::new, |name| format!("`{name}`"));
     let (whose, instead) = match names.as_slice() {
-        _ if is_all(is_homa) => ("Homa schemes".to_owned(), plainest),
-        _ if is_all(is_tcp) => ("TCP schemes".to_owned(), plainest),
-        _ if is_all(|host| is_homa(host) || is_tcp(host)) => {
-            ("Homa and TCP schemes".to_owned(), plainest)
-        }
+        _ if is_all(&[Family::Homa]) => ("Homa schemes".to_owned(), plainest),
+        _ if is_all(&[Family::Tcp]) => ("TCP schemes".to_owned(), plainest),
+        _ if is_all(&[Family::Homa, Family::Tcp]) => ("Homa and TCP schemes".to_owned(), plainest),
         [all @ .., last] if !all.is_empty() => {
             (format!("{} and {last}", all.join(", ")), "one of those".to_owned())
         }
@@ -42,91 +40,63 @@ fn only(
     ScenarioError::unfit(field, why)
 }
 
-fn is_homa(host: &Host) -> bool {
-    matches!(host, Host::Homa { .. })
-}
-
-fn is_tcp(host: &Host) -> bool {
-    matches!(host, Host::Tcp { .. })
-}
-
-/// Options of one transport mean nothing to another.
+/// Refuses options that belong to other schemes.
 pub(super) fn check(
     scheme: &Scheme,
     environment: &Environment<'_>,
     options: &SchemeOptions,
 ) -> Result<(), ScenarioError> {
-    type Has = fn(&Host) -> bool;
-    let of_hosts: [(bool, &'static str, &str, Has); 6] = [
-        (options.pfabric.is_some(), "options.pfabric", "pFabric's parameters", |host| {
-            matches!(host, Host::PFabric)
-        }),
-        (options.phost.is_some(), "options.phost", "pHost's parameters", |host| {
-            matches!(host, Host::PHost)
-        }),
-        (options.ndp.is_some(), "options.ndp", "NDP's parameters", |host| {
-            matches!(host, Host::Ndp)
-        }),
-        (options.tcp.is_some(), "options.tcp", "TCP's parameters", is_tcp),
-        (options.pacer.is_some(), "options.pacer", "pacers in NICs", is_tcp),
-        (options.nic.is_some(), "options.nic", "NICs with options", |host| {
-            is_homa(host) || is_tcp(host)
-        }),
+    for (field, what) in options.homas() {
+        if !scheme.is_homa() {
+            return Err(only(scheme, (field, what), Scheme::is_homa));
+        }
+    }
+    let tables = [
+        (options.pfabric.is_some(), "options.pfabric", "pFabric's parameters"),
+        (options.phost.is_some(), "options.phost", "pHost's parameters"),
+        (options.ndp.is_some(), "options.ndp", "NDP's parameters"),
+        (options.tcp.is_some(), "options.tcp", "TCP's parameters"),
+        (options.pacer.is_some(), "options.pacer", "pacers in NICs"),
+        (options.nic.is_some(), "options.nic", "NICs with options"),
     ];
-    let homas = options.homas().map(|(field, what)| (true, field, what, is_homa as Has));
-    for (given, field, what, has) in homas.chain(of_hosts) {
-        if given && !has(&scheme.host) {
-            return Err(only(scheme, (field, what), |row| has(&row.host)));
+    for (given, field, what) in tables {
+        let has = |host: &dyn HostKind| host.options().contains(&field);
+        if given && !has(scheme.host) {
+            return Err(only(scheme, (field, what), |row| has(row.host)));
         }
     }
     if options.switch.is_some() && !scheme.queues_at_inputs(options) {
         let what = "switches that queue at their inputs";
-        let has = |row: &Scheme| matches!(row.queue, Queue::Combined(_));
+        let has = |row: &Scheme| matches!(row.queue, SwitchQueue::Combined(_));
         return Err(only(scheme, ("options.switch", what), has));
     }
-    check_homas(scheme, environment, options)
+    check_rules(scheme, environment, options)
 }
 
-/// Rules that only some of Homa's profiles have cannot be switched on under the others.
-fn check_homas(
+/// Refuses options that change a rule if the scheme's profile of Homa does not have the rule.
+fn check_rules(
     scheme: &Scheme,
     environment: &Environment<'_>,
     options: &SchemeOptions,
 ) -> Result<(), ScenarioError> {
-    type Has = fn(&Config) -> bool;
-    let rules: [(bool, &'static str, &str, Has); 3] = [
-        (
-            options.tail_boost == Some(true),
-            "options.tail_boost",
-            "a boost of the last bytes",
-            |config| config.tail_boost > 0,
-        ),
-        (
-            options.incast_control == Some(true),
-            "options.incast_control",
-            "incast control",
-            |config| config.incast.is_some(),
-        ),
-        (options.resend_after.is_some(), "options.resend_after", "RESENDs", |config| {
-            config.loss.resend_after != Duration::MAX
-        }),
+    let rules = [
+        (options.tail_boost == Some(true), "options.tail_boost", "a boost of the last bytes"),
+        (options.incast_control == Some(true), "options.incast_control", "incast control"),
+        (options.resend_after.is_some(), "options.resend_after", "RESENDs"),
     ];
-    for (given, field, what, has) in rules {
-        let has = |row: &Scheme| match row.host {
-            Host::Homa { build, .. } => has(&build(environment).0),
-            _ => false,
-        };
-        if given && is_homa(&scheme.host) && !has(scheme) {
+    for (given, field, what) in rules {
+        let has = |row: &Scheme| row.is_homa() && row.host.has_rule(field, environment);
+        if given && !has(scheme) {
             return Err(only(scheme, (field, what), has));
         }
     }
     Ok(())
 }
 
-/// `field` has switches mark packets, and nothing heeds the marks.
+/// The error if `field` makes switches mark packets, but hosts do not react to marks.
 pub(super) fn unheeded(scheme: &Scheme, field: &'static str) -> ScenarioError {
     only(scheme, (field, "hosts that react to marks"), |row| {
-        matches!(row.queue, Queue::Ecn(_) | Queue::Phantom(..))
+        matches!(row.queue, SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..))
     })
 }
 

@@ -149,11 +149,11 @@ fn parts_that_do_not_fit_together_are_refused() {
         ("beside.share", |s| s.beside.as_mut().unwrap().share = 1.5),
         ("single host", |s| s.beside.as_mut().unwrap().share = 0.1),
         ("unknown scheme `hama`", |s| s.beside.as_mut().unwrap().scheme = "hama".to_owned()),
-        ("hosts of two kinds other than Homa and TCP", |s| {
+        ("two schemes other than Homa and TCP", |s| {
             s.beside.as_mut().unwrap().scheme = "pfabric".to_owned();
         }),
-        ("hosts of two kinds other than Homa and TCP", |s| s.scheme = "detail".to_owned()),
-        ("hosts of two kinds other than Homa and TCP", |s| {
+        ("two schemes other than Homa and TCP", |s| s.scheme = "detail".to_owned()),
+        ("two schemes other than Homa and TCP", |s| {
             let large_send = Some(65_536);
             s.options.nic = Some(NicOptions { large_send, ..NicOptions::default() });
         }),
@@ -187,5 +187,5 @@ fn parts_that_do_not_fit_together_are_refused() {
     }
     let times = Times { healthy_from: SimTime::ZERO, rest_by: SimTime::ZERO };
     let single: Result<Rehearsal, _> = rehearse(&two("homa", "tcp", 0.5), Vec::new(), times);
-    assert!(single.unwrap_err().to_string().contains("two kinds"));
+    assert!(single.unwrap_err().to_string().contains("a second scheme"));
 }

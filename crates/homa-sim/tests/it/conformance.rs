@@ -5,7 +5,7 @@ use homa_sim::experiment::{Observers, run, run_watched};
 use homa_sim::scenario::{
     Buffer, Exchange, Scenario, ScenarioOutcome, SlowdownBy, Span, TrafficEnding,
 };
-use homa_sim::scheme::{Queue, Scheme};
+use homa_sim::scheme::{Scheme, SwitchQueue};
 use homa_sim::swarm::swarm_of;
 
 use crate::common::{faulty_networks, networks, scenario, transports};
@@ -162,7 +162,7 @@ fn the_ledger_sums_to_the_latency() {
         let ledger = outcome.ledger.unwrap();
         assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
         // If switches drop or trim packets, retransmission takes some of the time.
-        let resends = scheme.loses_by_design || matches!(scheme.queue, Queue::Trimming(_));
+        let resends = scheme.loses_by_design || matches!(scheme.queue, SwitchQueue::Trimming(_));
         let recovers = ledger.mean.recovery_us > 0.0 && !resends;
         assert!(ledger.mean.wire_us > 2.0 && !recovers, "{}", scheme.name);
     }

@@ -57,12 +57,14 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     } else if outcome.traffic_seconds * 2.0 > outcome.simulated_seconds {
         line(format!("links carried {carried} while messages began"));
     }
-    match scheme::find(&outcome.scheme).map(|row| row.host) {
-        Some(scheme::Host::Homa { .. }) | None => {
+    match scheme::find(&outcome.scheme) {
+        Some(row) if row.is_bound() => {}
+        Some(row) if !row.is_homa() => {
+            line(format!("RTTbytes of the network: {}", outcome.rtt_bytes));
+        }
+        Some(_) | None => {
             line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
         }
-        Some(scheme::Host::Bound) => {}
-        Some(_) => line(format!("RTTbytes of the network: {}", outcome.rtt_bytes)),
     }
     line("");
     latencies(outcome, bins);

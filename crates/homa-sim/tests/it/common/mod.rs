@@ -3,7 +3,7 @@
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, Span, Traffic,
 };
-use homa_sim::scheme::{Queue, SCHEMES, Scheme};
+use homa_sim::scheme::{SCHEMES, Scheme, SwitchQueue};
 
 /// Every row of the table that moves packets. The bound, which moves none, is tested in `ideal.rs`.
 pub fn transports() -> impl Iterator<Item = &'static Scheme> {
@@ -33,11 +33,11 @@ pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario
 /// The conformance networks that this scheme supports, with their names. They differ enough to
 /// exercise every rule of the physics verifier.
 pub fn networks(scheme: &Scheme) -> Vec<(&'static str, Fabric)> {
-    let strict = scheme.queue == Queue::Strict;
+    let strict = scheme.queue == SwitchQueue::Strict;
     let mut networks = all_networks();
     // Preemption is only implemented for strict priorities.
     networks.retain(|(_, fabric)| strict || !fabric.preemption);
-    if matches!(scheme.queue, Queue::Combined(_)) {
+    if matches!(scheme.queue, SwitchQueue::Combined(_)) {
         // These switches store frames before they forward them, and `fabric.buffer` sizes each side
         // of a port, so the buffers of the other networks would mean something else.
         let fits = |fabric: &Fabric| !fabric.cut_through && fabric.buffer == Buffer::Unlimited;
