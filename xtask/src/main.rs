@@ -6,6 +6,7 @@
 //! (formatting, lints, documentation); `.ci/run` puts them together.
 #![forbid(unsafe_code)]
 
+mod book;
 mod fuzz;
 mod install;
 mod python;
@@ -16,11 +17,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | words [PATH…] | header | fuzz TARGET | install-capi --prefix DIR
+    "usage: cargo xtask test | tidy | words [PATH…] | book | header | fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed`; makes a
                 virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
+  book          build the documentation as a web site in target/book, with mdBook
   header        write crates/homa-capi/include/homa.h anew
   fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
+        ["book"] => book::run(repository()),
         ["header"] => header(repository()),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),

@@ -6,6 +6,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use homa_sim::scenario::Load;
 use homa_workload::rng::Rng;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
@@ -180,11 +181,8 @@ pub fn load(text: &str) -> Result<f64, String> {
 
 /// Load as a share of a link's capacity, which more may be offered than it has.
 pub fn offered(text: &str) -> Result<f64, String> {
-    // A hundred times what the links carry leaves nothing to be learned.
-    match text.parse::<f64>() {
-        Ok(load) if load > 0.0 && load <= 100.0 => Ok(load),
-        _ => Err("load is a share of the link above 0, such as 0.8, and at most 100".into()),
-    }
+    let load = text.parse::<f64>().unwrap_or(f64::NAN);
+    Load::check(load).map(|()| load).map_err(|must| format!("a load must {must}"))
 }
 
 /// The probability that a frame is lost or duplicated.

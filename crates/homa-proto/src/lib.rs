@@ -46,14 +46,15 @@ pub use config::{
 };
 pub use counters::Counters;
 pub use coverage::Coverage;
-pub use endpoint::{Endpoint, PeerInfo};
+pub use endpoint::Endpoint;
 pub use event::{
     Delivered, DropReason, Event, MessageKind, Placement, Quoted, Receipt, Request, RpcError,
     RpcHandle, Submit, SubmitError, Submitted, Unreachable,
 };
-pub use grant::{Credit, SiblingShards};
-pub use link::{LinkId, LinkInfo, Links};
+pub use grant::Credit;
+pub use link::{LinkId, LinkInfo, Links, SiblingShards};
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
 };
+pub use peer::PeerInfo;
 pub use units::{Duration, Rate, Time};

@@ -10,10 +10,7 @@
 //! on their way before they delay each other (`rtt.rs`).
 
 use crate::config::{Config, FULL_FRAME};
-use crate::endpoint::Endpoint;
-use crate::grant::SiblingShards;
 use crate::loss::downlink::Downlink;
-use crate::packet::{Packet, PeerId};
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
 
@@ -81,6 +78,22 @@ impl LinkState {
     }
 }
 
+/// What the other endpoints of this host have coming. Default: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiblingShards {
+    /// How many of them have [granted](Endpoint::granted) bytes that did not arrive yet.
+    pub granting: u16,
+    /// Bytes that are [owed](Endpoint::owed) to them together.
+    pub outstanding: u64,
+}
+
+impl SiblingShards {
+    /// Endpoints that grant, this one included.
+    pub(crate) fn granting_with_us(self) -> u32 {
+        u32::from(self.granting) + 1
+    }
+}
+
 /// All links.
 #[derive(Debug)]
 pub(crate) struct LinkTable {
@@ -103,6 +116,19 @@ impl LinkTable {
         LinkState { info, downlink: Downlink::default() }
     }
 
+    /// Sets what is known about a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
+    pub(crate) fn set(&mut self, config: &Config, link: LinkId, info: LinkInfo) {
+        if link.0 >= LinkId::MAX {
+            return;
+        }
+        // Links in between are known by number only.
+        while self.others.len() < usize::from(link.0) {
+            self.others.push(Self::unknown(config, None));
+        }
+        let rtt_bytes_max = info.rtt_bytes_max.min(config.rtt_bytes_max);
+        self.get_mut(link).info = LinkInfo { rtt_bytes_max, ..info };
+    }
+
     pub(crate) fn get(&self, link: LinkId) -> &LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get(at));
         other.unwrap_or(&self.first)
@@ -111,57 +137,6 @@ impl LinkTable {
     pub(crate) fn get_mut(&mut self, link: LinkId) -> &mut LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get_mut(at));
         other.unwrap_or(&mut self.first)
-    }
-}
-
-impl Endpoint {
-    /// Says what is known about a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
-    pub fn set_link(&mut self, link: LinkId, info: LinkInfo) {
-        if link.0 >= LinkId::MAX {
-            return;
-        }
-        let info =
-            LinkInfo { rtt_bytes_max: info.rtt_bytes_max.min(self.config.rtt_bytes_max), ..info };
-        // Links in between are known by number only.
-        while self.links.others.len() < usize::from(link.0) {
-            self.links.others.push(LinkTable::unknown(&self.config, None));
-        }
-        self.links.get_mut(link).info = info;
-    }
-
-    /// Says which link packets to a peer take, from now on and for its messages under way.
-    pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
-        let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
-        let before = core::mem::replace(&mut known.link, link);
-        if before == link || known.rpcs == 0 {
-            return;
-        }
-        let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
-        let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
-        for handle in under_way {
-            if let Some(rpc) = self.rpcs.get_mut(handle) {
-                self.sender.reroute(handle, &mut rpc.out, link);
-            }
-        }
-        self.sender.sweep(&self.rpcs);
-    }
-
-    /// Network out, where there are several links: like [`Endpoint::transmit`], of messages that
-    /// take one of `links`. Control packets, which are small and few, leave whatever their link.
-    pub fn transmit_by(&mut self, now: Time, links: Links) -> Option<Packet> {
-        let mut packet = self.next_packet(now, links)?;
-        packet.priority = self.levels.in_network(packet.priority);
-        Some(packet)
-    }
-
-    /// False when [`Endpoint::transmit_by`] would yield nothing.
-    pub fn has_packet_for(&self, links: Links) -> bool {
-        self.waiting_control() > 0 || self.sender.has_packet_for(links)
-    }
-
-    /// The link that a peer is reached by.
-    pub(crate) fn link_of(&self, peer: PeerId) -> &LinkState {
-        self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
     }
 }
 

@@ -113,6 +113,11 @@ pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
 
+/// The README's programs in Rust are compiled as they stand there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Handles go to any thread, and more than one.
 const _: () = {
     const fn shared<T: Clone + Send + Sync>() {}

@@ -37,6 +37,31 @@ fn a_scenario_that_is_refused_leaves_an_earlier_trace_alone() {
     assert!(said.ends_with("hint: choose another --trace\n"), "{said}");
 }
 
+/// One-way messages and RPCs have equal packets; the trace says which they are.
+#[test]
+fn a_trace_tells_one_way_messages_from_rpcs() {
+    let folder = Folder::new("one-way");
+    let traced = |exchange: &str| {
+        let (trace, exchange) = (folder.path("sim.pcapng"), format!("traffic.exchange={exchange}"));
+        let sim = ["sim", "--trace", &trace, "--set", &exchange];
+        assert_eq!(code(&homa(&[&sim[..], &SMALL].concat())), 0);
+        let seen = document(&homa(&["pcap", &trace, "--rpcs", "--format", "json"]));
+        seen["captures"][0].clone()
+    };
+    let messages = traced("one-way");
+    assert_eq!(messages["totals"]["endings"], serde_json::json!({"one_way": 400}));
+    for message in messages["rpcs"].as_array().expect("a list") {
+        assert_eq!(
+            (&message["one_way"], &message["ending_text"]),
+            (&true.into(), &"complete, one-way".into())
+        );
+        assert!(message["latency_ns"].is_u64(), "{message}");
+    }
+    let rpcs = traced("echo");
+    assert!(rpcs["totals"]["endings"].get("one_way").is_none(), "{}", rpcs["totals"]);
+    assert!(rpcs["rpcs"].as_array().expect("a list").iter().all(|rpc| rpc["one_way"] == false));
+}
+
 #[test]
 fn sim_says_what_of_physics_was_checked() {
     let verified = [&["sim", "--verify", "--scheme", "homa"][..], &SMALL].concat();
@@ -93,6 +118,45 @@ fn sim_gives_the_documented_shape() {
     assert!(keys(&outcome["queues"]["tor_down"]).contains(&"mean_bytes"));
     let again = document(&homa(&arguments));
     assert_eq!(outcome["trace_hash"], again["trace_hash"], "the same seed, the same packets");
+}
+
+#[test]
+fn a_default_run_says_whether_its_load_is_sustained() {
+    let said = |arguments: &[&str]| {
+        let output = homa(&[&["sim"], arguments].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = said(&[]);
+    assert!(text.starts_with("homa on w1 at load 0.8 "), "{text}");
+    assert!(text.contains("\nthis load is sustained: "), "{text}");
+    // A sample that is too short names one that is not.
+    let text = said(&["--messages", "1000"]);
+    let (_, needed) = text.split_once("(--messages ").expect("what to do");
+    let needed = needed.split(',').next().expect("a number");
+    let text = said(&["--messages", needed]);
+    assert!(text.contains("\nthis load is sustained: "), "{needed}: {text}");
+}
+
+#[test]
+fn a_load_in_per_cent_is_answered_with_the_share() {
+    let folder = Folder::new("per-cent");
+    let (fraction, table) = ("[scenario]\nload.fraction = 80\n", "[scenario]\nload = 80\n");
+    let (fraction, table) =
+        (folder.file("fraction.toml", fraction), folder.file("load.toml", table));
+    for (arguments, said) in [
+        (&["--load", "80"][..], "below 10: 0.8?"),
+        (&["--set", "load.fraction=80"], "below 10: 0.8?"),
+        (&["--max-load", "50..90"], "below 10: 0.5?"),
+        (&[&fraction], "fraction.toml:2: `scenario.load.fraction`: "),
+        (&[&fraction], "below 10: 0.8?"),
+        (&[&table], "load.toml:2: `scenario.load`: "),
+        (&[&table], "write `load.fraction = 0.8`"),
+    ] {
+        let output = homa(&[&["sim"], arguments].concat());
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 #[test]
@@ -325,6 +389,11 @@ fn repro_lists_and_gives_the_documented_shape() {
         }
     }
     assert!(Path::new(&out).join("index.html").is_file());
+    let table = homa(&["repro", "x15", "homa-fig4", "--out", &out]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    let ending: Vec<&str> = table.lines().rev().take(2).collect();
+    assert!(ending[1].starts_with("4 rows within tolerance, 0 outside, 0 undecided;"), "{table}");
+    assert!(ending[0].starts_with("Exit code 0: "), "{table}");
     let unknown = homa(&["repro", "homa-fig99"]);
     assert_eq!(code(&unknown), 2);
     assert!(stderr(&unknown).contains("homa-fig10"), "{}", stderr(&unknown));

@@ -188,7 +188,7 @@ pub(super) fn read(document: &Document, sets: &[Document]) -> Result<ReproPlan, 
     }
     let budget = file.budget.as_deref().map(duration).transpose();
     let variants = file.variants.unwrap_or_else(|| match file.variant.as_slice() {
-        [] => ["homa-sim", "homa-paper", "homa"].map(String::from).to_vec(),
+        [] => vec![Scenario::default().scheme],
         named => named.iter().map(|variant| variant.name.clone()).collect(),
     });
     let mut plan = ReproPlan {

@@ -8,6 +8,7 @@
 //! | [`computed`] | numbers that follow from rules without a simulation |
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`verdict`] | the comparison |
+//! | `numbers` | what each number is called |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
 //! | `file`, `template`, `names` | how a plan's file is read: axes, placeholders, names |
 //! | `record` | what was simulated, as a file beside the results |
@@ -22,6 +23,7 @@ mod file;
 pub mod limit;
 pub mod metric;
 mod names;
+mod numbers;
 pub mod plan;
 mod record;
 mod template;

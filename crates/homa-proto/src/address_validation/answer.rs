@@ -2,13 +2,12 @@
 
 use crate::endpoint::Endpoint;
 use crate::packet::{Body, Packet, PeerId, Proof, RpcId};
-use crate::rpc::Rpc;
-use crate::rpc::id::split;
+use crate::rpc::{Rpc, split};
 use crate::units::{Duration, Time};
 
 /// Least time between two searches through the calls for one peer: half of that between two
 /// challenges of a server; and for each call that is looked at.
-const SEARCHED: Duration = Duration(super::CHALLENGE_INTERVAL.0 / 2);
+const SEARCHED: Duration = Duration(super::challenge::CHALLENGE_INTERVAL.0 / 2);
 const SEARCHED_EACH: u64 = 500;
 
 impl Endpoint {
@@ -23,12 +22,12 @@ impl Endpoint {
         if !self.may_answer() {
             return;
         }
-        let (epoch, next) = self.ids.upcoming();
+        let (epoch, next) = self.rpcs.upcoming_id();
         let fresh = self.validation.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
         // Strangers are told nothing, and cost no search through the calls.
-        let calls = peer.rpcs > peer.cold.served && names_itself;
+        let calls = peer.rpcs() > peer.served() && names_itself;
         // What it executed under another boot id it has forgotten. Anybody can send a challenge in
         // its name, so nothing is kept of what one says but that there was another id.
         let known = &peer.cold.validation;
@@ -44,7 +43,7 @@ impl Endpoint {
             .then(|| self.begun_elsewhere(packet.peer, now, remembered))
             .flatten()
             .unwrap_or(u64::MAX);
-        let pause = SEARCHED.max(Duration(SEARCHED_EACH * self.client_rpcs.len() as u64));
+        let pause = SEARCHED.max(Duration(SEARCHED_EACH * self.rpcs.clients() as u64));
         let Some(peer) = self.peer_mut(packet.peer) else { return };
         let validation = &mut peer.cold.validation;
         let mut proof = Proof::default();
@@ -75,9 +74,9 @@ impl Endpoint {
 
     /// The first id of those calls in progress with a peer that began within a time.
     fn begun_since(&self, peer: PeerId, now: Time, time: Duration) -> Option<u64> {
-        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
+        let count = self.peer(peer).map_or(0, |peer| peer.rpcs() as usize);
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
-        let begun = |rpc: &Rpc| rpc.state.is_client() && now.since(rpc.started) < time;
+        let begun = |rpc: &Rpc| rpc.state.is_client() && now.since(rpc.started()) < time;
         of_peer.filter(|(_, rpc)| begun(rpc)).map(|(_, rpc)| rpc.id.0).min()
     }
 
@@ -87,7 +86,7 @@ impl Endpoint {
         let host = self.peer(peer)?.info.host;
         let begun = |rpc: &Rpc| {
             rpc.state.is_client()
-                && now.since(rpc.started) < time
+                && now.since(rpc.started()) < time
                 && self.peer(rpc.peer).is_some_and(|other| other.info.host == host)
         };
         let others = self.rpcs.iter().filter(|(_, rpc)| rpc.peer != peer && begun(rpc));
@@ -100,8 +99,8 @@ impl Endpoint {
             return;
         }
         if let Some(peer) = self.peer_mut(to) {
-            peer.validated = true;
-            if peer.rpcs == peer.cold.served {
+            peer.validation.note_called();
+            if peer.rpcs() == peer.served() {
                 peer.cold.validation.first = id.0;
                 peer.cold.validation.restarted = false;
             }

@@ -4,7 +4,7 @@
 use crate::endpoint::Endpoint;
 use crate::packet::{Packet, PeerId, RpcId};
 use crate::peer::Peer;
-use crate::rpc::id::split;
+use crate::rpc::split;
 use crate::units::Time;
 
 /// What is known about a request.
@@ -28,7 +28,11 @@ impl Endpoint {
             return if executed { Execution::Executed } else { Execution::Fresh };
         }
         if !remembers {
-            return if peer.answered_challenge { Execution::Fresh } else { Execution::Unvalidated };
+            return if peer.validation.has_answered() {
+                Execution::Fresh
+            } else {
+                Execution::Unvalidated
+            };
         }
         let (epoch, counter) = split(packet.id);
         let validation = &peer.cold.validation;
@@ -113,8 +117,8 @@ impl Endpoint {
         let quotas = &mut self.validation.clients.quotas;
         let slot = self.peers.get_mut(peer.0 as usize);
         if let Some(Peer { cold, .. }) = slot.and_then(Option::as_mut) {
-            let crowded = quotas.has_its_share(cold.host_key);
-            quotas.charge(cold.host_key, cold.executed.insert(now, id, crowded));
+            let crowded = quotas.has_its_share(cold.validation.host_key);
+            quotas.charge(cold.validation.host_key, cold.executed.insert(now, id, crowded));
         }
     }
 
@@ -122,7 +126,10 @@ impl Endpoint {
     pub(super) fn begin_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let slot = self.peers.get_mut(peer.0 as usize);
         if let Some(Peer { cold, .. }) = slot.and_then(Option::as_mut) {
-            self.validation.clients.quotas.charge(cold.host_key, cold.executed.begin(now, id));
+            self.validation
+                .clients
+                .quotas
+                .charge(cold.validation.host_key, cold.executed.begin(now, id));
         }
     }
 
@@ -130,9 +137,9 @@ impl Endpoint {
     pub(crate) fn forget_executed(&mut self, now: Time, closed: &Peer) {
         let cold = &closed.cold;
         if !cold.executed.is_empty() {
-            self.note_forgotten(now);
+            self.memory.note_forgotten(now);
             let entries = cold.executed.entries() as isize;
-            self.validation.clients.quotas.charge(cold.host_key, -entries);
+            self.validation.clients.quotas.charge(cold.validation.host_key, -entries);
         }
     }
 }

@@ -12,7 +12,7 @@
 //! that was executed before is not told from a new one.
 
 use crate::packet::RpcId;
-use crate::rpc::id::split;
+use crate::rpc::split;
 use crate::units::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -188,12 +188,22 @@ pub(crate) struct ReplayWindow {
     /// Those of them that never were executed and never will be, the latest last.
     refused: VecDeque<RpcId>,
     /// Nothing executed since this time was forgotten.
-    pub(crate) since: Time,
+    since: Time,
 }
 
 impl ReplayWindow {
     pub(crate) const fn new(since: Time) -> Self {
         Self { epochs: Vec::new(), refused: VecDeque::new(), since }
+    }
+
+    /// Nothing executed since this time was forgotten.
+    pub(crate) const fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Only now does the endpoint know the time.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.since = now;
     }
 
     /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed:

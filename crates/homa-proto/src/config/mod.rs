@@ -9,7 +9,7 @@ mod profile;
 mod rule;
 
 pub(crate) use policy::{
-    FifoShare, GrantPolicy, Liveness, Policy, RemainingBytes, UnknownReaction,
+    FifoShare, GrantPolicy, Liveness, LossPolicy, Policy, RemainingBytes, UnknownReaction,
 };
 
 pub use rule::{
@@ -21,6 +21,9 @@ use crate::units::Rate;
 
 /// Priority levels of a packet; 0 is lowest.
 pub const LEVELS: usize = 8;
+
+/// Largest length a cutoff can name: the kernel module reads cutoffs as signed.
+pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
 
 /// Wire bytes of a full Ethernet frame, preamble and inter-frame gap included.
 pub const FULL_FRAME: u32 = 1538;

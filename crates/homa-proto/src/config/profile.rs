@@ -1,11 +1,10 @@
 //! The named profiles: where each value comes from.
 
 use super::{
-    Completion, Config, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig,
+    Completion, Config, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig, NO_LIMIT,
     Overcommitment, PriorityAllocation, Profile, UnknownRpcReply, UnscheduledLevel,
     UnscheduledLimit,
 };
-use crate::priority::NO_LIMIT;
 use crate::units::{Duration, Rate};
 
 /// Memory that no simulation fills.

@@ -1,7 +1,6 @@
 //! The alternatives a rule of the protocol has.
 
-use super::{Config, FifoShare, LEVELS};
-use crate::priority::NO_LIMIT;
+use super::{Config, FifoShare, LEVELS, NO_LIMIT};
 use crate::units::Duration;
 
 /// How many bytes of a message may be sent before the first grant.

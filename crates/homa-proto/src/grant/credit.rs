@@ -30,17 +30,17 @@ pub struct Credit {
 impl Endpoint {
     /// What is outstanding now. Looks at every peer.
     pub fn credit(&self) -> Credit {
-        let totals = &self.incoming;
+        let totals = &self.grants;
         Credit {
             expected: totals.expected,
             pending_unscheduled: totals.pending_unscheduled,
             granted: totals.granted,
             finishing: totals.finishing,
             memory: totals.memory,
-            memory_of_peers: self.peers.iter().flatten().map(|peer| peer.cold.memory).sum(),
-            scheduled: self.scheduler.by_age().count(),
+            memory_of_peers: self.peers.iter().flatten().map(|peer| peer.cold.grants.memory).sum(),
+            scheduled: self.grants.scheduler.by_age().count(),
             over_budget_message: totals.over_budget_message.is_some(),
-            resends_queued: self.resends_queued,
+            resends_queued: self.control.resends(),
         }
     }
 }

@@ -7,23 +7,7 @@
 //! Left out: SRPT between endpoints. The shortest message of each is granted.
 
 use crate::endpoint::Endpoint;
-use crate::link::LinkId;
-
-/// What the other endpoints of this host have coming. Default: nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiblingShards {
-    /// How many of them have [granted](Endpoint::granted) bytes that did not arrive yet.
-    pub granting: u16,
-    /// Bytes that are [owed](Endpoint::owed) to them together.
-    pub outstanding: u64,
-}
-
-impl SiblingShards {
-    /// Endpoints that grant, this one included.
-    pub(crate) fn granting_with_us(self) -> u32 {
-        u32::from(self.granting) + 1
-    }
-}
+use crate::link::{LinkId, SiblingShards};
 
 impl Endpoint {
     /// Environment in: what other endpoints of this host have coming now. PeerCold room is used
@@ -45,13 +29,19 @@ impl Endpoint {
 
     /// Bytes that were granted here and did not arrive yet.
     pub fn granted_outstanding(&self) -> u64 {
-        self.incoming.granted
+        self.grants.granted
     }
 
     /// Bytes that are to come: of messages that began, granted or unscheduled, and the unscheduled
     /// ones of responses that did not.
     pub fn outstanding(&self) -> u64 {
-        self.incoming.expected + self.incoming.pending_unscheduled
+        self.grants.expected + self.grants.pending_unscheduled
+    }
+
+    /// The same, with what is outstanding of other endpoints of this host: each may have to wait
+    /// for all.
+    pub(crate) fn outstanding_on_host(&self) -> u64 {
+        self.outstanding() + self.links.sibling_shards.outstanding
     }
 
     /// Wire bytes of DATA that came here by a link so far.

@@ -7,8 +7,7 @@
 //! the last 65,000 messages count: fewer would let the rare long messages of a heavy tail come and
 //! go.
 
-use super::NO_LIMIT;
-use crate::config::LEVELS;
+use crate::config::{LEVELS, NO_LIMIT};
 use alloc::boxed::Box;
 
 /// Buckets per doubling of the message length.

@@ -13,9 +13,6 @@ pub(crate) use estimator::Estimator;
 use crate::config::{Config, LEVELS, PriorityAllocation};
 use crate::peer::Peer;
 
-/// Largest length a cutoff can name: the kernel module reads cutoffs as signed.
-pub(crate) const NO_LIMIT: u32 = i32::MAX as u32;
-
 /// The allocation of one receiver's downlink.
 #[derive(Debug)]
 pub(crate) struct Levels {
@@ -81,11 +78,7 @@ impl Levels {
 
     /// The cutoffs for unscheduled bytes to a peer, when they are known.
     pub(crate) fn cutoffs_of<'a>(&'a self, peer: &'a Peer) -> Option<&'a [u32; LEVELS]> {
-        if peer.has_cutoffs {
-            Some(&peer.cold.cutoffs)
-        } else {
-            self.is_shared.then_some(&self.cutoffs)
-        }
+        peer.cutoffs().or(self.is_shared.then_some(&self.cutoffs))
     }
 
     /// Accounts for an incoming message; true when the allocation changed.

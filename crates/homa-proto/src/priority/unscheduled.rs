@@ -1,8 +1,8 @@
 //! Levels of unscheduled bytes (Homa §3.4): chosen in advance by the receiver as cutoffs on message
 //! length, applied by the sender.
 
-use super::{Levels, NO_LIMIT};
-use crate::config::LEVELS;
+use super::Levels;
+use crate::config::{LEVELS, NO_LIMIT};
 
 /// Until traffic was measured: half the levels, lengths as the kernel module's boot-time cutoffs.
 pub(super) fn initial(levels: u8) -> [u32; LEVELS] {

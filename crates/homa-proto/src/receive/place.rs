@@ -32,8 +32,8 @@ impl Endpoint {
         }
         let (max_payload, link) = self
             .peer(packet.peer)
-            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link));
-        let more = self.incoming.expected > u64::from(data.span.len);
+            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link()));
+        let more = self.grants.expected() > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
         if !cutoffs_after && self.is_validated(packet.peer) {
@@ -68,7 +68,7 @@ impl Endpoint {
         }
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
-        if !begun && end > self.incoming.ahead {
+        if !begun && end > self.grants.max_ahead() {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
@@ -85,7 +85,7 @@ impl Endpoint {
         }
         let handle = match found {
             Some(handle) => {
-                self.incoming.memory_queue.remove(handle);
+                self.stop_waiting(handle);
                 handle
             }
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
@@ -138,7 +138,7 @@ impl Endpoint {
         let overhead = FULL_FRAME.saturating_sub(payload);
         if self.levels.record_message(length, incoming, payload, overhead) {
             self.counters.cutoff_changes += 1;
-            self.scheduler.set_degree(self.degree());
+            self.update_degree();
         }
     }
 
@@ -169,21 +169,21 @@ impl Endpoint {
             self.deliver(now, handle, length);
             return Ok(place);
         };
-        if end.saturating_sub(inc.granted) > self.incoming.ahead {
+        if end.saturating_sub(inc.grant.granted()) > self.grants.max_ahead() {
             // Granted before what was here was given up, perhaps.
-            let late = rpc.restarted || self.config.completion == Completion::AtLeastOnce;
+            let late = rpc.is_restarted() || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
-        let more = inc.held_with(end, len).saturating_sub(inc.reserved);
+        let more = inc.held_with(end, len).saturating_sub(inc.grant.reserved());
         if more > 0 {
             self.find_memory(now, handle, more)?;
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
         let mut before = (inc.outstanding(), inc.bytes.received());
-        let last_heard = rpc.last_heard;
+        let last_heard = rpc.loss.last_heard();
         if self.config.policy().loss.liveness == Liveness::AnyPacket {
-            rpc.last_heard = now;
+            rpc.loss.heard(now);
         }
         inc.bytes.insert(data.span.offset, end)?;
         // Only new bytes are one to users: repeating old ones keeps nothing.
@@ -191,15 +191,18 @@ impl Endpoint {
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
-            peer.cold.data_gap.sample(now.since(last_heard));
+            peer.cold.timing.note_data_gap(now.since(last_heard));
         }
-        rpc.last_heard = now;
-        rpc.resend_count = 0;
+        rpc.loss.progressed(now);
         let complete = inc.bytes.is_complete();
-        inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
-        if inc.suspended && !rpc.unvalidated && !fresh {
+        if complete || len >= payload / 2 {
+            inc.grant.note_progress(now);
+        }
+        if inc.grant.is_suspended() && !fresh {
             before.0 = inc.outstanding();
-            self.resume(handle);
+            if !rpc.is_unvalidated() {
+                self.resume(handle);
+            }
         }
         self.sample_rtt(now, handle, data.span.offset);
         self.account_received(handle, before, data);
@@ -231,19 +234,19 @@ impl Endpoint {
             }
             return Err(DropReason::TooLong);
         }
-        let (peer, sent, waits) = (rpc.peer, rpc.request_sent, rpc.unvalidated);
+        let (peer, sent, waits) = (rpc.peer, rpc.request_sent(), rpc.is_unvalidated());
         if !rpc.state.is_client() {
-            rpc.restarted = data.retransmit || data.span.offset > 0;
+            rpc.set_restarted(data.retransmit || data.span.offset > 0);
         }
         if rpc.state == RpcState::ClientOutgoing {
             rpc.state = RpcState::ClientIncoming;
-            self.incoming.pending_unscheduled -=
-                u64::from(core::mem::take(&mut rpc.pending_unscheduled));
+            let pending = rpc.take_pending_unscheduled();
+            self.grants.response_begins(pending);
             // What was lost says nothing about how slow the server is, nor does the time that the
             // request took to leave.
-            let lost = rpc.restarted || data.retransmit || sent == Time::MAX;
+            let lost = rpc.is_restarted() || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
-                peer.cold.response_time.sample(now.since(sent));
+                peer.cold.timing.note_response_time(now.since(sent));
             }
         }
         self.measure_message(peer, length, data.incoming);
@@ -264,7 +267,7 @@ impl Endpoint {
             return;
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let (kind, cookie) = (rpc.state.receives(), rpc.cookie);
+        let (kind, cookie) = (rpc.state.receives(), rpc.cookie());
         let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
         if offset > inc.readable {
@@ -276,7 +279,7 @@ impl Endpoint {
 
     /// A message is whole: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unvalidated) else { return };
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.is_unvalidated()) else { return };
         // One of a single packet was looked at just now.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
@@ -294,11 +297,11 @@ impl Endpoint {
             message: incoming_message(handle),
             kind,
             peer,
-            remote_port: rpc.remote_port,
-            local_port: rpc.local_port,
+            remote_port: rpc.ports().1,
+            local_port: rpc.ports().0,
             id: rpc.id,
             length,
-            cookie: rpc.cookie,
+            cookie: rpc.cookie(),
         }));
         if let Some(inc) = inc {
             self.end_incoming(handle, (peer, false), inc);

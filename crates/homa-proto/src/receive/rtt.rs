@@ -12,11 +12,6 @@
 //! starts as configured and grows until a full one takes some 100 µs longer than the base delay.
 
 use crate::config::FULL_FRAME;
-use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::link::LinkInfo;
-use crate::packet::PeerId;
-use crate::send::OutgoingMessage;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.
@@ -162,52 +157,15 @@ impl RttBytes {
     }
 
     /// The first packet of a message that needs grants leaves; one message at a time is watched.
-    pub(crate) fn begin(&mut self, now: Time, message: &OutgoingMessage) {
+    pub(crate) fn begin(&mut self, now: Time, age: u64) {
         if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
-            self.begun = Some((message.age, now));
+            self.begun = Some((age, now));
         }
     }
 
     /// When the message of this age began, if it is the one that is watched.
-    fn answered(&mut self, age: u64) -> Option<Time> {
+    pub(super) fn answered(&mut self, age: u64) -> Option<Time> {
         self.begun.take_if(|begun| begun.0 == age).map(|(_, at)| at)
-    }
-}
-
-impl Endpoint {
-    /// RTTbytes: the first bytes that a GRANT allowed are here.
-    pub(crate) fn sample_rtt(&mut self, now: Time, handle: RpcHandle, offset: u32) {
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let peer = rpc.peer;
-        let Some(inc) = &mut rpc.inc else { return };
-        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
-        inc.probe = None;
-        if self.config.measure_rtt_bytes {
-            self.note_rtt(now, peer, now.since(probe.sent), probe.ahead);
-        }
-    }
-
-    /// RTTbytes: a GRANT for a message of ours is here.
-    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, handle: RpcHandle) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|_| self.config.measure_rtt_bytes) else {
-            return;
-        };
-        let (peer, age) = (rpc.peer, rpc.out.age);
-        let Some(begun) = self.peer_mut(peer).and_then(|p| p.cold.rtt.answered(age)) else {
-            return;
-        };
-        self.note_rtt(now, peer, now.since(begun), 0);
-    }
-
-    fn note_rtt(&mut self, now: Time, peer: PeerId, delay: Duration, ahead: u64) {
-        let LinkInfo { rate, rtt_bytes_max: max } = self.link_of(peer).info;
-        if let Some(peer) = self.peer_mut(peer) {
-            match rate {
-                Some(rate) => peer.cold.rtt.sample(now, delay, ahead, rate, max),
-                None => peer.cold.rtt.sample_of_unknown(now, delay, ahead, max),
-            }
-            peer.rtt_bytes = peer.cold.rtt.bytes();
-        }
     }
 }
 

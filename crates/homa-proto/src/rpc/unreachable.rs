@@ -12,7 +12,7 @@
 //! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
 //! answer to the call's RESEND says so (UDP only; `client.rs`).
 
-use super::{Rpc, RpcState};
+use super::state::{Rpc, RpcState};
 use crate::endpoint::Endpoint;
 use crate::event::{Quoted, RpcError, RpcHandle, Unreachable};
 use crate::packet::PeerId;
@@ -30,12 +30,14 @@ struct Refused {
 impl Rpc {
     /// The bytes of the request were sent no more than once, as far as they were.
     const fn is_sent_once(&self) -> bool {
-        matches!(self.state, RpcState::ClientOutgoing) && !self.seen_by_peer && !self.restarted
+        matches!(self.state, RpcState::ClientOutgoing)
+            && !self.is_seen_by_peer()
+            && !self.is_restarted()
     }
 
     /// The server may have the whole request.
     const fn may_be_executed(&self) -> bool {
-        !self.state.is_outgoing() || self.restarted || self.out.sent >= self.out.length
+        !self.state.is_outgoing() || self.is_restarted() || self.out.sent >= self.out.length
     }
 }
 
@@ -64,15 +66,15 @@ impl Endpoint {
             else {
                 return;
             };
-            let packet = self.peer(peer).map_or(0, |peer| peer.cold.least_payload);
-            let at = (rpc.out.length <= packet).then_some(rpc.request_sent);
+            let packet = self.peer(peer).map_or(0, |peer| peer.least_payload());
+            let at = (rpc.out.length <= packet).then_some(rpc.request_sent());
             refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
-        let count = self.peer(peer).map_or(0, |peer| peer.rpcs as usize);
+        let count = self.peer(peer).map_or(0, |peer| peer.rpcs() as usize);
         // Reports can be forged: they cost nothing where the peer has no RPCs.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let concerns =
-            |rpc: &Rpc| !matches!(what, Unreachable::Port(other) if other != rpc.remote_port);
+            |rpc: &Rpc| !matches!(what, Unreachable::Port(other) if other != rpc.ports().1);
         let hit: Vec<RpcHandle> =
             of_peer.filter(|(_, rpc)| concerns(rpc)).map(|(handle, _)| handle).collect();
         for handle in hit {
@@ -95,16 +97,16 @@ impl Endpoint {
         if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
-        if rpc.idempotent {
+        if rpc.is_idempotent() {
             return None;
         }
         let validated =
-            |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent);
+            |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent());
         let came_back = rpc.is_sent_once() && refused.is_some_and(validated);
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }
-        let waits = rpc.is_sent_once() && rpc.resend_count == 0;
+        let waits = rpc.is_sent_once() && rpc.loss.resends() == 0;
         (!waits).then_some(RpcError::Indeterminate)
     }
 }

@@ -14,9 +14,7 @@ impl Endpoint {
     /// on in packets of that size, what was sent already included when it is asked for again.
     pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
         if let Some(peer) = self.peer_mut(peer) {
-            peer.cold.payload_changed |= peer.rpcs > 0;
-            peer.info.max_payload = max_payload.max(1);
-            peer.cold.least_payload = peer.cold.least_payload.min(peer.info.max_payload);
+            peer.set_max_payload(max_payload);
         }
     }
 
@@ -27,11 +25,11 @@ impl Endpoint {
     pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
         self.begin(now);
         let Some(known) = self.peer(peer) else { return };
-        let (payload, count) = (known.info.max_payload, known.rpcs as usize);
+        let (payload, count) = (known.info.max_payload, known.rpcs() as usize);
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let unanswered = |rpc: &Rpc| {
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
-            rpc.state == RpcState::ClientOutgoing && !rpc.seen_by_peer && sent
+            rpc.state == RpcState::ClientOutgoing && !rpc.is_seen_by_peer() && sent
         };
         let unanswered: Vec<RpcHandle> =
             of_peer.filter(|(_, rpc)| unanswered(rpc)).map(|(handle, _)| handle).collect();
@@ -45,14 +43,9 @@ impl Endpoint {
 
     /// The ports, ours and the peer's, of any RPC in progress with the peer.
     pub fn ports_to(&self, peer: PeerId) -> Option<(u16, u16)> {
-        self.peer(peer).filter(|peer| peer.rpcs > 0)?;
+        self.peer(peer).filter(|peer| peer.rpcs() > 0)?;
         let (_, rpc) = self.rpcs.iter().find(|(_, rpc)| rpc.peer == peer)?;
-        Some((rpc.local_port, rpc.remote_port))
-    }
-
-    /// The time of the last input.
-    pub fn now(&self) -> Time {
-        self.now
+        Some(rpc.ports())
     }
 }
 
@@ -60,9 +53,9 @@ impl Endpoint {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::endpoint::PeerInfo;
     use crate::event::{Event, Request, Submit};
     use crate::packet::{Body, Packet};
+    use crate::peer::PeerInfo;
     use crate::units::{Duration, Rate};
 
     const PEER: PeerId = PeerId(0);

@@ -5,12 +5,11 @@
 //! Invariants: a message has at most one valid entry, in the queue of its link; over the links
 //! given, the order is that of a single queue.
 
-use super::{NOT_QUEUED, OutgoingMessage};
+use super::message::{NOT_QUEUED, OutgoingMessage};
+use super::srpt::{SrptEntry, SrptQueue};
 use crate::event::RpcHandle;
 use crate::link::{LinkId, Links};
-use crate::rpc::Rpc;
-use crate::send::srpt::{SrptEntry, SrptQueue};
-use crate::util::slab::Slab;
+use crate::rpc::table::RpcTable;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -49,7 +48,7 @@ struct LinkQueue {
 
 impl LinkQueue {
     /// The valid entry with the fewest bytes left.
-    fn shortest(&mut self, link: LinkId, rpcs: &Slab<Rpc>) -> Option<SrptEntry> {
+    fn shortest(&mut self, link: LinkId, rpcs: &RpcTable) -> Option<SrptEntry> {
         loop {
             let entry = *self.srpt.peek()?;
             let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
@@ -60,7 +59,7 @@ impl LinkQueue {
         }
     }
 
-    fn oldest(&mut self, link: LinkId, rpcs: &mut Slab<Rpc>) -> Option<(u64, RpcHandle)> {
+    fn oldest(&mut self, link: LinkId, rpcs: &mut RpcTable) -> Option<(u64, RpcHandle)> {
         loop {
             let &Reverse((age, handle)) = self.fifo.peek()?;
             let out = rpcs.get_mut(handle).map(|rpc| &mut rpc.out);
@@ -74,7 +73,7 @@ impl LinkQueue {
     }
 
     /// Removes stale entries.
-    fn sweep(&mut self, link: LinkId, rpcs: &Slab<Rpc>) {
+    fn sweep(&mut self, link: LinkId, rpcs: &RpcTable) {
         let out = |handle| rpcs.get(handle).map(|rpc| &rpc.out).filter(|out| out.link == link);
         self.srpt.retain(|e| out(e.handle).is_some_and(|out| out.queued == e.remaining));
         self.fifo.retain(|e| out(e.0.1).is_some_and(|out| out.age == e.0.0));
@@ -150,7 +149,7 @@ impl SendQueue {
     }
 
     /// Removes the entries of messages that ended, when these are many: few are ever reached.
-    pub(crate) fn sweep(&mut self, rpcs: &Slab<Rpc>) {
+    pub(crate) fn sweep(&mut self, rpcs: &RpcTable) {
         if self.stale < MAX_STALE + self.count {
             return;
         }
@@ -166,7 +165,7 @@ impl SendQueue {
 
     /// The next message to send by one of `links`: shortest remaining first, and the oldest for its
     /// share.
-    pub(super) fn pick(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    pub(super) fn pick(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
         if self.fifo_credit >= 1000
             && let Some(oldest) = self.oldest(rpcs, links)
         {
@@ -182,7 +181,7 @@ impl SendQueue {
     }
 
     /// The message with the fewest bytes left of those that may send by one of `links`.
-    pub(crate) fn shortest(&mut self, rpcs: &Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    pub(crate) fn shortest(&mut self, rpcs: &RpcTable, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.shortest(LinkId(0), rpcs);
@@ -197,7 +196,7 @@ impl SendQueue {
         best.map(|entry| entry.handle)
     }
 
-    fn oldest(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    fn oldest(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.oldest(LinkId(0), rpcs);

@@ -153,7 +153,7 @@ mod tests {
                 endpoint.submit(Time(1), Submit::Cancel { rpc }).unwrap();
             }
             while endpoint.event().is_some() {}
-            let (queue, fifo) = endpoint.sender.queues();
+            let (queue, fifo) = endpoint.send_queue.queues();
             assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
         }
         let sent = core::iter::from_fn(|| endpoint.transmit(Time(2))).count();
@@ -190,7 +190,7 @@ mod tests {
                 endpoint.transmit(Time(2)).unwrap();
             }
             while endpoint.event().is_some() {}
-            let (queue, fifo) = endpoint.sender.queues();
+            let (queue, fifo) = endpoint.send_queue.queues();
             assert!(queue.len() <= 1_100 && fifo <= 1_100, "{} and {fifo}", queue.len());
         }
     }

@@ -6,9 +6,10 @@
 //! for each other; a wrong guess (which RPC, which message goes next) costs a useless read. Left
 //! out: what only whole messages, timers and losses look at.
 
-use crate::endpoint::{Control, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::packet::Packet;
+use crate::send::control::Control;
 
 impl Endpoint {
     /// Steps of [`Endpoint::prefetch`], to be taken one after the other.
@@ -29,39 +30,38 @@ impl Endpoint {
     /// The lines of the endpoint itself that nearly every input touches.
     #[inline]
     fn prefetch_endpoint(&self) -> u64 {
-        let queues = self.events.len() ^ self.control.len() ^ self.scheduler.active_len();
-        let tables = self.peers.len() ^ self.server_rpcs.len() ^ self.client_rpcs.len();
-        let sums = self.incoming.expected ^ self.incoming.budget;
+        let queues = self.events.len() ^ self.control.len();
+        let tables = self.peers.len() ^ self.rpcs.servers() ^ self.rpcs.clients();
         let counts = self.counters.data_sent ^ self.counters.data_received;
         let settings = u64::from(self.config.rtt_bytes) ^ u64::from(self.levels.top());
         let times = self.now.0 ^ self.timers.deadline().map_or(0, |at| at.0);
-        let sender = u64::from(self.sender.has_packet());
-        (queues ^ tables) as u64 ^ sums ^ counts ^ settings ^ times ^ sender
+        let sender = u64::from(self.send_queue.has_packet());
+        (queues ^ tables) as u64 ^ self.grants.touch() ^ counts ^ settings ^ times ^ sender
     }
 
-    /// What the tables and queues hold first.
+    /// The first entries of tables and queues.
     #[inline]
     fn prefetch_queues(&self, packet: Option<&Packet>) -> u64 {
-        let due = self.scheduler.next_due().map_or(0, |at| at.0);
+        let due = self.grants.next_due().map_or(0, |at| at.0);
         let about = self.guess(packet);
         due ^ u64::from(self.next_to_send().index ^ about.index)
     }
 
-    /// The RPC that is spoken of or sends next, and the rest of the packet's peer.
+    /// The RPC that the packet is about or that sends next, and the rest of the packet's peer.
     #[inline]
     fn prefetch_rpc(&self, packet: Option<&Packet>) -> u64 {
         let rpc = self.rpcs.get(self.guess(packet));
         let peer = packet.and_then(|packet| self.peer(packet.peer));
-        rpc.map_or(0, |rpc| rpc.id.0 ^ rpc.last_heard.0 ^ rpc.request_sent.0)
-            ^ peer.map_or(0, |peer| peer.cold.memory)
+        rpc.map_or(0, |rpc| rpc.id.0 ^ rpc.loss.last_heard().0 ^ rpc.request_sent().0)
+            ^ peer.map_or(0, |peer| peer.cold.grants.memory())
     }
 
     /// The message that it receives, and its peer.
     #[inline]
     fn prefetch_incoming(&self, packet: Option<&Packet>) -> u64 {
         let Some(rpc) = self.rpcs.get(self.guess(packet)) else { return 0 };
-        let peer = self.peer(rpc.peer).map_or(0, |peer| peer.rtt_bytes);
-        let inc = rpc.inc.as_ref().map_or(0, |inc| inc.bytes.length() ^ inc.readable);
+        let peer = self.peer(rpc.peer).map_or(0, |peer| peer.rtt_bytes());
+        let inc = rpc.inc.as_ref().map_or(0, |inc| inc.bytes.length() ^ inc.readable());
         u64::from(peer ^ inc)
     }
 
@@ -71,7 +71,7 @@ impl Endpoint {
         match self.control.front() {
             Some(Control::Grant(handle)) => *handle,
             Some(_) => RpcHandle::NONE,
-            None => self.sender.first().unwrap_or(RpcHandle::NONE),
+            None => self.send_queue.first().unwrap_or(RpcHandle::NONE),
         }
     }
 
@@ -80,8 +80,10 @@ impl Endpoint {
     fn guess(&self, packet: Option<&Packet>) -> RpcHandle {
         match packet {
             None => self.next_to_send(),
-            Some(packet) if packet.id.from_server() => self.client_rpcs.guess(packet.id.client()),
-            Some(packet) => self.peer(packet.peer).map_or(RpcHandle::NONE, |peer| peer.recent_rpc),
+            Some(packet) if packet.id.from_server() => self.rpcs.guess_client(packet.id),
+            Some(packet) => {
+                self.peer(packet.peer).map_or(RpcHandle::NONE, |peer| peer.recent_rpc())
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
 use crate::scenario::{
-    Basis, Exchange, FlowGroup, Scenario, ScenarioError, SlowdownBy, Traffic, WorkflowTraffic,
+    Basis, Exchange, FlowGroup, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic, WorkflowTraffic,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
@@ -384,11 +384,8 @@ impl Demand {
         let source: Box<dyn Source> = match self.kind.clone() {
             Kind::Open(pairs) => {
                 let fraction = scenario.load.fraction;
-                // Above a hundred times the links' capacity results do not change any more.
-                if !(fraction > 0.0 && fraction <= 100.0) {
-                    let must = "be above 0, such as 0.8, and at most 100";
-                    return Err(ScenarioError::field("load.fraction", must));
-                }
+                let check = OfferedLoad::check(fraction);
+                check.map_err(|must| ScenarioError::field("load.fraction", must))?;
                 let gap = 1e12 / self.per_second(scenario, network.link, own);
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }

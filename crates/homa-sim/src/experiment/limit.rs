@@ -128,6 +128,7 @@ mod tests {
     #[test]
     fn no_scheme_sustains_more_than_the_link() {
         let mut scenario = Scenario {
+            scheme: "homa-sim".to_owned(),
             fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
             ..Scenario::default()
         };
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn traffic_too_short_to_tell_is_refused() {
-        let scenario = Scenario::default();
+        let mut scenario = Scenario::default();
+        scenario.stop.messages = Some(100_000);
         let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
         let refused = max_load(&scenario, range, &mut |_, _| ());
         let Err(ScenarioError::Field { field: Cow::Borrowed("stop"), must }) = refused else {

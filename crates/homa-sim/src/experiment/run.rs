@@ -420,6 +420,12 @@ mod tests {
             let load = OfferedLoad { fraction, basis: Basis::Paper };
             assert!(refused(Scenario { load, ..Scenario::default() }).contains("load.fraction"));
         }
+        for (fraction, said) in [(80.0, "below 10: 0.8?"), (10.0, ": 0.1?"), (-1.0, "such as 0.8")]
+        {
+            let load = OfferedLoad { fraction, basis: Basis::Paper };
+            let refused = refused(Scenario { load, ..Scenario::default() });
+            assert!(refused.ends_with(said), "{refused}");
+        }
         let traffic = Traffic::ClientsServers {
             workload: "w4".to_owned(),
             clients: 100,

@@ -1,6 +1,10 @@
 //! The demand of a scenario: which hosts send messages to which, how much of it, and for how long.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
@@ -151,6 +155,66 @@ pub struct OfferedLoad {
     pub basis: Basis,
 }
 
+/// A load must be below this, because results do not change any more at ten times the links'
+/// capacity, and a larger number was probably meant as per cent.
+const TOO_MUCH: f64 = 10.0;
+
+impl OfferedLoad {
+    /// Whether `fraction` is a valid share of a link: above 0 and below 10, where more than 1 is an
+    /// overload. The error is the part after "must" of a [`super::ScenarioError`].
+    pub fn check(fraction: f64) -> Result<(), String> {
+        if fraction > 0.0 && fraction < TOO_MUCH {
+            return Ok(());
+        }
+        let must = format!("be a share of a link above 0 and below {TOO_MUCH}");
+        Err(match as_share(fraction) {
+            meant if meant < TOO_MUCH && meant > 0.0 => format!("{must}: {meant}?"),
+            _ => format!("{must}, such as 0.8"),
+        })
+    }
+}
+
+/// The share that was probably meant, if `number` is too large for one and may be per cent.
+fn as_share(number: f64) -> f64 {
+    if number < TOO_MUCH { number } else { number / 100.0 }
+}
+
+/// Reads the table of a load. If there is a number instead, the error suggests the key.
+pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OfferedLoad, D::Error> {
+    struct Table;
+
+    fn key<E: Error>(number: f64) -> Result<OfferedLoad, E> {
+        let share = as_share(number);
+        Err(E::custom(format!("a load is a table of keys: write `load.fraction = {share}`")))
+    }
+
+    impl<'de> Visitor<'de> for Table {
+        type Value = OfferedLoad;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table with the keys fraction and basis")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OfferedLoad, A::Error> {
+            OfferedLoad::deserialize(MapAccessDeserializer::new(map))
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<OfferedLoad, E> {
+            key(number)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<OfferedLoad, E> {
+            key(number as f64)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<OfferedLoad, E> {
+            key(number as f64)
+        }
+    }
+
+    deserializer.deserialize_any(Table)
+}
+
 /// Which bytes a load counts. The same fraction means different traffic for each basis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -227,7 +291,7 @@ pub enum TrafficEnding {
 impl Default for Stop {
     fn default() -> Self {
         Self {
-            messages: Some(100_000),
+            messages: Some(300_000),
             time: None,
             ending: TrafficEnding::Drain,
             drain_limit: Span(10 * 1_000_000_000_000),

@@ -7,12 +7,15 @@
 //! simulated size without preamble, checksum and gap). The authors' framing has shorter headers
 //! than real Homa: where a frame was shorter than its headers, the record says their length.
 //!
+//! One-way messages (Homa §5.2) are not on the wire of real Homa, which only has RPCs: their
+//! packets have the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
+//!
 //! Format: the pcapng draft of the IETF (section header, interface description and enhanced packet
 //! blocks, nanoseconds).
 
 use std::io::{self, Write};
 
-use homa_proto::{Packet, wire};
+use homa_proto::{Body, Packet, wire};
 
 use crate::engine::Probe;
 use crate::framing::Framing;
@@ -25,6 +28,8 @@ const IPV4: usize = 20;
 const UDP: usize = 8;
 /// Homa's port in UDP captures, and that of one-way messages, which have none: the wire reserves 0.
 const PORT: u16 = 4000;
+/// The comment of a packet of a one-way message: no response follows, and no acknowledgement.
+pub const ONE_WAY: &str = "one-way message";
 /// Preamble, frame check sequence and gap: on the wire, in no capture.
 const NOT_CAPTURED: u32 = 8 + 4 + 12;
 
@@ -80,7 +85,7 @@ impl<W: Write> Capture<W> {
         let captured = frame.len() as u32;
         let original = label.wire_bytes.saturating_sub(NOT_CAPTURED).max(captured);
         let nanos = now.0 / 1_000;
-        let mut block = Vec::with_capacity(frame.len() + 24);
+        let mut block = Vec::with_capacity(frame.len() + 48);
         block.extend(host.0.to_le_bytes());
         block.extend(((nanos >> 32) as u32).to_le_bytes());
         block.extend((nanos as u32).to_le_bytes());
@@ -88,6 +93,10 @@ impl<W: Write> Capture<W> {
         block.extend(original.to_le_bytes());
         block.extend(frame);
         block.resize(block.len().next_multiple_of(4), 0);
+        if is_one_way(packet) {
+            option(&mut block, 1, ONE_WAY.as_bytes());
+            block.extend([0; 4]);
+        }
         self.packets += 1;
         self.error = write_block(&mut self.out, 6, &block).err();
     }
@@ -114,6 +123,12 @@ fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.resize(block.len().next_multiple_of(4), 0);
 }
 
+/// Part of a one-way message, or about one: those are between no ports. Cutoffs are about hosts.
+fn is_one_way(packet: &Packet) -> bool {
+    let of_message = !matches!(packet.body, Body::Cutoffs { .. } | Body::Freeze);
+    of_message && (packet.local_port, packet.remote_port) == (0, 0)
+}
+
 /// The headers of a frame from host `from`.
 fn headers(
     from: u32,
@@ -133,7 +148,7 @@ fn headers(
     let homa = &homa[..encoded.unwrap_or(0)];
     let udp = if framing == Framing::Udp { UDP } else { 0 };
     let least = IPV4 + udp + homa.len();
-    let payload = if let homa_proto::Body::Data(data) = packet.body { data.span.len } else { 0 };
+    let payload = if let Body::Data(data) = packet.body { data.span.len } else { 0 };
     let total = (least + payload as usize) as u16;
     let mut frame = Vec::with_capacity(ETHERNET + least);
     frame.extend(mac(label.to.0));

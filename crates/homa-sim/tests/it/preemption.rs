@@ -6,6 +6,7 @@ use homa_sim::scenario::{Exchange, Fabric, Scenario, ScenarioOutcome, Shape, Tra
 /// Eight hosts at one switch with W3 at 80 % load, at which long frames are often preempted.
 fn outcome(preemption: bool) -> ScenarioOutcome {
     let mut scenario = Scenario {
+        scheme: "homa-sim".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 8 }, preemption, ..Fabric::default() },
         traffic: Traffic::AllToAll {
             workload: "w3".to_owned(),

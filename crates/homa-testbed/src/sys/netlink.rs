@@ -10,14 +10,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::{check, socket};
 
 /// A request being written: a netlink header, a fixed part, then attributes.
-pub(crate) struct Request {
+pub(crate) struct NetlinkRequest {
     bytes: Vec<u8>,
 }
 
-/// An attribute that holds attributes, to be closed by [`Request::end`].
+/// An attribute that holds attributes, to be closed by [`NetlinkRequest::end`].
 pub(crate) struct Nest(usize);
 
-impl Request {
+impl NetlinkRequest {
     /// A request of `kind` (RTM_…) that adds `flags` (NLM_F_CREATE, …) to the usual two.
     pub(crate) fn new(kind: u16, flags: libc::c_int) -> Self {
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
@@ -51,7 +51,7 @@ impl Request {
         self.attribute(kind, &bytes)
     }
 
-    /// Opens a nested attribute; what follows until [`Request::end`] is inside it.
+    /// Opens a nested attribute; what follows until [`NetlinkRequest::end`] is inside it.
     pub(crate) fn begin(mut self, kind: u16) -> (Self, Nest) {
         let at = self.bytes.len();
         self = self.attribute(kind, &[]);
@@ -82,7 +82,7 @@ impl Netlink {
     }
 
     /// Sends one request and waits for the kernel's answer.
-    pub(crate) fn call(&self, mut request: Request) -> io::Result<()> {
+    pub(crate) fn call(&self, mut request: NetlinkRequest) -> io::Result<()> {
         let len = request.bytes.len() as u32;
         request.bytes[0..4].copy_from_slice(&len.to_ne_bytes());
         let sent = {

@@ -30,7 +30,7 @@ pub const POOL: usize = 8;
 
 /// An RPC to start. The server answers by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rpc {
+pub struct RackRpc {
     /// Chosen by the caller; comes back in [`Done`].
     pub id: u64,
     /// The host to ask.
@@ -44,7 +44,7 @@ pub struct Rpc {
 /// An RPC that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// As given in [`Rpc`].
+    /// As given in [`RackRpc`].
     pub id: u64,
     /// When the last byte of the response was there, nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
@@ -55,7 +55,7 @@ pub struct Done {
 /// One host's end of a transport.
 pub trait RpcTransport {
     /// Starts an RPC.
-    fn submit(&mut self, rpc: Rpc) -> io::Result<()>;
+    fn submit(&mut self, rpc: RackRpc) -> io::Result<()>;
 
     /// Serves and receives what can be served and received now, and appends what finished. Never
     /// waits. `readable`: one of its descriptors was just now.
@@ -81,14 +81,14 @@ pub(crate) struct TransportOptions<'a> {
 }
 
 /// One host's end before its peers are known to be there.
-pub(crate) enum Listening {
+pub(crate) enum ListeningHost {
     /// Needs no connections.
     Homa(Box<HomaTransport>),
     /// Has connections to open.
-    Tcp(tcp::Listening),
+    Tcp(tcp::ListeningTcp),
 }
 
-impl Listening {
+impl ListeningHost {
     /// Opens the sockets of a host.
     pub(crate) fn open(
         transport: Transport,
@@ -105,7 +105,7 @@ impl Listening {
             ecn: transport.heeds_marks(),
             congestion_control: options.congestion_control.into(),
         };
-        let open = |options| tcp::Listening::open(host, options).map(Self::Tcp);
+        let open = |options| tcp::ListeningTcp::open(host, options).map(Self::Tcp);
         match transport {
             Transport::Homa => homa(PriorityMap::default(), 1),
             Transport::HomaFlat => homa(PriorityMap::Flat, 1),

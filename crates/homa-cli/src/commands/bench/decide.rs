@@ -35,7 +35,7 @@ pub enum Family {
     Tcp,
 }
 
-/// What was asked for.
+/// The request: the options that take part in the decisions.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `--link`.
@@ -74,7 +74,7 @@ impl Fit {
 
 /// All rows at one rate, with the same arrivals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct RateRound {
     /// Rate of every link.
     pub link: u64,
     /// Time in which RPCs arrive.
@@ -83,7 +83,7 @@ pub struct Round {
     pub runs: Vec<Vec<bool>>,
 }
 
-impl Round {
+impl RateRound {
     /// Whether a row has a valid run.
     pub fn valid(&self, row: usize) -> bool {
         self.runs[row].last() == Some(&true)
@@ -100,7 +100,7 @@ impl Round {
     }
 }
 
-/// What happened so far.
+/// The trials and runs so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The machine cannot have a rack at all.
@@ -108,7 +108,7 @@ pub struct History {
     /// Trials by rate.
     pub trials: Vec<(u64, Fit)>,
     /// Rounds, the last one possibly unfinished.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<RateRound>,
 }
 
 /// What to do next.
@@ -126,12 +126,12 @@ pub enum Next {
     /// Measure a row of the last round, for the first or the second time.
     Measure(usize),
     /// Stop and answer.
-    Answer(Answer),
+    Answer(RowSource),
 }
 
-/// Where the rows of the answer come from.
+/// The source of the answer's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RowSource {
     /// From this round, some of its rows possibly not valid.
     Measured(usize),
     /// From the simulator, for links of this rate.
@@ -192,7 +192,7 @@ fn first_round(asked: &Asked, trials: &[(u64, Fit)], left: Duration) -> Next {
 }
 
 /// Chooses the next row of a round, another round, or the answer.
-fn within(asked: &Asked, history: &History, round: &Round, left: Duration) -> Next {
+fn within(asked: &Asked, history: &History, round: &RateRound, left: Duration) -> Next {
     let time = row_time(round.link, round.arrivals);
     let lacks = |family| !round.has_valid(&asked.rows, family);
     let spare = |row: usize| if lacks(asked.rows[row]) { 1 } else { 2 };
@@ -228,18 +228,18 @@ fn within(asked: &Asked, history: &History, round: &Round, left: Duration) -> Ne
 }
 
 /// Takes the last round that has a valid row of each kind.
-fn answer(asked: &Asked, rounds: &[Round]) -> Answer {
+fn answer(asked: &Asked, rounds: &[RateRound]) -> RowSource {
     match rounds.iter().rposition(|round| round.comparable(&asked.rows)) {
-        Some(round) => Answer::Measured(round),
+        Some(round) => RowSource::Measured(round),
         // With --anyway, or without a simulation, rows that are not valid are better than none.
-        None if asked.anyway || !asked.simulable => Answer::Measured(rounds.len() - 1),
+        None if asked.anyway || !asked.simulable => RowSource::Measured(rounds.len() - 1),
         None => simulated(asked),
     }
 }
 
 /// The simulator needs no real time, so that it can have the rate that was asked for.
-fn simulated(asked: &Asked) -> Answer {
-    Answer::Simulated(asked.link.unwrap_or(RATES[0]))
+fn simulated(asked: &Asked) -> RowSource {
+    RowSource::Simulated(asked.link.unwrap_or(RATES[0]))
 }
 
 /// The fastest rate of [`RATES`] below `link`.
@@ -259,7 +259,7 @@ fn arrivals(asked: &Asked, link: u64, left: Duration) -> Duration {
 
 /// About how long it takes from a decision to the answer, if nothing disturbs the machine.
 pub fn expected(asked: &Asked, history: &History, trial: Duration, left: Duration) -> Duration {
-    let row = |round: &Round| row_time(round.link, round.arrivals);
+    let row = |round: &RateRound| row_time(round.link, round.arrivals);
     match history.rounds.last() {
         Some(round) => row(round) * round.runs.iter().filter(|runs| runs.is_empty()).count() as u32,
         None => {
@@ -300,7 +300,7 @@ mod tests {
         asked: &Asked,
         fit: impl Fn(u64) -> Fit,
         valid: impl Fn(u64, usize, usize) -> bool,
-    ) -> (Answer, History, Duration) {
+    ) -> (RowSource, History, Duration) {
         let (mut history, mut spent) = (History::default(), Duration::ZERO);
         for _ in 0..100 {
             match next(asked, &history, budget(asked).saturating_sub(spent)) {
@@ -310,7 +310,7 @@ mod tests {
                 }
                 Next::Begin { link, arrivals } => {
                     let runs = vec![Vec::new(); asked.rows.len()];
-                    history.rounds.push(Round { link, arrivals, runs });
+                    history.rounds.push(RateRound { link, arrivals, runs });
                 }
                 Next::Measure(row) => {
                     let round = history.rounds.last_mut().expect("begun");
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_quiet_machine_measures_every_row_once_at_the_full_rate() {
         let (answer, history, spent) = play(&asked(), |_| Comfortable, |_, _, _| true);
-        assert_eq!(answer, Answer::Measured(0));
+        assert_eq!(answer, RowSource::Measured(0));
         let [round] = &history.rounds[..] else { panic!("{history:?}") };
         assert_eq!((round.link, round.arrivals), (100 * M, ARRIVALS));
         assert!(round.runs.iter().all(|runs| runs[..] == [true]), "{round:?}");
@@ -338,26 +338,26 @@ mod tests {
     fn every_machine_gets_an_answer_within_three_minutes() {
         // The five tries of the issue are among them: rows of TCP that are never valid at the
         // fastest rate, no row valid at any rate, and an idle rack that fails its check.
-        type Machine = (&'static str, fn(u64) -> Fit, fn(u64, usize, usize) -> bool, Answer);
-        let simulated = Answer::Simulated(100 * M);
+        type Machine = (&'static str, fn(u64) -> Fit, fn(u64, usize, usize) -> bool, RowSource);
+        let simulated = RowSource::Simulated(100 * M);
         let machines: [Machine; 9] = [
             (
                 "TCP is disturbed at 100",
                 |_| Comfortable,
                 |l, r, _| l < 100 * M || r < 2,
-                Answer::Measured(1),
+                RowSource::Measured(1),
             ),
             (
                 "one row is disturbed once",
                 |_| Comfortable,
                 |_, r, n| r != 3 || n == 1,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
             (
                 "one TCP row is always disturbed",
                 |_| Comfortable,
                 |_, r, _| r != 4,
-                Answer::Measured(1),
+                RowSource::Measured(1),
             ),
             ("nothing is ever valid", |_| Comfortable, |_, _, _| false, simulated),
             ("TCP is never valid", |_| Comfortable, |_, r, _| r < 2, simulated),
@@ -366,14 +366,14 @@ mod tests {
                 "only 25 is comfortable",
                 |l| if l <= 25 * M { Comfortable } else { Tight },
                 |_, _, _| true,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
-            ("no rate is comfortable", |_| Tight, |_, _, _| true, Answer::Measured(0)),
+            ("no rate is comfortable", |_| Tight, |_, _, _| true, RowSource::Measured(0)),
             (
                 "disturbed except at 12.5",
                 |l| if l < 13 * M { Tight } else { Disturbed },
                 |_, _, n| n == 1,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
         ];
         for (name, fit, valid, expected) in machines {
@@ -387,19 +387,19 @@ mod tests {
     fn a_rate_that_was_asked_for_is_kept() {
         let asked = Asked { link: Some(50 * M), ..asked() };
         let (answer, history, _) = play(&asked, |_| Tight, |_, row, _| row != 2);
-        assert_eq!((answer, history.rounds.len()), (Answer::Measured(0), 1));
+        assert_eq!((answer, history.rounds.len()), (RowSource::Measured(0), 1));
         assert_eq!(history.rounds[0].runs[2], [false, false]);
         let (answer, history, _) = play(&asked, |_| Disturbed, |_, _, _| true);
-        assert_eq!((answer, history.rounds.len()), (Answer::Simulated(50 * M), 0));
+        assert_eq!((answer, history.rounds.len()), (RowSource::Simulated(50 * M), 0));
         let anyway = Asked { anyway: true, ..asked };
         let (answer, history, _) = play(&anyway, |_| Disturbed, |_, _, _| false);
-        assert_eq!((answer, history.trials.len()), (Answer::Measured(0), 0));
+        assert_eq!((answer, history.trials.len()), (RowSource::Measured(0), 0));
     }
 
     #[test]
     fn without_a_rack_the_simulator_answers_at_once() {
         let refused = History { refused: true, ..History::default() };
-        let answer = Next::Answer(Answer::Simulated(100 * M));
+        let answer = Next::Answer(RowSource::Simulated(100 * M));
         assert_eq!(next(&asked(), &refused, BUDGET), answer);
     }
 
@@ -407,14 +407,14 @@ mod tests {
     fn patterns_that_cannot_be_simulated_are_measured_as_they_are() {
         let asked = Asked { simulable: false, ..asked() };
         let (answer, history, _) = play(&asked, |_| Disturbed, |_, _, _| false);
-        assert_eq!(answer, Answer::Measured(history.rounds.len() - 1), "{history:?}");
+        assert_eq!(answer, RowSource::Measured(history.rounds.len() - 1), "{history:?}");
     }
 
     #[test]
     fn a_comparison_needs_only_the_kinds_that_were_asked_for() {
         let asked = Asked { rows: vec![Homa], ..asked() };
         let (answer, ..) = play(&asked, |_| Comfortable, |_, _, _| true);
-        assert_eq!(answer, Answer::Measured(0));
+        assert_eq!(answer, RowSource::Measured(0));
     }
 
     #[test]

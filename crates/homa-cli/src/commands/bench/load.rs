@@ -13,7 +13,7 @@ use homa_workload::bins::SizeBins;
 
 use super::args::Args;
 use super::decide::{Asked, History, Next, budget, next};
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::results::report::{Judged, TransportResult};
 use super::results::{chart, summary, table};
 use super::rows::Rows;
@@ -127,7 +127,7 @@ impl Rows for Loaded {
     fn row(
         &self,
         run: &RunReport,
-        planned: Planned,
+        planned: PlannedRow,
         rack: &Rack,
     ) -> Result<TransportResult, Failure> {
         let mut row = TransportResult::of_run(run, planned.marks, rack.config(), &self.bins);
@@ -142,7 +142,7 @@ impl Rows for Loaded {
         Ok(row)
     }
 
-    fn simulated(&self, planned: Planned) -> Result<Option<TransportResult>, Failure> {
+    fn simulated(&self, planned: PlannedRow) -> Result<Option<TransportResult>, Failure> {
         let sizes = &self.idle_sizes;
         let simulated = twin::row(&self.args, planned, &self.arrivals, sizes)?;
         Ok(simulated.map(|row| {

@@ -53,7 +53,7 @@ pub fn clock() -> Check {
             found,
             "reading the time is a system call: small RPCs get slower",
         )
-        .remedy("boot with clocksource=tsc where the machine's TSC is reliable"),
+        .remedy("boot with clocksource=tsc if the machine's TSC is reliable"),
     }
 }
 
@@ -69,8 +69,8 @@ pub fn timers() -> Check {
         usual.as_nanos() as f64 / 1e3,
         tight.as_nanos() as f64 / 1e3
     );
-    let consequence = "Homa leaves the slack as it is: where the wait for a paced packet is more \
-                       than 100 us, or `spin` is 0, the packet is as late as usual";
+    let consequence = "Homa does not change the slack: if a paced packet waits for more than 100 \
+                       us, or if `spin` is 0, it leaves as late as this";
     match usual.as_micros() {
         0..100 => Check::new("timers", Status::Ok, found, consequence),
         _ => Check::new("timers", Status::Limited, found, consequence)

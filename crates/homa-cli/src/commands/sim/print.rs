@@ -72,14 +72,7 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     ports(outcome);
     losses_and_delays(outcome);
     pauses(outcome);
-    match (outcome.backlog.is_sustained(), outcome.backlog.needs_seconds) {
-        (Some(false), _) => line("the backlog grows without bound: this load is not sustained"),
-        (None, Some(needs)) => line(format!(
-            "too short to tell whether this load is sustained: that takes {:.0} ms of traffic",
-            (needs * 1e3).ceil()
-        )),
-        _ => {}
-    }
+    sustained(outcome);
     if scheme::find(&outcome.scheme).is_some_and(|row| row.is_bound()) {
         line(
             "a bound, not a transport: SRPT with perfect knowledge on the receivers' links alone, \
@@ -99,6 +92,37 @@ pub fn print(outcome: &Simulated, bins: Bins) {
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
+}
+
+/// Whether the load is sustained, or what it takes to see.
+fn sustained(outcome: &Simulated) {
+    let Some(needs) = outcome.backlog.needs_seconds else { return };
+    match outcome.backlog.is_sustained() {
+        Some(true) => {
+            line("this load is sustained: the backlog of unfinished messages stays bounded")
+        }
+        Some(false) => line("this load is not sustained: the backlog grows without bound"),
+        None if outcome.messages == 0 => {}
+        None => {
+            let times = needs / outcome.traffic_seconds.max(1e-9);
+            let messages = two_digits(outcome.messages as f64 * times);
+            line(format!(
+                "{:.1} ms of traffic do not show whether this load is sustained: that takes {:.0} \
+                 ms, about {messages:.0} messages and {:.0} s of CPU time (--messages \
+                 {messages:.0}, or stop.messages in a plan)",
+                outcome.traffic_seconds * 1e3,
+                (needs * 1e3).ceil(),
+                (outcome.cpu_seconds * times).ceil()
+            ));
+        }
+    }
+}
+
+/// A number rounded up to the first two of its digits, with room for chance: arrivals are random.
+fn two_digits(number: f64) -> f64 {
+    const ROOM: f64 = 1.05;
+    let unit = 10f64.powf((number * ROOM).max(1.0).log10().floor() - 1.0).max(1.0);
+    (number * ROOM / unit).ceil() * unit
 }
 
 /// What became of each kind of hosts, where there are two.
