@@ -10,7 +10,8 @@ use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
 use crate::scenario::{
-    Basis, Exchange, FlowGroup, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic, WorkflowTraffic,
+    Basis, Exchange, FlowGroup, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic,
+    WorkflowTraffic,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
