@@ -6,7 +6,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use homa_sim::scenario::Load;
+use homa_sim::scenario::OfferedLoad;
 use homa_workload::rng::Rng;
 use homa_workload::sizes::{SizeDistribution, Workload};
 
@@ -182,7 +182,7 @@ pub fn load(text: &str) -> Result<f64, String> {
 /// Load as a share of a link's capacity, which more may be offered than it has.
 pub fn offered(text: &str) -> Result<f64, String> {
     let load = text.parse::<f64>().unwrap_or(f64::NAN);
-    Load::check(load).map(|()| load).map_err(|must| format!("a load must {must}"))
+    OfferedLoad::check(load).map(|()| load).map_err(|must| format!("a load must {must}"))
 }
 
 /// The probability that a frame is lost or duplicated.

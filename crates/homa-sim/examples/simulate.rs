@@ -1,6 +1,6 @@
 //! Runs one scenario and prints its outcome as JSON:
-//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`, each with a default; `all` measures
-//! everything.
+//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`. Every argument has a default. If `all` is
+//! given, everything is measured, e.g. the parts of each message's latency.
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{Exchange, Scenario, Traffic};

@@ -95,7 +95,7 @@ fn built_in(ids: &[&String]) -> Result<Vec<ReproPlan>, LabError> {
     known.dedup();
     let of = |id: &str| id.split('-').take(2).collect::<Vec<_>>().join("-");
     if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
-        return Err(LabError::Unknown { what: "figure", name: (*id).clone(), known });
+        return Err(LabError::Unknown { what: "figure", name: of(id), known });
     }
     let mut selected = Vec::new();
     for mut plan in all {

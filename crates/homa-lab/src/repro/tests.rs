@@ -95,8 +95,10 @@ fn ids_are_the_first_two_parts_of_a_row() {
     assert_eq!(ids(&["homa-fig8-hol"]).unwrap(), ["homa-fig8"]);
     assert_eq!(ids(&["x15", "homa-fig4"]).unwrap(), ["homa-fig4", "x15"]);
     assert_eq!(ids(&[]).unwrap().len(), PLANS.len());
-    let message = ids(&["homa-fig99"]).unwrap_err().to_string();
-    assert!(message.contains("homa-fig99") && message.contains("homa-fig10"), "{message}");
+    let said = |id: &str| ids(&[id]).unwrap_err().to_string();
+    assert_eq!(said("homa-fg10-w2"), "unknown figure `homa-fg10`; did you mean `homa-fig10`?");
+    let far = said("quic-fig1");
+    assert!(far.contains("unknown figure `quic-fig1`; allowed: ") && far.contains("homa-fig10"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homa_sim::scenario::Ending;
+use homa_sim::scenario::TrafficEnding;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
@@ -318,7 +318,7 @@ fn unknown(
         let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
             let outcome = &stored.outcome;
-            let cut = stored.cell.scenario.stop.ending == Ending::Cut;
+            let cut = stored.cell.scenario.stop.ending == TrafficEnding::Cut;
             let late = if cut { 0 } else { outcome.undelivered };
             let measured = [outcome.measured_failed, outcome.measured_refused];
             for (sum, count) in counts.iter_mut().zip([measured[0], measured[1], late]) {

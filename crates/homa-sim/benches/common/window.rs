@@ -1,5 +1,5 @@
-//! A transport that costs next to nothing: a window of full packets, one ack per packet. What is
-//! left is the engine.
+//! A transport that costs almost nothing: a window of full packets with one ACK per packet. If it
+//! runs, the benchmark measures the engine.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub struct Packet {
     last: bool,
 }
 
-/// One message at a time to one receiver.
+/// The sender sends one message at a time to one receiver.
 pub struct Window {
     to: u32,
     left: u32,

@@ -16,7 +16,7 @@ use crate::scenario::{
     PHostOptions, Paused, PickName, Routing, Scenario, SchemeOptions, Shape, SlowdownBy, Span,
     SwitchOptions, TcpOptions, Traffic,
 };
-use crate::scheme::{Host, Queue, Scheme};
+use crate::scheme::{Scheme, SwitchQueue};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::PlannedCall;
@@ -280,24 +280,23 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
     if rng.chance(0.5) {
         return options;
     }
-    match scheme.host {
-        Host::Tcp { .. } => {
-            let drawn = tcp(rng);
-            // PFC with one priority can pause only one level in time, so use no others.
-            let (size_classes, demotion) = match scheme.queue {
-                Queue::Combined(CioqConfig {
-                    pfc: Some(PfcConfig { priorities: 1, .. }), ..
-                }) => (None, None),
-                _ => (drawn.size_classes, drawn.demotion),
-            };
-            options.tcp = Some(TcpOptions { size_classes, demotion, ..drawn });
-        }
-        Host::PFabric => options.pfabric = Some(pfabric(rng)),
-        Host::PHost => options.phost = Some(phost(rng)),
-        Host::Ndp => options.ndp = Some(ndp(rng)),
-        Host::Homa { .. } | Host::Bound | Host::StopAndWait => {}
+    let has = |table| scheme.host.options().contains(&table);
+    if has("options.tcp") {
+        let drawn = tcp(rng);
+        // PFC with one priority can pause only one level in time, so use no others.
+        let (size_classes, demotion) = match scheme.queue {
+            SwitchQueue::Combined(CioqConfig {
+                pfc: Some(PfcConfig { priorities: 1, .. }),
+                ..
+            }) => (None, None),
+            _ => (drawn.size_classes, drawn.demotion),
+        };
+        options.tcp = Some(TcpOptions { size_classes, demotion, ..drawn });
     }
-    if matches!(scheme.queue, Queue::Combined(_)) && rng.chance(0.5) {
+    options.pfabric = has("options.pfabric").then(|| pfabric(rng));
+    options.phost = has("options.phost").then(|| phost(rng));
+    options.ndp = has("options.ndp").then(|| ndp(rng));
+    if matches!(scheme.queue, SwitchQueue::Combined(_)) && rng.chance(0.5) {
         options.switch = Some(SwitchOptions {
             speedup: Some(rng.between(1, 4) as u32),
             virtual_outputs: Some(rng.chance(0.5)),

@@ -5,7 +5,7 @@ use crate::engine::{NoFaults, Simulation};
 use crate::fabric::queue::Order;
 use crate::fabric::{Buffers, FabricConfig};
 use crate::measure::latency::Latencies;
-use crate::scenario::{Ending, Exchange};
+use crate::scenario::{Exchange, TrafficEnding};
 use crate::scheme::{Environment, HomaConfig, homa};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{LeafSpine, Physics, SingleSwitch, Wiring};
@@ -28,7 +28,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
         warm_up: SimTime::ZERO,
         messages: 500,
         time: SimTime::MAX,
-        ending: Ending::Drain,
+        ending: TrafficEnding::Drain,
         sample_every: SimDuration::micros(100),
         keep_above: u32::MAX,
         probe_lost_after: SimDuration(u64::MAX),

@@ -15,8 +15,8 @@ use homa_lab::settings::assignment;
 use homa_lab::store::Store;
 use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
-use homa_sim::experiment::{Observers, Physics, Progress, Trace, run_watched};
-use homa_sim::scenario::{Outcome as Simulated, Scenario, ScenarioError};
+use homa_sim::experiment::{Observers, Physics, RunProgress, Trace, run_watched};
+use homa_sim::scenario::{Scenario, ScenarioError, ScenarioOutcome as Simulated};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
@@ -274,7 +274,7 @@ fn judged(physics: &Physics, format: Format) -> Verdict {
 fn simulate(
     args: &Args,
     scenario: &Scenario,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(RunProgress),
 ) -> Result<(Simulated, Option<Physics>), Failure> {
     let verify = args.verify;
     let Some(path) = &args.trace else {
