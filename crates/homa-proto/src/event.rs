@@ -291,9 +291,9 @@ pub enum DropReason {
     EmptyData,
     /// Bytes beyond the message's end, or a length that contradicts the first packet's.
     BeyondEnd,
-    /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
+    /// Bytes that partly overlap received ones (Linux §2.3: discarded whole).
     Overlap,
-    /// Bytes of a message that is arriving, far beyond what was granted of it: no honest sender
+    /// Bytes of a message that is arriving, far beyond its grant: no honest sender
     /// sends them.
     NotGranted,
     /// Bytes from the middle of a message, if nothing of it is here: they are late, the packets

@@ -118,7 +118,7 @@ impl LinkTable {
         LinkState { info, downlink: Downlink::default() }
     }
 
-    /// Sets what is known about a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
+    /// Sets the properties of a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
     pub(crate) fn set(&mut self, config: &Config, link: LinkId, info: LinkInfo) {
         if link.0 >= LinkId::MAX {
             return;

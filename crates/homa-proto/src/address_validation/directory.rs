@@ -1,9 +1,9 @@
 //! A directory of clients for endpoints that share an address and each receive from some peers
 //! only: it records to which of them a client identified itself last.
 //!
-//! A client whose address changes may reach another endpoint, which does not have the record of
-//! what was executed. So each client that is validated is looked up here. If it was another
-//! endpoint's, all that it has in progress counts as executed (Homa §3.8: at most once).
+//! A client whose address changes may reach another endpoint, which has no record of its executed
+//! requests. So each client that is validated is looked up here. If it was another endpoint's, all
+//! that it has in progress counts as executed (Homa §3.8: at most once).
 //!
 //! Left out: handing over the records. So calls in progress, and the first one after the change,
 //! end as [`crate::RpcError::Indeterminate`].

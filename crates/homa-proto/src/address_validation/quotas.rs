@@ -22,7 +22,7 @@ pub(super) struct Stay {
     pub(super) number: u32,
 }
 
-/// What is remembered of one host.
+/// The quota of one host.
 #[derive(Debug, Default)]
 struct HostQuota {
     names: u32,

@@ -203,7 +203,7 @@ impl ValidConfig {
     }
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigError {

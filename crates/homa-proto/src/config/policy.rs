@@ -64,13 +64,13 @@ pub(crate) enum FifoShare {
     Time,
 }
 
-/// When silence means loss, and what is asked for then (Homa §3.7).
+/// When silence means loss, and which RESENDs follow (Homa §3.7).
 #[derive(Debug, PartialEq)]
 pub(crate) struct LossPolicy {
     /// The RESEND timeout grows with how long responses and gaps of the peer took lately. Without
     /// this, long responses that wait behind shorter messages end too early (`starvation`).
     pub adaptive_timeout: bool,
-    /// No RESEND while our link is full, because what is missing may wait behind what arrives.
+    /// No RESEND while our link is full, because missing bytes may wait behind those that arrive.
     /// Without this, a message of 60 kB beside busy senders needs more than 80 us instead of 59
     /// (`overcommitment`).
     pub defers_on_full_link: bool,

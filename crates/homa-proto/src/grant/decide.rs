@@ -79,7 +79,7 @@ mod tests {
     const EVERY_PACKET: Granting = Granting::PerMessage { least_packets: 1 };
     const EVERY_TWO: Granting = Granting::PerMessage { least_packets: 2 };
 
-    /// A message of 100 packets with a window of 10, of which `free` bytes are free.
+    /// A message of 100 packets with a window of 10, if `free` bytes of it are free.
     fn with_free(free: u32, granting: Granting, bound: u64) -> Decision {
         let message = Message { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
         let window = Window { size: 10 * PACKET, free, packet: PACKET, partial: false };

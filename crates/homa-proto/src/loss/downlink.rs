@@ -16,7 +16,7 @@ const EPOCH: Duration = Duration::millis(500);
 /// little and an early one asks for bytes that are in flight.
 const UNMEASURED: Rate = Rate::mbps(100);
 
-/// What is known about one link.
+/// The measurements of one link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Downlink {
     since: Time,

@@ -49,7 +49,7 @@ pub(crate) struct RttBytes {
     unknown_rate: BehindUnknown,
 }
 
-/// What is measured of a peer behind a link of unknown rate.
+/// The measurements of a peer behind a link of unknown rate.
 #[derive(Clone, Debug)]
 struct BehindUnknown {
     /// The least delay with half a window or more ahead, in this period.

@@ -1,4 +1,4 @@
-//! An outgoing message: what may be sent, what was, and where its packets begin.
+//! An outgoing message: which bytes may be sent, which were, and the boundaries of its packets.
 //!
 //! Invariant: packet boundaries are a function of the message and the packet size of its peer, so a
 //! retransmission repeats the original packets (Linux §2.3). If the packet size changed while

@@ -22,7 +22,7 @@ impl Endpoint {
     /// ids, if the peer has sent nothing about them: if the server were asked about one that it has
     /// nothing of, the call might end as
     /// [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), because the server cannot say
-    /// that it was never executed. What is missing of other messages will be asked for.
+    /// that it was never executed. Missing bytes of other messages will be asked for.
     pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
         self.begin(now);
         let Some(known) = self.peer(peer) else { return };

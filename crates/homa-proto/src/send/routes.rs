@@ -7,7 +7,7 @@ use crate::units::Time;
 use alloc::vec::Vec;
 
 impl Endpoint {
-    /// Sets what is known about a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
+    /// Sets the properties of a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
     pub fn set_link(&mut self, link: LinkId, info: LinkInfo) {
         self.links.set(&self.config, link, info);
     }

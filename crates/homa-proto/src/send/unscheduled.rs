@@ -1,5 +1,5 @@
-//! How many bytes of a message go unscheduled (Homa §3.2): RTTbytes, so that the first grant arrives
-//! when they have left.
+//! How many bytes of a message go unscheduled (Homa §3.2): RTTbytes, so that the first grant
+//! arrives when they have left.
 
 use crate::config::{Config, UnscheduledLimit};
 use crate::peer::Peer;

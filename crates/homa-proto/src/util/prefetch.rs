@@ -1,5 +1,5 @@
 //! Prefetching, for an environment with thousands of endpoints such as a simulator. There every
-//! input is a sequence of reads, each of which waits for memory and for the one before. If the
+//! input is a sequence of reads, and each read waits for memory and for the one before. If the
 //! environment knows several inputs in advance, it has their reads done together.
 //!
 //! Invariants: no effect. A step needs what the step before has read, and its own reads do not
