@@ -1,5 +1,5 @@
-//! The endpoint: owns the parts and routes each input to the folder of its rule. It has no rule of
-//! its own.
+//! The endpoint: owns the parts and routes each input to the folder of its rule. It has no rule
+//! itself.
 
 use crate::address_validation::state::AddressValidation;
 use crate::completion::acks::{AckTimer, ExecutionMemory};
@@ -210,7 +210,7 @@ impl Endpoint {
 
     /// Clock in: acts on everything that is due at `now`. Idempotent; calls that are too early are
     /// legal. Call it once when the endpoint is created, too: from its first input on it vouches
-    /// for what was executed.
+    /// for its record of executed requests.
     pub fn expire(&mut self, now: Time) {
         self.begin(now);
         self.expire_rpcs(now);
@@ -317,7 +317,7 @@ impl Endpoint {
         self.levels.cutoffs()
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

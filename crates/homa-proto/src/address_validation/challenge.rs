@@ -143,7 +143,7 @@ impl Endpoint {
             return None;
         }
         if rpc.loss.resends() == 0 {
-            // No RESEND: what is missing is asked for once the client is validated.
+            // No RESEND: missing bytes are asked for once the client is validated.
             rpc.loss.asked(now);
             let (peer, ports) = (rpc.peer, rpc.ports());
             self.challenge(now, peer, ports);

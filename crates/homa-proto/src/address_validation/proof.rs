@@ -1,5 +1,5 @@
-//! The answer to a challenge at the server: who the client is, and which of the requests that waited
-//! may be executed.
+//! The answer to a challenge at the server: who the client is, and which of the requests that
+//! waited may be executed.
 
 use super::clients::{ClientRef, Registered};
 use super::directory::ClientDirectory;
@@ -87,8 +87,8 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: other endpoints receive from other peers at the same address, and `directory`
-    /// records to which of them each client identified itself last.
+    /// Environment in: other endpoints receive from other peers at the same address, and
+    /// `directory` records to which of them each client identified itself last.
     pub fn share_client_directory(&mut self, directory: Box<dyn ClientDirectory>) {
         self.validation.directory = Some(directory);
     }

@@ -59,9 +59,9 @@ impl Endpoint {
         self.queue_control_to(peer, ports, id.client(), Body::Ack(acks));
     }
 
-    /// NEED_ACK at the client. It answers with a RESEND of what is missing; or, if nothing is, with
-    /// its grant again, because the response is wanted and waits for shorter ones; or with an ACK,
-    /// also of an RPC that it does not know.
+    /// NEED_ACK at the client. It answers with a RESEND of missing bytes; or, if none are missing,
+    /// with its grant again, because the response is wanted and waits for shorter ones; or with an
+    /// ACK, also of an RPC that it does not know.
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, handle: Option<RpcHandle>) {
         self.counters.need_acks_received += 1;
         if !self.may_answer() {

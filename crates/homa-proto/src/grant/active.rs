@@ -146,9 +146,8 @@ impl Endpoint {
         }
     }
 
-    /// The level for scheduled bytes of the message at `rank` of which `left` bytes are not
-    /// granted, in packets of `packet` bytes (Homa §3.4; the tail boost is the authors'
-    /// simulator's).
+    /// The level for scheduled bytes of the message at `rank`, which has `left` bytes to grant, in
+    /// packets of `packet` bytes (Homa §3.4; the tail boost is the authors' simulator's).
     pub(super) fn scheduled_level(&self, rank: usize, left: u32, packet: u32) -> u8 {
         let active = self.grants.scheduler.active_len();
         let level = self.levels.scheduled_priority(rank, active);
@@ -228,7 +227,7 @@ impl Endpoint {
         extra
     }
 
-    /// Queues a GRANT for a message; it says what is granted when it leaves.
+    /// Queues a GRANT for a message; it carries the latest grant when it leaves.
     pub(crate) fn queue_grant(&mut self, handle: RpcHandle) {
         let Some(inc) = self.rpcs.get_mut(handle).and_then(|rpc| rpc.inc.as_mut()) else { return };
         if !core::mem::replace(&mut inc.grant.grant_queued, true) {

@@ -13,8 +13,8 @@ pub(super) struct Message {
     pub length: u32,
     /// All bytes before this were granted or unscheduled.
     pub granted: u32,
-    /// Bytes beyond the grant that are here all the same (their sender holds grants that we do not
-    /// know of, for example from before a restart). A grant for them brings nothing.
+    /// Bytes that are here although they are beyond the grant, because their sender has grants that
+    /// we do not know, for example from before a restart. A grant for them brings nothing.
     pub received_ahead: u32,
 }
 
@@ -31,16 +31,17 @@ pub(super) struct Window {
     pub partial: bool,
 }
 
-/// What to grant.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The window is full, or the GRANT is not worth its packet yet.
     Wait,
-    /// Grant so many bytes more (perhaps 0); `starved`: the bound allows less than the window.
+    /// Grant `bytes` more (perhaps 0); `starved`: the bound allows less than the window.
     Grant { bytes: u32, starved: bool },
 }
 
-/// Decides what to grant; `bound` yields what the bound over all messages leaves to this one.
+/// Decides how much to grant; `bound` returns the bytes that the bound over all messages leaves to
+/// this one.
 #[inline]
 pub(super) fn decide(
     message: &Message,
@@ -78,7 +79,7 @@ mod tests {
     const EVERY_PACKET: Granting = Granting::PerMessage { least_packets: 1 };
     const EVERY_TWO: Granting = Granting::PerMessage { least_packets: 2 };
 
-    /// A message of 100 packets with a window of 10, of which `free` bytes are free.
+    /// A message of 100 packets with a window of 10, if `free` bytes of it are free.
     fn with_free(free: u32, granting: Granting, bound: u64) -> Decision {
         let message = Message { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
         let window = Window { size: 10 * PACKET, free, packet: PACKET, partial: false };
@@ -104,7 +105,7 @@ mod tests {
         let last = Message { length: 21 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
         let window = Window { size: 10 * PACKET, free: PACKET, packet: PACKET, partial: false };
         assert_eq!(decide(&last, &window, EVERY_TWO, || u64::MAX), all(PACKET));
-        // Nor does a grant when half of a small window is free.
+        // Nor does a grant if half of a small window is free.
         let small = Window { size: 2 * PACKET, ..window };
         let message = Message { length: 100 * PACKET, ..last };
         assert_eq!(decide(&message, &small, EVERY_TWO, || u64::MAX), all(PACKET));

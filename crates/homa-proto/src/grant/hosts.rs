@@ -2,9 +2,9 @@
 //!
 //! SRPT believes announced lengths, so a host that announces messages, is granted them and falls
 //! silent takes the place of others until that is noticed. Grants that it did not use count as
-//! wasted. Until the host has sent as many bytes, it is deprioritized (`scheduler`) and its messages
-//! are granted two packets at a time (`window`): each place that it wastes costs it what the place
-//! was worth.
+//! wasted. Until the host has sent as many bytes, it is deprioritized (`scheduler`) and its
+//! messages are granted two packets at a time (`window`): each place that it wastes costs it what
+//! the place was worth.
 //!
 //! Whole requests count for their host until the application accepts them. A host that has its
 //! share of the memory while many requests wait is deprioritized, too, since it may not be granted

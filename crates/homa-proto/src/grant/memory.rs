@@ -209,9 +209,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Drops what is here of a silent message while others lack memory, if servers forget at once
-    /// (Homa §3.8): then each end may hold parts of messages that the other has no room to begin.
-    /// The RPC is not lost, because its client asks for everything again.
+    /// Drops the received bytes of a silent message while others lack memory, if servers forget at
+    /// once (Homa §3.8): then each end may hold parts of messages that the other has no room to
+    /// begin. The RPC is not lost, because its client asks for everything again.
     pub(crate) fn make_room(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
         let resends = rpc.loss.resends().saturating_add(1);

@@ -106,8 +106,8 @@ pub(super) fn resend_due(
     if path.queue_full {
         return Due::Blocked(Block::QueueFull, soon);
     }
-    // What is missing may wait behind what arrives, and a RESEND would make that queue longer. Not
-    // for ever, because a full link may also be full of what others were sent.
+    // Missing bytes may wait behind those that arrive, and a RESEND would make that queue longer.
+    // Not for ever, because a full link may also be full of what others were sent.
     let waited = now.since(silence.since);
     if policy.defers_on_full_link && path.downlink_full && waited < MAX_TIMEOUT {
         return Due::Blocked(Block::DownlinkFull, soon);

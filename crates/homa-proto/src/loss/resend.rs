@@ -1,5 +1,5 @@
-//! RESEND at the receiver (Homa §3.7): when it is due, ask for each missing range of what was
-//! granted.
+//! RESEND at the receiver (Homa §3.7): when it is due, ask for each missing range of the granted
+//! bytes.
 //!
 //! The decision is [`due`](super::due); this file gathers its arguments and acts.
 
@@ -81,7 +81,7 @@ impl Endpoint {
         self.rpcs.get(handle).map(|rpc| self.resend_at(rpc))
     }
 
-    /// Sends a RESEND for each missing range of what was granted.
+    /// Sends a RESEND for each missing range of the granted bytes.
     pub(crate) fn request_missing(&mut self, now: Time, handle: RpcHandle) {
         self.make_room(handle);
         let priority = self.levels.top();

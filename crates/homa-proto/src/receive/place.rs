@@ -1,6 +1,5 @@
-//! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
-//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
-//! elsewhere.
+//! DATA at its receiver (Homa §3.1, §3.3): finds or creates the RPC, places the bytes, delivers
+//! whole messages. Grants and priorities follow from it and are decided elsewhere.
 
 use crate::address_validation::Execution;
 use crate::config::{Completion, FULL_FRAME, Liveness};
@@ -12,7 +11,7 @@ use crate::rpc::{RpcState, incoming_message};
 use crate::units::Time;
 
 impl Endpoint {
-    /// Yields where the bytes belong.
+    /// Accepts DATA; returns where its bytes belong.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -60,7 +59,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<RpcHandle, DropReason> {
-        // The ack that came along may have ended it.
+        // A piggybacked ACK may have ended the RPC.
         let known = found.and_then(|handle| self.rpcs.get(handle));
         let found = known.and(found);
         if known.is_some_and(|rpc| rpc.state.has_request()) {
@@ -72,7 +71,8 @@ impl Endpoint {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        // What only claims to come from a host has no part in what that host holds.
+        // The address of a client that is not validated may be spoofed, so its host's share does
+        // not matter.
         let greedy = !begun
             && !packet.id.from_server()
             && self.has_its_share(packet.peer)
@@ -97,7 +97,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// Why bytes from the midst of a message are dropped of which nothing is here.
+    /// Why bytes from the middle of a message are dropped if nothing of it is here.
     fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
@@ -106,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// A one-way message that is whole in its packet ends as it begins.
+    /// A one-way message that fits in one packet ends as it begins.
     fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Placement, DropReason> {
         let length = data.message_length;
         if length > self.config.max_message {
@@ -170,7 +170,7 @@ impl Endpoint {
             return Ok(place);
         };
         if end.saturating_sub(inc.grant.granted()) > self.grants.max_ahead() {
-            // Granted before what was here was given up, perhaps.
+            // The grant may be from before the received bytes were dropped.
             let late = rpc.is_restarted() || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
@@ -186,7 +186,8 @@ impl Endpoint {
             rpc.loss.heard(now);
         }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are one to users: repeating old ones keeps nothing.
+        // In profile `default` only new bytes are a sign of life: an attacker cannot keep an RPC
+        // alive by repeating old ones.
         if !fresh
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
@@ -215,8 +216,8 @@ impl Endpoint {
         Ok(place)
     }
 
-    /// The first packet of a message: its length is known now. A message that is whole in one
-    /// packet needs no state.
+    /// The first packet of a message: its length is known now. A message of one packet needs no
+    /// state.
     fn first_packet(
         &mut self,
         now: Time,
@@ -229,7 +230,7 @@ impl Endpoint {
             if rpc.state.is_client() {
                 self.fail(handle, RpcError::ResponseTooLong { length });
             } else {
-                // A request that waited for memory, and announces something else now.
+                // A request that waited for memory announces another length now.
                 self.end_server_rpc(handle);
             }
             return Err(DropReason::TooLong);
@@ -242,8 +243,8 @@ impl Endpoint {
             rpc.state = RpcState::ClientIncoming;
             let pending = rpc.take_pending_unscheduled();
             self.grants.response_begins(pending);
-            // What was lost says nothing about how slow the server is, nor does the time that the
-            // request took to leave.
+            // A loss says nothing about how slow the server is, nor does the time that the request
+            // needed to leave.
             let lost = rpc.is_restarted() || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
                 peer.cold.timing.note_response_time(now.since(sent));
@@ -277,10 +278,10 @@ impl Endpoint {
         }
     }
 
-    /// A message is whole: its bytes go to the application.
+    /// A message is complete: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
         let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.is_unvalidated()) else { return };
-        // One of a single packet was looked at just now.
+        // The record of a request of one packet was read a moment ago.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
         if request && self.ran_elsewhere(peer, id) {

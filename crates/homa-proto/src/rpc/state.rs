@@ -1,6 +1,6 @@
-//! What is kept of one RPC.
+//! The state of one RPC.
 //!
-//! Invariants: `loss`, `out` and `inc` belong to their folders, which alone change what is in them;
+//! Invariants: `loss`, `out` and `inc` belong to their folders, which alone change their contents;
 //! the other fields are changed here.
 
 use crate::event::{MessageKind, RpcHandle};

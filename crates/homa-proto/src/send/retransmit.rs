@@ -8,8 +8,8 @@
 use super::message::{NextRange, OutgoingMessage, PacketSizes};
 use alloc::vec::Vec;
 
-/// Ranges kept per message, enough for every other packet of the kernel module's longest; more are
-/// merged into one.
+/// Most ranges per message: enough for every other packet of the kernel module's longest message.
+/// More are merged into one.
 const MAX_RANGES: usize = 512;
 
 /// A range to send again.
@@ -25,8 +25,8 @@ pub(super) struct ResendRange {
 pub(super) type ResendRanges = Vec<ResendRange>;
 
 impl OutgoingMessage {
-    /// Schedules a range of what was sent for sending again, on packet boundaries; false when
-    /// nothing of it was sent yet.
+    /// Schedules a range of sent bytes for retransmission, on packet boundaries; false if nothing
+    /// of it was sent yet.
     pub(crate) fn resend(&mut self, sizes: PacketSizes, range: (u32, u32), priority: u8) -> bool {
         let (start, end) = (range.0, range.1.min(self.sent));
         if start >= end {
