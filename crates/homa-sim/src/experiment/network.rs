@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corrected_formula_is_the_way_of_a_frame_through_the_network() {
+    fn the_corrected_formula_is_the_path_of_a_frame() {
         let mut scenario = Scenario::default();
         scenario.fabric.propagation = Span::nanos(1_000);
         let shapes = [

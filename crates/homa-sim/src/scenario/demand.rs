@@ -171,14 +171,14 @@ fn as_share(number: f64) -> f64 {
 
 /// A load's table. A number in its place is answered with the key that was meant.
 pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Load, D::Error> {
-    struct Table;
+    struct LoadKeys;
 
     fn key<E: Error>(number: f64) -> Result<Load, E> {
         let share = as_share(number);
         Err(E::custom(format!("a load is a table of keys: write `load.fraction = {share}`")))
     }
 
-    impl<'de> Visitor<'de> for Table {
+    impl<'de> Visitor<'de> for LoadKeys {
         type Value = Load;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,7 +202,7 @@ pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Load, D
         }
     }
 
-    deserializer.deserialize_any(Table)
+    deserializer.deserialize_any(LoadKeys)
 }
 
 /// Which bytes a load counts. The same fraction offers different traffic in each.
