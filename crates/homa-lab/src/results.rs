@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_the_type_of_all_its_values_and_its_unit_in_the_name() {
+    fn an_axis_has_the_type_of_its_values_and_its_unit_by_name() {
         let named = |name: &str, values| (name.to_owned(), values);
         let whole = Values::Integer(vec![Some(1), None, Some(20)]);
         assert_eq!(column(&["1", "-", "20"]), named("a.b", whole));

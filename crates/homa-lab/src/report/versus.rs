@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_across_schemes_are_curves_and_the_rest_are_figures() {
+    fn numbers_are_the_axis_schemes_curves_and_the_rest_figures() {
         let load = dimension("load.fraction", &["0.5", "0.8"], Some(&[0.5, 0.8]));
         let scheme = dimension("scheme", &["homa", "dctcp", "ndp"], None);
         let workload = dimension("traffic.workload", &["w1", "w4"], None);

@@ -6,8 +6,8 @@
 //! bytes are taken as they come. A file that breaks off or contradicts itself yields every frame
 //! before that place, then says where and how.
 //!
-//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng that hold no
-//! frames but for interface statistics, and comments but for the one that marks one-way messages.
+//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng without
+//! frames except interface statistics, comments except the one that marks one-way messages.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
