@@ -41,7 +41,8 @@ const QUEUEING_KEYS: [&str; 6] =
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+/// Hold it during a run.
+pub fn alone() -> MutexGuard<'static, ()> {
     CORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

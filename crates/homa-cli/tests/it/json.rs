@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::bench::alone;
 use crate::common::{code, document, homa, keys, stderr};
 use crate::page;
 use crate::refused::without_namespaces;
@@ -187,6 +188,7 @@ impl Benches {
 
 #[test]
 fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
+    let _alone = alone();
     let Benches { rack, workflows, incast, simulated, peer, cp_node } = Benches::run();
     check("### --peer with --cp-node", std::slice::from_ref(&without(&cp_node, "config")));
     let rows = [&rack, &simulated].into_iter().flatten().chain([&peer]);
