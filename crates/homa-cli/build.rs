@@ -21,8 +21,7 @@ fn main() {
     println!("cargo:rustc-env=HOMA_VERSION={version}{named}");
 }
 
-/// The commit that is checked out where `folder` is, in 12 digits; `None` if no repository, or one
-/// of something else, has the crate.
+/// The checked-out commit at `folder` in 12 digits; `None` if the crate is not in its repository.
 pub fn commit(folder: &Path) -> Option<String> {
     git(folder, &["ls-files", "--error-unmatch", "build.rs"])?;
     git(folder, &["rev-parse", "--short=12", "HEAD"])

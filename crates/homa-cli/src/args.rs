@@ -60,8 +60,8 @@ pub enum Command {
     Swarm(swarm::Args),
 }
 
-/// The command line. Numbers below zero are values of their options, which say what is allowed,
-/// instead of options that there are not.
+/// The command line. A number below zero is the value of an option, which then says what is
+/// allowed, instead of an unknown option.
 pub fn command() -> clap::Command {
     below_zero(Cli::command())
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((named("--load sim"), named("nonsense")), (String::new(), String::new()));
     }
 
-    /// What is wrong with the value of an option; `None` if only others are missing.
+    /// The mistake in the value of an option; `None` if only other options are missing.
     fn wrong(path: &[String], option: &str, value: &str) -> Option<String> {
         let words = ["homa"].into_iter().chain(path.iter().map(String::as_str));
         let line = words.chain([option, value]);

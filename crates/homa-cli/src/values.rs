@@ -72,7 +72,7 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
 /// Lengths of messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// From the first to the second, each as often; one size where they are equal.
+    /// Uniform from the first to the second; one size if they are equal.
     Range(u32, u32),
     /// As a workload has them.
     Workload(SizeDistribution),

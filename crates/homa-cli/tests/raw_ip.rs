@@ -1,9 +1,9 @@
 //! Raw IP between two network namespaces: the program against packets as the Linux kernel module
-//! sends them (layout of Linux `homa_wire.h`, branch main), without root. And AF_XDP, where this
+//! sends them (layout of Linux `homa_wire.h`, branch main), without root. Also AF_XDP, if this
 //! process is root outside of user namespaces.
 //!
-//! One process without a test harness, because namespaces are to be had only before the first
-//! thread. Where they are refused, it says so and passes.
+//! One process without a test harness, because namespaces are available only before the first
+//! thread. If they are refused, the test says so and is skipped.
 
 // Other tests use the rest of it.
 #[allow(dead_code)]
@@ -133,7 +133,7 @@ fn receive(socket: &Socket, kind: u8, port: u16) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// The common header as the module writes it, with a checksum that nobody reads.
+/// The common header as the module writes it, with a checksum that is not verified.
 fn header(ports: (u16, u16), kind: u8, id: u64) -> Vec<u8> {
     let mut packet = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
     let doff = if kind == 0x10 { 0xe0 } else { 0x50 };
@@ -242,7 +242,7 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         <dyn Driver>::raw_ip(SocketAddr::from((CLIENT, 0)), 1 << 16).expect("root may")
     });
     let ours = driver.local()[0].port();
-    // Nobody speaks Homa there: the kernel says so itself.
+    // No program speaks Homa there, and the kernel reports it.
     let packet = header((ours, 4100), 0x17, 3);
     let outbox = Outbox {
         bytes: packet.clone(),

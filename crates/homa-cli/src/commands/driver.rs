@@ -124,7 +124,7 @@ impl Driver {
         }
     }
 
-    /// What to do when nobody answers.
+    /// The hint if the server does not answer.
     fn start_hint(self, server: SocketAddr, serve: &str) -> String {
         let driver = match self {
             Self::Udp | Self::Xdp | Self::Auto => "",

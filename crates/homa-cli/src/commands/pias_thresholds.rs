@@ -1,4 +1,4 @@
-//! `homa pias-thresholds`: where PIAS demotes, for any message sizes.
+//! `homa pias-thresholds`: the sizes at which PIAS demotes messages, for any distribution of sizes.
 
 use homa_workload::demotion::{self, LEVELS, Setting};
 use homa_workload::sizes::{PACKET_BYTES, SizeDistribution, Workload};
@@ -32,7 +32,7 @@ pub struct Args {
     format: Format,
 }
 
-/// A threshold: a message falls to the next lower level after so much of it was sent.
+/// A threshold: a message drops to the next lower level after this many of its bytes were sent.
 #[derive(Debug, Serialize)]
 struct Threshold {
     bytes: u32,
@@ -43,8 +43,8 @@ struct Threshold {
     carried: f64,
 }
 
-/// Mean times are those of the model, over a message's time alone; absent where there are none such
-/// thresholds.
+/// Mean times are those of the model, divided by a message's time alone; absent if there are no
+/// such thresholds.
 #[derive(Debug, Serialize)]
 struct Found {
     workload: String,

@@ -64,7 +64,7 @@ struct Inside {
     /// Scenarios with a hostile host.
     hostile: u64,
     cells_reached: usize,
-    /// Of so many that hosts which keep the rules can reach.
+    /// Cells that hosts which follow the rules can reach.
     cells_possible: usize,
     cells: Vec<Cell>,
     counters: BTreeMap<&'static str, u64>,
@@ -222,7 +222,7 @@ fn print(document: &Document) {
     });
 }
 
-/// One row per state, one column per input; a dot where the two never met.
+/// One row per state, one column per input; a dot if the two never met.
 fn print_cells(cells: &[Cell]) {
     let Some(first) = cells.first() else { return };
     let row_length = cells.iter().take_while(|cell| cell.state == first.state).count();

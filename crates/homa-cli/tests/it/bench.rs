@@ -241,7 +241,7 @@ fn traces(group: Option<u32>) -> (BTreeSet<OsString>, String, bool) {
     (interfaces, mounts, group.is_some_and(alive))
 }
 
-/// Whoever starts us may have said so, for what we start, too.
+/// A parent process may ignore interrupts, and children inherit that.
 fn interrupts_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("our status");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -391,8 +391,8 @@ fn runs_as_printed(printed: &[&str]) {
     }
 }
 
-/// Each line of the README's shell blocks. The program is the one of this build, where a user
-/// builds one with --release.
+/// Each line of the README's shell blocks, with the program of this build instead of one built with
+/// --release.
 #[test]
 fn the_readme_commands_run_as_printed() {
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));

@@ -38,7 +38,8 @@ fn mistakes_in_a_plan_name_file_line_key_and_allowed_values() {
     let large = homa(&["sim", "--scheme", "detail", "--set", "options.switch.pause=4294967296"]);
     let said = stderr(&large);
     assert!(said.contains("`4294967296` is too large: the most is 4294967295"), "{said}");
-    // What nobody gave is not laid to an option, and what was given goes by its key.
+    // A mistake is named by the key or option that was given, and a default is not blamed on an
+    // option.
     let alone = homa(&["sim", "--set", "beside.scheme=dctcp"]);
     assert!(stderr(&alone).contains("error: the scenario: `fabric.routing`: "), "{alone:?}");
     let second = homa(&["sim", "--scheme", "homa", "--set", "beside.scheme=pigeon"]);
@@ -256,7 +257,7 @@ fn repro_lists_and_gives_the_documented_shape() {
     assert!(stderr(&unknown).contains("homa-fig10"), "{}", stderr(&unknown));
 }
 
-/// A record of what ran, that nobody takes for a plan: as one, a comment is the default scenario.
+/// A record of a run is not a plan: read as a plan, a comment would be the default scenario.
 #[test]
 fn repro_records_its_command_and_every_scenario() {
     let folder = Folder::new("record");
@@ -285,7 +286,7 @@ fn repro_records_its_command_and_every_scenario() {
     let output = homa(&["sweep", &record.display().to_string()]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("unknown key `command`"), "{}", stderr(&output));
-    // Ended midway, there are no verdicts; what is there has its page.
+    // An interrupted reproduction has no verdicts; the finished part has its page.
     std::fs::remove_file(Path::new(&out).join("checks.json")).expect("the verdicts");
     let page = homa(&["report", &out]);
     assert_eq!(code(&page), 0, "{}", stderr(&page));

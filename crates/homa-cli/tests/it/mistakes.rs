@@ -1,4 +1,4 @@
-//! What is said of mistakes: of which option or file, what is allowed, and what to do next.
+//! Errors name the option or file, the allowed values, and the next step.
 
 #[allow(dead_code)]
 use crate::common::{code, homa, stderr};

@@ -59,7 +59,7 @@ runs = ["w4"]
 fn browser(name: &str, profile: &str, address: &str) -> Command {
     let mut command = Command::new(name);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-    // Scripts have time; it passes at once where nothing happens.
+    // Virtual time for scripts; it passes at once if nothing happens.
     command.args(["--virtual-time-budget=10000", "--dump-dom"]);
     command.arg(format!("--user-data-dir={profile}")).arg(address);
     command

@@ -1,9 +1,9 @@
-//! Many calls from one thread: one after the other, several at a time, or as many per second as
-//! asked for, whatever the server does.
+//! Many calls from one thread: one after the other, several at a time, or at a given rate
+//! independent of the server.
 //!
 //! With a rate, calls are due at the times of a Poisson process, and latency counts from there, so
-//! that a server that stalls shows in all the calls that were due meanwhile. Without one, a call
-//! that fails is followed by a pause, which doubles while calls go on failing.
+//! that a stall of the server shows in all calls that were due meanwhile. Without a rate, a call
+//! that fails is followed by a pause, which doubles with each further failure.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ const NAP: Duration = Duration::from_millis(50);
 /// The pause after a failure that follows an answer, and the longest one.
 const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// What is asked of the server.
+/// The load on the server.
 pub struct Load<'a> {
-    /// Where it is.
+    /// The server's address.
     pub server: SocketAddr,
     /// Bytes of the requests.
     pub sizes: &'a Sizes,
-    /// The text of all requests instead of so many bytes.
+    /// The text of all requests instead of a number of bytes.
     pub text: Option<&'a [u8]>,
     /// How each call is made.
     pub options: CallOptions,

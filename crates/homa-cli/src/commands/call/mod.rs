@@ -20,7 +20,7 @@ use load::Load;
 use pace::Pace;
 pub use summary::Ended;
 
-/// Most calls in progress where a rate is asked for: more is a server that does not keep up.
+/// Most calls in progress if a rate is given; if there are more, the server does not keep up.
 const OPEN_LOOP: usize = 1000;
 
 /// Arguments of `homa call`.

@@ -79,7 +79,7 @@ impl fmt::Display for Rates {
 mod tests {
     use super::*;
 
-    /// Rates of calls that are due every so many microseconds, by the delay of each end.
+    /// Rates of calls that are due at this interval, with a delay of each end.
     fn rates(calls: u64, every_us: u64, delay_us: impl Fn(u64) -> u64) -> Rates {
         let mut pace = Pace::default();
         let mut ends: Vec<u64> = (0..calls).map(|n| n * every_us + delay_us(n)).collect();

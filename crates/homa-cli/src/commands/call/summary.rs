@@ -41,13 +41,13 @@ fn said(error: &CallError) -> String {
 }
 
 impl Ended {
-    /// A call of so many bytes was answered after that time.
+    /// Counts a call of this many bytes that was answered after that time.
     pub fn answered(&mut self, bytes: usize, took: Duration) {
         self.bytes += bytes as u64;
         self.answered_ns.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// A call of so many bytes was not.
+    /// Counts a call of this many bytes that failed.
     pub fn failed(&mut self, bytes: usize, error: &CallError) {
         self.bytes += bytes as u64;
         let kind = discriminant(error);
@@ -67,7 +67,7 @@ impl Ended {
         self.answered_ns.len() as u64 + self.failures()
     }
 
-    /// In numbers, after so much time.
+    /// The summary after this time.
     pub fn summary(self, took: Duration) -> Summary {
         let (calls, failed) = (self.calls(), self.failures());
         let mut errors = self.errors;
@@ -105,7 +105,7 @@ pub struct Summary {
     pub calls: u64,
     /// Calls without an answer.
     pub failed: u64,
-    /// Bytes of each request; where they differ, their mean.
+    /// Bytes of each request; if they differ, their mean.
     pub bytes: u64,
     /// From the first call to the end of the last one.
     pub seconds: f64,
@@ -183,8 +183,8 @@ impl Summary {
         }
     }
 
-    /// Prints it, and the hint where no call was answered; any without an answer is a failed check,
-    /// and so are fewer calls per second than were offered.
+    /// Prints it, and the hint if no call was answered. A call without an answer is a failed check,
+    /// and so is a lower rate than the offered one.
     pub fn finish(&self, format: Format, hint: &str) -> Outcome {
         self.print(format)?;
         if self.failed == self.calls {
@@ -227,7 +227,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Prints the histogram as bars, where people read.
+    /// Prints the histogram as bars in the format for people.
     pub fn bars(&self, format: Format) {
         if format == Format::Json {
             return;

@@ -16,7 +16,7 @@ pub fn side(vector: &Vector) -> u8 {
     u8::from(vector.ports().0 < 0x8000)
 }
 
-/// A datagram of our own with packets as the kernel module writes them.
+/// A datagram in our format with packets as the kernel module writes them.
 pub fn datagram_of(number: u64, packets: &[&Vector]) -> Vec<u8> {
     let flags = if packets.len() > 1 { datagram::AGGREGATE } else { 0 };
     let mut bytes = vec![datagram::VERSION, flags, 0, 0, 0, 0, 0, 0];
