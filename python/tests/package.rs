@@ -1,8 +1,8 @@
 //! The Python package as its users have it: pytest runs `python/tests` in a virtual environment, on
-//! the library that the tests of the workspace built anyway, so that nothing is compiled twice.
+//! the library that the tests of the workspace built, so that nothing is compiled twice.
 //!
-//! `HOMA_PYTHON` names the environment's Python (`cargo xtask test` makes one); skipped where
-//! Python or pytest is missing.
+//! `HOMA_PYTHON` names the environment's Python (`cargo xtask test` makes one); skipped if Python
+//! or pytest is missing.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ struct Target {
     name: &'static str,
     /// Bytes of its longest inputs.
     longest: u64,
-    /// They are datagrams; otherwise the choices of so many steps.
+    /// Inputs are datagrams; otherwise the choices of this many steps.
     datagrams: bool,
 }
 

@@ -18,13 +18,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | words [PATH…] | release --check | book | header | fuzz TARGET | install-capi --prefix DIR
+    "usage: cargo xtask test | tidy | words [PATH…] | release --check | book | readme | header |
+                    fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: build the Python wheel twice and compare (minutes)
   book          build the documentation as a web site in target/book, with mdBook
+  readme        write README's numbers anew from docs/results
   header        write crates/homa-capi/include/homa.h anew
   fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -49,7 +51,8 @@ fn main() -> ExitCode {
         },
         ["book"] => book::run(repository()),
         ["release", "--check"] => release::check(repository()),
-        ["header"] => header(repository()),
+        ["header"] => write_by_test(repository(), "homa-capi", "header", "HOMA_WRITE_HEADER"),
+        ["readme"] => write_by_test(repository(), "homa-cli", "numbers", "HOMA_WRITE_README"),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
         ["install-capi", "--debug", "--prefix", to] => {
@@ -79,12 +82,12 @@ fn target(repository: &Path) -> PathBuf {
     folder.map_or_else(|| repository.join("target"), Path::to_path_buf)
 }
 
-/// The test of the header, told to write it.
-fn header(repository: &Path) -> ExitCode {
+/// Runs a test of a generated file, which writes the file if this variable is set.
+fn write_by_test(repository: &Path, package: &str, test: &str, variable: &str) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let written = std::process::Command::new(cargo)
-        .args(["test", "--quiet", "--package", "homa-capi", "--test", "it", "header"])
-        .env("HOMA_WRITE_HEADER", "1")
+        .args(["test", "--quiet", "--package", package, "--test", "it", test])
+        .env(variable, "1")
         .current_dir(repository)
         .status();
     ExitCode::from(u8::from(!written.is_ok_and(|status| status.success())))

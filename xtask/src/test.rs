@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         Ok(tally)
     }
 
-    /// What the log has from an offset on, in bytes. Tests may print what is no UTF-8.
+    /// The log from an offset on, in bytes. Tests may print bytes that are not UTF-8.
     fn printed_since(&mut self, start: u64) -> io::Result<String> {
         let mut printed = Vec::new();
         self.log.seek(SeekFrom::Start(start))?;

@@ -48,7 +48,7 @@ pub fn failures(output: &str) -> &str {
     output.find("\nfailures:\n").map_or(output, |start| &output[start..])
 }
 
-/// What was left out: the test, or `part of` it, by what it needs.
+/// Skipped tests, or parts of tests (`part of` a name), by what they need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     by_need: BTreeMap<String, Vec<String>>,

@@ -3,8 +3,8 @@
 
 use super::Findings;
 
-/// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
-/// what is simulated is what is deployed, and neither can lean on the other's environment.
+/// Which of our crates a crate may depend on. `homa` and `homa-sim` share only the protocol, so
+/// that the simulated code is the deployed code, and neither depends on the other's environment.
 const ARROWS: [(&str, &[&str]); 13] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),

@@ -12,7 +12,7 @@ use crate::units::Quantity;
 /// How the name of a Pareto law begins.
 const PARETO: &str = "pareto:";
 
-/// Where message sizes come from, as a user names it.
+/// A source of message sizes, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Memcached at Facebook: most bytes in messages below 1 kB.
@@ -67,7 +67,7 @@ pub enum WorkloadError {
     Table {
         /// The path as given.
         path: PathBuf,
-        /// The line and what was expected there.
+        /// The line and the expected form.
         source: TableError,
     },
 }
