@@ -23,7 +23,7 @@ use homa_workload::framing::Framing;
 
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortSpec, Wiring};
-use crate::traffic::open_loop::Arrival;
+use crate::traffic::open_loop::ScheduledMessage;
 
 pub(crate) use downlinks::{Downlinks, Due, End};
 
@@ -111,40 +111,44 @@ fn wire_time(link: Rate, wire_bytes: u64) -> SimDuration {
 /// A message on its way, or its response.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    arrival: Arrival,
+    arrival: ScheduledMessage,
     response: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// The first one of a downlink may be through.
+enum DownlinkEvent {
+    /// The first job of a downlink may have ended.
     End(End),
     /// The bits of a job reach the downlink.
     Reach { job: usize },
 }
 
-/// The latency of every echo RPC, in the order of `arrivals`, under the schedule described above.
-pub fn echo(star: &Star, arrivals: &[Arrival]) -> Vec<SimDuration> {
-    Bound::new(star, arrivals, true).run()
+/// The latency of every echo RPC, in the order of `arrivals`, under the schedule of this module.
+pub fn echo(star: &Star, arrivals: &[ScheduledMessage]) -> Vec<SimDuration> {
+    DownlinkSrpt::new(star, arrivals, true).run()
 }
 
-/// The latency of every one-way message, in the order of `arrivals`: each receiver's link by
-/// itself, behind a fabric that never queues.
-pub fn one_way(wiring: &Wiring, framing: Framing, arrivals: &[Arrival]) -> Vec<SimDuration> {
-    Bound::new(&Wired { wiring, framing }, arrivals, false).run()
+/// The latency of every one-ends message, in the order of `arrivals`. Each receiver's link is
+/// independent, behind a fabric that never queues.
+pub fn one_way(
+    wiring: &Wiring,
+    framing: Framing,
+    arrivals: &[ScheduledMessage],
+) -> Vec<SimDuration> {
+    DownlinkSrpt::new(&Wired { wiring, framing }, arrivals, false).run()
 }
 
-struct Bound<'a> {
+struct DownlinkSrpt<'a> {
     timing: &'a dyn Timing,
     /// Messages, then as many responses if there are any.
     jobs: Vec<Job>,
     links: Downlinks,
-    agenda: BinaryHeap<Reverse<(SimTime, Event)>>,
+    agenda: BinaryHeap<Reverse<(SimTime, DownlinkEvent)>>,
     latencies: Vec<SimDuration>,
 }
 
-impl<'a> Bound<'a> {
-    fn new(timing: &'a dyn Timing, arrivals: &[Arrival], answered: bool) -> Self {
+impl<'a> DownlinkSrpt<'a> {
+    fn new(timing: &'a dyn Timing, arrivals: &[ScheduledMessage], answered: bool) -> Self {
         let requests = arrivals.iter().map(|&arrival| Job { arrival, response: false });
         let responses = arrivals.iter().filter(|_| answered);
         let responses = responses.map(|&arrival| Job { arrival, response: true });
@@ -164,29 +168,29 @@ impl<'a> Bound<'a> {
     fn run(mut self) -> Vec<SimDuration> {
         while let Some(Reverse((now, event))) = self.agenda.pop() {
             match event {
-                Event::Reach { job } => self.reach(now, job),
-                Event::End(end) => self.end(now, end),
+                DownlinkEvent::Reach { job } => self.reach(now, job),
+                DownlinkEvent::End(end) => self.end(now, end),
             }
         }
         self.latencies
     }
 
-    /// From whom to whom.
-    fn way(&self, job: usize) -> (u32, u32) {
-        let Job { arrival: Arrival { src, dst, .. }, response } = self.jobs[job];
+    /// Sender and receiver.
+    fn ends(&self, job: usize) -> (u32, u32) {
+        let Job { arrival: ScheduledMessage { src, dst, .. }, response } = self.jobs[job];
         if response { (dst, src) } else { (src, dst) }
     }
 
     /// A message leaves its sender: all that delays it without keeping the downlink busy comes
     /// first.
     fn set_out(&mut self, at: SimTime, job: usize) {
-        let (from, to) = self.way(job);
+        let (from, to) = self.ends(job);
         let before = self.timing.before(from, to, self.jobs[job].arrival.bytes);
-        self.agenda.push(Reverse((at + before, Event::Reach { job })));
+        self.agenda.push(Reverse((at + before, DownlinkEvent::Reach { job })));
     }
 
     fn reach(&mut self, now: SimTime, job: usize) {
-        let (_, receiver) = self.way(job);
+        let (_, receiver) = self.ends(job);
         let needs = self.timing.service(receiver, self.jobs[job].arrival.bytes);
         let due = self.links.join(now, receiver as usize, (job, needs));
         self.plan(due);
@@ -207,7 +211,7 @@ impl<'a> Bound<'a> {
     }
 
     fn plan(&mut self, (at, end): Due) {
-        self.agenda.push(Reverse((at, Event::End(end))));
+        self.agenda.push(Reverse((at, DownlinkEvent::End(end))));
     }
 }
 
@@ -222,8 +226,8 @@ mod tests {
         Star { hosts: 3, link: Rate::mbps(100), delay, framing: Framing::Udp }
     }
 
-    fn arrival(at_us: u64, src: u32, dst: u32, bytes: u32) -> Arrival {
-        Arrival { at: SimTime::ZERO + SimDuration::micros(at_us), src, dst, bytes }
+    fn arrival(at_us: u64, src: u32, dst: u32, bytes: u32) -> ScheduledMessage {
+        ScheduledMessage { at: SimTime::ZERO + SimDuration::micros(at_us), src, dst, bytes }
     }
 
     #[test]
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_interrupts_a_long_one_and_delays_it_by_its_own_time() {
+    fn a_short_message_delays_a_long_one_by_its_own_time() {
         let alone = echo(&star(), &[arrival(0, 0, 2, 100_000)])[0];
         let list = [arrival(0, 0, 2, 100_000), arrival(1_000, 1, 2, 100)];
         let both = echo(&star(), &list);
@@ -247,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_one_with_less_left_goes_on() {
-        // The second arrives when the first has half of it behind it.
+    fn of_equal_messages_the_one_with_less_left_continues() {
+        // The second message arrives when half of the first has been sent.
         let list = [arrival(0, 0, 2, 50_000), arrival(2_000, 1, 2, 50_000)];
         let both = echo(&star(), &list);
         assert_eq!(both[0], echo(&star(), &list[..1])[0]);
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_and_alone_a_message_takes_its_ideal_time_on_any_wiring() {
+    fn a_lone_one_way_message_takes_its_ideal_time() {
         let physics = Physics { propagation: SimDuration::nanos(300), ..LeafSpine::homa().physics };
         let racks = LeafSpine { physics, ..LeafSpine::homa() }.wire();
         let tree = FatTree { k: 4, oversubscription: 1, physics }.wire();
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_messages_to_one_host_are_served_shortest_first_and_others_do_not_matter() {
+    fn each_receiver_is_served_shortest_first_on_its_own() {
         let wiring = LeafSpine::homa().wire();
         let alone = |one| one_way(&wiring, Framing::Plain, &[one])[0];
         let (long, short) = (arrival(0, 0, 9, 1_000_000), arrival(50, 1, 9, 1_000));

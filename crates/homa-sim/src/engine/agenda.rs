@@ -6,7 +6,7 @@ pub(crate) struct Ticket(u32);
 
 /// A [`Ticket`] spelled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum NetEvent {
     /// The first packet of a port's pipe reaches the far end.
     Arrival(u32),
     /// A host's wire has finished a packet, and there may be another.
@@ -36,39 +36,39 @@ const INDEX: u32 = (1 << SHIFT) - 1;
 
 impl Ticket {
     #[inline]
-    pub const fn new(event: Event) -> Self {
+    pub const fn new(event: NetEvent) -> Self {
         let (kind, index) = match event {
-            Event::Arrival(index) => (0, index),
-            Event::WireFree(index) => (1, index),
-            Event::Timer(index) => (2, index),
-            Event::Deferred(index) => (3, index),
-            Event::Wake(index) => (4, index),
-            Event::Incident(index) => (5, index),
-            Event::Served(index) => (6, index),
-            Event::LookedUp(index) => (7, index),
-            Event::Crossed(index) => (8, index),
-            Event::Sent(index) => (9, index),
-            Event::Paused(index) => (10, index),
+            NetEvent::Arrival(index) => (0, index),
+            NetEvent::WireFree(index) => (1, index),
+            NetEvent::Timer(index) => (2, index),
+            NetEvent::Deferred(index) => (3, index),
+            NetEvent::Wake(index) => (4, index),
+            NetEvent::Incident(index) => (5, index),
+            NetEvent::Served(index) => (6, index),
+            NetEvent::LookedUp(index) => (7, index),
+            NetEvent::Crossed(index) => (8, index),
+            NetEvent::Sent(index) => (9, index),
+            NetEvent::Paused(index) => (10, index),
         };
         debug_assert!(index <= INDEX);
         Self(kind << SHIFT | index)
     }
 
     #[inline]
-    pub const fn event(self) -> Event {
+    pub const fn event(self) -> NetEvent {
         let index = self.0 & INDEX;
         match self.0 >> SHIFT {
-            0 => Event::Arrival(index),
-            1 => Event::WireFree(index),
-            2 => Event::Timer(index),
-            3 => Event::Deferred(index),
-            4 => Event::Wake(index),
-            5 => Event::Incident(index),
-            6 => Event::Served(index),
-            7 => Event::LookedUp(index),
-            8 => Event::Crossed(index),
-            9 => Event::Sent(index),
-            _ => Event::Paused(index),
+            0 => NetEvent::Arrival(index),
+            1 => NetEvent::WireFree(index),
+            2 => NetEvent::Timer(index),
+            3 => NetEvent::Deferred(index),
+            4 => NetEvent::Wake(index),
+            5 => NetEvent::Incident(index),
+            6 => NetEvent::Served(index),
+            7 => NetEvent::LookedUp(index),
+            8 => NetEvent::Crossed(index),
+            9 => NetEvent::Sent(index),
+            _ => NetEvent::Paused(index),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::topology::{HostId, PortId};
 
 /// A directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum DirectedLink {
     /// From a host to its switch.
     Up(HostId),
     /// From a switch to a host.
@@ -35,8 +35,8 @@ pub enum LinkChange {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing special.
+pub enum PacketFate {
+    /// It arrives as usual.
     Pass,
     /// It disappears.
     Lose,
@@ -58,7 +58,7 @@ pub trait Fault<K> {
     }
 
     /// Called once per packet and link.
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict;
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate;
 }
 
 /// A network without faults.
@@ -68,8 +68,8 @@ pub struct NoFaults;
 impl<K> Fault<K> for NoFaults {
     const ACTIVE: bool = false;
 
-    fn verdict(&mut self, _: SimTime, _: Link, _: &K) -> Verdict {
-        Verdict::Pass
+    fn fate(&mut self, _: SimTime, _: DirectedLink, _: &K) -> PacketFate {
+        PacketFate::Pass
     }
 }
 
@@ -82,16 +82,16 @@ impl<K, F: Fault<K>> Fault<K> for Option<F> {
         self.as_ref().is_some_and(F::is_active)
     }
 
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
-        self.as_mut().map_or(Verdict::Pass, |faults| faults.verdict(now, link, packet))
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate {
+        self.as_mut().map_or(PacketFate::Pass, |faults| faults.fate(now, link, packet))
     }
 }
 
 /// Faults decided by a closure.
 pub struct Script<F>(pub F);
 
-impl<K, F: FnMut(SimTime, Link, &K) -> Verdict> Fault<K> for Script<F> {
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
+impl<K, F: FnMut(SimTime, DirectedLink, &K) -> PacketFate> Fault<K> for Script<F> {
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate {
         (self.0)(now, link, packet)
     }
 }
@@ -114,23 +114,23 @@ pub struct RandomFaults {
 }
 
 impl<K> Fault<K> for RandomFaults {
-    fn verdict(&mut self, now: SimTime, _: Link, _: &K) -> Verdict {
+    fn fate(&mut self, now: SimTime, _: DirectedLink, _: &K) -> PacketFate {
         let total = self.loss_ppm + self.duplicate_ppm + self.delay_ppm;
         if now >= self.heals_at || total == 0 {
-            return Verdict::Pass;
+            return PacketFate::Pass;
         }
         let draw = self.rng.uniform_below(1_000_000);
         if draw >= total {
-            return Verdict::Pass;
+            return PacketFate::Pass;
         }
         if draw < self.loss_ppm {
-            return Verdict::Lose;
+            return PacketFate::Lose;
         }
         let extra = SimDuration::nanos(u64::from(self.rng.uniform_below(self.max_delay_ns)));
         if draw < self.loss_ppm + self.duplicate_ppm {
-            Verdict::Duplicate(extra)
+            PacketFate::Duplicate(extra)
         } else {
-            Verdict::Delay(extra)
+            PacketFate::Delay(extra)
         }
     }
 }

@@ -1,13 +1,15 @@
 //! How packets move: from a host's wire over links and through switches to the receiver.
 
-use crate::fabric::queue::{Admission, PortQueue, Waiting};
-use crate::fabric::{Alb, Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
+use crate::fabric::queue::{Admission, PortQueue, WaitingFrames};
+use crate::fabric::{
+    Alb, Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp,
+};
 use crate::time::SimTime;
 use crate::topology::{Choices, HostId, NodeId, PortId};
 use crate::transport::{Arrival, Label, Transport};
 
-use super::agenda::{Event, Ticket};
-use super::fault::{Fault, Link, Verdict};
+use super::agenda::{NetEvent, Ticket};
+use super::fault::{DirectedLink, Fault, PacketFate};
 use super::net::{Net, Service};
 use super::probe::{AtPort, Backlog, LossCause, Probe};
 use super::world::World;
@@ -39,7 +41,7 @@ impl<W: World> Net<W> {
         }
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
-            self.schedule(at, Event::Arrival(id));
+            self.schedule(at, NetEvent::Arrival(id));
         }
         true
     }
@@ -55,9 +57,9 @@ impl<W: World> Net<W> {
         let to = port.to;
         let (stalled, failed, free_at) = (port.is_stalled(), port.failed, port.free_at);
         if let Some(at) = next {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         } else if stalled && !self.config.preemption {
-            self.schedule(free_at, Event::Arrival(port_index));
+            self.schedule(free_at, NetEvent::Arrival(port_index));
         }
         if failed {
             self.lose(slot, LossCause::LinkDown);
@@ -87,7 +89,7 @@ impl<W: World> Net<W> {
         let tags = &self.flights.tags[..];
         while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
             let at = port.free_at;
-            let slot = queue.next(&mut Waiting { port, levels, frames, tags });
+            let slot = queue.next(&mut WaitingFrames { port, levels, frames, tags });
             queue.departs(&mut frames[slot as usize], at);
             let arrival = port.start(frames, slot, at);
             let there = at_port(port, port_index, slot, frames);
@@ -96,7 +98,7 @@ impl<W: World> Net<W> {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(arrival) = arrival {
-                self.events.push(arrival, Ticket::new(Event::Arrival(port_index)));
+                self.events.push(arrival, Ticket::new(NetEvent::Arrival(port_index)));
             }
         }
     }
@@ -107,24 +109,24 @@ impl<W: World> Net<W> {
         let spec = &self.wiring.ports()[port as usize];
         let hosts = self.wiring.hosts();
         let link = if port < hosts {
-            Link::Up(HostId(port))
+            DirectedLink::Up(HostId(port))
         } else if spec.to.0 < hosts {
-            Link::Down(HostId(spec.to.0))
+            DirectedLink::Down(HostId(spec.to.0))
         } else {
-            Link::Between(PortId(port))
+            DirectedLink::Between(PortId(port))
         };
         let to = spec.to;
-        match self.faults.verdict(self.now, link, &self.flights.parcel(slot).packet) {
-            Verdict::Pass => true,
-            Verdict::Lose => {
+        match self.faults.fate(self.now, link, &self.flights.parcel(slot).packet) {
+            PacketFate::Pass => true,
+            PacketFate::Lose => {
                 self.lose(slot, LossCause::Fault);
                 false
             }
-            Verdict::Delay(extra) => {
+            PacketFate::Delay(extra) => {
                 self.defer(slot, to, self.now + extra);
                 false
             }
-            Verdict::Duplicate(extra) => {
+            PacketFate::Duplicate(extra) => {
                 let copy = self.flights.copy(slot);
                 self.cioq.note_copy(slot, copy);
                 self.probe.copied(self.now, slot, copy);
@@ -138,7 +140,7 @@ impl<W: World> Net<W> {
     pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
         self.flights.frames[slot as usize].next = node.0;
         self.probe.deferred(self.now, slot, until);
-        self.schedule(until, Event::Deferred(slot));
+        self.schedule(until, NetEvent::Deferred(slot));
     }
 
     /// Where a frame that was held up takes effect.
@@ -227,7 +229,7 @@ impl<W: World> Net<W> {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(at) = port.start(frames, slot, self.now) {
-                self.schedule(at, Event::Arrival(port_index));
+                self.schedule(at, NetEvent::Arrival(port_index));
             }
             return;
         }
@@ -237,7 +239,7 @@ impl<W: World> Net<W> {
         if self.admit(switch, port_index, slot) && first {
             let port = &self.ports[port_index as usize];
             if port.is_stalled() {
-                self.schedule(port.free_at, Event::Arrival(port_index));
+                self.schedule(port.free_at, NetEvent::Arrival(port_index));
             }
         }
     }
@@ -251,7 +253,7 @@ impl<W: World> Net<W> {
                 let level = self.flights.frame(slot).priority();
                 room = bytes.saturating_sub(self.level_bytes(port_index, level));
             }
-            let mut waiting = Waiting {
+            let mut waiting = WaitingFrames {
                 port: &mut self.ports[port_index as usize],
                 levels: &mut self.levels[port_index as usize],
                 frames: &mut self.flights.frames,
@@ -406,7 +408,7 @@ impl<W: World> Net<W> {
     /// What waits at a port is lost.
     pub fn lose_waiting(&mut self, port_index: u32) {
         loop {
-            let mut waiting = Waiting {
+            let mut waiting = WaitingFrames {
                 port: &mut self.ports[port_index as usize],
                 levels: &mut self.levels[port_index as usize],
                 frames: &mut self.flights.frames,
@@ -429,7 +431,7 @@ impl<W: World> Net<W> {
 }
 
 #[inline]
-pub(super) fn at_port(port: &Port, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
+pub(super) fn at_port(port: &OutputPort, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
     let frame = frames[slot as usize];
     AtPort {
         port: PortId(index),

@@ -11,8 +11,8 @@ use crate::time::SimTime;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Host {
-    /// The current timer event; `MAX`: none.
+pub(super) struct HostState {
+    /// Time of the current timer event; `MAX` if none.
     pub timer: SimTime,
     /// Frozen until then: nothing is processed, nothing new is sent.
     pub paused_until: SimTime,
@@ -27,7 +27,7 @@ pub(super) struct Host {
     pub dirty: bool,
 }
 
-impl Host {
+impl HostState {
     pub const fn new() -> Self {
         Self {
             // The first call tells the transport when its life begins.

@@ -3,18 +3,18 @@
 use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
 use crate::fabric::{
-    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, Port, PortQueue,
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, OutputPort, PortQueue,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::Transport;
 
-use super::agenda::{Event, Ticket};
+use super::agenda::{NetEvent, Ticket};
 use super::application::Context;
 use super::cioq::Cioq;
 use super::fault::LinkChange;
-use super::fetch::Ahead;
-use super::host::Host;
+use super::host::HostState;
+use super::prefetch::Lookahead;
 use super::probe::{AtPort, Probe};
 use super::world::{PacketOf, TagOf, World};
 use super::{Counters, Wheel};
@@ -25,7 +25,7 @@ pub(super) struct Net<W: World> {
     /// When the last event happened after which none was pending, and its number.
     pub idle: (SimTime, u64),
     pub events: Wheel<Ticket>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<OutputPort>,
     /// By port.
     pub levels: Vec<Levels>,
     /// By port: frames that its queue dropped.
@@ -43,7 +43,7 @@ pub(super) struct Net<W: World> {
     pub siblings: Vec<Vec<u32>>,
     /// By port: its link works.
     alive: Vec<bool>,
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostState>,
     /// By host.
     pub transports: Vec<W::Host>,
     pub wiring: Wiring,
@@ -56,9 +56,9 @@ pub(super) struct Net<W: World> {
     pub stopped: bool,
     /// Keeps the compiler from leaving out reads that are made for their side effect.
     pub fetched: u32,
-    /// Memory of [`Net::fetch`].
-    pub ahead: Vec<Ahead>,
-    /// Hosts that got input from an application.
+    /// Buffer of [`Net::prefetch`].
+    pub ahead: Vec<Lookahead>,
+    /// Hosts with input from an application.
     pub dirty: Vec<u32>,
     wakes: Vec<Wake>,
     free_wakes: Vec<u32>,
@@ -80,7 +80,7 @@ impl Service {
     const NONE: Self = Self { slot: NONE, mbps: 1, bytes: 0, priority: 0 };
 
     /// A frame that enters service at a port now.
-    pub fn of(port: &Port, slot: u32, there: &AtPort) -> Self {
+    pub fn of(port: &OutputPort, slot: u32, there: &AtPort) -> Self {
         let AtPort { wire_bytes, priority, .. } = *there;
         Self { slot, mbps: port.mbps, bytes: wire_bytes as u16, priority }
     }
@@ -120,10 +120,10 @@ impl<W: World> Net<W> {
             }
             _ => u32::MAX,
         };
-        let port = |spec: &PortSpec| Port::new(spec, limit(spec));
+        let port = |spec: &PortSpec| OutputPort::new(spec, limit(spec));
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
-            events.push(SimTime::ZERO, Ticket::new(Event::Timer(host)));
+            events.push(SimTime::ZERO, Ticket::new(NetEvent::Timer(host)));
         }
         let adaptive = matches!(config.forwarding, Forwarding::Adaptive(_));
         let mut net = Self {
@@ -144,7 +144,7 @@ impl<W: World> Net<W> {
             },
             siblings: siblings(&wiring, config.buffers),
             alive: vec![true; wiring.ports().len()],
-            hosts: vec![Host::new(); transports.len()],
+            hosts: vec![HostState::new(); transports.len()],
             transports,
             chooser: Chooser::new(config.seed),
             wiring,
@@ -184,13 +184,13 @@ impl<W: World> Net<W> {
     }
 
     #[inline]
-    pub fn schedule(&mut self, at: SimTime, event: Event) {
+    pub fn schedule(&mut self, at: SimTime, event: NetEvent) {
         self.events.push(at, Ticket::new(event));
     }
 
     pub fn plan(&mut self, at: SimTime, incident: Incident) {
         self.incidents.push(incident);
-        self.schedule(at, Event::Incident((self.incidents.len() - 1) as u32));
+        self.schedule(at, NetEvent::Incident((self.incidents.len() - 1) as u32));
     }
 
     /// A link is to change its pace.
@@ -213,13 +213,13 @@ impl<W: World> Net<W> {
             }
         };
         if !works && W::Queue::IS_COMBINED {
-            self.cut_output(port.0);
+            self.clear_output(port.0);
         } else if !works {
             self.lose_waiting(port.0);
         }
         self.ports[port.0 as usize].failed = !works;
         if works && W::Queue::IS_COMBINED {
-            self.tell_again(port.0);
+            self.signal_again(port.0);
         }
         self.alive[port.0 as usize] = works;
         self.wiring.reroute(&self.alive);
@@ -246,7 +246,7 @@ impl<W: World> Net<W> {
                 (self.wakes.len() - 1) as u32
             }
         };
-        self.schedule(at.max(self.now), Event::Wake(index));
+        self.schedule(at.max(self.now), NetEvent::Wake(index));
     }
 
     fn mark(&mut self, host: HostId) {

@@ -10,7 +10,7 @@
 
 use crate::fabric::NONE;
 
-use super::agenda::Event;
+use super::agenda::NetEvent;
 use super::hop::at_port;
 use super::net::{Net, Service};
 use super::probe::Probe;
@@ -70,7 +70,7 @@ impl<W: World> Net<W> {
         }
         self.services[port_index as usize] = Service::of(port, slot, &there);
         let free_at = port.occupy(self.now, frame.bytes);
-        self.schedule(free_at, Event::Served(port_index));
+        self.schedule(free_at, NetEvent::Served(port_index));
     }
 
     /// The last bit of the frame in service may have left.
@@ -87,7 +87,7 @@ impl<W: World> Net<W> {
         let alone = port.launch(frames, slot);
         let next = port.take_first(&mut self.levels[port_index as usize], frames);
         if let Some(at) = alone {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         }
         if let Some(next) = next {
             self.begin(port_index, next);

@@ -6,7 +6,7 @@ use crate::time::SimTime;
 use crate::topology::{HostId, NodeId};
 use crate::transport::Transport;
 
-use super::agenda::Event;
+use super::agenda::NetEvent;
 use super::application::Application;
 use super::net::{Incident, Wake};
 use super::probe::{LossCause, Probe};
@@ -35,7 +35,7 @@ impl<W: World> Simulation<W> {
                 }
                 Some(_) => {
                     if self.net.events.begins_batch() {
-                        self.net.fetch();
+                        self.net.prefetch();
                     }
                     self.step()
                 }
@@ -61,31 +61,31 @@ impl<W: World> Simulation<W> {
         net.now = at;
         net.counters.events += 1;
         match ticket.event() {
-            Event::Arrival(port) => {
+            NetEvent::Arrival(port) => {
                 if let Some((slot, node)) = net.on_arrival(port) {
                     self.on_effect(slot, node);
                 }
             }
-            Event::WireFree(host) => self.on_wire_free(host),
-            Event::Timer(host) => self.on_timer(host),
-            Event::Deferred(slot) => {
+            NetEvent::WireFree(host) => self.on_wire_free(host),
+            NetEvent::Timer(host) => self.on_timer(host),
+            NetEvent::Deferred(slot) => {
                 let node = net.deferred(slot);
                 self.on_effect(slot, node);
             }
-            Event::Wake(index) => {
+            NetEvent::Wake(index) => {
                 let wake = net.take_wake(index);
                 self.on_wake(wake);
             }
-            Event::Served(port) => net.on_served(port),
-            Event::LookedUp(slot) => net.on_looked_up(slot),
-            Event::Crossed(link) => net.on_crossed(link),
-            Event::Sent(port) => net.on_sent(port),
-            Event::Paused(code) => {
+            NetEvent::Served(port) => net.on_served(port),
+            NetEvent::LookedUp(slot) => net.on_looked_up(slot),
+            NetEvent::Crossed(link) => net.on_crossed(link),
+            NetEvent::Sent(port) => net.on_sent(port),
+            NetEvent::Paused(code) => {
                 if let Some(host) = net.on_paused(code) {
                     self.settle(host);
                 }
             }
-            Event::Incident(index) => {
+            NetEvent::Incident(index) => {
                 let incident = net.incident(index);
                 self.on_incident(incident);
             }
@@ -123,7 +123,7 @@ impl<W: World> Simulation<W> {
         let host = &mut self.net.hosts[id as usize];
         if self.net.now < host.paused_until {
             let until = host.paused_until;
-            return self.net.schedule(until, Event::WireFree(id));
+            return self.net.schedule(until, NetEvent::WireFree(id));
         }
         host.wire_awaited = false;
         if host.up {
@@ -143,12 +143,12 @@ impl<W: World> Simulation<W> {
             let until = host.paused_until;
             host.timer = until;
             host.timer_waited = true;
-            return net.schedule(until, Event::Timer(id));
+            return net.schedule(until, NetEvent::Timer(id));
         }
         if std::mem::take(&mut host.timer_waited) {
             // Behind the packets that wait for the same moment.
             host.timer = net.now;
-            return net.schedule(net.now, Event::Timer(id));
+            return net.schedule(net.now, NetEvent::Timer(id));
         }
         net.transports[id as usize].expire(net.now.protocol());
         self.settle(id);
@@ -197,7 +197,7 @@ impl<W: World> Simulation<W> {
                 let transport = &mut net.transports[id.0 as usize];
                 *transport = (self.make)(id, host.life);
                 transport.expire(net.now.protocol());
-                net.tell_paused(id);
+                net.inform_paused(id);
                 net.probe.restarted(net.now, id);
                 self.application.restarted(net, id);
                 self.settle(id.0);
@@ -241,10 +241,10 @@ impl<W: World> Simulation<W> {
         let rearmed = host.rearm(net.now, transport.deadline());
         if busy_until > net.now && !host.wire_awaited && (held || transport.has_packet()) {
             host.wire_awaited = true;
-            net.schedule(busy_until, Event::WireFree(id));
+            net.schedule(busy_until, NetEvent::WireFree(id));
         }
         if let Some(at) = rearmed {
-            self.net.schedule(at, Event::Timer(id));
+            self.net.schedule(at, NetEvent::Timer(id));
         }
     }
 

@@ -23,10 +23,10 @@ const MAX_SLOTS: usize = 1 << 20;
 /// Widths of buckets: 16 ps to 1 ms.
 const FINEST: u32 = 4;
 const COARSEST: u32 = 30;
-/// Pending events from which on what they need is not in the cache, and buckets hold more, to fetch
-/// it together.
-pub(super) const MANY: usize = 2_000;
-/// Events that a bucket should hold: a node's worth, or as many as are worth fetching together.
+/// If at least this many events are pending, their memory is outside the cache, and buckets hold
+/// more events so that it can be prefetched together.
+pub(super) const PREFETCH_FROM: usize = 2_000;
+/// Events that a bucket should hold: one node, or enough to be worth prefetching together.
 const FEW_TO_SORT: u32 = 7;
 const MANY_TO_FETCH: u32 = 64;
 /// Events of a node, which is a line of the cache.
@@ -45,8 +45,8 @@ fn grow<E: Copy>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
 /// See the module's description.
 #[derive(Debug)]
 pub struct Wheel<E> {
-    active: Vec<Due<E>>,
-    /// The first of `active` that has not been taken.
+    active: Vec<DueEvent<E>>,
+    /// The first event of `active` that has not been popped.
     taken: usize,
     /// Number of the bucket that `active` was: time shifted right by `shift`.
     cursor: u64,
@@ -57,8 +57,8 @@ pub struct Wheel<E> {
     bits: Vec<u64>,
     nodes: Vec<Node<E>>,
     free: u32,
-    far: BinaryHeap<Reverse<Far<E>>>,
-    /// Bucket of the first of `far`.
+    far: BinaryHeap<Reverse<FarEvent<E>>>,
+    /// Bucket of the first event in `far`.
     far_first: u64,
     far_pushed: u64,
     len: usize,
@@ -71,7 +71,7 @@ pub struct Wheel<E> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Due<E> {
+struct DueEvent<E> {
     at: SimTime,
     event: E,
 }
@@ -88,27 +88,27 @@ struct Node<E> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Far<E> {
+struct FarEvent<E> {
     at: SimTime,
     order: u64,
     event: E,
 }
 
-impl<E> PartialEq for Far<E> {
+impl<E> PartialEq for FarEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.order) == (other.at, other.order)
     }
 }
 
-impl<E> Eq for Far<E> {}
+impl<E> Eq for FarEvent<E> {}
 
-impl<E> PartialOrd for Far<E> {
+impl<E> PartialOrd for FarEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Far<E> {
+impl<E> Ord for FarEvent<E> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
@@ -175,7 +175,7 @@ impl<E: Copy> Wheel<E> {
         if self.taken == self.active.len() && !self.refill() {
             return None;
         }
-        let Due { at, event } = self.active[self.taken];
+        let DueEvent { at, event } = self.active[self.taken];
         self.taken += 1;
         self.len -= 1;
         self.seen.pops += 1;
@@ -224,7 +224,7 @@ impl<E: Copy> Wheel<E> {
             place -= 1;
         }
         self.seen.sorted += u32::from(place < self.active.len());
-        self.active.insert(place, Due { at, event });
+        self.active.insert(place, DueEvent { at, event });
     }
 
     #[inline]
@@ -257,7 +257,7 @@ impl<E: Copy> Wheel<E> {
     fn push_far(&mut self, at: SimTime, event: E) {
         self.far_pushed += 1;
         self.far_first = self.far_first.min(at.0 >> self.shift);
-        self.far.push(Reverse(Far { at, order: self.far_pushed, event }));
+        self.far.push(Reverse(FarEvent { at, order: self.far_pushed, event }));
     }
 
     /// How many buckets ahead the next one with something is.
@@ -300,7 +300,7 @@ impl<E: Copy> Wheel<E> {
         }
         self.load();
         self.seen.buckets += 1;
-        if self.len >= MANY {
+        if self.len >= PREFETCH_FROM {
             self.look_ahead();
         }
         true
@@ -319,7 +319,7 @@ impl<E: Copy> Wheel<E> {
         let end = self.cursor + self.slots.len() as u64;
         self.far_first = u64::MAX;
         while let Some(Reverse(far)) = self.far.peek() {
-            let Far { at, event, .. } = *far;
+            let FarEvent { at, event, .. } = *far;
             let number = at.0 >> self.shift;
             if number >= end {
                 self.far_first = number;
@@ -341,7 +341,7 @@ impl<E: Copy> Wheel<E> {
             let node = &mut self.nodes[index as usize];
             for i in (0..(node.count as usize).min(ROOM)).rev() {
                 let at = SimTime(begin + u64::from(node.after[i]));
-                self.active.push(Due { at, event: node.events[i] });
+                self.active.push(DueEvent { at, event: node.events[i] });
             }
             let next = std::mem::replace(&mut node.next, self.free);
             self.free = index;
@@ -362,7 +362,7 @@ impl<E: Copy> Wheel<E> {
     fn review(&mut self) {
         let Density { pops, sorted, far, buckets } = std::mem::take(&mut self.seen);
         let slots = self.slots.len();
-        let aim = if self.len < MANY { FEW_TO_SORT } else { MANY_TO_FETCH };
+        let aim = if self.len < PREFETCH_FROM { FEW_TO_SORT } else { MANY_TO_FETCH };
         if pops > 2 * aim * buckets && sorted > pops / 4 && self.shift > FINEST {
             // The same reach with finer buckets, as long as the calendar may grow.
             let more = self.len > slots / 8 && slots < MAX_SLOTS;
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_a_heap_at_every_density() {
+    fn events_come_in_the_order_of_a_heap_at_every_density() {
         agrees_with_the_heap(1, 2_000_000, 400, 200_000);
         agrees_with_the_heap(2, 1_000, 300, 100_000);
         agrees_with_the_heap(3, 1_000_000, 20_000, 300_000);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_ahead_does_not_keep_earlier_events_out() {
+    fn a_peek_does_not_keep_earlier_events_out() {
         let mut wheel = Wheel::default();
         wheel.push(SimTime(10_000_000), 'b');
         assert_eq!(wheel.peek(), Some(SimTime(10_000_000)));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn width_and_length_follow_the_density() {
+    fn bucket_width_and_number_follow_the_density() {
         let dense = |pending: u64, gap: u64| {
             let mut wheel = Wheel::default();
             (0..pending).for_each(|i| wheel.push(SimTime(i * gap % 1_000_000), 0));

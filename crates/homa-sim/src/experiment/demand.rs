@@ -14,10 +14,10 @@ use crate::scenario::{
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
-use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
+use crate::traffic::open_loop::{OpenLoop, Pairs, ScheduledMessage};
 use crate::traffic::rate;
 use crate::traffic::{
-    Closed, Kinds, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows,
+    Closed, Kinds, Limits, LongFlows, MessageList, Pattern, Probing, Source, Workflows,
 };
 
 use super::beside;
@@ -41,7 +41,7 @@ pub(crate) struct Demand {
 enum Kind {
     Open(Pairs),
     List {
-        arrivals: Vec<Arrival>,
+        arrivals: Vec<ScheduledMessage>,
         response_bytes: Option<u32>,
         /// The list is one of responses, to requests of so many bytes.
         request_bytes: Option<u32>,
@@ -201,7 +201,7 @@ impl Demand {
         }
     }
 
-    fn list(name: String, list: Vec<Arrival>, hosts: u32) -> Result<Self, ScenarioError> {
+    fn list(name: String, list: Vec<ScheduledMessage>, hosts: u32) -> Result<Self, ScenarioError> {
         if let Some(flow) = list.iter().find(|flow| flow.src.max(flow.dst) >= hosts) {
             let must = format!(
                 "have hosts for every flow: {} to {} but only {hosts} hosts",
@@ -238,7 +238,7 @@ impl Demand {
 
     /// A list from memory, with its exchange.
     pub fn given(
-        list: Vec<Arrival>,
+        list: Vec<ScheduledMessage>,
         exchange: Exchange,
         hosts: u32,
     ) -> Result<Self, ScenarioError> {
@@ -246,7 +246,11 @@ impl Demand {
     }
 
     /// A list that replaces the traffic: what an idle network is probed with.
-    pub fn replaced_by(&self, arrivals: Vec<Arrival>, response_bytes: Option<u32>) -> Self {
+    pub fn replaced_by(
+        &self,
+        arrivals: Vec<ScheduledMessage>,
+        response_bytes: Option<u32>,
+    ) -> Self {
         let kind = Kind::List { arrivals, response_bytes, request_bytes: self.request_bytes() };
         Self { kind, ..self.clone() }
     }
@@ -384,9 +388,9 @@ impl Demand {
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }
             Kind::List { arrivals, request_bytes, .. } => {
-                let listed = Listed::new(arrivals);
+                let listed = MessageList::new(arrivals);
                 Box::new(match request_bytes {
-                    Some(bytes) => listed.asked_for_by(bytes),
+                    Some(bytes) => listed.as_responses_to(bytes),
                     None => listed,
                 })
             }
@@ -483,7 +487,7 @@ fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, Sce
     Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
 }
 
-fn read_flows(file: &str) -> Result<Vec<Arrival>, ScenarioError> {
+fn read_flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     flows::parse(&text).map_err(|error| failed(error.to_string()))

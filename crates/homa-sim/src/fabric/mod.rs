@@ -4,17 +4,17 @@
 //! Lazy: a port acts when it is looked at (`port.rs`), so a packet costs one event per hop.
 
 mod alb;
-mod cioq;
+pub mod cioq;
 mod frames;
 mod port;
 pub mod queue;
 mod spray;
 
 pub use alb::{Alb, AlbPick, MOST as MOST_THRESHOLDS};
-pub use cioq::{CioqConfig, PfcConfig, Way};
+pub use cioq::{ChangingLink, CioqConfig, PfcConfig};
 pub(crate) use frames::{Flights, List, NONE, Parcel};
 pub use frames::{Frame, Marks};
-pub(crate) use port::{Levels, Port};
+pub(crate) use port::{Levels, OutputPort};
 pub use queue::{PortQueue, StrictPriority};
 pub use spray::Forwarding;
 pub(crate) use spray::{Chooser, by_sender, ecmp};

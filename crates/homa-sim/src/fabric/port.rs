@@ -19,8 +19,8 @@ use super::frames::{Frame, List, NONE};
 /// What every hop touches: one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Port {
-    /// When the frame in service will have left.
+pub(crate) struct OutputPort {
+    /// When the frame in service has left.
     pub(crate) free_at: SimTime,
     /// When the last frame of the pipe arrives.
     last_at: SimTime,
@@ -60,7 +60,7 @@ impl Levels {
 /// Bytes a switch must have seen before it sends a frame on: preamble, Ethernet, IP, some of UDP.
 const HEADER: u32 = 64;
 
-impl Port {
+impl OutputPort {
     pub(crate) fn new(spec: &PortSpec, limit: u32) -> Self {
         let mut port = Self {
             free_at: SimTime::ZERO,

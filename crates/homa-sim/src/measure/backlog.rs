@@ -51,9 +51,9 @@ pub fn needs_seconds(
     let left = 1.0 - load.min(NEARLY_FULL);
     let per_byte = 8.0 / bps as f64;
     let filled = RELAXATIONS * square / mean * per_byte / (left * left);
-    let under_way = ROUND_TRIPS * f64::from(rtt_bytes) * per_byte;
+    let round_trips = ROUND_TRIPS * f64::from(rtt_bytes) * per_byte;
     let by_chance = 4.0 * square / (mean * GROWTH_LIMIT).powi(2) / per_second;
-    filled.max(under_way).max(by_chance)
+    filled.max(round_trips).max(by_chance)
 }
 
 /// Samples of the backlog.
@@ -89,10 +89,10 @@ impl BacklogSeries {
         let grows = enough && q3 > q2 && growth > GROWTH_LIMIT;
         let steady = q4 - q3 > STEADY * (q3 - q2);
         let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
-        let speaks = needs_seconds.is_some_and(|needs| spans >= needs);
+        let reliable = needs_seconds.is_some_and(|needs| spans >= needs);
         Backlog {
             interval_seconds: interval.0 as f64 / 1e12,
-            diverges: grows && (steady || speaks && growth > PLAIN_GROWTH),
+            diverges: grows && (steady || reliable && growth > PLAIN_GROWTH),
             growth,
             needs_seconds,
             bytes: self.bytes,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_up_and_ups_and_downs_do_not() {
+    fn filling_up_and_fluctuation_do_not_diverge() {
         assert!(!judged(|n| 1_000_000 * n.min(90)).diverges);
         let filling = |n: u64| (1e8 * (1.0 - (-(n as f64) / 150.0).exp())) as u64;
         // Less than three time constants: for a verdict it takes six.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn short_traffic_shows_nothing() {
+    fn short_traffic_gives_no_verdict() {
         let growing = judged(|n| 5_000_000 + 20_000 * n);
         assert_eq!(growing.is_sustained(), Some(false));
         assert_eq!(judged(|_| 5_000_000).is_sustained(), Some(true));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_rule_speaks_a_plain_rise_is_enough() {
+    fn after_enough_traffic_a_plain_rise_suffices() {
         // 5 % in the last quarter after 10 % in the third.
         let slowing = |n: u64| 1_000_000 * (n.min(200) / 20 + n.saturating_sub(200).min(100) / 10);
         let slowing = |n| slowing(n) + 50_000 * n.saturating_sub(300);

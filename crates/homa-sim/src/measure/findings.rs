@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_what_lies_around_p99() {
-        // Ranks 985 to 994 of 1000 waited for 2 us, the others not.
+    fn the_tail_consists_of_ranks_around_p99() {
+        // Ranks 985 to 994 of 1000 waited for 2 us, the others did not.
         let journeys: Vec<Journey> = (0..1000)
             .map(|n| journey(n * 1_000_000, if (985..995).contains(&n) { 2_000_000 } else { 0 }))
             .collect();

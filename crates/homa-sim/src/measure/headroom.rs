@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slowdowns_are_those_that_the_paper_prints() {
+    fn slowdowns_equal_the_printed_ones() {
         // §3.2: gamma 0.8 at loads of 20, 40, 60 %.
         let printed = [(0.2, 1.33), (0.4, 1.50), (0.6, 2.00)];
         for (load, expected) in printed {

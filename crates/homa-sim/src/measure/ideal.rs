@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_authors_formula() {
+    fn times_follow_the_authors_formula() {
         let table: [(u32, u64); 9] = [
             (1, 2_418_000),
             (100, 2_582_000),

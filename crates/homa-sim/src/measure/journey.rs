@@ -18,7 +18,7 @@ use homa_proto::{Event, MessageKind, Rate, Receipt, Submit, SubmitError, Submitt
 use crate::engine::{AtPort, Backlog, Probe};
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 use crate::transport::{Content, DataContent, Label, Transport, message_number};
 
 /// The places where a packet waits on a path of two tiers. With three, ports up count together,
@@ -67,7 +67,7 @@ pub struct Journey {
 
 /// A message that is being sent.
 #[derive(Clone, Copy, Debug)]
-struct Outgoing {
+struct SentMessage {
     submitted: SimTime,
     bytes: u32,
     measured: bool,
@@ -103,8 +103,8 @@ pub struct Journeys {
     open: bool,
     /// By port; those of hosts first.
     rates: Vec<LinkRate>,
-    outgoing: Vec<Numbered<Outgoing>>,
-    /// By host: the packet on its wire: when it ends, bytes its message has left.
+    outgoing: Vec<Numbered<SentMessage>>,
+    /// By host: end of the packet on its wire, and the bytes its message has left.
     on_wire: Vec<(SimTime, u32)>,
     flights: Vec<Flight>,
     /// By host: the packet received last.
@@ -250,7 +250,7 @@ impl<T: Transport> Probe<T> for Journeys {
         }
         let (ends, left) = self.on_wire[host.0 as usize];
         let lag = if left > length { ends.since(now).0 } else { 0 };
-        self.outgoing[host.0 as usize].push(Outgoing {
+        self.outgoing[host.0 as usize].push(SentMessage {
             submitted: now,
             bytes: length,
             measured: self.open,

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_by_receiver_is_the_mean_of_each_ones_own() {
+    fn a_percentile_by_receiver_is_a_mean_of_percentiles() {
         // One receiver with 1 to 200, one with a single message.
         let two = bin((1..=200).map(|n| (4, n)).chain([(7, 1000)]));
         assert_eq!((two.p50, two.p99), (Some(101.0), Some(199.0)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_a_receiver_gives_the_mean_of_all() {
+    fn with_one_message_per_receiver_it_is_the_mean_of_all() {
         let own = bin((0..100).map(|n| (n, u64::from(n) + 1))).by_receiver.unwrap();
         assert_eq!((own.p99, own.receivers), (50.5, 100));
         // Off by 2.9, the standard deviation of 1 to 100 over 10, times Student's 1.98.

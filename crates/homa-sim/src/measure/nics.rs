@@ -60,11 +60,11 @@ pub fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::coalescing::Received;
+    use crate::nic::coalescing::RingCounts;
 
     #[test]
-    fn shares_are_of_the_time_that_was_measured() {
-        let received = Received { interrupts: 10, frames: 80, deliveries: 20 };
+    fn shares_refer_to_the_measured_time() {
+        let received = RingCounts { interrupts: 10, frames: 80, deliveries: 20 };
         let counted = |busy, data_bytes, control_sent| NicCounters {
             received,
             busy,

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_idle_network_takes_is_no_delay() {
+    fn the_time_of_the_idle_network_is_not_a_delay() {
         let latencies: Vec<_> = (0..100).map(|n| SimDuration::micros(30 + n)).collect();
         let delays = delays((&latencies, 2), SimDuration::micros(30)).unwrap();
         assert_eq!((delays.count, delays.p50_us, delays.p90_us), (100, 49.0, 89.0));

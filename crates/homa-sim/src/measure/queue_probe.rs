@@ -22,8 +22,8 @@ pub struct QueueProbe {
     opened: SimTime,
     closed: SimTime,
     queues: bool,
-    tiers: Vec<Seen>,
-    /// By slot: since when the frame waits at its port.
+    tiers: Vec<TierQueues>,
+    /// By slot: start of the frame's wait at its port.
     arrived: Vec<SimTime>,
     /// By port: bytes that wait, as known from arrivals and departures.
     waiting: Vec<u64>,
@@ -35,7 +35,7 @@ pub struct QueueProbe {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct TierQueues {
     frames: u64,
     queued: u64,
     max_queued: u64,
@@ -56,7 +56,7 @@ const CELL: u64 = 64;
 /// Behind those of the tiers.
 const RECEIVERS: usize = Tier::ALL.len();
 
-impl Seen {
+impl TierQueues {
     fn on_arrival(&mut self, backlog: &Backlog) {
         let with_residual = backlog.queued_bytes + u64::from(backlog.residual_bytes);
         self.frames += 1;
@@ -110,7 +110,7 @@ impl QueueProbe {
             opened: SimTime::ZERO,
             closed: SimTime::ZERO,
             queues,
-            tiers: vec![Seen::default(); RECEIVERS + 1],
+            tiers: vec![TierQueues::default(); RECEIVERS + 1],
             apart,
             arrived: Vec::new(),
             waiting: Vec::new(),
@@ -156,8 +156,8 @@ impl QueueProbe {
         })
     }
 
-    /// Where a frame is counted: with its tier, and with the receivers' ports.
-    fn seen(&mut self, frame: &AtPort) -> impl Iterator<Item = &mut Seen> {
+    /// The statistics that count a frame: those of its tier, and those of the receivers' ports.
+    fn seen(&mut self, frame: &AtPort) -> impl Iterator<Item = &mut TierQueues> {
         let own = self.apart && self.receivers.contains(&frame.port);
         let tier = frame.tier as usize;
         let tiers = self.tiers.iter_mut().enumerate();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_what_frames_find() {
+    fn percentiles_of_queues_that_frames_find() {
         let mut probe = QueueProbe::new(true, PortId(7)..PortId(8), true);
         probe.open(SimTime(0));
         (0..100).for_each(|n| enqueue(&mut probe, n, 0, (n * 640, 0)));

@@ -18,8 +18,8 @@ pub fn times(workflows: &Workflows, percents: &[f64]) -> Vec<WorkflowTimes> {
     for (class, (name, counts)) in workflows.counts().enumerate() {
         let mut by_fan_out: BTreeMap<u32, Vec<u64>> =
             counts.keys().map(|fan_out| (*fan_out, Vec::new())).collect();
-        for through in workflows.through().iter().filter(|it| usize::from(it.class) == class) {
-            by_fan_out.entry(through.fan_out).or_default().push(through.took.0);
+        for finished in workflows.finished().iter().filter(|it| usize::from(it.class) == class) {
+            by_fan_out.entry(finished.fan_out).or_default().push(finished.took.0);
         }
         let count = counts.values().fold(ClassCount::default(), |all, one| ClassCount {
             begun: all.begun + one.begun,

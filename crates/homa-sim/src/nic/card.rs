@@ -13,8 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::switch::LEVELS;
 use crate::transport::{Content, DataContent, Label};
+use homa_proto::LEVELS;
 
 /// Bytes that the message has left, then receiver and message, first byte, and order of arrival.
 type Place = (u32, u64, u32, u64);

@@ -34,7 +34,7 @@ pub struct CoalescingConfig {
 
 /// A frame in the ring.
 #[derive(Clone, Copy, Debug)]
-struct Frame<P> {
+struct RingEntry<P> {
     packet: P,
     arrival: Arrival,
     flow: u32,
@@ -43,7 +43,7 @@ struct Frame<P> {
 
 /// What the ring counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct RingCounts {
     /// Interrupts.
     pub interrupts: u64,
     /// Frames.
@@ -56,8 +56,8 @@ pub struct Received {
 #[derive(Debug)]
 pub struct ReceiveRing<P> {
     config: CoalescingConfig,
-    frames: VecDeque<Frame<P>>,
-    /// Frames at the head of the ring whose interrupt has come.
+    frames: VecDeque<RingEntry<P>>,
+    /// Frames at the head of the ring that an interrupt has announced.
     announced: usize,
     /// When the first frame came whose interrupt has not.
     first: Time,
@@ -69,8 +69,8 @@ pub struct ReceiveRing<P> {
     owed: u32,
     /// Frames of the delivery under way, and when it is done.
     delivery: (usize, Time),
-    /// What was counted.
-    pub counted: Received,
+    /// The counts so far.
+    pub counted: RingCounts,
 }
 
 impl<P: Copy> ReceiveRing<P> {
@@ -85,14 +85,14 @@ impl<P: Copy> ReceiveRing<P> {
             last: None,
             owed: 0,
             delivery: (0, Time::MAX),
-            counted: Received::default(),
+            counted: RingCounts::default(),
         }
     }
 
     /// A frame comes; [`ReceiveRing::take`] what is ready then.
     pub fn push(&mut self, now: Time, (packet, arrival): (P, Arrival), (flow, bytes): (u32, u32)) {
         self.counted.frames += 1;
-        self.frames.push_back(Frame { packet, arrival, flow, bytes });
+        self.frames.push_back(RingEntry { packet, arrival, flow, bytes });
         let waiting = (self.frames.len() - self.announced) as u32;
         if waiting == 1 {
             self.first = now;
@@ -151,7 +151,7 @@ impl<P: Copy> ReceiveRing<P> {
     /// Frames at the head of the ring that make one delivery.
     fn merged(&self) -> usize {
         let mut bytes = 0;
-        let alike = |a: &Frame<P>, b: &Frame<P>| {
+        let alike = |a: &RingEntry<P>, b: &RingEntry<P>| {
             (a.arrival.from, a.flow, a.arrival.ce, a.arrival.priority)
                 == (b.arrival.from, b.flow, b.arrival.ce, b.arrival.priority)
         };
@@ -179,7 +179,7 @@ mod tests {
         config: CoalescingConfig,
         costs: CpuConfig,
         arrivals: &[u64],
-    ) -> (Vec<(u64, bool)>, Received) {
+    ) -> (Vec<(u64, bool)>, RingCounts) {
         let (mut ring, mut cpu) = (ReceiveRing::new(config), Cpu::new(costs));
         let mut given = Vec::new();
         let mut arrivals = arrivals.iter().copied().peekable();
@@ -205,7 +205,7 @@ mod tests {
     };
 
     #[test]
-    fn frames_collect_until_there_are_enough_or_the_first_is_old() {
+    fn an_interrupt_comes_by_number_of_frames_or_by_age() {
         let config = CoalescingConfig {
             frames: Some(3),
             delay: Duration(1_000),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_keep_their_distance_and_a_lone_frame_does_not_wait() {
+    fn interrupts_keep_a_gap_but_a_lone_frame_does_not_wait() {
         let config =
             CoalescingConfig { frames: Some(1), gap: Duration(500), ..CoalescingConfig::default() };
         let (given, counted) = deliveries(config, FREE, &[0, 10, 20, 600, 2_000]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_a_flow_are_delivered_as_one_up_to_a_size() {
+    fn consecutive_frames_of_a_flow_merge_up_to_a_size() {
         let config = CoalescingConfig {
             frames: Some(5),
             delay: Duration(9_999),

@@ -8,9 +8,9 @@
 
 use std::collections::VecDeque;
 
-use crate::switch::LEVELS;
-use crate::switch::drain_bytes::DrainBytes;
+use crate::fabric::cioq::drain_bytes::DrainBytes;
 use crate::transport::Label;
+use homa_proto::LEVELS;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_marked_for_what_is_in_front_of_it_at_its_level_and_above() {
+    fn a_packet_is_marked_by_the_bytes_at_its_level_and_above() {
         let mut egress = Egress::new(3_000);
         for number in 0..3 {
             assert!(!egress.marks(&label(0)));

@@ -29,10 +29,10 @@ use homa_workload::rng::Rng;
 use crate::topology::HostId;
 use crate::transport::{Arrival, Content, Label, Timeouts, Transport};
 
-use coalescing::{CoalescingConfig, ReceiveRing, Received};
+use coalescing::{CoalescingConfig, ReceiveRing, RingCounts};
 use cpu::{Cpu, CpuConfig};
 use egress::Egress;
-use pacer::{Pacer, PacerConfig, Released};
+use pacer::{NicPacer, PacerConfig, Released};
 use segmentation::{SegmentationConfig, SendQueue};
 use trains::Trains;
 
@@ -71,8 +71,8 @@ impl NicConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicCounters {
     /// Frames, interrupts, deliveries.
-    pub received: Received,
-    /// What the pacer let go.
+    pub received: RingCounts,
+    /// Packets that the pacer released.
     pub paced: Released,
     /// Nanoseconds for which the processor was busy with packets.
     pub busy: u64,
@@ -157,7 +157,7 @@ impl<P: Copy> Offloads<P> {
     }
 
     fn counters(&self, now: Time) -> NicCounters {
-        let received = self.ring.as_ref().map_or_else(Received::default, |ring| ring.counted);
+        let received = self.ring.as_ref().map_or_else(RingCounts::default, |ring| ring.counted);
         NicCounters { received, busy: self.cpu.busy_until(now), ..self.counters }
     }
 }
@@ -166,7 +166,7 @@ impl<P: Copy> Offloads<P> {
 #[derive(Debug)]
 pub struct Nic<T: Transport> {
     inner: T,
-    pacer: Option<Pacer<T::Packet>>,
+    pacer: Option<NicPacer<T::Packet>>,
     offloads: Option<Box<Offloads<T::Packet>>>,
     egress: Option<Egress<T::Packet>>,
     /// Whose turn it is when both have a packet.
@@ -179,7 +179,7 @@ impl<T: Transport> Nic<T> {
     /// Around a transport; what is drawn depends on the seed and the host.
     pub fn new(inner: T, config: NicConfig, host: HostId, (life, seed): (u32, u64)) -> Self {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
-        let pacer = config.pacer.map(|config| Pacer::new(config, rng()));
+        let pacer = config.pacer.map(|config| NicPacer::new(config, rng()));
         let offloads = Offloads::new(&config).map(Box::new);
         let egress = config.mark_above.map(Egress::new);
         Self { inner, pacer, offloads, egress, paced_turn: false, due: None }
@@ -191,7 +191,7 @@ impl<T: Transport> Nic<T> {
     }
 
     /// The pacer.
-    pub fn pacer(&self) -> Option<&Pacer<T::Packet>> {
+    pub fn pacer(&self) -> Option<&NicPacer<T::Packet>> {
         self.pacer.as_ref()
     }
 
@@ -418,7 +418,7 @@ impl<T: Transport> Transport for Nic<T> {
         }
         let offloads = self.offloads.as_ref();
         let counted = offloads.map_or_else(NicCounters::default, |it| it.counters(now));
-        let paced = self.pacer.as_ref().map_or_else(Released::default, Pacer::released);
+        let paced = self.pacer.as_ref().map_or_else(Released::default, NicPacer::released);
         Some(NicCounters { paced, ..counted })
     }
 }

@@ -139,14 +139,14 @@ pub type Flow = (u32, u32);
 
 /// An associated flow.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct AssociatedFlow {
     flow: Flow,
     until: Time,
     /// Its packets that wait.
     waiting: u32,
 }
 
-impl Entry {
+impl AssociatedFlow {
     fn holds(&self, now: Time) -> bool {
         self.until > now || self.waiting > 0
     }
@@ -154,7 +154,7 @@ impl Entry {
 
 /// A packet that waits for tokens.
 #[derive(Clone, Copy, Debug)]
-struct Waiting<P> {
+struct PacedPacket<P> {
     packet: P,
     bytes: u32,
     flow: Flow,
@@ -164,18 +164,18 @@ struct Waiting<P> {
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Pacer<P> {
+pub struct NicPacer<P> {
     config: PacerConfig,
     bucket: Bucket,
-    waiting: VecDeque<Waiting<P>>,
+    waiting: VecDeque<PacedPacket<P>>,
     backlog: u32,
     released: Released,
-    table: Vec<Entry>,
+    table: Vec<AssociatedFlow>,
     rng: Rng,
 }
 
-impl<P: Copy> Pacer<P> {
-    /// Full of tokens, at the highest rate.
+impl<P: Copy> NicPacer<P> {
+    /// A pacer with a full bucket, at the highest rate.
     pub fn new(config: PacerConfig, rng: Rng) -> Self {
         let (rate, tokens) = (config.ceiling, f64::from(config.depth));
         Self {
@@ -200,7 +200,7 @@ impl<P: Copy> Pacer<P> {
         match self.table.iter_mut().find(|entry| entry.flow == flow) {
             Some(entry) => entry.until = until,
             None if has_room => {
-                self.table.push(Entry { flow, until, waiting: 0 });
+                self.table.push(AssociatedFlow { flow, until, waiting: 0 });
             }
             None => {}
         }
@@ -223,12 +223,12 @@ impl<P: Copy> Pacer<P> {
         }
         self.bucket.offered += f64::from(bytes);
         self.backlog += bytes;
-        self.waiting.push_back(Waiting { packet, bytes, flow, since: self.bucket.at });
+        self.waiting.push_back(PacedPacket { packet, bytes, flow, since: self.bucket.at });
     }
 
     /// The first packet, if there are tokens for it.
     pub fn release(&mut self) -> Option<P> {
-        let &Waiting { packet, bytes, flow, since } = self.waiting.front()?;
+        let &PacedPacket { packet, bytes, flow, since } = self.waiting.front()?;
         let needed = f64::from(bytes.min(self.config.depth));
         if self.bucket.tokens + ROUNDING < needed {
             return None;
@@ -297,12 +297,12 @@ mod tests {
     };
     const FLOWING: PacerConfig = PacerConfig { tick: None, ..TESTBED };
 
-    fn pacer(config: PacerConfig) -> Pacer<u32> {
-        Pacer::new(config, Rng::stream(1, "pacer"))
+    fn pacer(config: PacerConfig) -> NicPacer<u32> {
+        NicPacer::new(config, Rng::stream(1, "pacer"))
     }
 
-    /// The times at which packets offered at these times leave, nanoseconds; the wire is free.
-    fn departures(pacer: &mut Pacer<u32>, offers: &[(u64, u32)], end: u64) -> Vec<u64> {
+    /// Departure times in nanoseconds of packets offered at these times, if the wire is free.
+    fn departures(pacer: &mut NicPacer<u32>, offers: &[(u64, u32)], end: u64) -> Vec<u64> {
         let mut offers = offers.iter().peekable();
         let mut left = Vec::new();
         let mut now = 0;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_stream_keeps_a_backlog_of_nothing_and_leaves_at_its_own_rate() {
+    fn a_steady_stream_has_no_backlog_and_keeps_its_rate() {
         // 1538 bytes every 24.608 us: 500 Mbit/s.
         let offers: Vec<(u64, u32)> = (0..2_000).map(|n| (n * 24_608, 1_538)).collect();
         let mut pacer = pacer(FLOWING);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_packet_is_not_held_to_the_rate_at_which_it_came() {
+    fn the_first_packet_leaves_sooner_if_the_rate_rises() {
         let mut pacer = pacer(FLOWING);
         pacer.advance(Time(1_000_000_000));
         for _ in 0..3 {

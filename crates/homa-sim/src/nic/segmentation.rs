@@ -30,7 +30,7 @@ impl SegmentationConfig {
 
 /// A packet in the card, and since when it may leave.
 #[derive(Clone, Copy, Debug)]
-struct Held<P> {
+struct HeldPacket<P> {
     packet: P,
     bytes: u32,
     from: Time,
@@ -50,7 +50,7 @@ struct LargeSend<P> {
 #[derive(Debug)]
 pub struct SendQueue<P> {
     config: SegmentationConfig,
-    waiting: VecDeque<Held<P>>,
+    waiting: VecDeque<HeldPacket<P>>,
     held: u32,
     /// Being handed over.
     open: Vec<LargeSend<P>>,
@@ -90,7 +90,7 @@ impl<P: Copy> SendQueue<P> {
     pub fn close(&mut self, mut ready: impl FnMut(bool) -> Time) {
         for send in self.open.drain(..) {
             let from = ready(send.data);
-            let held = |(packet, bytes)| Held { packet, bytes, from };
+            let held = |(packet, bytes)| HeldPacket { packet, bytes, from };
             self.waiting.extend(send.packets.into_iter().map(held));
         }
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_until_the_host_has_prepared_it() {
+    fn a_packet_leaves_after_the_host_has_prepared_it() {
         let mut queue = SendQueue::new(SegmentationConfig { bytes: 0, queue: 10_000 });
         for n in 0..2 {
             queue.hand_over((1, 7), (n, 1_500), true);

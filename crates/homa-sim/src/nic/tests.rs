@@ -39,12 +39,12 @@ impl Application for Two {
 
 /// The mean of what frames of any port find, after the start.
 #[derive(Default)]
-struct Found {
+struct MeanBacklog {
     frames: u64,
     bytes: u64,
 }
 
-impl<T: Transport> Probe<T> for Found {
+impl<T: Transport> Probe<T> for MeanBacklog {
     fn enqueued(&mut self, now: SimTime, _: &AtPort, backlog: &crate::engine::Backlog) {
         if now.0 > 50_000_000_000 {
             self.frames += 1;
@@ -75,7 +75,7 @@ fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
     let mut queue = |_, port: &PortSpec| {
         Phantom::new(EcnThreshold::new(threshold, EcnScope::Queue), phantom, port.rate)
     };
-    let parts = (Two::default(), Found::default(), NoFaults);
+    let parts = (Two::default(), MeanBacklog::default(), NoFaults);
     let mut sim = Simulation::with_queues(wiring, config, (make, &mut queue), parts);
     sim.wake_at(SimTime::ZERO, 0);
     sim.run_until(SimTime(20_000_000_000_000), 5_000_000);
@@ -108,7 +108,7 @@ const PACED: NicConfig = NicConfig {
 };
 
 #[test]
-fn a_phantom_queue_gives_bandwidth_away_for_a_short_queue() {
+fn a_phantom_queue_trades_bandwidth_for_a_short_queue() {
     let (dctcp, dctcp_seconds) = run(None, NicConfig::default());
     let (hull, hull_seconds) = run(Some(PhantomConfig::PAPER), PACED);
     // 40 MB at a gigabit take 0.34 s with headers.
@@ -125,6 +125,6 @@ fn only_flows_that_met_marks_wait_for_tokens() {
     };
     // A tenth of the link each.
     let (none, all) = (slow(0.0), slow(1.0));
-    assert!(none < 0.6, "nobody is associated, and 40 MB take {none} s");
-    assert!(all > 1.5, "everybody is, and 20 MB from each host take {all} s");
+    assert!(none < 0.6, "no flow is associated, and 40 MB take {none} s");
+    assert!(all > 1.5, "every flow is, and 20 MB from each host take {all} s");
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_parts_two_trains() {
+    fn a_pause_separates_two_trains() {
         let mut trains = Trains::default();
         for start in [0, 500_000, 1_000_000] {
             (0..3).for_each(|n| trains.pass(Time(start + n * 10_000), 1_000));

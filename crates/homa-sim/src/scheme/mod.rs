@@ -219,7 +219,7 @@ impl HostConfig {
             | Self::PHost(PHostConfig { wire, .. })
             | Self::Ndp(NdpConfig { wire, .. }) => *wire,
             Self::Homa(..) | Self::Bound | Self::StopAndWait => {
-                let mtu = crate::Framing::MTU;
+                let mtu = crate::Headers::MTU;
                 let headers = mtu.saturating_sub(self.framing().max_payload());
                 WireFormat::ethernet(mtu, headers, headers)
             }
@@ -227,7 +227,7 @@ impl HostConfig {
     }
 
     /// The headers of a packet, where it has a wire format.
-    pub fn packet_framing(&self) -> Option<crate::Framing> {
+    pub fn packet_framing(&self) -> Option<crate::Headers> {
         match self {
             Self::Homa(config, _) => Some(config.framing),
             _ => None,

@@ -22,7 +22,7 @@ use homa_proto::{
 };
 use homa_workload::rng::Rng;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
@@ -114,7 +114,7 @@ impl Attacker {
     /// What the network needs to know of what it sent last.
     pub(super) fn label(&self, packet: &Packet) -> Label {
         let priority = packet.priority;
-        Label { priority, ..Label::new(self.to, Framing::Udp.wire_bytes(packet)) }
+        Label { priority, ..Label::new(self.to, Headers::Udp.wire_bytes(packet)) }
     }
 
     /// A packet arrived; those to addresses of nobody are not seen.

@@ -12,21 +12,21 @@ use homa_proto::Rate;
 
 use crate::time::SimDuration;
 
-use super::{NodeId, PortSpec, Routes, Table, Tier, Wiring};
+use super::{NodeId, PortSpec, RouteTable, Routes, Tier, Wiring};
 
 /// A list of links that passed all checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     /// By host: its link.
-    access: Vec<Link>,
-    between: Vec<Link>,
+    access: Vec<NamedLink>,
+    between: Vec<NamedLink>,
     /// Names of the switches, by number.
     switches: Vec<String>,
 }
 
 /// Two nodes, hosts and switches numbered apart; for hosts the switch is `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Link {
+struct NamedLink {
     a: u32,
     b: u32,
     rate: Rate,
@@ -77,31 +77,34 @@ impl std::fmt::Display for GraphError {
         }
         match &self.fault {
             GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
-            GraphFault::Rate(text) => write!(f, "`{text}` is no rate in Gbit/s, at least 0.02"),
-            GraphFault::Delay(text) => {
-                write!(f, "`{text}` is no delay in ns, at most 500,000")
+            GraphFault::Rate(text) => {
+                write!(f, "`{text}` is not a rate in Gbit/s of at least 0.02")
             }
-            GraphFault::Ends => write!(f, "a link joins two switches, or a host and a switch"),
-            GraphFault::SecondLink(name) => write!(f, "`{name}` has a link already"),
+            GraphFault::Delay(text) => {
+                write!(f, "`{text}` is not a delay from 0 to 500,000 ns")
+            }
+            GraphFault::Ends => write!(f, "a link must join two switches, or a host and a switch"),
+            GraphFault::SecondLink(name) => {
+                write!(f, "`{name}` already has a link: a host has one")
+            }
             GraphFault::Gap(number) => {
                 write!(f, "host `h{number}` is missing: number hosts from 0 without gaps")
             }
-            GraphFault::Zeros(name) => write!(f, "write `{name}` without zeros in front"),
-            GraphFault::Stub(name) => write!(
-                f,
-                "`{name}` is a switch with a single link: hosts are named h0, h1, h2, ..."
-            ),
+            GraphFault::Zeros(name) => write!(f, "write `{name}` without leading zeros"),
+            GraphFault::Stub(name) => {
+                write!(f, "`{name}` is a switch with a single link; name hosts h0, h1, h2, ...")
+            }
             GraphFault::Island(name) => write!(f, "no host reaches the switch `{name}`"),
-            GraphFault::Apart(a, b) => write!(f, "there is no way from `h{a}` to `h{b}`"),
-            GraphFault::Empty => write!(f, "there are no hosts"),
+            GraphFault::Apart(a, b) => write!(f, "no path from `h{a}` to `h{b}`: add a link"),
+            GraphFault::Empty => write!(f, "no hosts: list links such as `h0,s0,10,500`"),
         }
     }
 }
 
 impl std::error::Error for GraphError {}
 
-/// A name of the list.
-enum Name {
+/// A node's name.
+enum NodeName {
     Host(u32),
     Switch(u32),
 }
@@ -115,12 +118,12 @@ struct Names {
 }
 
 impl Names {
-    fn read(&mut self, text: &str, line: usize) -> Result<Name, GraphFault> {
+    fn read(&mut self, text: &str, line: usize) -> Result<NodeName, GraphFault> {
         let digits = text.strip_prefix('h').unwrap_or("");
         if let Ok(number) = digits.parse::<u32>() {
             let plain = digits == number.to_string();
             return if plain {
-                Ok(Name::Host(number))
+                Ok(NodeName::Host(number))
             } else {
                 Err(GraphFault::Zeros(text.into()))
             };
@@ -131,7 +134,7 @@ impl Names {
             self.links.push((0, line));
         }
         self.links[number as usize].0 += 1;
-        Ok(Name::Switch(number))
+        Ok(NodeName::Switch(number))
     }
 
     /// The first switch with a single link.
@@ -146,7 +149,7 @@ impl Graph {
     /// Reads a list of links.
     pub fn from_csv(text: &str) -> Result<Self, GraphError> {
         let mut names = Names::default();
-        let mut access: BTreeMap<u32, Link> = BTreeMap::new();
+        let mut access: BTreeMap<u32, NamedLink> = BTreeMap::new();
         let mut between = Vec::new();
         for (line, content) in (1..).zip(text.lines().map(str::trim)) {
             if content.is_empty()
@@ -159,13 +162,13 @@ impl Graph {
             let fields: Vec<&str> = content.split(',').map(bare).collect();
             let [from, to, gbps, delay] = fields[..] else { return Err(wrong(GraphFault::Fields)) };
             let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
-            let link = |a, b| Link { a, b, rate, delay };
+            let link = |a, b| NamedLink { a, b, rate, delay };
             let ends =
                 (names.read(from, line).map_err(wrong)?, names.read(to, line).map_err(wrong)?);
             match ends {
-                (Name::Switch(a), Name::Switch(b)) if a != b => between.push(link(a, b)),
-                (Name::Host(host), Name::Switch(switch))
-                | (Name::Switch(switch), Name::Host(host)) => {
+                (NodeName::Switch(a), NodeName::Switch(b)) if a != b => between.push(link(a, b)),
+                (NodeName::Host(host), NodeName::Switch(switch))
+                | (NodeName::Switch(switch), NodeName::Host(host)) => {
                     if access.insert(host, link(host, switch)).is_some() {
                         return Err(wrong(GraphFault::SecondLink(format!("h{host}"))));
                     }
@@ -200,8 +203,8 @@ impl Graph {
         let mut reached = vec![false; self.switches.len()];
         self.access.iter().for_each(|link| reached[link.b as usize] = true);
         loop {
-            let apart = |link: &&Link| reached[link.a as usize] != reached[link.b as usize];
-            let Some(&Link { a, b, .. }) = self.between.iter().find(apart) else { break };
+            let apart = |link: &&NamedLink| reached[link.a as usize] != reached[link.b as usize];
+            let Some(&NamedLink { a, b, .. }) = self.between.iter().find(apart) else { break };
             (reached[a as usize], reached[b as usize]) = (true, true);
         }
         match reached.iter().position(|reached| !reached) {
@@ -232,7 +235,7 @@ impl Graph {
     /// Compiles.
     pub fn wire(&self) -> Wiring {
         let hosts = self.access.len() as u32;
-        let port = |tier, from, to, link: &Link| PortSpec {
+        let port = |tier, from, to, link: &NamedLink| PortSpec {
             from: NodeId(from),
             to: NodeId(to),
             tier,
@@ -249,7 +252,7 @@ impl Graph {
         }
         let alive = vec![true; ports.len()];
         let switches = self.switches.len() as u32;
-        let table = Table::new((hosts, switches), &ports, &alive);
+        let table = RouteTable::new((hosts, switches), &ports, &alive);
         Wiring::new(hosts, switches, ports, Routes::Table(table))
     }
 }

@@ -17,7 +17,7 @@ pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
 pub use pods::Pods;
-pub(crate) use routes::{Choices, Routes, Table, TreeSwitch};
+pub(crate) use routes::{Choices, RouteTable, Routes, TreeSwitch};
 
 use homa_proto::Rate;
 
@@ -222,7 +222,7 @@ impl Wiring {
 
     /// Finds new routes that use only the ports that are `alive`.
     pub(crate) fn reroute(&mut self, alive: &[bool]) {
-        let table = Table::new((self.hosts, self.switches), &self.ports, alive);
+        let table = RouteTable::new((self.hosts, self.switches), &self.ports, alive);
         self.routes = Routes::Table(table);
     }
 

@@ -41,14 +41,14 @@ impl Choices {
 pub(crate) enum Routes {
     /// By arithmetic.
     Tree(Vec<TreeSwitch>),
-    /// By look-up.
-    Table(Table),
+    /// Looked up.
+    Table(RouteTable),
 }
 
 /// For every switch and every switch that has hosts, the ports on shortest paths.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    /// By host: the number of its switch among those that have hosts.
+pub(crate) struct RouteTable {
+    /// By host: the number of its leaf.
     leaf_of: Vec<u32>,
     /// By leaf: which switch it is.
     leaves: Vec<u32>,
@@ -59,7 +59,7 @@ pub(crate) struct Table {
     ports: Vec<u32>,
 }
 
-impl Table {
+impl RouteTable {
     /// All shortest paths over the ports that are `alive`.
     pub fn new((hosts, switches): (u32, u32), ports: &[PortSpec], alive: &[bool]) -> Self {
         let up = |host: u32| ports[host as usize].to.0 - hosts;

@@ -4,11 +4,11 @@
 
 use crate::time::SimTime;
 
-use super::numbered::Numbered;
+use crate::transport::Numbered;
 
 /// A message under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct OpenMessage {
     /// When it was submitted.
     pub submitted: SimTime,
     /// Receiving host.
@@ -27,8 +27,8 @@ pub struct Message {
     pub token: u32,
 }
 
-impl Message {
-    /// A message that starts now, of kind 0.
+impl OpenMessage {
+    /// A message of class 0 that starts now.
     pub fn new(submitted: SimTime, dst: u32, bytes: u32, measured: bool) -> Self {
         let (class, level, response, token) = (0, None, None, 0);
         Self { submitted, dst, bytes, measured, class, level, response, token }
@@ -38,7 +38,7 @@ impl Message {
 /// See the module's description.
 #[derive(Debug, Default)]
 pub struct Book {
-    senders: Vec<Numbered<Message>>,
+    senders: Vec<Numbered<OpenMessage>>,
     len: u64,
     bytes: u64,
 }
@@ -54,23 +54,23 @@ impl Book {
         self.senders[src as usize].next_number()
     }
 
-    /// Enters the next message of `src`; yields its number.
-    pub fn begin(&mut self, src: u32, message: Message) -> u32 {
+    /// Enters the next message of `src`; returns its number.
+    pub fn begin(&mut self, src: u32, message: OpenMessage) -> u32 {
         self.len += 1;
         self.bytes += u64::from(message.bytes);
         self.senders[src as usize].push(message)
     }
 
-    /// Strikes out a message; `None` when it is not under way.
-    pub fn end(&mut self, src: u32, number: u32) -> Option<Message> {
+    /// Removes a message; `None` if it is not in flight.
+    pub fn end(&mut self, src: u32, number: u32) -> Option<OpenMessage> {
         let ended = self.senders.get_mut(src as usize)?.take(number)?;
         self.len -= 1;
         self.bytes -= u64::from(ended.bytes);
         Some(ended)
     }
 
-    /// A message under way.
-    pub fn get(&mut self, src: u32, number: u32) -> Option<Message> {
+    /// A message in flight.
+    pub fn get(&mut self, src: u32, number: u32) -> Option<OpenMessage> {
         let sender = self.senders.get_mut(src as usize)?;
         sender.get_mut(number).copied()
     }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn messages_end_in_any_order_and_once() {
         let mut book = Book::new(2);
-        let at = |n: u64| Message::new(SimTime(n), 1, 10 * n as u32, n != 2);
+        let at = |n: u64| OpenMessage::new(SimTime(n), 1, 10 * n as u32, n != 2);
         let numbers: Vec<u32> = (1..=3).map(|n| book.begin(0, at(n))).collect();
         assert_eq!(numbers, [1, 2, 3]);
         assert_eq!((book.len(), book.bytes(), book.measured()), (3, 60, 2));
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(book.end(0, 2).map(|m| m.bytes), Some(20));
         assert_eq!(book.end(0, 2), None);
         assert_eq!(book.end(0, 1).map(|m| m.bytes), Some(10));
-        assert_eq!(book.begin(0, at(4)), 4, "numbers go on after the head was dropped");
+        assert_eq!(book.begin(0, at(4)), 4, "numbers continue after the head was dropped");
         assert_eq!(book.end(1, 1), None);
         assert_eq!(book.end(0, 9), None);
         assert_eq!(book.end(0, 3).map(|m| m.submitted), Some(SimTime(3)));

@@ -4,7 +4,7 @@
 
 use crate::time::SimTime;
 
-use super::source::{Asked, Ended, Round, Source, Start};
+use super::source::{EndedMessage, Round, Source, SourceActions, Start};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
@@ -38,28 +38,28 @@ impl Closed {
         Start::new(0, dst, self.request_bytes)
     }
 
-    fn round(&mut self, now: SimTime, asked: &mut Asked) {
+    fn round(&mut self, now: SimTime, actions: &mut SourceActions) {
         (self.outstanding, self.began) = (self.concurrent, now);
-        asked.starts.extend((0..self.concurrent).map(|_| self.call()));
+        actions.starts.extend((0..self.concurrent).map(|_| self.call()));
     }
 }
 
 impl Source for Closed {
-    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
-        self.round(now, asked);
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions) {
+        self.round(now, actions);
     }
 
-    fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
+    fn due(&mut self, _: SimTime, _: u32, _: &mut SourceActions) {}
 
-    fn ended(&mut self, now: SimTime, _: Ended, asked: &mut Asked) {
+    fn ended(&mut self, now: SimTime, _: EndedMessage, actions: &mut SourceActions) {
         if !self.together {
-            asked.starts.push(self.call());
+            actions.starts.push(self.call());
             return;
         }
         self.outstanding -= 1;
         if self.outstanding == 0 {
-            asked.rounds.push(Round { began: self.began, took: now.since(self.began) });
-            self.round(now, asked);
+            actions.rounds.push(Round { began: self.began, took: now.since(self.began) });
+            self.round(now, actions);
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::message_number;
 
-use super::book::{Book, Message};
-use super::paths::Paths;
-use super::source::{Asked, Ended, PROBE, Round, Source, Start};
+use super::book::{Book, OpenMessage};
+use super::paths::HostPaths;
+use super::source::{EndedMessage, PROBE, Round, Source, SourceActions, Start};
 use super::workflows::Workflows;
 
 /// What is submitted when, and what is answered.
@@ -87,10 +87,10 @@ pub struct Tally {
 pub struct Generator {
     pattern: Pattern,
     limits: Limits,
-    paths: Paths,
-    /// What the source asks for, while it is asked.
-    asked: Asked,
-    /// Messages under way.
+    paths: HostPaths,
+    /// Buffer for the source's actions.
+    actions: SourceActions,
+    /// Messages in flight.
     pub book: Book,
     /// Measured messages that arrived.
     pub latencies: Latencies,
@@ -126,10 +126,10 @@ impl Generator {
         hosts: u32,
         pattern: Pattern,
         limits: Limits,
-        (paths, latencies): (impl Into<Paths>, Latencies),
+        (paths, latencies): (impl Into<HostPaths>, Latencies),
     ) -> Self {
         Self {
-            asked: Asked::default(),
+            actions: SourceActions::default(),
             book: Book::new(hosts),
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
@@ -153,41 +153,41 @@ impl Generator {
         if self.limits.time < SimTime::MAX {
             net.wake_at(self.limits.time, END);
         }
-        self.ask(net, |source, now, asked| source.begin(now, asked));
+        self.call_source(net, |source, now, actions| source.begin(now, actions));
     }
 
     fn on_due<C: Context>(&mut self, net: &mut C, token: u32) {
-        if self.goes_on() {
-            self.ask(net, |source, now, asked| source.due(now, token, asked));
+        if self.may_start() {
+            self.call_source(net, |source, now, actions| source.due(now, token, actions));
         }
     }
 
-    /// Asks the source, and does what it asks for.
-    fn ask<C: Context>(
+    /// Calls the source, and carries out its actions.
+    fn call_source<C: Context>(
         &mut self,
         net: &mut C,
-        question: impl FnOnce(&mut dyn Source, SimTime, &mut Asked),
+        call: impl FnOnce(&mut dyn Source, SimTime, &mut SourceActions),
     ) {
-        let mut asked = std::mem::take(&mut self.asked);
-        question(&mut *self.pattern.source, net.now(), &mut asked);
+        let mut actions = std::mem::take(&mut self.actions);
+        call(&mut *self.pattern.source, net.now(), &mut actions);
         let counts = |round: &Round| round.began >= self.limits.warm_up;
-        self.rounds.extend(asked.rounds.drain(..).filter(counts).map(|round| round.took));
-        for (at, token) in asked.wakes.drain(..) {
+        self.rounds.extend(actions.rounds.drain(..).filter(counts).map(|round| round.took));
+        for (at, token) in actions.wakes.drain(..) {
             net.wake_at(at, u64::from(token));
         }
-        for start in asked.starts.drain(..) {
-            if self.goes_on() || self.pattern.source.sees_through() {
+        for start in actions.starts.drain(..) {
+            if self.may_start() || self.pattern.source.runs_past_end() {
                 self.start(net, start);
             }
         }
-        if std::mem::take(&mut asked.is_exhausted) {
+        if std::mem::take(&mut actions.is_exhausted) {
             self.end_traffic(net);
         }
-        self.asked = asked;
+        self.actions = actions;
     }
 
-    /// Messages may start.
-    fn goes_on(&self) -> bool {
+    /// True if messages may start.
+    fn may_start(&self) -> bool {
         self.ended.is_none() || self.limits.ending == Ending::Loaded
     }
 
@@ -216,7 +216,8 @@ impl Generator {
         };
         if class == PROBE {
             if net.submit(HostId(src), what).is_ok() {
-                self.book.begin(src, Message { class, ..Message::new(now, dst, bytes, false) });
+                self.book
+                    .begin(src, OpenMessage { class, ..OpenMessage::new(now, dst, bytes, false) });
             }
             return;
         }
@@ -226,8 +227,8 @@ impl Generator {
             self.tally.measured_refused += u64::from(measured);
             return;
         }
-        let message = Message::new(now, dst, bytes, measured);
-        self.book.begin(src, Message { class, level, response, token, ..message });
+        let message = OpenMessage::new(now, dst, bytes, measured);
+        self.book.begin(src, OpenMessage { class, level, response, token, ..message });
         if self.ended.is_none() {
             self.tally.entered_bytes += u64::from(bytes);
         }
@@ -251,7 +252,7 @@ impl Generator {
     fn end_traffic<C: Context>(&mut self, net: &mut C) {
         if self.ended.is_none() {
             self.ended = Some(net.now());
-            self.pattern.source.over(self.limits.ending == Ending::Loaded);
+            self.pattern.source.traffic_ended(self.limits.ending == Ending::Loaded);
             net.stop();
         }
     }
@@ -314,10 +315,10 @@ impl Generator {
                 class: message.class,
             });
         }
-        self.after_end(net, Ended { token: message.token, failed: false });
+        self.after_end(net, EndedMessage { token: message.token, failed: false });
     }
 
-    fn on_probe(&mut self, now: SimTime, probe: &Message) {
+    fn on_probe(&mut self, now: SimTime, probe: &OpenMessage) {
         let counts = probe.submitted >= self.limits.warm_up;
         if !counts || self.ended.is_some_and(|end| probe.submitted > end) {
             return;
@@ -341,16 +342,17 @@ impl Generator {
             self.tally.measured_failed += 1;
         }
         if let Some(message) = ended {
-            self.after_end(net, Ended { token: message.token, failed: true });
+            self.after_end(net, EndedMessage { token: message.token, failed: true });
         }
     }
 
-    /// A closed loop starts the next call when one ended; the load lasts until all that counts has.
-    fn after_end<C: Context>(&mut self, net: &mut C, ended: Ended) {
-        self.ask(net, |source, now, asked| source.ended(now, ended, asked));
-        let through = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
-        let all_through = through && self.pattern.source.is_through();
-        if all_through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
+    /// Reports an end to the source; a closed loop then starts the next call. If the load lasts
+    /// past the end of traffic, the run stops after all measured messages have ended.
+    fn after_end<C: Context>(&mut self, net: &mut C, ended: EndedMessage) {
+        self.call_source(net, |source, now, actions| source.ended(now, ended, actions));
+        let finished = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
+        let all_finished = finished && self.pattern.source.is_finished();
+        if all_finished && self.ended.is_some() && self.limits.ending == Ending::Loaded {
             net.stop();
         }
     }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_spread_evenly_and_every_other_host_of_ones_kind_is_found() {
+    fn both_kinds_are_spread_evenly_and_others_are_found() {
         for (hosts, second) in [(2, 0), (8, 4), (16, 5), (144, 36), (7, 7), (9, 2)] {
             let kinds = Kinds::new(hosts, second);
             assert_eq!((kinds.count(0), kinds.count(1)), (hosts - second, second));

@@ -3,7 +3,7 @@
 use crate::scenario::{FlowGroup, Probes};
 use crate::time::SimTime;
 
-use super::source::{Asked, Ended, PROBE, Source, Start};
+use super::source::{EndedMessage, PROBE, Source, SourceActions, Start};
 use super::workflows::Workflows;
 
 /// Flows from the start on, none of which ends.
@@ -19,12 +19,12 @@ impl LongFlows {
 }
 
 impl Source for LongFlows {
-    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
+    fn begin(&mut self, _: SimTime, actions: &mut SourceActions) {
         let flow = |(src, dst)| Start::new(src, dst, Self::BYTES);
-        asked.starts.extend(self.groups.iter().flat_map(FlowGroup::pairs).map(flow));
+        actions.starts.extend(self.groups.iter().flat_map(FlowGroup::pairs).map(flow));
     }
 
-    fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
+    fn due(&mut self, _: SimTime, _: u32, _: &mut SourceActions) {}
 }
 
 /// A source with probes beside it.
@@ -45,34 +45,34 @@ impl Probing {
 }
 
 impl Source for Probing {
-    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
-        asked.wakes.push((now + self.probes.every.duration(), TOKEN));
-        self.inner.begin(now, asked);
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions) {
+        actions.wakes.push((now + self.probes.every.duration(), TOKEN));
+        self.inner.begin(now, actions);
     }
 
-    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked) {
+    fn due(&mut self, now: SimTime, token: u32, actions: &mut SourceActions) {
         if token != TOKEN {
-            return self.inner.due(now, token, asked);
+            return self.inner.due(now, token, actions);
         }
         let Probes { from: src, to: dst, every, bytes, .. } = self.probes;
-        asked.starts.push(Start { class: PROBE, ..Start::new(src, dst, bytes) });
-        asked.wakes.push((now + every.duration(), TOKEN));
+        actions.starts.push(Start { class: PROBE, ..Start::new(src, dst, bytes) });
+        actions.wakes.push((now + every.duration(), TOKEN));
     }
 
-    fn ended(&mut self, now: SimTime, ended: Ended, asked: &mut Asked) {
-        self.inner.ended(now, ended, asked);
+    fn ended(&mut self, now: SimTime, ended: EndedMessage, actions: &mut SourceActions) {
+        self.inner.ended(now, ended, actions);
     }
 
-    fn over(&mut self, goes_on: bool) {
-        self.inner.over(goes_on);
+    fn traffic_ended(&mut self, keeps_load: bool) {
+        self.inner.traffic_ended(keeps_load);
     }
 
-    fn sees_through(&self) -> bool {
-        self.inner.sees_through()
+    fn runs_past_end(&self) -> bool {
+        self.inner.runs_past_end()
     }
 
-    fn is_through(&self) -> bool {
-        self.inner.is_through()
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
     }
 
     fn workflows(&self) -> Option<&Workflows> {

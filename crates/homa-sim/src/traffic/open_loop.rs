@@ -10,12 +10,12 @@ use homa_workload::sizes::SizeDistribution;
 use crate::time::SimTime;
 
 use super::kinds::Kinds;
-use super::source::{Asked, Source, Start};
+use super::source::{Source, SourceActions, Start};
 
 /// A message to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When.
+pub struct ScheduledMessage {
+    /// Start time.
     pub at: SimTime,
     /// Sending host.
     pub src: u32,
@@ -25,8 +25,8 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
-impl Arrival {
-    /// What is to be started then.
+impl ScheduledMessage {
+    /// The message, as a source starts it.
     pub fn start(&self) -> Start {
         Start::new(self.src, self.dst, self.bytes)
     }
@@ -103,7 +103,7 @@ pub struct OpenLoop {
     mean_gap_ps: f64,
     hosts: Vec<Streams>,
     /// By sender: its next message.
-    pending: Vec<Option<Arrival>>,
+    pending: Vec<Option<ScheduledMessage>>,
 }
 
 #[derive(Clone, Debug)]
@@ -136,18 +136,18 @@ impl OpenLoop {
         self.pairs.senders()
     }
 
-    /// The next message of one sender is drawn, and its time asked for.
-    fn wait(&mut self, src: u32, asked: &mut Asked) {
+    /// Draws the next message of one sender, and requests a wake-up at its start.
+    fn wait(&mut self, src: u32, actions: &mut SourceActions) {
         let next = self.next(src);
         self.pending[(src - self.pairs.first()) as usize] = Some(next);
-        asked.wakes.push((next.at, src));
+        actions.wakes.push((next.at, src));
     }
 
     /// The next message of one sender.
-    pub fn next(&mut self, src: u32) -> Arrival {
+    pub fn next(&mut self, src: u32) -> ScheduledMessage {
         let streams = &mut self.hosts[(src - self.pairs.first()) as usize];
         streams.now_ps += streams.gaps.exponential(self.mean_gap_ps);
-        Arrival {
+        ScheduledMessage {
             at: SimTime(streams.now_ps as u64),
             src,
             dst: self.pairs.draw(src, &mut streams.peers),
@@ -157,16 +157,16 @@ impl OpenLoop {
 }
 
 impl Source for OpenLoop {
-    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
+    fn begin(&mut self, _: SimTime, actions: &mut SourceActions) {
         let first = self.pairs.first();
-        (first..first + self.senders()).for_each(|src| self.wait(src, asked));
+        (first..first + self.senders()).for_each(|src| self.wait(src, actions));
     }
 
-    fn due(&mut self, _: SimTime, src: u32, asked: &mut Asked) {
+    fn due(&mut self, _: SimTime, src: u32, actions: &mut SourceActions) {
         let pending = &mut self.pending[(src - self.pairs.first()) as usize];
         let Some(arrival) = pending.take() else { return };
-        self.wait(src, asked);
-        asked.starts.push(Start { class: self.pairs.class(src), ..arrival.start() });
+        self.wait(src, actions);
+        actions.starts.push(Start { class: self.pairs.class(src), ..arrival.start() });
     }
 }
 
@@ -202,13 +202,13 @@ mod tests {
     fn servers_send_to_one_client() {
         let sizes = SizeDistribution::constant(1).unwrap();
         let mut servers = OpenLoop::new(sizes, Pairs::ToOne { senders: 3 }, 1e6, 1);
-        let mut asked = Asked::default();
-        servers.begin(SimTime(0), &mut asked);
-        let mut tokens: Vec<u32> = asked.wakes.iter().map(|(_, token)| *token).collect();
+        let mut actions = SourceActions::default();
+        servers.begin(SimTime(0), &mut actions);
+        let mut tokens: Vec<u32> = actions.wakes.iter().map(|(_, token)| *token).collect();
         tokens.sort_unstable();
         assert_eq!(tokens, [1, 2, 3]);
-        servers.due(SimTime(9), 3, &mut asked);
-        assert_eq!((asked.starts[0].src, asked.starts[0].dst), (3, 0));
+        servers.due(SimTime(9), 3, &mut actions);
+        assert_eq!((actions.starts[0].src, actions.starts[0].dst), (3, 0));
     }
 
     #[test]

@@ -29,21 +29,21 @@ impl Distance {
 
 /// The paths between hosts, alike ones under one number.
 #[derive(Clone, Debug)]
-pub enum Paths {
-    /// Numbered by the switches on them.
+pub enum HostPaths {
+    /// Numbered by their switches.
     Regular(Distance),
     /// Numbered as [`Classes`] found them.
     Listed(Arc<Classes>),
 }
 
-impl From<Distance> for Paths {
+impl From<Distance> for HostPaths {
     fn from(distance: Distance) -> Self {
         Self::Regular(distance)
     }
 }
 
-impl Paths {
-    /// The number of the path from one host to another.
+impl HostPaths {
+    /// Number of the path from one host to another.
     pub fn number(&self, a: u32, b: u32) -> u32 {
         match self {
             Self::Regular(distance) => distance.switches(a, b),
@@ -130,11 +130,11 @@ mod tests {
     use crate::topology::Graph;
 
     #[test]
-    fn ways_alike_have_one_number() {
-        // Two hosts left, two right, a slower host alone, over two switches.
+    fn equal_paths_have_one_number() {
+        // Two hosts at switch a, two at b, and a slower host alone at b.
         let list = "h0,a,10,500\nh1,a,10,500\nh2,b,10,500\nh3,b,10,500\nh4,b,1,500\na,b,40,250\n";
         let classes = Classes::of(&Graph::from_csv(list).unwrap().wire());
-        let paths = Paths::Listed(Arc::new(classes));
+        let paths = HostPaths::Listed(Arc::new(classes));
         assert_eq!(paths.number(0, 1), paths.number(3, 2), "within either rack");
         assert_eq!(paths.number(0, 2), paths.number(3, 1), "across, either path");
         let all: Vec<u32> = [(0, 1), (0, 2), (0, 4), (4, 0), (2, 4), (4, 2)]

@@ -34,8 +34,8 @@ impl Start {
 
 /// A message or RPC that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// As it was started with.
+pub struct EndedMessage {
+    /// The token with which it was started.
     pub token: u32,
     /// Its sender gave it up.
     pub failed: bool,
@@ -55,8 +55,8 @@ pub const PROBE: u8 = u8::MAX;
 
 /// What a source asks for.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// To be started now, in this order.
+pub struct SourceActions {
+    /// Messages to start now, in this order.
     pub starts: Vec<Start>,
     /// When to call [`Source::due`], and with which token, below 2^32.
     pub wakes: Vec<(SimTime, u32)>,
@@ -69,27 +69,26 @@ pub struct Asked {
 /// See the module's description.
 pub trait Source: std::fmt::Debug {
     /// Traffic begins.
-    fn begin(&mut self, now: SimTime, asked: &mut Asked);
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions);
 
-    /// A time that was asked for has come. Not called any more after the end of traffic, unless the
-    /// load is to last.
-    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked);
+    /// A requested time has come. It is not called after the end of traffic, unless the load lasts.
+    fn due(&mut self, now: SimTime, token: u32, actions: &mut SourceActions);
 
-    /// A message or RPC ended: it arrived, or its sender gave it up. Called after the end of
-    /// traffic, too, when only a source that [sees through](Self::sees_through) what it began may
-    /// start anything more.
-    fn ended(&mut self, _now: SimTime, _ended: Ended, _asked: &mut Asked) {}
+    /// A message or RPC ended, because it arrived or its sender aborted it. It is also called after
+    /// the end of traffic; only a source that [runs past it](Self::runs_past_end) may then start
+    /// messages.
+    fn ended(&mut self, _now: SimTime, _ended: EndedMessage, _asked: &mut SourceActions) {}
 
-    /// Traffic has ended; with `goes_on`, unmeasured messages keep the load up.
-    fn over(&mut self, _goes_on: bool) {}
+    /// Traffic has ended; if `keeps_load`, unmeasured messages keep the load up.
+    fn traffic_ended(&mut self, _keeps_load: bool) {}
 
-    /// What it began goes on after the end of traffic, with further messages if need be.
-    fn sees_through(&self) -> bool {
+    /// True if the source may start further messages after the end of traffic, to finish its work.
+    fn runs_past_end(&self) -> bool {
         false
     }
 
-    /// Nothing that counts is under way beyond the messages that the generator knows of.
-    fn is_through(&self) -> bool {
+    /// True if nothing measured is in flight besides the messages in the generator's book.
+    fn is_finished(&self) -> bool {
         true
     }
 

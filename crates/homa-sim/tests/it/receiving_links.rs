@@ -4,7 +4,7 @@
 use homa_sim::SimTime;
 use homa_sim::experiment::{replay, run};
 use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 const MEASURED_MS: u64 = 10;
 const SHORT: u32 = 1_000_000;
@@ -25,14 +25,14 @@ fn two_by_two(degree: u8) -> Outcome {
     scenario.stop.messages = None;
     scenario.stop.drain_limit = Span::millis(100);
     scenario.measures.wasted_bandwidth = true;
-    let message = |src, dst, bytes| Arrival { at: SimTime(0), src, dst, bytes };
+    let message = |src, dst, bytes| ScheduledMessage { at: SimTime(0), src, dst, bytes };
     let arrivals = vec![
         message(0, 2, SHORT),
         message(0, 3, SHORT),
         message(1, 2, LONG),
         message(1, 3, LONG),
         // Measured is while traffic lasts.
-        Arrival { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
+        ScheduledMessage { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
     ];
     let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
     replayed.unwrap_or_else(|error| panic!("{error}")).outcome

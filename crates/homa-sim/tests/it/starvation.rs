@@ -5,7 +5,7 @@ use homa_sim::experiment::replay;
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, SlowdownBy, Span,
 };
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 const SECOND: u64 = 1_000_000_000_000;
 
@@ -40,15 +40,16 @@ fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
     scenario.options.levels = Some(1);
     scenario.stop.messages = None;
     scenario.stop.drain_limit = Span::millis(60_000);
-    let long = |n: u32| Arrival { at: SimTime(0), src: 0, dst: 1 + n % 4, bytes: 1_000_000 };
+    let long =
+        |n: u32| ScheduledMessage { at: SimTime(0), src: 0, dst: 1 + n % 4, bytes: 1_000_000 };
     // 4 MB/s for a link of 3.1 MB/s.
-    let short = |n: u32| Arrival {
+    let short = |n: u32| ScheduledMessage {
         at: SimTime(SECOND * 6 / 5 + u64::from(n) * SECOND / 20),
         src: 1 + n % 4,
         dst: 0,
         bytes: 200_000,
     };
-    let arrivals: Vec<Arrival> = (0..8).map(long).chain((0..600).map(short)).collect();
+    let arrivals: Vec<ScheduledMessage> = (0..8).map(long).chain((0..600).map(short)).collect();
     let count = arrivals.len() as u64;
     let replayed = replay(&scenario, arrivals, Exchange::Echo, &mut |_| ());
     let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;
@@ -70,7 +71,7 @@ fn a_response_that_waits_at_its_sender_and_in_the_switch_is_not_given_up() {
         ..Scenario::default()
     };
     scenario.stop.messages = None;
-    let mega = |millis: u64, src: u32, dst: u32, megabytes: u32| Arrival {
+    let mega = |millis: u64, src: u32, dst: u32, megabytes: u32| ScheduledMessage {
         at: SimTime(millis * SECOND / 1000),
         src,
         dst,
@@ -80,7 +81,7 @@ fn a_response_that_waits_at_its_sender_and_in_the_switch_is_not_given_up() {
     // server's uplink from 40 to 64.
     let long = mega(0, 0, 1, 40);
     let others = (3..6).map(|src| mega(39, src, 0, 15));
-    let arrivals: Vec<Arrival> =
+    let arrivals: Vec<ScheduledMessage> =
         [long].into_iter().chain(others).chain([mega(40, 1, 2, 30)]).collect();
     let count = arrivals.len() as u64;
     let replayed = replay(&scenario, arrivals, Exchange::Echo, &mut |_| ());

@@ -1,6 +1,6 @@
 //! The output queues of switches, and wires.
 
-use crate::engine::agenda::Event;
+use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{LossCause, Probe};
@@ -16,7 +16,7 @@ impl<W: World> Net<W> {
         if state.busy {
             return;
         }
-        if state.tell && self.tell_sender(output) {
+        if state.signal_due && self.send_control_frame(output) {
             return;
         }
         let state = &mut self.cioq.outputs[output as usize];
@@ -30,7 +30,7 @@ impl<W: World> Net<W> {
         self.probe.departed(self.now, &there);
         self.launch(output, slot);
         let free_at = self.ports[output as usize].free_at;
-        self.schedule(free_at, Event::Sent(output));
+        self.schedule(free_at, NetEvent::Sent(output));
     }
 
     /// A frame's first bit leaves a port, of a switch or a host. Switches hear of it when its first
@@ -47,7 +47,7 @@ impl<W: World> Net<W> {
             port.launch_to(frames, slot, self.now + port.delay)
         };
         if let Some(at) = alone {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         }
     }
 
@@ -64,8 +64,8 @@ impl<W: World> Net<W> {
         self.fill_output(output);
     }
 
-    /// What waits at a port whose link failed is lost; nobody pauses it any more.
-    pub fn cut_output(&mut self, output: u32) {
+    /// Drops all frames that wait at a port, because its link failed, and ends its pauses.
+    pub fn clear_output(&mut self, output: u32) {
         while let Some(slot) =
             self.cioq.outputs[output as usize].queue.pop(&self.flights.frames, u8::MAX)
         {
@@ -76,7 +76,7 @@ impl<W: World> Net<W> {
             self.lose(slot, LossCause::LinkDown);
         }
         self.set_paused(output, 0);
-        self.cioq.inputs[output as usize].told = 0;
+        self.cioq.inputs[output as usize].signalled = 0;
         if output >= self.wiring.hosts() {
             self.fill_output(output);
         } else {

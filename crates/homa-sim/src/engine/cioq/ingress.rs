@@ -1,6 +1,6 @@
 //! Arrival at a switch, the forwarding engine, and the crossbar.
 
-use crate::engine::agenda::Event;
+use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{Backlog, LossCause, Probe};
@@ -21,8 +21,8 @@ impl<W: World> Net<W> {
         input.drain.arrive(frame.priority(), bytes);
         let ready = self.cioq.whole[slot as usize].max(self.now) + self.cioq.lookup;
         self.probe.deferred(self.now, slot, ready);
-        self.schedule(ready, Event::LookedUp(slot));
-        self.judge_input(link);
+        self.schedule(ready, NetEvent::LookedUp(slot));
+        self.update_pauses(link);
     }
 
     /// The forwarding engine knows where a frame goes.
@@ -156,7 +156,7 @@ impl<W: World> Net<W> {
         output.asking -= 1;
         let switch = self.ports[link as usize].to.0 - self.wiring.hosts();
         let time = cioq.crossbars[switch as usize].serialisation(output.coming);
-        self.schedule(self.now + time, Event::Crossed(link));
+        self.schedule(self.now + time, NetEvent::Crossed(link));
     }
 
     /// The last bit of a frame has crossed.
@@ -186,6 +186,6 @@ impl<W: World> Net<W> {
         let frame = self.flights.frame(slot);
         let input = &mut self.cioq.inputs[link as usize];
         input.drain.depart(frame.priority(), u32::from(frame.bytes));
-        self.judge_input(link);
+        self.update_pauses(link);
     }
 }

@@ -34,15 +34,15 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE, Way};
+use crate::fabric::cioq::drain_bytes::DrainBytes;
+use crate::fabric::cioq::pfc::{PfcThresholds, ResponseTime};
+use crate::fabric::{ChangingLink, CioqConfig, FabricConfig, Frame, List, NONE};
 use crate::nic::card::Card;
-use crate::switch::drain_bytes::DrainBytes;
-use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{PortId, PortSpec, Wiring};
 use homa_proto::Rate;
 
-pub use report::{PauseReport, Stuck};
+pub use report::{PauseReport, StuckLevels};
 
 /// Frames in lists by level.
 #[derive(Clone, Debug)]
@@ -113,10 +113,10 @@ struct Input {
     crossing: u32,
     /// When it pauses its sender.
     thresholds: Option<PfcThresholds>,
-    /// Levels that are to pause.
-    wanted: u8,
+    /// Levels that should be paused now.
+    to_pause: u8,
     /// Levels that the last control frame paused.
-    told: u8,
+    signalled: u8,
 }
 
 /// A port of a switch; of a host's own port only what concerns pauses.
@@ -137,9 +137,9 @@ struct Output {
     asking: u32,
     /// Wire bytes of all frames of the switch bound for it that have not begun to leave.
     bound: u32,
-    /// Something is to be told over this wire to the sender of the link beside it.
-    tell: bool,
-    /// Levels that may not leave, since when.
+    /// A control frame should be sent over this wire, for the link in the other direction.
+    signal_due: bool,
+    /// Paused levels, and the time of each pause.
     paused: u8,
     since: [SimTime; 8],
 }
@@ -273,7 +273,7 @@ impl<K> Cioq<K> {
             (cioq.cable, cioq.response) = (pfc.cable, pfc.response);
         }
         cioq.mark_above = config.mark_above;
-        cioq.back = backs(ports);
+        cioq.back = reverse_links(ports);
         cioq.cards.resize_with(hosts as usize, Card::default);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
         cioq.waiting = vec![0; wiring.switches() as usize];
@@ -296,8 +296,8 @@ impl<K> Cioq<K> {
                 drain: DrainBytes::default(),
                 crossing: NONE,
                 thresholds,
-                wanted: 0,
-                told: 0,
+                to_pause: 0,
+                signalled: 0,
             });
             cioq.outputs.push(Output {
                 queue: Lists::EMPTY,
@@ -308,7 +308,7 @@ impl<K> Cioq<K> {
                 turn: 0,
                 asking: 0,
                 bound: 0,
-                tell: false,
+                signal_due: false,
                 paused: 0,
                 since: [SimTime::ZERO; 8],
             });
@@ -392,19 +392,19 @@ fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
     rates.sort_by_key(|(at, _)| *at);
 }
 
-/// A link and the one back, with all their rates.
-fn ways<'a>(
+/// A link and the one in the other direction, with all their rates.
+fn link_pair<'a>(
     ports: &[PortSpec],
-    (backs, rates): (&[u32], &'a Rates),
+    (reverse_links, rates): (&[u32], &'a Rates),
     link: u32,
-) -> Option<(Way<'a>, Way<'a>)> {
+) -> Option<(ChangingLink<'a>, ChangingLink<'a>)> {
     let way = |link: u32| {
         let spec = ports.get(link as usize)?;
         let changes = rates.get(&link).map_or(&[][..], Vec::as_slice);
-        Some(Way { rate: spec.rate, delay: spec.delay, changes })
+        Some(ChangingLink { rate: spec.rate, delay: spec.delay, changes })
     };
     let own = way(link)?;
-    Some((own, way(backs[link as usize]).unwrap_or(own)))
+    Some((own, way(reverse_links[link as usize]).unwrap_or(own)))
 }
 
 /// When an input pauses the sender of its link; `None`: never, or nothing would be early enough.
@@ -414,7 +414,7 @@ fn thresholds(
     config: CioqConfig,
     link: u32,
 ) -> Option<PfcThresholds> {
-    let (own, back) = ways(ports, links, link)?;
+    let (own, back) = link_pair(ports, links, link)?;
     config.pfc?.thresholds_over(own, back, config.bytes)
 }
 
@@ -428,21 +428,22 @@ pub fn earliest_pause(
 ) -> Option<(PortId, Option<u32>)> {
     let (ports, mut rates, pfc) = (wiring.ports(), Rates::new(), config.pfc?);
     changes.into_iter().for_each(|change| note_rate(&mut rates, change));
-    let backs = backs(ports);
+    let reverse_links = reverse_links(ports);
     let to_switches = (0..).zip(ports).filter(|(_, spec)| spec.to.0 >= wiring.hosts());
     let safe = to_switches.filter_map(|(link, _)| {
-        let (own, back) = ways(ports, (&backs, &rates), link)?;
+        let (own, back) = link_pair(ports, (&reverse_links, &rates), link)?;
         Some((PortId(link), pfc.safe_over(own, back, config.bytes)))
     });
     safe.min_by_key(|(_, safe)| *safe)
 }
 
-/// By link, the one in the other direction; of several between two nodes each has its own.
-fn backs(ports: &[PortSpec]) -> Vec<u32> {
+/// By link: the one in the other direction. If several links join two nodes, they are matched in
+/// order.
+fn reverse_links(ports: &[PortSpec]) -> Vec<u32> {
     let mut ends: Vec<(u32, u32, u32)> =
         (0..).zip(ports).map(|(link, port)| (port.from.0, port.to.0, link)).collect();
     ends.sort_unstable();
-    let mut backs = vec![NONE; ports.len()];
+    let mut reverse_links = vec![NONE; ports.len()];
     let mut place = 0;
     for at in 0..ends.len() {
         let (from, to, link) = ends[at];
@@ -450,8 +451,8 @@ fn backs(ports: &[PortSpec]) -> Vec<u32> {
         place = if same { place + 1 } else { 0 };
         let first = ends.partition_point(|end| (end.0, end.1) < (to, from));
         if let Some(back) = ends.get(first + place).filter(|end| (end.0, end.1) == (to, from)) {
-            backs[link as usize] = back.2;
+            reverse_links[link as usize] = back.2;
         }
     }
-    backs
+    reverse_links
 }

@@ -19,7 +19,7 @@ use crate::topology::PortId;
 
 /// A port with frames of paused levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct StuckLevels {
     /// The port.
     pub port: PortId,
     /// Levels of the frames that wait, as bits.
@@ -39,9 +39,9 @@ pub struct PauseReport {
     pub pauses: u64,
     /// The longest time that a level of a port was paused, those that still last included.
     pub longest: SimDuration,
-    /// Ports that have frames of paused levels waiting now.
-    pub stuck: Vec<Stuck>,
-    /// Of those, a circle in which a level of each is locked by one of the next.
+    /// Ports at which frames of paused levels wait now.
+    pub stuck: Vec<StuckLevels>,
+    /// A circle among these ports in which a level of each is locked by a level of the next.
     pub circle: Vec<PortId>,
 }
 
@@ -68,7 +68,7 @@ impl<W: World> Net<W> {
             let Some(since) = since else { continue };
             locked[port as usize] = waits;
             let waits_for = self.behind(port, waits);
-            report.stuck.push(Stuck { port: PortId(port), levels: waits, since, waits_for });
+            report.stuck.push(StuckLevels { port: PortId(port), levels: waits, since, waits_for });
         }
         self.unlock(&mut locked);
         report.circle = self.circle(&locked);

@@ -7,10 +7,10 @@ use homa_workload::rng::Rng;
 use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
+use crate::fabric::cioq::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
 use crate::fabric::queue::Combined;
 use crate::fabric::{CioqConfig, FabricConfig, PfcConfig};
 use crate::scheme::detail::{LOSSLESS_SWITCH, SWITCH};
-use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
 use crate::transport::{Arrival, Label, Transport};
@@ -146,7 +146,7 @@ const RATES: [Rate; 4] = [Rate::gbps(1), Rate::gbps(10), Rate::gbps(25), Rate::g
 
 /// Inputs of `buffer` bytes that pause above `pause`, behind cables of that length.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct CableCase {
     rate: Rate,
     cable: SimDuration,
     buffer: u32,
@@ -157,8 +157,8 @@ struct Link {
     slower: u64,
 }
 
-impl Link {
-    /// The greatest threshold that is safe.
+impl CableCase {
+    /// The link with the greatest safe threshold.
     fn safe((rate, cable): (Rate, SimDuration), buffer: u32) -> Self {
         let link = PfcLink::symmetric(rate, FRAME, cable);
         let pause = safe_pause(&link, u64::from(buffer), 8).unwrap();
@@ -191,9 +191,9 @@ fn nothing_is_lost_at_a_safe_threshold() {
         for cable in [SimDuration::nanos(100), SimDuration::nanos(1_000), CABLE] {
             for hosts in [3, 5, 9] {
                 let reaction = PfcLink::symmetric(rate, FRAME, cable).reaction_bytes() as u32;
-                let safe = Link::safe((rate, cable), 8 * (reaction + 11_827));
+                let safe = CableCase::safe((rate, cable), 8 * (reaction + 11_827));
                 for slower in [1, 50] {
-                    let link = Link { slower, ..safe };
+                    let link = CableCase { slower, ..safe };
                     assert_eq!(link.lost(hosts), 0, "{link:?}, {hosts} hosts");
                 }
             }
@@ -202,9 +202,10 @@ fn nothing_is_lost_at_a_safe_threshold() {
 }
 
 #[test]
-fn a_host_that_does_not_know_pauses_goes_on_with_levels_that_are_not_paused() {
-    // Three hosts send to host 0, so that each gets a third of its link; one of them sends at a
-    // higher level to host 4, too, whose link is idle.
+fn a_host_without_pfc_still_sends_levels_that_are_not_paused() {
+    // Three hosts send to host 0, so that each gets a third of its link. One of them also sends at
+    // a higher level to host 4, whose link is idle. If its card were first in, first out, host 4
+    // would wait for host 0.
     let mut simulation = gush(one_switch(5, Rate::gbps(1), CABLE), LOSSLESS_SWITCH, |host| {
         let (to, frames) = match host {
             1 => (vec![0, 4], 400),
@@ -225,7 +226,7 @@ fn a_host_that_does_not_know_pauses_goes_on_with_levels_that_are_not_paused() {
 }
 
 #[test]
-fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
+fn a_pause_does_not_end_over_a_link_that_is_down() {
     let hosts = 3;
     let mut simulation =
         gush(one_switch(hosts, Rate::gbps(1), CABLE), LOSSLESS_SWITCH, move |host| {
@@ -241,31 +242,31 @@ fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
         simulation.transport(HostId(1)).unwrap().left
     });
     assert!(left[0] < u32::MAX);
-    assert_eq!(left[1], left[2], "paused as it was, it hears of no end");
+    assert_eq!(left[1], left[2], "it stays paused, because the release cannot reach it");
     assert!(left[3] < left[2] - 100, "until the link works again");
     assert_eq!(drops(&simulation), 0);
 }
 
 #[test]
-fn one_frame_per_level_above_the_safe_threshold_frames_are_lost_at_any_rate() {
-    // The cable is such that the reaction takes whole frames and a half, and the threshold is five:
-    // by the bound a level may reach a half more than what whole frames fill. A frame above, it
-    // reaches the next where the control frame waits for half a frame or more. The look-up moves
-    // the frames on the way back against those that come, and so sets that wait. Hardly anything
-    // leaves an input during the reactions of its eight levels, since the receiver is slow and has
-    // many senders, who share the memory at its port.
+fn one_frame_above_the_safe_threshold_loses_frames() {
+    // The cable is chosen so that the reaction takes whole frames and a half, and the threshold is
+    // five frames, so that a level may exceed whole frames by half a frame under the bound. With a
+    // threshold one frame higher, it reaches the next frame if the control frame waits for half a
+    // frame or more. The look-up time shifts the frames on the way back against those that arrive,
+    // and thus sets that wait. Almost nothing leaves an input during the reactions of its eight
+    // levels, because the receiver is slow and many senders share the memory at its port.
     for rate in RATES {
         let frame = LinkRate::new(rate).serialisation(FRAME).0;
         let least = PfcLink::symmetric(rate, FRAME, SimDuration::nanos(100)).reaction().total().0;
         let halves = 2 * least.div_ceil(frame) + 1;
         let cable = SimDuration::nanos(100) + SimDuration((halves * frame / 2 - least) / 2);
         let reaction = halves as u32 * FRAME / 2;
-        let safe = Link::safe((rate, cable), 8 * (5 * FRAME + reaction));
-        let safe = Link { slower: 50, ..safe };
+        let safe = CableCase::safe((rate, cable), 8 * (5 * FRAME + reaction));
+        let safe = CableCase { slower: 50, ..safe };
         assert_eq!(safe.pause, 5 * FRAME, "{safe:?}");
         let lost = |pause| {
             let lookups = (0..24).map(|step| SimDuration(step * frame / 24));
-            lookups.map(|lookup| Link { pause, lookup, ..safe }.lost(129)).collect::<Vec<_>>()
+            lookups.map(|lookup| CableCase { pause, lookup, ..safe }.lost(129)).collect::<Vec<_>>()
         };
         assert_eq!(lost(safe.pause), [0; 24], "{safe:?}");
         let above = lost(safe.pause + FRAME);
@@ -363,7 +364,7 @@ impl AnyLink {
 }
 
 #[test]
-fn whatever_is_sent_over_any_link_nothing_is_lost_at_the_safe_threshold() {
+fn nothing_is_lost_at_the_safe_threshold_of_any_link() {
     arbtest::arbtest(|u| {
         let link = AnyLink::draw(u)?;
         assert_eq!(link.lost(), 0, "{link:?}");
@@ -381,7 +382,7 @@ fn ring() -> Wiring {
 }
 
 #[test]
-fn a_circle_of_pauses_is_told_and_only_then() {
+fn a_circle_of_pauses_is_reported_and_only_then() {
     let around = |hosts: u32| {
         let mut simulation = gush(ring(), LOSSLESS_SWITCH, move |host| {
             let to = if host < hosts { vec![(host + 2) % 5] } else { Vec::new() };
@@ -401,8 +402,8 @@ fn a_circle_of_pauses_is_told_and_only_then() {
 }
 
 #[test]
-fn a_level_that_is_locked_is_told_while_others_go_on() {
-    // Links between switches carry more than hosts send: there is always room for level 1.
+fn a_locked_level_is_reported_while_others_continue() {
+    // Links between switches are faster than those of hosts, so that level 1 always has room.
     let hosts = (0..5).map(|i| format!("h{i},s{i},3,5476\n"));
     let links = (0..5).map(|i| format!("s{i},s{},5,5476\n", (i + 1) % 5));
     let graph = Graph::from_csv(&hosts.chain(links).collect::<String>()).unwrap();
@@ -417,7 +418,7 @@ fn a_level_that_is_locked_is_told_while_others_go_on() {
         assert_eq!(report.circle.len(), 5, "{now:?}: {report:?}");
         assert!(report.longest > SimDuration::millis(15), "{now:?}: {report:?}");
         let received = simulation.transport(HostId(0)).unwrap().received.len();
-        assert!(received > heard || step == 0, "level 1 goes on");
+        assert!(received > heard || step == 0, "level 1 continues");
         heard = received;
     }
 }

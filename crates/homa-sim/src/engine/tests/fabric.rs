@@ -6,7 +6,7 @@ use homa_workload::rng::Rng;
 use super::plain::{Hose, Plain, Plainly, Sent, planned};
 use crate::engine::*;
 use crate::fabric::{Buffers, FabricConfig, Forwarding, StrictPriority};
-use crate::switch::Port;
+use crate::software_switch::SoftwarePort;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{FatTree, HostId, LeafSpine, NodeId, Physics, PortId, SingleSwitch, Tier};
 
@@ -131,7 +131,7 @@ fn a_slowed_link_is_not_cut_through() {
 }
 
 #[test]
-fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
+fn preemption_conserves_work_and_never_delays_the_highest() {
     let sent = random(3, 8, 4_000, 400_000);
     let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::nanos(100)) }.wire();
     let arrivals = |preemption| {
@@ -153,7 +153,7 @@ fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
 }
 
 #[test]
-fn no_frame_is_there_before_its_last_bit_can_be() {
+fn no_frame_arrives_before_its_last_bit_can() {
     let sent = random(4, 8, 4_000, 400_000);
     let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::micros(1)) }.wire();
     for preemption in [false, true] {
@@ -169,7 +169,7 @@ fn no_frame_is_there_before_its_last_bit_can_be() {
 }
 
 #[test]
-fn cut_through_waits_for_a_header_per_switch_and_for_the_whole_at_the_host() {
+fn cut_through_takes_a_header_per_switch_and_a_frame_at_the_host() {
     let physics = slow(SimDuration::nanos(100));
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
     let arrival = |cut_through| {
@@ -200,8 +200,8 @@ fn a_port_serves_as_the_switch_model_does() {
     let sent: Vec<Sent> = all.map(|s| Sent { from: s.from.min(4), to: 5, ..s }).collect();
     let simulation = run(planned(wiring, config, &sent, Tally::default()));
     let tally = simulation.probe();
-    let mut model: Port<(u32, u8)> =
-        Port::new(LinkRate::new(Rate::gbps(10)), buffer, StrictPriority);
+    let mut model: SoftwarePort<(u32, u8)> =
+        SoftwarePort::new(LinkRate::new(Rate::gbps(10)), buffer, StrictPriority);
     let (mut served, mut dropped) = (Vec::new(), 0);
     for (at, frame) in &tally.arrivals {
         // Departures at the very time of an arrival count after it.
@@ -223,7 +223,7 @@ fn a_port_serves_as_the_switch_model_does() {
 }
 
 #[test]
-fn every_frame_is_delivered_or_counted_lost_under_every_buffer() {
+fn under_every_buffer_frames_are_delivered_or_counted_lost() {
     let shared = |alpha_percent| Buffers::Shared { bytes: 60_000, alpha_percent };
     let limited = [Buffers::PerPort(20_000), shared(u32::MAX), shared(50)];
     for buffers in limited.into_iter().chain([Buffers::Unlimited]) {
@@ -243,7 +243,7 @@ fn every_frame_is_delivered_or_counted_lost_under_every_buffer() {
 }
 
 #[test]
-fn equal_seeds_give_equal_traces_and_other_seeds_other_paths() {
+fn equal_seeds_give_equal_traces_and_others_other_paths() {
     let hash = |seed| {
         let tree = FatTree { k: 4, oversubscription: 1, physics: slow(SimDuration::nanos(300)) };
         let config = FabricConfig { seed, ..FabricConfig::default() };
@@ -281,7 +281,7 @@ fn spraying_is_uniform_and_ecmp_keeps_a_flow_on_its_path() {
 }
 
 #[test]
-fn a_sender_that_numbers_its_paths_uses_each_as_often() {
+fn a_sender_that_numbers_its_paths_uses_them_evenly() {
     let config = FabricConfig { forwarding: Forwarding::Source, ..FabricConfig::default() };
     assert_eq!(uplinks(config, 4), [2_000; 4]);
     assert_eq!(uplinks(config, 2), [4_000, 4_000, 0, 0]);
@@ -299,7 +299,7 @@ fn a_sender_that_numbers_its_paths_uses_each_as_often() {
 }
 
 #[test]
-fn a_failed_link_loses_what_it_held_and_routes_avoid_it_until_it_is_back() {
+fn a_failed_link_loses_its_queue_and_routes_avoid_it() {
     let wiring = LeafSpine {
         racks: 2,
         hosts_per_rack: 2,

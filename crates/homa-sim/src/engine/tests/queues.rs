@@ -7,10 +7,10 @@ use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
 use crate::fabric::queue::{
-    Admission, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, Waiting,
+    Admission, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, WaitingFrames,
 };
 use crate::fabric::{Buffers, FabricConfig, Marks, PortQueue, StrictPriority};
-use crate::switch::{Frame, Port};
+use crate::software_switch::{SoftwarePort, SwitchFrame};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, PortId, SingleSwitch};
 use crate::trace::{Listener, Recorder, TraceEvent, Verifier};
@@ -23,15 +23,15 @@ struct Burst {
     ect: bool,
 }
 
-/// Sends a burst, notes what comes.
-struct Host {
+/// Sends a burst and records arrivals.
+struct BurstHost {
     queue: VecDeque<Label>,
     seen: Vec<(Label, Arrival)>,
 }
 
 const BYTES: u32 = 1_000;
 
-impl Host {
+impl BurstHost {
     fn new(host: HostId, burst: Burst) -> Self {
         let label =
             |rank| Label { rank, ect: burst.ect, flow: host.0, ..Label::new(HostId(0), BYTES) };
@@ -40,7 +40,7 @@ impl Host {
     }
 }
 
-impl Transport for Host {
+impl Transport for BurstHost {
     type Packet = Label;
 
     fn submit(&mut self, _: Time, _: Submit) -> Result<Submitted, SubmitError> {
@@ -79,7 +79,7 @@ struct Told {
     lost: u32,
 }
 
-impl Probe<Host> for Told {
+impl Probe<BurstHost> for Told {
     fn trimmed(&mut self, _: SimTime, frame: &AtPort) {
         self.trimmed.push(frame.wire_bytes);
     }
@@ -93,7 +93,7 @@ impl Probe<Host> for Told {
     }
 }
 
-type Bursts<Q> = Simulation<(Host, Q, (), (Told, Recorder<Vec<TraceEvent>>), NoFaults)>;
+type Bursts<Q> = Simulation<(BurstHost, Q, (), (Told, Recorder<Vec<TraceEvent>>), NoFaults)>;
 
 /// Two hosts send to a third, over 10 Gbit/s everywhere: half of all frames wait.
 fn run<Q: PortQueue>(
@@ -103,7 +103,7 @@ fn run<Q: PortQueue>(
 ) -> Bursts<Q> {
     let rate = Rate::gbps(10);
     let physics = Physics::uniform(rate, rate, SimDuration::micros(1));
-    let make = Box::new(move |host, _| Host::new(host, burst));
+    let make = Box::new(move |host, _| BurstHost::new(host, burst));
     let queues: MakeQueue<'_, Q> = &mut |_: PortId, _: &_| queue();
     let wiring = SingleSwitch { hosts: 3, physics }.wire();
     let parts = ((), (Told::default(), Recorder(Vec::new())), NoFaults);
@@ -122,7 +122,7 @@ fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, Arrival)] 
 }
 
 #[test]
-fn marks_of_congestion_reach_the_receiver_and_the_hash() {
+fn congestion_marks_reach_the_receiver_and_the_trace_hash() {
     let config = FabricConfig::default();
     let ecn = || EcnThreshold::new(5 * BYTES, EcnScope::Queue);
     let marked = run(Burst { frames: 20, ect: true }, config, ecn);
@@ -145,7 +145,7 @@ fn marks_of_congestion_reach_the_receiver_and_the_hash() {
 /// A frame as the port of a real switch sees it: ECN-capable, marked or not.
 struct Ect(Marks);
 
-impl Frame for Ect {
+impl SwitchFrame for Ect {
     fn bytes(&self) -> u32 {
         BYTES
     }
@@ -164,7 +164,7 @@ impl Frame for Ect {
 }
 
 #[test]
-fn a_port_without_a_simulator_marks_the_same_packets() {
+fn a_software_port_marks_the_same_packets() {
     let rate = Rate::gbps(10);
     let ecn = |bytes| EcnThreshold::new(bytes, EcnScope::Queue);
     let queues = [
@@ -176,7 +176,7 @@ fn a_port_without_a_simulator_marks_the_same_packets() {
         let simulation =
             run(Burst { frames: 150, ect: true }, FabricConfig::default(), || queue.clone());
         let ce = seen(&simulation, 0).iter().map(|(_, arrival)| arrival.ce);
-        let mut port = Port::new(LinkRate::new(rate), u64::MAX, queue.clone());
+        let mut port = SoftwarePort::new(LinkRate::new(rate), u64::MAX, queue.clone());
         let mut left = Vec::new();
         for pair in 1..=150 {
             // 800 ns a frame, and what leaves when others come leaves after them.
@@ -201,7 +201,7 @@ impl PortQueue for Ranked {
         label.rank
     }
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, u64>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, u64>, slot: u32, room: u64) -> Admission {
         if room >= u64::from(waiting.frame(slot).bytes) {
             waiting.append(0, slot);
             return Admission::Queued;
@@ -216,7 +216,7 @@ impl PortQueue for Ranked {
         }
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, u64>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, u64>) -> u32 {
         let best = waiting.list(0).min_by_key(|slot| waiting.tag(*slot));
         let best = best.expect("some frame waits");
         waiting.take(0, best);
@@ -225,7 +225,7 @@ impl PortQueue for Ranked {
 }
 
 #[test]
-fn a_queue_by_rank_throws_out_the_highest_and_sends_the_lowest_first() {
+fn a_queue_by_rank_evicts_the_highest_and_sends_the_lowest() {
     let buffers = Buffers::PerPort(5 * u64::from(BYTES));
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);
@@ -250,7 +250,7 @@ impl PortQueue for Cutting {
 
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, _: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, _: u64) -> Admission {
         if waiting.list(0).count() < 3 {
             waiting.append(0, slot);
             return Admission::Queued;
@@ -263,14 +263,14 @@ impl PortQueue for Cutting {
         Admission::Returned(slot)
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
-        // Data first, so that headers pile up.
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
+        // Data first, so that headers accumulate.
         waiting.take_first(0).unwrap_or_else(|| waiting.take_highest())
     }
 }
 
 #[test]
-fn what_is_cut_arrives_as_a_header_and_what_is_sent_back_at_its_sender() {
+fn trimmed_frames_arrive_and_returned_ones_reach_the_sender() {
     let simulation = run(Burst { frames: 30, ect: false }, FabricConfig::default(), || Cutting);
     let arrivals = seen(&simulation, 0);
     let trimmed = arrivals.iter().filter(|(_, arrival)| arrival.trimmed).count();
@@ -289,7 +289,7 @@ fn what_is_cut_arrives_as_a_header_and_what_is_sent_back_at_its_sender() {
 }
 
 #[test]
-fn the_judge_knows_the_order_that_a_queue_keeps() {
+fn the_verifier_rejects_an_order_that_the_queue_does_not_keep() {
     let buffers = Buffers::PerPort(5 * u64::from(BYTES));
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);

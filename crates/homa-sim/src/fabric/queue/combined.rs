@@ -4,7 +4,7 @@
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,11 +20,11 @@ impl PortQueue for Combined {
     #[inline]
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         StrictPriority.admit(waiting, slot, room)
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         StrictPriority.next(waiting)
     }
 }

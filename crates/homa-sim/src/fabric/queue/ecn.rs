@@ -11,7 +11,7 @@ use crate::fabric::Marks;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
 
 /// Which bytes are compared with the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl PortQueue for EcnThreshold {
     fn tag(_: &Label, _: HostId) {}
 
     #[inline]
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         let level = &mut self.level_bytes[usize::from(frame.priority())];
         let found = match self.scope {
@@ -66,7 +66,7 @@ impl PortQueue for EcnThreshold {
     }
 
     #[inline]
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         let slot = waiting.take_highest();
         let frame = waiting.frame(slot);
         self.level_bytes[usize::from(frame.priority())] -= u32::from(frame.bytes);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_marked_when_more_than_the_threshold_waits_before_it() {
+    fn a_frame_is_marked_if_more_than_the_threshold_waits() {
         let data = (1_500, 0, true);
         assert_eq!(marked(EcnScope::Queue, &[data; 4]), [false, false, false, true]);
         // Exactly K bytes are not more than K.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_senders_that_asked_are_marked_and_the_others_bytes_count() {
+    fn only_ect_frames_are_marked_but_all_bytes_count() {
         let (asked, not) = ((1_500, 0, true), (1_500, 0, false));
         let frames = [not, not, not, asked, not];
         assert_eq!(marked(EcnScope::Queue, &frames), [false, false, false, true, false]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_no_longer_counts() {
+    fn frames_that_left_no_longer_count() {
         let mut port = Bare::new(EcnThreshold::new(3_000, EcnScope::Queue));
         for _ in 0..3 {
             port.arrives(label(1_500, 2, true), u64::MAX);

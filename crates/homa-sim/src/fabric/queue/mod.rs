@@ -26,7 +26,7 @@ use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Frame, Levels, Marks, Port};
+use super::{Frame, Levels, Marks, OutputPort};
 
 /// What the order of service at a port obeys, and what is dropped there: what a judge of traces may
 /// demand.
@@ -62,13 +62,18 @@ pub trait PortQueue {
     #[inline]
     fn arrives(&mut self, _frame: &mut Frame, _at: SimTime) {}
 
-    /// A frame arrives that has to wait; the port's memory has `room` for so many wire bytes more.
-    /// A frame that is [`Queued`](Admission::Queued) or [`Trimmed`](Admission::Trimmed) has been
-    /// put in a list.
-    fn admit(&mut self, waiting: &mut Waiting<'_, Self::Tag>, slot: u32, room: u64) -> Admission;
+    /// A frame arrives and has to wait; the port's memory has `room` for that many wire bytes. A
+    /// frame that is [`Queued`](Admission::Queued) or [`Trimmed`](Admission::Trimmed) is in a list
+    /// afterwards.
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Self::Tag>,
+        slot: u32,
+        room: u64,
+    ) -> Admission;
 
-    /// Takes the frame that is sent next out of its list. At least one waits.
-    fn next(&mut self, waiting: &mut Waiting<'_, Self::Tag>) -> u32;
+    /// Takes the frame that is sent next out of its list. At least one frame waits.
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Self::Tag>) -> u32;
 
     /// The first bit of a frame leaves the port, whether it had to wait or not.
     #[inline]
@@ -94,15 +99,15 @@ pub enum Admission {
 }
 
 /// The frames that wait at one port, in eight lists.
-pub struct Waiting<'a, Tag> {
-    pub(crate) port: &'a mut Port,
+pub struct WaitingFrames<'a, Tag> {
+    pub(crate) port: &'a mut OutputPort,
     pub(crate) levels: &'a mut Levels,
     pub(crate) frames: &'a mut [Frame],
     pub(crate) tags: &'a [Tag],
 }
 
-impl<Tag: Copy> Waiting<'_, Tag> {
-    /// Wire bytes that wait in all lists; the frame in service is not among them.
+impl<Tag: Copy> WaitingFrames<'_, Tag> {
+    /// Wire bytes that wait in all lists, without the frame in service.
     #[inline]
     pub fn bytes(&self) -> u32 {
         self.port.queued()
@@ -183,7 +188,7 @@ pub(crate) mod tests {
     /// A port with waiting frames, without a simulation around it.
     pub struct Bare<Q: PortQueue> {
         pub queue: Q,
-        pub port: Port,
+        pub port: OutputPort,
         pub levels: Levels,
         pub frames: Vec<Frame>,
         pub tags: Vec<Q::Tag>,
@@ -198,7 +203,7 @@ pub(crate) mod tests {
                 rate: Rate::gbps(10),
                 delay: crate::SimDuration::ZERO,
             };
-            let port = Port::new(&spec, u32::MAX);
+            let port = OutputPort::new(&spec, u32::MAX);
             Self { queue, port, levels: Levels::EMPTY, frames: Vec::new(), tags: Vec::new() }
         }
 
@@ -207,13 +212,13 @@ pub(crate) mod tests {
             self.frames.push(Frame::new(&label));
             self.tags.push(Q::tag(&label, HostId(1)));
             let Self { queue, port, levels, frames, tags } = self;
-            let mut waiting = Waiting { port, levels, frames, tags };
+            let mut waiting = WaitingFrames { port, levels, frames, tags };
             (slot, queue.admit(&mut waiting, slot, room))
         }
 
         pub fn next(&mut self) -> Option<u32> {
             let Self { queue, port, levels, frames, tags } = self;
-            let mut waiting = Waiting { port, levels, frames, tags };
+            let mut waiting = WaitingFrames { port, levels, frames, tags };
             waiting.highest()?;
             Some(queue.next(&mut waiting))
         }

@@ -10,7 +10,7 @@
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, PortQueue, Waiting};
+use super::{Admission, PortQueue, WaitingFrames};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,13 +41,18 @@ impl PortQueue for PriorityDrop {
         }
     }
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, Ranked>, slot: u32, room: u64) -> Admission {
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Ranked>,
+        slot: u32,
+        room: u64,
+    ) -> Admission {
         let rank = waiting.tag(slot).rank;
         if u64::from(waiting.frame(slot).bytes) <= room {
             waiting.append(if rank == 0 { FIRST } else { REST }, slot);
             return Admission::Queued;
         }
-        let of_most = |waiting: &Waiting<'_, Ranked>, list| {
+        let of_most = |waiting: &WaitingFrames<'_, Ranked>, list| {
             waiting.list(list).max_by_key(|&other| waiting.tag(other).rank)
         };
         match of_most(waiting, REST) {
@@ -59,7 +64,7 @@ impl PortQueue for PriorityDrop {
         }
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, Ranked>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Ranked>) -> u32 {
         if !waiting.is_empty(FIRST) {
             return waiting.take_highest();
         }
@@ -88,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_packet_of_the_flow_with_the_least_left_goes_first() {
+    fn the_first_packet_of_the_shortest_flow_is_sent() {
         let mut port = Bare::new(PriorityDrop);
         for (flow, rank) in [(1, 900), (2, 700), (1, 500), (3, 0), (2, 600)] {
             assert_eq!(port.arrives(label(flow, rank), u64::MAX).1, Admission::Queued);
@@ -98,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_port_drops_of_what_most_is_left_and_the_latest_of_equals() {
+    fn a_full_port_drops_the_longest_flow_and_the_latest_frame() {
         let mut port = Bare::new(PriorityDrop);
         for (flow, rank) in [(1, 900), (2, 950), (3, 950), (4, 0)] {
             port.arrives(label(flow, rank), u64::MAX);
@@ -114,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_of_other_hosts_are_other_flows() {
+    fn equal_flow_numbers_of_other_hosts_are_other_flows() {
         let tag = |from, to, flow| {
             PriorityDrop::tag(&Label { flow, ..Label::new(HostId(to), 0) }, HostId(from)).flow
         };
@@ -125,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_serves_as_a_search_through_one_list_would() {
+    fn two_lists_serve_as_one_list_would() {
         let mut rng = Rng::stream(3, "ranks");
         let mut port = Bare::new(PriorityDrop);
         let mut model: Vec<(u32, u32, u64)> = Vec::new();

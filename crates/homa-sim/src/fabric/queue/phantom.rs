@@ -17,7 +17,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, Waiting};
+use super::{Admission, Order, PortQueue, WaitingFrames};
 
 /// Whether a packet is compared with the threshold before or after it counts itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,12 +168,17 @@ impl<Q: PortQueue> PortQueue for Phantom<Q> {
     }
 
     #[inline]
-    fn admit(&mut self, waiting: &mut Waiting<'_, Q::Tag>, slot: u32, room: u64) -> Admission {
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Q::Tag>,
+        slot: u32,
+        room: u64,
+    ) -> Admission {
         self.inner.admit(waiting, slot, room)
     }
 
     #[inline]
-    fn next(&mut self, waiting: &mut Waiting<'_, Q::Tag>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Q::Tag>) -> u32 {
         self.inner.next(waiting)
     }
 
@@ -209,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn back_to_back_frames_leave_behind_what_the_slower_link_could_not_send() {
-        // Of 1514 counted bytes the counter drains 0.95 x 1538 = 1461.1 until the next frame: 52.9
-        // stay, and the 19th next one finds 1005.1.
+    fn back_to_back_frames_build_up_a_phantom_backlog() {
+        // From one frame to the next, the counter adds 1514 bytes and drains 0.95 x 1538 = 1461.1,
+        // so that 52.9 stay, and frame 19 finds 1005.1.
         let first = marked(PhantomConfig::PAPER, (1_538, 1_538), 40)[0];
         assert_eq!(first, 19);
         // All wire bytes counted, 76.9 stay: 14 x 76.9 = 1076.6.
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_counts_itself_is_marked_alone_on_an_idle_link() {
+    fn a_packet_that_counts_itself_is_marked_on_an_idle_link() {
         let order = PhantomOrder::AddThenCompare;
         let config = PhantomConfig { order, ..PhantomConfig::PAPER };
         assert_eq!(marked(config, (1_538, 1_000_000), 3), [0, 1, 2]);
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_drain_what_the_time_does_up_to_one_tick() {
+    fn ticks_drain_like_continuous_time_up_to_one_tick() {
         let tick = Some(SimDuration::nanos(800));
         let config = PhantomConfig { tick, ..PhantomConfig::PAPER };
         let mut ticking = Counter::new(config, LINK);
@@ -266,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_hosts_do_not_heed_never_begins_anew() {
-        // It drains next to nothing.
+    fn a_backlog_saturates_and_does_not_wrap() {
+        // Almost nothing drains.
         let config = PhantomConfig { drain_ppm: 1, ..PhantomConfig::PAPER };
         let mut counter = Counter::new(config, LINK);
         counter.backlog = u64::MAX - 2 * 1_514 * BYTE;

@@ -4,7 +4,7 @@
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, Waiting};
+use super::{Admission, Order, PortQueue, WaitingFrames};
 
 /// See the module's description. Takes no memory and leaves no trace in the compiled code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ impl PortQueue for StrictPriority {
     fn tag(_: &Label, _: HostId) {}
 
     #[inline(always)]
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         if u64::from(frame.bytes) > room {
             return Admission::Dropped;
@@ -31,7 +31,7 @@ impl PortQueue for StrictPriority {
     }
 
     #[inline(always)]
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         waiting.take_highest()
     }
 }

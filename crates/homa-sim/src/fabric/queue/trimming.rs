@@ -17,7 +17,7 @@ use crate::fabric::{Frame, Marks};
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, PortQueue, Waiting};
+use super::{Admission, PortQueue, WaitingFrames};
 
 /// The constants of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,13 @@ impl Trimming {
         self.bytes[usize::from(list)] + u32::from(frame.bytes) <= self.config.queue
     }
 
-    fn append<T: Copy>(&mut self, waiting: &mut Waiting<'_, T>, list: u8, slot: u32) {
+    fn append<T: Copy>(&mut self, waiting: &mut WaitingFrames<'_, T>, list: u8, slot: u32) {
         self.bytes[usize::from(list)] += u32::from(waiting.frame(slot).bytes);
         waiting.append(list, slot);
     }
 
-    /// Takes the frame at the tail of the data queue out, if another fits then: one that is longer
-    /// does not.
-    fn take_tail(&mut self, waiting: &mut Waiting<'_, ()>, other: Frame) -> Option<u32> {
+    /// Takes the tail of the data queue out, if `other` fits then. A longer frame may not fit.
+    fn take_tail(&mut self, waiting: &mut WaitingFrames<'_, ()>, other: Frame) -> Option<u32> {
         let tail = waiting.list(DATA).last()?;
         let bytes = waiting.frame(tail).bytes;
         let left = self.bytes[usize::from(DATA)] - u32::from(bytes);
@@ -79,8 +78,8 @@ impl Trimming {
         Some(tail)
     }
 
-    /// A frame that is in no list loses its payload, and waits if there is room.
-    fn cut(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32) -> Admission {
+    /// Trims a frame, which must be in no list, and queues its header if there is room.
+    fn trim(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32) -> Admission {
         waiting.trim(slot, self.config.header);
         if !self.fits(HEADERS, waiting.frame(slot)) {
             return Admission::Returned(slot);
@@ -100,7 +99,7 @@ impl PortQueue for Trimming {
 
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         if u64::from(frame.bytes) > room {
             return Admission::Dropped;
@@ -118,15 +117,15 @@ impl PortQueue for Trimming {
             return Admission::Queued;
         }
         let tail = if self.rng.chance(0.5) { self.take_tail(waiting, frame) } else { None };
-        let Some(tail) = tail else { return self.cut(waiting, slot) };
-        let admission = self.cut(waiting, tail);
+        let Some(tail) = tail else { return self.trim(waiting, slot) };
+        let admission = self.trim(waiting, tail);
         if matches!(admission, Admission::Trimmed(_)) {
             self.append(waiting, DATA, slot);
         }
         admission
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         let both = !waiting.is_empty(DATA) && !waiting.is_empty(HEADERS);
         let list = match (both, waiting.is_empty(HEADERS)) {
             (true, _) if self.run >= self.config.headers_per_data => {
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_packets_wait_and_then_the_newest_or_the_tail_is_cut_as_often() {
+    fn beyond_eight_packets_the_newest_or_the_tail_is_trimmed() {
         let (mut newest, mut tails) = (0, 0);
         for seed in 0..2_000 {
             let mut port = Bare::new(Trimming::new(CONFIG, seed, 7));
@@ -184,15 +183,15 @@ mod tests {
                 Admission::Trimmed(7) => tails += 1,
                 other => panic!("{other:?}"),
             }
-            let cut: Vec<u16> = port.frames.iter().map(|frame| frame.bytes).collect();
-            assert_eq!(cut.iter().filter(|&&bytes| bytes == 64).count(), 1);
+            let bytes: Vec<u16> = port.frames.iter().map(|frame| frame.bytes).collect();
+            assert_eq!(bytes.iter().filter(|&&bytes| bytes == 64).count(), 1);
             assert_eq!(port.queue.bytes, [72_000, 64]);
         }
         assert!((900..1_100).contains(&newest) && newest + tails == 2_000, "{newest} of 2000");
     }
 
     #[test]
-    fn the_header_queue_holds_1125_headers_and_then_they_go_back() {
+    fn headers_beyond_1125_return_to_their_senders() {
         let mut port = port();
         for _ in 0..8 + 1_125 {
             port.arrives(data(), u64::MAX);
@@ -204,12 +203,12 @@ mod tests {
         let (slot, _) = port.arrives(control(), 0);
         port.frames[slot as usize].set(Marks::TRIMMED.with(Marks::RETURNED, true));
         let Bare { queue, port, levels, frames, tags } = &mut port;
-        let mut waiting = Waiting { port, levels, frames, tags };
+        let mut waiting = WaitingFrames { port, levels, frames, tags };
         assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Dropped);
     }
 
     #[test]
-    fn ten_headers_are_served_for_one_packet_of_data() {
+    fn ten_headers_are_served_per_data_packet() {
         let mut port = port();
         let mut kinds = Vec::new();
         for _ in 0..3 {
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_waits_with_the_headers_at_the_next_switch_too() {
+    fn a_trimmed_packet_is_a_header_at_the_next_switch_too() {
         let mut port = port();
         port.arrives(data(), u64::MAX);
         let trimmed = Label::new(HostId(0), 64);
@@ -236,7 +235,7 @@ mod tests {
         port.frames[slot as usize].set(Marks::TRIMMED);
         port.tags.push(());
         let Bare { queue, port: bare, levels, frames, tags } = &mut port;
-        let mut waiting = Waiting { port: bare, levels, frames, tags };
+        let mut waiting = WaitingFrames { port: bare, levels, frames, tags };
         assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Queued);
         assert_eq!((port.next(), port.next()), (Some(slot), Some(0)));
     }

@@ -8,7 +8,7 @@ use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
 use homa_workload::framing::PaperWire;
 use homa_workload::sizes::Workload;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::scenario::{FramingName, ScenarioError, SchemeOptions};
 use crate::scheme::Environment;
 use crate::topology::HostId;
@@ -20,17 +20,17 @@ use crate::transport::Homa;
 pub struct HomaConfig {
     config: ValidConfig,
     /// Headers around packets.
-    pub framing: Framing,
+    pub framing: Headers,
     /// Largest IP packet, bytes.
     pub mtu: u32,
 }
 
 /// How a scheme makes its configuration.
-pub type Build = fn(&Environment<'_>) -> (Config, Framing);
+pub type Build = fn(&Environment<'_>) -> (Config, Headers);
 
 /// The authors' simulator (Homa §5.2): RTTbytes of 10,000 wire bytes where the network is theirs,
 /// else of the network; there their splits and cutoffs for their workloads, else by their rule.
-pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn simulator(environment: &Environment<'_>) -> (Config, Headers) {
     let rtt = if environment.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { environment.rtt_bytes };
     let config = Config::sigcomm18_sim(environment.link).with_rtt_wire_bytes(rtt);
     let known =
@@ -41,32 +41,32 @@ pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
     };
     let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
     let priorities = priorities.unwrap_or(config.priorities);
-    (config.priorities(priorities), Framing::Authors)
+    (config.priorities(priorities), Headers::Authors)
 }
 
 /// The paper's text.
-pub fn paper(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn paper(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::sigcomm18(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Authors)
 }
 
 /// As users get it.
-pub fn default(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn default(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::for_users(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Ip146)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Ip146)
 }
 
 /// The paper's text on a network with `N` levels: adjacent ones merged, the degree of
 /// overcommitment kept (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
-pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Headers) {
     let (config, framing) = paper(environment);
     (config.network_levels(N), framing)
 }
 
 /// The transport that Homa Figure 8 calls Basic.
-pub fn basic(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn basic(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::basic(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Authors)
 }
 
 const LEVELS: u8 = 8;
@@ -133,13 +133,13 @@ impl HomaConfig {
         let (mut config, mut framing) = build(environment);
         if let Some(name) = options.framing {
             framing = match name {
-                FramingName::Paper => Framing::Authors,
-                FramingName::Ip146 => Framing::Ip146,
-                FramingName::Udp => Framing::Udp,
+                FramingName::Paper => Headers::Authors,
+                FramingName::Ip146 => Headers::Ip146,
+                FramingName::Udp => Headers::Udp,
             };
         }
-        let mtu = options.mtu.unwrap_or(Framing::MTU);
-        if !(Framing::MTU..=9_000).contains(&mtu) {
+        let mtu = options.mtu.unwrap_or(Headers::MTU);
+        if !(Headers::MTU..=9_000).contains(&mtu) {
             return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
         }
         apply(&mut config, options, environment)?;

@@ -32,7 +32,7 @@ use homa_proto::{
 };
 
 use crate::topology::HostId;
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 
 use pair::{Pair, Slot};
 use rpcs::Rpc;

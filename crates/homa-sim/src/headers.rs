@@ -19,7 +19,7 @@ const AUTHORS_SCHEDULED: u32 = 16;
 
 /// The headers around a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum Headers {
     /// Directly in IPv4, protocol 146.
     Ip146,
     /// In UDP over IPv4.
@@ -29,8 +29,8 @@ pub enum Framing {
     Authors,
 }
 
-impl Framing {
-    /// Bytes of an IP packet at most, of which [`Framing::max_payload`] speaks.
+impl Headers {
+    /// Largest IP packet in bytes; [`Headers::max_payload`] assumes it.
     pub const MTU: u32 = 1500;
 
     /// Message bytes that fit in one DATA packet.
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_data_packet_is_a_full_frame_and_a_grant_a_shortest_or_little_more() {
-        for (framing, grant) in [(Framing::Ip146, 91), (Framing::Udp, 115)] {
+    fn full_data_is_a_full_frame_and_a_grant_a_short_one() {
+        for (framing, grant) in [(Headers::Ip146, 91), (Headers::Udp, 115)] {
             let len = framing.max_payload();
             let span = Span { message: MessageId(0), offset: 0, len };
             let data = Data {
@@ -116,6 +116,6 @@ mod tests {
             let body = Body::Grant { offset: 1, priority: 0 };
             assert_eq!(framing.wire_bytes(&packet(body)), grant);
         }
-        assert_eq!(Framing::Ip146.wire_bytes(&packet(Body::Busy)), 86);
+        assert_eq!(Headers::Ip146.wire_bytes(&packet(Body::Busy)), 86);
     }
 }

@@ -1,10 +1,13 @@
-//! What a combined input- and output-queued switch is made of (DeTail §4.2.1, Figure 6). How frames
-//! move through it: `engine/cioq`.
+//! Configuration of input-queued switches: combined input and output queues (DeTail §4.2.1, Figure
+//! 6). `engine/cioq` moves frames through them.
+
+pub mod drain_bytes;
+pub mod pfc;
 
 use homa_proto::Rate;
 
-use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, detail_thresholds, safe_pause};
 use crate::time::{SimDuration, SimTime};
+use pfc::{PfcLink, PfcThresholds, ResponseTime, detail_thresholds, safe_pause};
 
 /// Switches with a queue per input port, a crossbar, and a queue per output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +45,8 @@ pub struct PfcConfig {
 /// A link in one direction: its rate and delay, and the rates that it has from some times on, in
 /// their order.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
-    /// Rate to begin with, which the sender is built for.
+pub struct ChangingLink<'a> {
+    /// Initial rate, for which the sender is built.
     pub rate: Rate,
     /// First bit to first bit.
     pub delay: SimDuration,
@@ -51,7 +54,7 @@ pub struct Way<'a> {
     pub changes: &'a [(SimTime, Rate)],
 }
 
-impl Way<'_> {
+impl ChangingLink<'_> {
     fn rate_at(&self, at: SimTime) -> Rate {
         let changed = self.changes.iter().rev().find(|(from, _)| *from <= at);
         changed.map_or(self.rate, |(_, rate)| *rate)
@@ -63,8 +66,8 @@ impl PfcConfig {
     /// for the rates that they have at a time. `None`: for some of them, none is safe.
     pub fn thresholds_over(
         &self,
-        way: Way<'_>,
-        back: Way<'_>,
+        way: ChangingLink<'_>,
+        back: ChangingLink<'_>,
         bytes: u32,
     ) -> Option<PfcThresholds> {
         let all: Option<Vec<PfcThresholds>> =
@@ -72,16 +75,25 @@ impl PfcConfig {
         all?.into_iter().min_by_key(|thresholds| thresholds.pause)
     }
 
-    /// The greatest threshold that is safe at all rates that the link and the one `back` have;
-    /// `None`: none is.
-    pub fn safe_over(&self, way: Way<'_>, back: Way<'_>, bytes: u32) -> Option<u32> {
+    /// The greatest threshold that is safe at all rates of the link and the link `back`; `None` if
+    /// there is none.
+    pub fn safe_over(
+        &self,
+        way: ChangingLink<'_>,
+        back: ChangingLink<'_>,
+        bytes: u32,
+    ) -> Option<u32> {
         let safe = |link| safe_pause(&link, u64::from(bytes), self.priorities);
         self.links(way, back).map(safe).min().flatten()
     }
 
     /// The link as it is at first, and as it is after each change of its rate or that of the one
     /// `back`.
-    fn links<'a>(&'a self, way: Way<'a>, back: Way<'a>) -> impl Iterator<Item = PfcLink> + 'a {
+    fn links<'a>(
+        &'a self,
+        way: ChangingLink<'a>,
+        back: ChangingLink<'a>,
+    ) -> impl Iterator<Item = PfcLink> + 'a {
         let changes = way.changes.iter().chain(back.changes).map(|(at, _)| *at);
         let response = self.response.of(way.rate);
         std::iter::once(SimTime::ZERO).chain(changes).map(move |time| {

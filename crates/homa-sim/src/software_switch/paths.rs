@@ -21,7 +21,7 @@ pub struct Flow {
 
 /// See the module's description.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub struct PathChooser {
     wiring: Wiring,
     alive: Vec<bool>,
     forwarding: Forwarding,
@@ -30,8 +30,8 @@ pub struct Paths {
     turns: Vec<u32>,
 }
 
-impl Paths {
-    /// Of a network in which all links are up.
+impl PathChooser {
+    /// For a network in which all links are up.
     pub fn new(wiring: Wiring, forwarding: Forwarding, seed: u64) -> Self {
         Self {
             alive: vec![true; wiring.ports().len()],
@@ -95,20 +95,20 @@ mod tests {
     use crate::topology::{LeafSpine, Physics};
     use homa_proto::Rate;
 
-    /// Two racks of two hosts; switches: TORs 4 and 5, spines 6 and 7. Ports 8 and 9 lead from the
-    /// first TOR to the spines.
-    fn paths(forwarding: Forwarding) -> Paths {
+    /// Two racks of two hosts, with TOR switches 4 and 5 and spines 6 and 7. Ports 8 and 9 lead
+    /// from the first TOR to the spines.
+    fn paths(forwarding: Forwarding) -> PathChooser {
         let physics = Physics::uniform(Rate::gbps(1), Rate::gbps(1), SimDuration::ZERO);
         let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
-        Paths::new(wiring, forwarding, 1)
+        PathChooser::new(wiring, forwarding, 1)
     }
 
     fn flow(to: u32, label: u32) -> Flow {
         Flow { from: 0, to, label, priority: 0 }
     }
 
-    /// How often each spine was chosen of a hundred flows from host 0 to host 3.
-    fn chosen(paths: &mut Paths, drain: impl Fn(PortId) -> u32 + Copy) -> [usize; 2] {
+    /// How often each spine was chosen by a hundred flows from host 0 to host 3.
+    fn chosen(paths: &mut PathChooser, drain: impl Fn(PortId) -> u32 + Copy) -> [usize; 2] {
         let mut count = [0; 2];
         for label in 0..100 {
             let port = paths.choose(NodeId(4), flow(3, label), drain).unwrap();

@@ -8,13 +8,13 @@
 //! the caller looks), departure times never decrease, and marks are those that the simulator would
 //! set at these times. Left out: disciplines that throw out, cut or send back what waits.
 
-use crate::fabric::queue::{Admission, Order, PortQueue, Waiting};
+use crate::fabric::queue::{Admission, Order, PortQueue, WaitingFrames};
 use crate::fabric::{self, Levels, StrictPriority};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortSpec, Tier};
 use crate::transport::Label;
 
-use super::Frame;
+use super::SwitchFrame;
 
 /// A frame that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub struct Dropped<F>(pub F);
 /// Calls come in the order of time: before `enqueue(now, …)` take every departure up to `now` with
 /// [`Port::next`]. Departures at exactly `now` may be taken after the frames that arrive at `now`.
 #[derive(Clone, Debug)]
-pub struct Port<F, Q: PortQueue = StrictPriority> {
+pub struct SoftwarePort<F, Q: PortQueue = StrictPriority> {
     queue: Q,
-    lists: fabric::Port,
+    lists: fabric::OutputPort,
     levels: Levels,
     /// By slot: what the discipline sees of a frame, what it keeps of it, and the frame.
     headers: Vec<fabric::Frame>,
@@ -51,11 +51,16 @@ pub struct Port<F, Q: PortQueue = StrictPriority> {
     in_service: Option<(u32, SimTime)>,
 }
 
-impl<F: Frame, Q: PortQueue> Port<F, Q> {
-    /// An idle port to a link of `rate`, with `buffer_bytes` shared by all priorities.
+impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
+    /// An idle port of a link of `rate`, with `buffer_bytes` shared by all priorities.
     pub fn new(rate: LinkRate, buffer_bytes: u64, queue: Q) -> Self {
-        const { assert!(matches!(Q::ORDER, Order::Strict), "see what is left out") }
-        // Of the simulator's port only the lists of waiting frames are used.
+        const {
+            assert!(
+                matches!(Q::ORDER, Order::Strict),
+                "the software switch supports strict priorities only"
+            )
+        }
+        // Only the lists of waiting frames of the simulator's port are used.
         let spec = PortSpec {
             from: NodeId(0),
             to: NodeId(0),
@@ -65,7 +70,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         };
         Self {
             queue,
-            lists: fabric::Port::new(&spec, u32::MAX),
+            lists: fabric::OutputPort::new(&spec, u32::MAX),
             levels: Levels::EMPTY,
             headers: Vec::new(),
             tags: Vec::new(),
@@ -98,7 +103,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         let held = u64::from(self.lists.queued()) + u64::from(self.headers[served as usize].bytes);
         let room = self.limit_bytes.saturating_sub(held);
         let Self { queue, lists: port, levels, headers: frames, tags, .. } = self;
-        let admission = queue.admit(&mut Waiting { port, levels, frames, tags }, slot, room);
+        let admission = queue.admit(&mut WaitingFrames { port, levels, frames, tags }, slot, room);
         if admission == Admission::Queued {
             return Ok(());
         }
@@ -113,7 +118,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         let left = self.take(slot);
         if self.lists.queued() > 0 {
             let Self { queue, lists: port, levels, headers: frames, tags, .. } = self;
-            let slot = queue.next(&mut Waiting { port, levels, frames, tags });
+            let slot = queue.next(&mut WaitingFrames { port, levels, frames, tags });
             self.begin(slot, at);
         }
         left.map(|(frame, marked)| Departure { frame, at, marked })
@@ -195,7 +200,7 @@ mod tests {
     use crate::fabric::queue::{EcnScope, EcnThreshold, Phantom, PhantomConfig};
     use homa_proto::Rate;
 
-    impl Frame for (u32, u8) {
+    impl SwitchFrame for (u32, u8) {
         fn bytes(&self) -> u32 {
             self.0
         }
@@ -206,12 +211,12 @@ mod tests {
 
     const LINK: Rate = Rate::gbps(10);
 
-    /// 10 Gbit/s: 800 ps a byte.
-    fn port(buffer_bytes: u64) -> Port<(u32, u8)> {
-        Port::new(LinkRate::new(LINK), buffer_bytes, StrictPriority)
+    /// 10 Gbit/s, which is 800 ps per byte.
+    fn port(buffer_bytes: u64) -> SoftwarePort<(u32, u8)> {
+        SoftwarePort::new(LinkRate::new(LINK), buffer_bytes, StrictPriority)
     }
 
-    fn drain(port: &mut Port<(u32, u8)>, now: SimTime) -> Vec<(u32, u64)> {
+    fn drain(port: &mut SoftwarePort<(u32, u8)>, now: SimTime) -> Vec<(u32, u64)> {
         std::iter::from_fn(|| port.next(now)).map(|d| (d.frame.0, d.at.0)).collect()
     }
 
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_in_service_occupies_the_buffer_until_its_last_bit_left() {
+    fn a_frame_occupies_the_buffer_until_its_last_bit_has_left() {
         let mut port = port(1_500);
         port.enqueue(SimTime(0), (1_000, 0)).unwrap();
         assert_eq!(port.enqueue(SimTime(1), (501, 7)), Err(Dropped((501, 7))));
@@ -266,7 +271,7 @@ mod tests {
     /// Number, bytes, marks.
     type Marked = (u32, u32, Marks);
 
-    impl Frame for Marked {
+    impl SwitchFrame for Marked {
         fn bytes(&self) -> u32 {
             self.1
         }
@@ -283,7 +288,7 @@ mod tests {
 
     /// Which of 60 full frames back to back get a mark, when every third is not ECN-capable.
     fn marked<Q: PortQueue>(queue: Q) -> Vec<u32> {
-        let mut port = Port::new(LinkRate::new(LINK), u64::MAX, queue);
+        let mut port = SoftwarePort::new(LinkRate::new(LINK), u64::MAX, queue);
         for n in 0..60_u32 {
             let ect = Marks::NONE.with(Marks::ECT, !n.is_multiple_of(3));
             port.enqueue(SimTime(0), (n, 1_538, ect)).unwrap();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_priorities_leave_more_and_a_small_buffer_nothing() {
+    fn fewer_priorities_leave_more_and_small_buffers_nothing() {
         let link = gigabit();
         assert_eq!(safe_pause(&link, 131_072, 2), Some(65_536 - 4_557));
         assert_eq!(safe_pause(&link, 8 * 4_557, 8), Some(0));

@@ -3,7 +3,7 @@
 //!
 //! Invariants: counters never grow with the level; that of level 0 is all that the queue holds.
 
-use super::LEVELS;
+use homa_proto::LEVELS;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_stands_behind_all_of_its_level_and_above() {
+    fn a_packet_waits_for_all_bytes_of_its_level_and_above() {
         let mut drain = DrainBytes::default();
         drain.arrive(7, 100);
         drain.arrive(2, 1_000);
