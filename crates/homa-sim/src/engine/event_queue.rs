@@ -1,6 +1,6 @@
-//! Pending events in a total order: time, then first in first out.
+//! Pending events in a total order: by time, then first in, first out.
 //!
-//! A binary heap, plain enough to be the oracle of [`super::Wheel`] in tests.
+//! This is a binary heap, simple enough to be the reference for [`super::Wheel`] in tests.
 //! Invariant: popped times never decrease as long as nothing is pushed before the last popped time.
 
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use crate::time::SimTime;
 
-/// See the module's description.
+/// Events ordered by time and, among equals, by order of pushing.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     heap: BinaryHeap<PendingEvent<E>>,
@@ -67,7 +67,7 @@ impl<E> EventQueue<E> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
-    /// When the earliest event is due.
+    /// Time of the earliest event.
     pub fn peek(&self) -> Option<SimTime> {
         self.heap.peek().map(|entry| entry.at)
     }
@@ -77,7 +77,7 @@ impl<E> EventQueue<E> {
         self.heap.len()
     }
 
-    /// True without pending events.
+    /// True if no event is pending.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

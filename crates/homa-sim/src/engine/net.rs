@@ -1,4 +1,4 @@
-//! The network without its applications: its state. How packets move through it: `hop.rs`.
+//! State of the network without its applications. `hop.rs` moves packets through it.
 
 use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
@@ -19,10 +19,10 @@ use super::probe::{AtPort, Probe};
 use super::world::{PacketOf, TagOf, World};
 use super::{Counters, Wheel};
 
-/// See the module's description.
+/// The network: ports, hosts, packets in flight and pending events.
 pub(super) struct Net<W: World> {
     pub now: SimTime,
-    /// When the last event happened after which none was pending, and its number.
+    /// Time and number of the last event after which none was pending.
     pub idle: (SimTime, u64),
     pub events: Wheel<Ticket>,
     pub ports: Vec<OutputPort>,
@@ -30,18 +30,18 @@ pub(super) struct Net<W: World> {
     pub levels: Vec<Levels>,
     /// By port: frames that its queue dropped.
     pub drops: Vec<u64>,
-    /// By port; of no size where strict priority needs none.
+    /// By port; a zero-sized type under strict priority.
     pub queues: Vec<W::Queue>,
     pub flights: Flights<PacketOf<W>, TagOf<W>>,
-    /// What switches that queue at their inputs keep; otherwise of no size.
+    /// State of input-queued switches; otherwise empty.
     pub cioq: Cioq<PacketOf<W>>,
-    /// By switch, where forwarding is adaptive: the choice before.
+    /// By switch, if forwarding is adaptive: the previous choice.
     pub turns: Vec<u32>,
-    /// By port, if frames are interrupted or cut through: what it serves.
+    /// By port, if frames are interrupted or cut through: the frame in service.
     pub services: Vec<Service>,
     /// By switch, if its ports share memory: its ports.
     pub siblings: Vec<Vec<u32>>,
-    /// By port: its link works.
+    /// By port: its link is up.
     alive: Vec<bool>,
     pub hosts: Vec<HostState>,
     /// By host.
@@ -54,7 +54,7 @@ pub(super) struct Net<W: World> {
     pub counters: Counters,
     pub trace: TraceHash,
     pub stopped: bool,
-    /// Keeps the compiler from leaving out reads that are made for their side effect.
+    /// Keeps the compiler from removing reads whose only purpose is to fill the cache.
     pub fetched: u32,
     /// Buffer of [`Net::prefetch`].
     pub ahead: Vec<Lookahead>,
@@ -65,10 +65,10 @@ pub(super) struct Net<W: World> {
     incidents: Vec<Incident>,
 }
 
-/// What a port serves: of the last frame that entered service.
+/// The last frame that entered service at a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
-    /// If frames are interrupted: the frame; `NONE`: none is in service.
+    /// With preemption, the frame, or `NONE` if no frame is in service.
     pub slot: u32,
     /// The rate at which it leaves.
     pub mbps: u32,
@@ -90,19 +90,19 @@ impl Service {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
     pub token: u64,
-    /// `NONE`: of the network as a whole.
+    /// `NONE` for the network as a whole.
     pub host: u32,
     pub life: u32,
 }
 
-/// Something that happens to a host or a link.
+/// An incident of a host or a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Incident {
     /// A host freezes.
     Pause { host: HostId, until: SimTime },
-    /// A host stops; comes back after `downtime`, if given.
+    /// A host stops, and restarts after `downtime`, if given.
     Crash { host: HostId, downtime: Option<SimDuration> },
-    /// A crashed host comes back.
+    /// A crashed host restarts.
     Restart(HostId),
     /// A link changes.
     Link(PortId, LinkChange),
@@ -165,8 +165,8 @@ impl<W: World> Net<W> {
         net
     }
 
-    /// Which links a switch cuts through: it may pass on what is still arriving only if none of its
-    /// ports is faster.
+    /// Decides which links a switch cuts through. It may forward a frame that is still arriving
+    /// only if none of its ports is faster, because a faster port would run dry.
     fn choose_cut_through(&mut self) {
         if !self.config.cut_through || self.config.preemption {
             return;
@@ -193,14 +193,14 @@ impl<W: World> Net<W> {
         self.schedule(at, NetEvent::Incident((self.incidents.len() - 1) as u32));
     }
 
-    /// A link is to change its pace.
+    /// Announces a later change of a link's rate.
     pub fn expect_rate(&mut self, port: PortId, at: SimTime, rate: Rate) {
         if let Some(config) = self.config.cioq {
             self.cioq.expect_rate(self.wiring.ports(), config, (port.0, at, rate));
         }
     }
 
-    /// A link fails, comes back or changes its pace; routes follow at once.
+    /// A link fails, recovers or changes its rate; routes follow at once.
     pub fn change_link(&mut self, port: PortId, change: LinkChange) {
         self.advance(port.0, false);
         let works = match change {
@@ -229,7 +229,7 @@ impl<W: World> Net<W> {
         self.incidents[index as usize]
     }
 
-    /// The call-back with this number, which becomes free.
+    /// Takes a call-back; its number becomes free.
     pub fn take_wake(&mut self, index: u32) -> Wake {
         self.free_wakes.push(index);
         self.wakes[index as usize]
@@ -307,7 +307,7 @@ fn siblings(wiring: &Wiring, buffers: Buffers) -> Vec<Vec<u32>> {
     siblings
 }
 
-/// An order-dependent hash of what happened.
+/// A hash of the events, which depends on their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceHash(pub u64);
 

@@ -1,7 +1,8 @@
-//! Reads ahead: in a large network nearly everything an event touches is out of the cache, and
-//! reads that do not wait for each other are far faster than those of one event after the other.
+//! Prefetching: in a large network nearly all memory that an event touches is outside the cache.
+//! Reading the memory of many events at once is much faster than reading it one event after the
+//! other, because the reads overlap.
 //!
-//! Invariant: nothing here changes what happens; a wrong guess costs a useless read.
+//! Invariant: prefetching changes no result; a wrong guess costs a useless read.
 
 use crate::fabric::{Forwarding, NONE, Parcel};
 use crate::topology::HostId;
@@ -12,29 +13,29 @@ use super::net::Net;
 use super::wheel::PREFETCH_FROM;
 use super::world::World;
 
-/// A frame about to arrive, or a host about to send.
+/// A frame that is about to arrive, or a host that is about to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookahead {
     port: u32,
-    /// The frame; `NONE`: a host sends.
+    /// The frame; `NONE` if a host sends.
     slot: u32,
     /// The frame behind it in the pipe.
     behind: u32,
-    /// The last one there.
+    /// The last frame in the pipe.
     last: u32,
     /// The first frame that waits at the port.
     waiting: u32,
-    /// The port where it goes next; the host's own.
+    /// The next output port; for a sending host, its own.
     onward: u32,
-    /// The host that receives it, or sends; `NONE`: a switch.
+    /// The host that receives or sends; `NONE` if a switch receives.
     host: u32,
-    /// Of the frame.
+    /// Priority of the frame.
     priority: u8,
 }
 
 impl<W: World> Net<W> {
-    /// Reads what the events of the bucket that begins will need. The results are of no use.
-    /// Small networks stay in the cache anyway.
+    /// Reads the memory that the events of the next bucket will need and discards the values. Small
+    /// networks stay in the cache anyway, so nothing is read.
     #[inline]
     pub fn prefetch(&mut self) {
         if self.events.len() < PREFETCH_FROM {

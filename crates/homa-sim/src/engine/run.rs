@@ -1,4 +1,4 @@
-//! The loop: one handler per kind of event.
+//! The event loop, with one handler per kind of event.
 
 use crate::fabric::NONE;
 use crate::fabric::queue::PortQueue;
@@ -14,8 +14,8 @@ use super::world::World;
 use super::{Halt, Simulation};
 
 impl<W: World> Simulation<W> {
-    /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`,
-    /// unless something else ended the run.
+    /// Runs all events that are due up to `end`, at most `max_events`. The time is `end`
+    /// afterwards, unless the run ended for another reason.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
         let last = self.net.counters.events.saturating_add(max_events);
         while self.net.counters.events < last {
@@ -48,12 +48,12 @@ impl<W: World> Simulation<W> {
         Halt::Events
     }
 
-    /// Runs until nothing is pending or the application stops it.
+    /// Runs until no event is pending or the application stops the run.
     pub fn run_to_drain(&mut self) -> Halt {
         self.run_until(SimTime::MAX, u64::MAX)
     }
 
-    /// The next event; false when nothing is pending.
+    /// Runs the next event; false if none is pending.
     pub fn step(&mut self) -> bool {
         let net = &mut self.net;
         let Some((at, ticket)) = net.events.pop() else { return false };
@@ -134,7 +134,7 @@ impl<W: World> Simulation<W> {
     fn on_timer(&mut self, id: u32) {
         let net = &mut self.net;
         let host = &mut net.hosts[id as usize];
-        // Superseded by an earlier deadline, or of an earlier life.
+        // A newer deadline replaced this event, or it belongs to an earlier life.
         if host.timer != net.now || !host.up {
             return;
         }
@@ -146,7 +146,8 @@ impl<W: World> Simulation<W> {
             return net.schedule(until, NetEvent::Timer(id));
         }
         if std::mem::take(&mut host.timer_waited) {
-            // Behind the packets that wait for the same moment.
+            // Packets that were delayed to the same time come first, so queue the timer behind
+            // them.
             host.timer = net.now;
             return net.schedule(net.now, NetEvent::Timer(id));
         }
@@ -206,7 +207,7 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// Hosts that applications gave input to.
+    /// Settles the hosts that applications gave input to.
     #[inline]
     fn settle_dirty(&mut self) {
         while let Some(id) = self.net.dirty.pop() {
@@ -215,14 +216,15 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// After an input to `id`.
+    /// Settles a host after an input to it.
     #[inline]
     fn settle(&mut self, id: u32) {
         self.settle_one(id);
         self.settle_dirty();
     }
 
-    /// Events out, wire offered, until neither changes anything; then wire and timer are awaited.
+    /// Reports events and offers the wire until neither has an effect; then schedules the wire and
+    /// the timer.
     #[inline]
     fn settle_one(&mut self, id: u32) {
         loop {
@@ -248,7 +250,7 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// Hands events to the application.
+    /// Hands pending events to the application.
     #[inline]
     fn drain(&mut self, id: u32) {
         let net = &mut self.net;

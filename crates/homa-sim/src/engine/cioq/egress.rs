@@ -1,4 +1,4 @@
-//! The output queues of switches, and wires.
+//! The output queues of switches, and their wires.
 
 use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
@@ -8,8 +8,8 @@ use crate::engine::world::World;
 use crate::transport::Transport;
 
 impl<W: World> Net<W> {
-    /// An idle wire takes what is to be told first, then the oldest frame of the highest level that
-    /// is not paused.
+    /// An idle wire sends a due control frame first, then the oldest frame of the highest level
+    /// that is not paused.
     #[inline]
     pub(super) fn send_on(&mut self, output: u32) {
         let state = &mut self.cioq.outputs[output as usize];
@@ -33,8 +33,8 @@ impl<W: World> Net<W> {
         self.schedule(free_at, NetEvent::Sent(output));
     }
 
-    /// A frame's first bit leaves a port, of a switch or a host. Switches hear of it when its first
-    /// bit is there, hosts when it is whole.
+    /// A frame's first bit leaves a port of a switch or a host. Switches receive the frame when its
+    /// first bit arrives, hosts when all of it has arrived.
     #[inline]
     pub fn launch(&mut self, port_index: u32, slot: u32) {
         let port = &mut self.ports[port_index as usize];

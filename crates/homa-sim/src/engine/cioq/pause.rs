@@ -1,5 +1,5 @@
-//! Priority flow control: which levels an input pauses, the control frames that say so, and what
-//! they stop.
+//! Priority flow control: which levels an input pauses, the control frames that announce them, and
+//! the frames that they stop.
 
 use crate::engine::agenda::NetEvent;
 use crate::engine::net::Net;
@@ -11,7 +11,7 @@ use crate::topology::HostId;
 use crate::transport::{Label, Transport};
 
 impl<W: World> Net<W> {
-    /// What waits at an input has changed: does its sender have to know?
+    /// The queue at an input has changed: its sender may have to be paused or released.
     #[inline]
     pub(super) fn update_pauses(&mut self, link: u32) {
         let input = &mut self.cioq.inputs[link as usize];
@@ -65,7 +65,7 @@ impl<W: World> Net<W> {
         true
     }
 
-    /// A control frame takes effect; gives the host whose network card heeds it.
+    /// A control frame takes effect. Returns the host, if the paused port is a network card.
     pub fn on_paused(&mut self, code: u32) -> Option<u32> {
         let (port, levels) = (code >> 8, code as u8);
         if self.ports[port as usize].failed {
@@ -102,9 +102,9 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The next packet of a host that may leave: of levels that are not paused. What a transport
-    /// gives of others waits in the card (`nic/card.rs`), and what waits there leaves in its turn
-    /// among what the transport has.
+    /// The next packet of a host that may leave: one of a level that is not paused. If the
+    /// transport sends packets of paused levels, they wait in the card (`nic/card.rs`), and leave
+    /// later in their order among the transport's packets.
     #[inline]
     pub fn pull_unpaused(&mut self, id: u32) -> Option<(PacketOf<W>, Label)> {
         let open = !self.cioq.outputs[id as usize].paused;
@@ -126,7 +126,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// True when a host's network card holds packets that may leave.
+    /// True if a host's network card holds packets that may leave.
     #[inline]
     pub fn holds_unpaused(&self, id: u32) -> bool {
         let open = !self.cioq.outputs[id as usize].paused;
@@ -140,7 +140,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// A host that ends a life leaves its network card empty.
+    /// A host that crashes loses the packets in its network card.
     pub fn clear_card(&mut self, id: HostId) {
         if let Some(card) = self.cioq.cards.get_mut(id.0 as usize) {
             *card = Card::default();

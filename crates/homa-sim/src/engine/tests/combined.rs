@@ -1,5 +1,5 @@
-//! Claims about switches that queue at their inputs, too: the published delay of a hop, no loss at
-//! thresholds that are safe and loss above them, and a deadlock that is told.
+//! Claims about input-queued switches: the published delay of a hop, no loss at safe thresholds and
+//! loss above them, and the report of a deadlock.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_workload::rng::Rng;
@@ -20,17 +20,17 @@ const FRAME: u32 = 1_530;
 /// Copper and transceivers (DeTail §5.1).
 const CABLE: SimDuration = SimDuration::nanos(5_476);
 
-/// Has frames without end: of the lowest level that is not paused and the greatest size, for the
-/// host of that level; or of any level and size for any host.
+/// Has frames without end. It sends frames of the lowest level that is not paused and of the
+/// greatest size, to the host of that level; with `any`, frames of any level and size to any host.
 struct Gusher {
     to: Vec<u32>,
     left: u32,
     levels: u8,
     /// Wire bytes of the longest frame.
     frame: u32,
-    /// What chooses levels, sizes and receivers.
+    /// Chooses levels, sizes and receivers.
     any: Option<Rng>,
-    /// Knows nothing of pauses, and sends of one level after the other.
+    /// Ignores pauses, and sends one level after the other.
     deaf: bool,
     paused: u8,
     received: Vec<SimTime>,
@@ -58,7 +58,7 @@ impl Gusher {
 
     fn size(&mut self) -> u32 {
         let Some(rng) = &mut self.any else { return self.frame };
-        // Mostly long ones, which need the most room.
+        // Mostly long frames, because these need the most memory.
         if rng.chance(0.7) { self.frame } else { 64 + rng.uniform_below(self.frame - 63) }
     }
 }
@@ -136,12 +136,12 @@ fn a_hop_takes_the_published_time() {
     });
     simulation.run_to_drain();
     let arrived = simulation.transport(HostId(1)).unwrap().received[0];
-    // DeTail §5.1: 12.24 + 3.06 + 0.476 + 5 + 4.224 = 25 us for the hop; before it the host's own
-    // link.
+    // DeTail §5.1: 12.24 + 3.06 + 0.476 + 5 + 4.224 = 25 us for the hop; the host's own link comes
+    // before it.
     assert_eq!(arrived, SimTime::ZERO + SimDuration::nanos(25_000 + 12_240 + 5_476));
 }
 
-/// Rates at which senders take differently long to heed pauses.
+/// Rates at which senders need different times to react to a control frame.
 const RATES: [Rate; 4] = [Rate::gbps(1), Rate::gbps(10), Rate::gbps(25), Rate::gbps(100)];
 
 /// Inputs of `buffer` bytes that pause above `pause`, behind cables of that length.
@@ -153,7 +153,7 @@ struct CableCase {
     pause: u32,
     /// The forwarding engine's time.
     lookup: SimDuration,
-    /// The link to the receiver is so many times slower.
+    /// Factor by which the link to the receiver is slower.
     slower: u64,
 }
 
@@ -165,19 +165,19 @@ impl CableCase {
         Self { rate, cable, buffer, pause, lookup: SimDuration::ZERO, slower: 1 }
     }
 
-    /// Frames lost when everybody sends to everybody at all levels, the lowest first.
+    /// Frames lost if every host sends to every other at all levels, the lowest first.
     fn lost(self, hosts: u32) -> u64 {
         let Self { rate, cable, buffer, pause, lookup, slower } = self;
         let thresholds = PfcThresholds { pause, unpause: pause.min(4_557) };
         let pfc = PfcConfig { thresholds: Some(thresholds), ..LOSSLESS_SWITCH.pfc.unwrap() };
         let cioq = CioqConfig { bytes: buffer, pfc: Some(pfc), lookup, ..LOSSLESS_SWITCH };
         let mut simulation = gush(one_switch(hosts, rate, cable), cioq, move |host| {
-            // Host 0 hears everybody, and keeps the wire busy on which host 1 is paused.
+            // All hosts send to host 0, which keeps the wire busy that pauses host 1.
             Gusher::new(vec![u32::from(host == 0)], u32::MAX, 8)
         });
         let slow = LinkChange::Rate(Rate(rate.0 / slower));
         simulation.change_link(PortId(hosts), SimTime::ZERO, slow);
-        // 100 ms at 1 Gbit/s: as many frames at any rate.
+        // 100 ms at 1 Gbit/s, and the same number of frames at other rates.
         let time = SimDuration(SimDuration::millis(100).0 / (rate.0 / 1_000_000_000));
         simulation.run_until(SimTime::ZERO + time, u64::MAX);
         assert!(simulation.pause_report().unwrap().pauses > 10, "{self:?}");
@@ -233,7 +233,7 @@ fn a_pause_does_not_end_over_a_link_that_is_down() {
             Gusher::new(if host == 0 { Vec::new() } else { vec![0] }, u32::MAX, 8)
         });
     let millis = |n| SimTime::ZERO + SimDuration::millis(n);
-    // From the switch to host 1, whose own link works on.
+    // The link from the switch to host 1; the link from host 1 works throughout.
     let back = PortId(hosts + 1);
     simulation.change_link(back, millis(10), LinkChange::Fail);
     simulation.change_link(back, millis(20), LinkChange::Recover);
@@ -274,8 +274,8 @@ fn one_frame_above_the_safe_threshold_loses_frames() {
     }
 }
 
-/// A network of one switch, thresholds by the documented rule, and hosts that send whatever is not
-/// paused.
+/// A network of one switch with thresholds by the documented rule, whose hosts send everything that
+/// is not paused.
 #[derive(Debug)]
 struct AnyLink {
     rate: Rate,
@@ -286,10 +286,10 @@ struct AnyLink {
     hosts: u32,
     speedup: u32,
     virtual_outputs: bool,
-    /// Senders fill one level after the other, the lowest first, with the longest frames: so inputs
-    /// hold most. Else they send anything.
+    /// Senders fill one level after the other, the lowest first, with the longest frames, because
+    /// inputs then hold most. If false, they send anything.
     in_order: bool,
-    /// The link to the host that hears most is so many times slower.
+    /// Factor by which the link to host 0, the most frequent receiver, is slower.
     slower: u64,
     /// The forwarding engine's time.
     lookup: SimDuration,
@@ -341,17 +341,18 @@ impl AnyLink {
         let (hosts, seed) = (self.hosts, self.seed);
         let (in_order, slower) = (self.in_order, self.slower);
         let mut simulation = gush(wiring, cioq, move |host| {
-            // Who hears over a slow link would be paused over it, later than the threshold allows.
+            // If host 0 sent, its slow link would delay the control frames that pause it, beyond
+            // what the threshold allows for.
             if host == 0 && slower > 1 {
                 return Gusher::new(Vec::new(), 0, priorities);
             }
             if in_order {
-                // Host 0 hears all but the last, which keeps busy the wire on which host 1 is
-                // paused.
+                // All hosts but the last send to host 0, which keeps the wire busy that pauses host
+                // 1.
                 let to = vec![u32::from(host == hosts - 1 && host > 1)];
                 return Gusher { frame, ..Gusher::new(to, 3_000, priorities) };
             }
-            // Host 0 hears most.
+            // Host 0 is the most frequent receiver.
             let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
             let any = Rng::stream(seed, &format!("gusher {host}"));
             Gusher { frame, any: Some(any), ..Gusher::new(to, 3_000, priorities) }
@@ -370,11 +371,11 @@ fn nothing_is_lost_at_the_safe_threshold_of_any_link() {
         assert_eq!(link.lost(), 0, "{link:?}");
         Ok(())
     })
-    // A bound that is a frame too high is found within a second.
+    // A bound that is one frame too high is found within a second.
     .budget_ms(3_000);
 }
 
-/// Five switches in a ring, a host at each, which sends two switches on.
+/// Five switches in a ring, with a host at each that sends two switches ahead.
 fn ring() -> Wiring {
     let hosts = (0..5).map(|i| format!("h{i},s{i},1,5476\n"));
     let links = (0..5).map(|i| format!("s{i},s{},1,5476\n", (i + 1) % 5));
@@ -395,7 +396,7 @@ fn a_circle_of_pauses_is_reported_and_only_then() {
     let locked = around(5);
     assert_eq!(locked.circle.len(), 5, "{locked:?}");
     assert!(locked.longest > SimDuration::millis(100), "{locked:?}");
-    // Without the last flow the circle is open, and all goes on.
+    // Without the last flow the circle is open, so that everything moves.
     let open = around(4);
     assert_eq!(open.circle, [], "{open:?}");
     assert!(open.longest < SimDuration::millis(100), "{open:?}");

@@ -1,4 +1,4 @@
-//! Claims about faults, with a transport that is not Homa.
+//! Claims about faults, with a transport other than Homa.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -94,7 +94,7 @@ fn senders_share_the_receivers_link_and_the_rest_is_dropped() {
     let calls: Vec<_> = (0..300).map(|i| (i % 3, 3, 1000)).collect();
     let mut network = network(&calls, NoFaults);
     assert_eq!(network.run_until(SimTime(800_000_000), 1_000_000), Halt::Time);
-    // Three wires at full rate feed one: two thirds of each packet's bytes queue up until the
+    // Three links at full rate feed one, so two thirds of each packet's bytes queue until the
     // limit.
     assert!(network.dropped_frames(network.wiring().downlink(HostId(3))) > 0);
     run(&mut network);
@@ -145,7 +145,7 @@ fn after_a_pause_a_host_reads_packets_before_timers_run() {
     run(&mut network);
     let [(0, at)] = network.application().answers[..] else { panic!() };
     assert_eq!(at, SimTime(20_500_000_000));
-    // Its timer was due before the response arrived: nothing is sent again.
+    // The client's timer was due before the response arrived, but nothing is sent again.
     assert_eq!(requests.get(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! Claims about the network, with Homa's own code in it.
+//! Claims about the network with Homa as the transport.
 
 mod combined;
 mod fabric;
@@ -98,7 +98,7 @@ fn a_long_message_arrives() {
 fn a_large_network_that_prefetches_delivers_everything() {
     let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::micros(1));
     let wiring = FatTree { k: 16, oversubscription: 1, physics }.wire();
-    // Many peers a host, packets with and without a grant, frames that wait.
+    // Many peers per host, packets with and without a grant, and frames that wait.
     let flow = |i: u32| (i % 1_024, (i * 5 + 77 + i / 1_024) % 1_024, 12_000 + i, SimTime(0));
     let flows: Vec<_> = (0..2_048).map(flow).filter(|flow| flow.0 != flow.1).collect();
     let simulation = run_on(wiring, &flows);

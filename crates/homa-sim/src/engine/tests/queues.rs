@@ -1,5 +1,4 @@
-//! Claims about queues that do more than wait: what they mark, shorten and send back reaches the
-//! hosts.
+//! Claims about disciplines that mark, trim or return frames: the hosts receive the result.
 
 use std::collections::VecDeque;
 
@@ -16,7 +15,7 @@ use crate::topology::{HostId, Physics, PortId, SingleSwitch};
 use crate::trace::{Listener, Recorder, TraceEvent, Verifier};
 use crate::transport::{Arrival, Label, Transport};
 
-/// Hosts 1 and up send so many frames to host 0 at once, the last one of rank 0.
+/// Every host but 0 sends this many frames to host 0 at once; the last one has rank 0.
 #[derive(Clone, Copy)]
 struct Burst {
     frames: u32,
@@ -71,7 +70,7 @@ impl Transport for BurstHost {
     }
 }
 
-/// What is told of cut and returned frames.
+/// Counts trimmed, returned and lost frames.
 #[derive(Default)]
 struct Told {
     trimmed: Vec<u32>,
@@ -95,7 +94,7 @@ impl Probe<BurstHost> for Told {
 
 type Bursts<Q> = Simulation<(BurstHost, Q, (), (Told, Recorder<Vec<TraceEvent>>), NoFaults)>;
 
-/// Two hosts send to a third, over 10 Gbit/s everywhere: half of all frames wait.
+/// Two hosts send to a third over 10 Gbit/s links, so that half of all frames wait.
 fn run<Q: PortQueue>(
     burst: Burst,
     config: FabricConfig,
@@ -127,11 +126,11 @@ fn congestion_marks_reach_the_receiver_and_the_trace_hash() {
     let ecn = || EcnThreshold::new(5 * BYTES, EcnScope::Queue);
     let marked = run(Burst { frames: 20, ect: true }, config, ecn);
     let ce: Vec<bool> = seen(&marked, 0).iter().map(|(_, arrival)| arrival.ce).collect();
-    // The frames of pair n, counted from 0, find n and n + 1 waiting: the first to find more than
-    // five is the second one of pair 5.
+    // The frames of pair n, counted from 0, find n and n + 1 frames waiting. The first to find more
+    // than five is the second one of pair 5.
     assert_eq!((ce.len(), ce.iter().position(|ce| *ce)), (40, Some(11)));
     assert!(ce[11..].iter().all(|ce| *ce), "{ce:?}");
-    // Without ECT, or with a threshold that is never reached, all is as under strict priority.
+    // Without ECT, or with a threshold that is never reached, the run is as under strict priority.
     let plain = run(Burst { frames: 20, ect: false }, config, ecn);
     assert!(seen(&plain, 0).iter().all(|(_, arrival)| !arrival.ce));
     let strict = run(Burst { frames: 20, ect: false }, config, || StrictPriority);
@@ -142,7 +141,7 @@ fn congestion_marks_reach_the_receiver_and_the_trace_hash() {
     assert_ne!(never.trace_hash(), marked.trace_hash());
 }
 
-/// A frame as the port of a real switch sees it: ECN-capable, marked or not.
+/// A frame as the port of the software switch receives it: ECN-capable, marked or not.
 struct Ect(Marks);
 
 impl SwitchFrame for Ect {
@@ -179,7 +178,7 @@ fn a_software_port_marks_the_same_packets() {
         let mut port = SoftwarePort::new(LinkRate::new(rate), u64::MAX, queue.clone());
         let mut left = Vec::new();
         for pair in 1..=150 {
-            // 800 ns a frame, and what leaves when others come leaves after them.
+            // 800 ns a frame; frames that leave when others arrive leave after them.
             let now = SimTime(pair * 800_000);
             left.extend(std::iter::from_fn(|| port.next(SimTime(now.0 - 1))));
             (0..2).for_each(|_| assert!(port.enqueue(now, Ect(Marks::ECT)).is_ok()));
@@ -191,7 +190,7 @@ fn a_software_port_marks_the_same_packets() {
     }
 }
 
-/// Keeps so many frames of the lowest ranks, and sends the lowest first.
+/// Keeps the frames of the lowest ranks that fit, and sends the lowest first.
 struct Ranked;
 
 impl PortQueue for Ranked {
@@ -230,7 +229,7 @@ fn a_queue_by_rank_evicts_the_highest_and_sends_the_lowest() {
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);
     let ranks: Vec<u64> = seen(&simulation, 0).iter().map(|(label, _)| label.rank).collect();
-    // Ranks fall with time: what comes is worth more than what waits, which is thrown out.
+    // Ranks fall with time, so that an arriving frame evicts a waiting one.
     for rank in 0..4 {
         assert_eq!(ranks.iter().filter(|seen| **seen == rank).count(), 2, "{ranks:?}");
     }
@@ -240,7 +239,7 @@ fn a_queue_by_rank_evicts_the_highest_and_sends_the_lowest() {
     assert_eq!(simulation.counters().lost, lost);
 }
 
-/// Cuts what finds more than three frames waiting; sends headers back when five wait.
+/// Trims frames that find more than three waiting, and returns headers if five wait.
 struct Cutting;
 
 const HEADER: u16 = 64;
