@@ -1,12 +1,15 @@
-//! A switch output port: a queue and the link behind it, which carries one frame at a time.
+//! An output port of a software switch: a queue and the link behind it, which carries one frame at
+//! a time.
 //!
-//! Which frame waits, is marked, refused or sent next, a discipline of [`crate::fabric::queue`]
-//! decides; here are the frames, the memory and the clock. Not preemptive: a frame in service
-//! leaves whole. Store and forward: a frame departs when its last bit has left, and occupies the
-//! buffer until then. A frame that finds the port idle is never refused. Invariants: service is
-//! back to back while frames wait (the next frame starts when the last one finished, however late
-//! the caller looks), departure times never decrease, and marks are those that the simulator would
-//! set at these times. Left out: disciplines that throw out, cut or send back what waits.
+//! A discipline of [`crate::fabric::queue`] decides which frame waits, is marked, is dropped or is
+//! sent next; the port has the frames, the memory and the clock. It does not preempt a frame in
+//! service. It stores and forwards: a frame departs when its last bit has left, and occupies the
+//! buffer until then. If a frame finds the port idle, it is never dropped.
+//!
+//! Invariants: service is back to back while frames wait (the next frame starts when the last one
+//! finished, even if the caller is late), departure times never decrease, and marks are those that
+//! the simulator would set at these times. Left out: disciplines that evict, trim or return waiting
+//! frames.
 
 use crate::fabric::queue::{Admission, Order, PortQueue, WaitingFrames};
 use crate::fabric::{self, Levels, StrictPriority};
@@ -23,7 +26,7 @@ pub struct Departure<F> {
     pub frame: F,
     /// When its last bit left.
     pub at: SimTime,
-    /// The port marked it.
+    /// The port set a mark.
     pub marked: bool,
 }
 
@@ -33,21 +36,22 @@ pub struct Dropped<F>(pub F);
 
 /// An output port.
 ///
-/// Calls come in the order of time: before `enqueue(now, …)` take every departure up to `now` with
-/// [`Port::next`]. Departures at exactly `now` may be taken after the frames that arrive at `now`.
+/// Calls should come in the order of time. Before `enqueue(now, …)`, take every departure up to
+/// `now` with [`SoftwarePort::next`]; departures at exactly `now` may be taken after the frames
+/// that arrive at `now`.
 #[derive(Clone, Debug)]
 pub struct SoftwarePort<F, Q: PortQueue = StrictPriority> {
     queue: Q,
     lists: fabric::OutputPort,
     levels: Levels,
-    /// By slot: what the discipline sees of a frame, what it keeps of it, and the frame.
+    /// By slot: the header that the discipline reads, its tag, and the frame.
     headers: Vec<fabric::Frame>,
     tags: Vec<Q::Tag>,
     frames: Vec<Option<F>>,
     free: Vec<u32>,
     rate: LinkRate,
     limit_bytes: u64,
-    /// Slot, and when its last bit will have left.
+    /// Slot of the frame in service, and when its last bit leaves.
     in_service: Option<(u32, SimTime)>,
 }
 
@@ -82,7 +86,7 @@ impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
         }
     }
 
-    /// A frame arrives for this port. `Err` gives it back when the buffer is full.
+    /// Queues a frame. If the buffer is full, the error gives it back.
     pub fn enqueue(&mut self, now: SimTime, frame: F) -> Result<(), Dropped<F>> {
         debug_assert!(
             self.in_service.is_none_or(|(_, at)| at >= now),
@@ -110,8 +114,9 @@ impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
         self.take(slot).map_or(Ok(()), |(frame, _)| Err(Dropped(frame)))
     }
 
-    /// The next frame whose last bit has left by `now`; starts the one after it. Call until `None`.
-    // Not an iterator: time is an argument.
+    /// The next frame whose last bit has left by `now`; starts the one after it. Call it until
+    /// `None`.
+    // Not an iterator, because the time is an argument.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, now: SimTime) -> Option<Departure<F>> {
         let (slot, at) = self.in_service.take_if(|(_, at)| *at <= now)?;
@@ -129,29 +134,29 @@ impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
         self.rate = rate;
     }
 
-    /// When the frame in service will have left: the time to call [`Port::next`].
+    /// When the frame in service leaves; call [`SoftwarePort::next`] then.
     pub fn departs(&self) -> Option<SimTime> {
         self.in_service.map(|(_, at)| at)
     }
 
-    /// Wire bytes that wait, the frame in service not included.
+    /// Wire bytes that wait, without the frame in service.
     pub fn waiting_bytes(&self) -> u32 {
         self.lists.queued()
     }
 
-    /// Wire bytes in the buffer, the frame in service included.
+    /// Wire bytes in the buffer, including the frame in service.
     pub fn buffered_bytes(&self) -> u64 {
         let served = self.in_service.map(|(slot, _)| self.headers[slot as usize].bytes);
         u64::from(self.lists.queued()) + u64::from(served.unwrap_or(0))
     }
 
-    /// Wire bytes that wait at this level and above: what a frame of it would find before it.
+    /// Wire bytes that wait at `level` and above, which a frame of that level would wait for.
     pub fn drain_bytes(&self, level: u8) -> u32 {
         let lists = (level..8).flat_map(|l| self.lists.list(&self.levels, &self.headers, l));
         lists.map(|slot| u32::from(self.headers[slot as usize].bytes)).sum()
     }
 
-    /// How long a frame that arrived now at the lowest level would wait until service.
+    /// How long a frame that arrives now at the lowest level would wait for service.
     pub fn longest_wait(&self, now: SimTime) -> SimDuration {
         let in_service = self.in_service.map_or(SimDuration::ZERO, |(_, at)| at.since(now));
         in_service + self.rate.serialisation(self.lists.queued())
@@ -180,7 +185,7 @@ impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
         self.in_service = Some((slot, at + self.rate.serialisation(u32::from(header.bytes))));
     }
 
-    /// A frame that is in no list leaves the port; true when it has new marks.
+    /// Takes a frame, which must be in no list, out of the port; true if it has new marks.
     fn take(&mut self, slot: u32) -> Option<(F, bool)> {
         let mut frame = self.frames[slot as usize].take()?;
         self.free.push(slot);
@@ -286,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Which of 60 full frames back to back get a mark, when every third is not ECN-capable.
+    /// Which of 60 full frames back to back are marked if every third has no ECT.
     fn marked<Q: PortQueue>(queue: Q) -> Vec<u32> {
         let mut port = SoftwarePort::new(LinkRate::new(LINK), u64::MAX, queue);
         for n in 0..60_u32 {
@@ -305,10 +310,10 @@ mod tests {
     #[test]
     fn disciplines_mark_as_they_do_in_the_simulator() {
         let ect = |n: &u32| !n.is_multiple_of(3);
-        // As `fabric/queue/phantom.rs` has it: the 20th of a train is the first above 1 KB.
+        // As in `fabric/queue/phantom.rs`, the 20th of a train is the first above 1 KB.
         let phantom = Phantom::new(StrictPriority, Some(PhantomConfig::PAPER), LINK);
         assert_eq!(marked(phantom), (19..60).filter(ect).collect::<Vec<_>>());
-        // The first is in service; the 12th finds ten waiting, which are more than 15,000 bytes.
+        // One frame is in service, so the 12th finds ten waiting, which are more than 15,000 bytes.
         let threshold = EcnThreshold::new(15_000, EcnScope::Queue);
         assert_eq!(marked(threshold), (11..60).filter(ect).collect::<Vec<_>>());
         assert!(marked(StrictPriority).is_empty());

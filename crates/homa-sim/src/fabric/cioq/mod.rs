@@ -9,46 +9,45 @@ use homa_proto::Rate;
 use crate::time::{SimDuration, SimTime};
 use pfc::{PfcLink, PfcThresholds, ResponseTime, detail_thresholds, safe_pause};
 
-/// Switches with a queue per input port, a crossbar, and a queue per output port.
+/// A switch with a queue per input port, a crossbar, and a queue per output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CioqConfig {
-    /// Wire bytes that a port holds on each of its two sides.
+    /// Wire bytes that a port can hold on each of its two sides.
     pub bytes: u32,
     /// Rate of the crossbar between two ports, as a multiple of the switch's fastest link.
     pub speedup: u32,
-    /// From a frame's last bit to the forwarding engine's verdict.
+    /// Time from a frame's last bit to the choice of its output by the forwarding engine.
     pub lookup: SimDuration,
-    /// Inputs have a queue per output: no frame waits behind one for another output.
+    /// Inputs have a queue per output, so that no frame waits behind one for another output.
     pub virtual_outputs: bool,
-    /// Inputs pause their senders; `None`: they drop what does not fit.
+    /// Flow control by which inputs pause their senders; if `None`, they drop frames without room.
     pub pfc: Option<PfcConfig>,
-    /// Frames that heed marks get one when more wire bytes than these wait at their output, those
-    /// of the frame in service included (RFC 8257 §3.1); `None`: none.
+    /// Frames with ECT are marked if more wire bytes than this wait at their output, including the
+    /// frame in service (RFC 8257 §3.1); if `None`, none is marked.
     pub mark_above: Option<u32>,
 }
 
 /// Priority flow control of all links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PfcConfig {
-    /// The thresholds of every link; absent: by DeTail's rule from the link.
+    /// Thresholds of every link; if `None`, DeTail's rule derives them from the link.
     pub thresholds: Option<PfcThresholds>,
-    /// Levels that may be in use, for that rule.
+    /// Number of levels in use, for DeTail's rule.
     pub priorities: u8,
-    /// Wire bytes of the longest frame, for that rule.
+    /// Wire bytes of the longest frame, for DeTail's rule.
     pub frame: u32,
-    /// How long a control frame travels; absent: as long as data on the link it takes.
+    /// Delay of a control frame; if `None`, equal to that of data on its link.
     pub cable: Option<SimDuration>,
-    /// From a control frame's being there to its effect.
+    /// Time from the arrival of a control frame to its effect.
     pub response: ResponseTime,
 }
 
-/// A link in one direction: its rate and delay, and the rates that it has from some times on, in
-/// their order.
+/// A link in one direction: its rate and delay, and later rates in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangingLink<'a> {
     /// Initial rate, for which the sender is built.
     pub rate: Rate,
-    /// First bit to first bit.
+    /// Delay of a bit.
     pub delay: SimDuration,
     /// Later rates.
     pub changes: &'a [(SimTime, Rate)],
@@ -62,8 +61,9 @@ impl ChangingLink<'_> {
 }
 
 impl PfcConfig {
-    /// The thresholds of a link whose rate, or that of the one `back`, changes: the lowest of those
-    /// for the rates that they have at a time. `None`: for some of them, none is safe.
+    /// The thresholds of a link if its rate, or that of the link `back`, changes: the lowest
+    /// thresholds for any pair of rates that they have at one time. `None` if one of these pairs
+    /// has no safe threshold.
     pub fn thresholds_over(
         &self,
         way: ChangingLink<'_>,
@@ -87,7 +87,7 @@ impl PfcConfig {
         self.links(way, back).map(safe).min().flatten()
     }
 
-    /// The link as it is at first, and as it is after each change of its rate or that of the one
+    /// The link as it is initially, and after each change of its rate or of that of the link
     /// `back`.
     fn links<'a>(
         &'a self,
@@ -102,7 +102,7 @@ impl PfcConfig {
         })
     }
 
-    /// A link that brings data after `data_delay` at `rate`, and the one back.
+    /// A link that delivers data after `data_delay` at `rate`, with the link `back`.
     fn link(
         &self,
         (rate, data_delay): (Rate, SimDuration),
@@ -113,7 +113,7 @@ impl PfcConfig {
         PfcLink { rate, back: back.0, frame: self.frame, control_delay, data_delay, response }
     }
 
-    /// Its thresholds behind a queue of `bytes`; `None`: none is safe.
+    /// The thresholds of a link into a queue of `bytes`; `None` if none is safe.
     pub fn thresholds(&self, link: &PfcLink, bytes: u32) -> Option<PfcThresholds> {
         let derived = || detail_thresholds(link, u64::from(bytes), self.priorities);
         self.thresholds.or_else(derived)

@@ -1,11 +1,11 @@
-//! Strict priorities with Explicit Congestion Notification: the marking of DCTCP's switches
-//! (RFC 8257 §3.1; Alizadeh et al., SIGCOMM 2010, §3.1).
+//! Strict priorities with Explicit Congestion Notification, marked as by DCTCP's switches (RFC 8257
+//! §3.1; Alizadeh et al., SIGCOMM 2010, §3.1).
 //!
-//! An arriving frame whose sender set ECT gets CE when more than K bytes wait at that instant; no
-//! average, no probability. What counts is the wire bytes that wait, neither the arriving frame nor
-//! the one in service among them; a real switch whose counter includes the latter marks one frame
-//! earlier. Frames without ECT are treated as strict priority would treat them. Invariant:
-//! `level_bytes` sums to the bytes that wait.
+//! An arriving frame with ECT gets CE if more than K bytes wait at that instant, without averages
+//! or probabilities. Only wire bytes that wait count, not the arriving frame or the one in service.
+//! A real switch whose counter includes the latter therefore marks one frame earlier. Frames
+//! without ECT are treated as under strict priority. Invariant: `level_bytes` sums to the bytes
+//! that wait.
 
 use crate::fabric::Marks;
 use crate::topology::HostId;
@@ -16,15 +16,15 @@ use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
 /// Which bytes are compared with the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnScope {
-    /// Those of the frame's own priority level.
+    /// Bytes of the frame's own priority level.
     #[default]
     Queue,
-    /// Those of all levels of the port (PIAS, NSDI 2015, §5.1: shorter messages do not escape the
-    /// marking of the port they share).
+    /// Bytes of all levels of the port (PIAS, NSDI 2015, §5.1), so that shorter messages do not
+    /// escape the marks of the port that they share.
     Port,
 }
 
-/// See the module's description.
+/// Strict priorities with a marking threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct EcnThreshold {
     threshold: u32,
@@ -33,7 +33,7 @@ pub struct EcnThreshold {
 }
 
 impl EcnThreshold {
-    /// Marks beyond `threshold` wire bytes (K); `u32::MAX`: never.
+    /// Marks above `threshold` wire bytes (K); `u32::MAX` never marks.
     pub fn new(threshold: u32, scope: EcnScope) -> Self {
         Self { threshold, scope, level_bytes: [0; 8] }
     }
@@ -83,7 +83,7 @@ mod tests {
         Label { priority, ect, ..Label::new(HostId(0), bytes) }
     }
 
-    /// Which of the arriving frames are marked, when all wait.
+    /// Which of the arriving frames are marked if all of them wait.
     fn marked(scope: EcnScope, arrivals: &[(u32, u8, bool)]) -> Vec<bool> {
         let mut port = Bare::new(EcnThreshold::new(3_000, scope));
         for &(bytes, priority, ect) in arrivals {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((port.next(), port.next()), (Some(0), Some(1)));
         let (late, _) = port.arrives(label(1_500, 2, true), u64::MAX);
         assert!(!port.frames[late as usize].marks().has(Marks::CE));
-        // What is dropped was never there.
+        // A dropped frame never counted.
         assert_eq!(port.arrives(label(1_500, 2, true), 1_499).1, Admission::Dropped);
         assert_eq!((port.next(), port.next(), port.next()), (Some(2), Some(late), None));
         assert_eq!(port.queue.level_bytes, [0; 8]);

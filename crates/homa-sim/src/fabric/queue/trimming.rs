@@ -1,15 +1,16 @@
 //! Payload trimming (NDP, SIGCOMM 2017, §3.1): a packet that does not fit loses its payload, and
-//! its header overtakes.
+//! its header overtakes data.
 //!
-//! Two queues of the same memory: eight full packets of data, and as many bytes of headers and
-//! control packets. Data that does not fit is cut to its header, or, as often, the packet at the
-//! queue's tail is, whose place it takes: without chance, synchronised senders would lose the same
-//! packets again and again. While both queues hold frames, ten of the header queue are served for
-//! one of data: with strict priority an incast of headers would leave no link to data (congestion
-//! collapse). A header for which even its queue has no room goes back to its sender (§3.2.4); a
-//! control packet is dropped, as is a header that comes back.
+//! Two queues have equal memory: eight full packets of data, and the same bytes of headers and
+//! control packets. If data does not fit, it is trimmed to its header, or with a chance of one half
+//! the packet at the queue's tail is trimmed and replaced by it. Without that chance, synchronised
+//! senders would lose the same packets again and again. While both queues hold frames, ten headers
+//! are served per data packet, because with strict priority an incast of headers would leave no
+//! capacity to data (congestion collapse). If even the header queue has no room for a header, it
+//! returns to its sender (§3.2.4); a control packet is dropped, and so is a header that already
+//! returns.
 //!
-//! The frame in service counts in neither queue. Limits of the port (`Buffers`) hold besides.
+//! The frame in service counts in neither queue. Limits of the port (`Buffers`) apply as well.
 
 use homa_workload::rng::Rng;
 
@@ -19,14 +20,14 @@ use crate::transport::Label;
 
 use super::{Admission, PortQueue, WaitingFrames};
 
-/// The constants of a port.
+/// Constants of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimmingConfig {
-    /// Wire bytes of either queue (NDP §3.1: eight full packets).
+    /// Wire bytes of each queue (NDP §3.1: eight full packets).
     pub queue: u32,
     /// Wire bytes of a packet without its payload.
     pub header: u16,
-    /// Frames of the header queue served for one of data.
+    /// Frames of the header queue served per data packet.
     pub headers_per_data: u32,
 }
 
@@ -35,14 +36,14 @@ impl TrimmingConfig {
     pub const PAPER: Self = Self { queue: 8 * 1_538, header: 84, headers_per_data: 10 };
 }
 
-/// See the module's description.
+/// A port's queues of data and headers.
 #[derive(Debug)]
 pub struct Trimming {
     config: TrimmingConfig,
     rng: Rng,
     /// Wire bytes by list.
     bytes: [u32; 2],
-    /// Headers served since data was, while both waited.
+    /// Headers served in a row while data waited.
     run: u32,
 }
 
@@ -89,7 +90,7 @@ impl Trimming {
     }
 }
 
-/// Control packets and what was cut.
+/// Control packets and trimmed packets.
 fn is_header(frame: Frame) -> bool {
     frame.priority() > 0 || frame.marks().has(Marks::TRIMMED)
 }
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(port.queue.bytes, [72_000, 72_000]);
         assert!(matches!(port.arrives(data(), u64::MAX).1, Admission::Returned(_)));
         assert_eq!(port.arrives(control(), u64::MAX).1, Admission::Dropped);
-        // What comes back and finds no room, either, is lost.
+        // A returning header that finds no room is lost.
         let (slot, _) = port.arrives(control(), 0);
         port.frames[slot as usize].set(Marks::TRIMMED.with(Marks::RETURNED, true));
         let Bare { queue, port, levels, frames, tags } = &mut port;
