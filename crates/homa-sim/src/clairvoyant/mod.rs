@@ -1,16 +1,19 @@
-//! What no transport can beat by much: SRPT with perfect knowledge, on the receivers' links alone.
+//! A bound that no transport can beat by much: SRPT with perfect knowledge on the receivers' links
+//! alone.
 //!
-//! The bound is a *single-bottleneck* one. Every host's downlink is a server of its own that always
-//! sends the message with the fewest bits left, changes over at once and for free (preemption
-//! inside frames), and knows each message the moment its first bits can be there. Uplinks and links
-//! between switches never queue, no bit is spent on control, switches and hosts take only their
-//! fixed delays. On one link SRPT gives the least mean latency of all schedules, so the mean over
-//! messages is a true lower bound; percentiles of short messages are not proven ones, but a
-//! schedule that serves them first leaves little to win. For one-way messages any wiring will do
-//! ([`one_way`]); for RPCs hosts around one switch ([`echo`]). Left out: losses, and that a sender
-//! or the fabric may be the bottleneck: where they are, nobody comes near the bound.
+//! The bound is a *single-bottleneck* one. Every host's downlink is an independent server that
+//! always sends the message with the fewest bits left, switches between messages at once and
+//! without cost (preemption inside frames), and has complete information about a message when its
+//! first bits can arrive. Uplinks and links between switches never queue, control packets take no
+//! bits, and switches and hosts add only their fixed delays.
 //!
-//! The scheme `ideal` is the same schedule under any one-way traffic of a scenario
+//! On one link SRPT has the least mean latency of all schedules, so the mean over messages is a
+//! true lower bound. Percentiles of short messages are not proven bounds, but a schedule that
+//! serves short messages first leaves little to improve. One-ends messages work on any wiring
+//! ([`one_way`]), RPCs on hosts around one switch ([`echo`]). Left out: losses, and bottlenecks at
+//! senders or in the fabric; if these exist, no transport can come near the bound.
+//!
+//! The scheme `ideal` is the same schedule for any one-ends traffic of a scenario
 //! (`experiment/bound.rs`).
 
 mod downlinks;
@@ -27,27 +30,27 @@ use crate::traffic::open_loop::ScheduledMessage;
 
 pub(crate) use downlinks::{Downlinks, Due, End};
 
-/// One switch and the hosts around it.
+/// One switch with hosts around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Star {
     /// Number of hosts.
     pub hosts: u32,
     /// Rate of every link.
     pub link: Rate,
-    /// What a message spends besides on links: software at both ends, the switch.
+    /// Delay of a message besides time on links: software at both ends, and the switch.
     pub delay: SimDuration,
-    /// Headers around packets.
+    /// Headers of packets.
     pub framing: Framing,
 }
 
-/// What a message's times are made of.
+/// The parts of a message's latency.
 pub(crate) trait Timing {
     fn hosts(&self) -> u32;
-    /// From its start until its first bits can be on the receiver's link.
+    /// Time from its start until its first bits can be on the receiver's link.
     fn before(&self, from: u32, to: u32, bytes: u32) -> SimDuration;
-    /// On the receiver's link alone.
+    /// Time on the receiver's link, without other messages.
     fn service(&self, to: u32, bytes: u32) -> SimDuration;
-    /// From its last bit on that link until it is delivered.
+    /// Time from its last bit on that link to its delivery.
     fn after(&self, to: u32) -> SimDuration;
 }
 
@@ -70,7 +73,7 @@ impl Timing for Star {
     }
 }
 
-/// Any network.
+/// Timing in any network.
 pub(crate) struct Wired<'a> {
     pub wiring: &'a Wiring,
     pub framing: Framing,
@@ -108,7 +111,7 @@ fn wire_time(link: Rate, wire_bytes: u64) -> SimDuration {
     SimDuration(picos as u64)
 }
 
-/// A message on its way, or its response.
+/// A message in flight, or its response.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     arrival: ScheduledMessage,
@@ -119,7 +122,7 @@ struct Job {
 enum DownlinkEvent {
     /// The first job of a downlink may have ended.
     End(End),
-    /// The bits of a job reach the downlink.
+    /// The first bits of a job reach the downlink.
     Reach { job: usize },
 }
 
@@ -140,7 +143,7 @@ pub fn one_way(
 
 struct DownlinkSrpt<'a> {
     timing: &'a dyn Timing,
-    /// Messages, then as many responses if there are any.
+    /// All messages, then all responses, if there are any.
     jobs: Vec<Job>,
     links: Downlinks,
     agenda: BinaryHeap<Reverse<(SimTime, DownlinkEvent)>>,
@@ -181,8 +184,7 @@ impl<'a> DownlinkSrpt<'a> {
         if response { (dst, src) } else { (src, dst) }
     }
 
-    /// A message leaves its sender: all that delays it without keeping the downlink busy comes
-    /// first.
+    /// A message leaves its sender. All delays that do not keep the downlink busy come first.
     fn set_out(&mut self, at: SimTime, job: usize) {
         let (from, to) = self.ends(job);
         let before = self.timing.before(from, to, self.jobs[job].arrival.bytes);
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
     use crate::topology::{FatTree, LeafSpine, Physics};
 
-    /// 100 Mbit/s: 80 ns a byte.
+    /// 100 Mbit/s, which is 80 ns per byte.
     fn star() -> Star {
         let delay = SimDuration::micros(10);
         Star { hosts: 3, link: Rate::mbps(100), delay, framing: Framing::Udp }
@@ -273,7 +275,7 @@ mod tests {
                 frames.extend((rest > 0).then(|| frame(rest)));
                 let ideal = wiring.ideal(HostId(0), HostId(to), &frames);
                 let ours = one_way(&wiring, Framing::Plain, &[arrival(3, 0, to, bytes)])[0];
-                // The last frame is shorter than the first, and meets no other.
+                // The last frame is shorter than the first, and waits for no other.
                 assert!(ours.0.abs_diff(ideal.0) <= 1_000, "{bytes} B: {ours:?}, {ideal:?}");
             }
         }

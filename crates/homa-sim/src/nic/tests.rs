@@ -1,4 +1,4 @@
-//! HULL's three parts together on one switch: DCTCP, phantom queue, pacer.
+//! Claims about HULL's three parts together on one switch: DCTCP, phantom queue, pacer.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::transport::tcp::config::TcpConfig;
 
 const BYTES: u32 = 20_000_000;
 
-/// A message from each of two hosts to host 0.
+/// Sends a message from each of two hosts to host 0.
 #[derive(Default)]
 struct Two {
     delivered: Vec<SimTime>,
@@ -37,7 +37,7 @@ impl Application for Two {
     }
 }
 
-/// The mean of what frames of any port find, after the start.
+/// The mean queue that frames find at any port, after the start.
 #[derive(Default)]
 struct MeanBacklog {
     frames: u64,
@@ -53,7 +53,7 @@ impl<T: Transport> Probe<T> for MeanBacklog {
     }
 }
 
-/// Mean queue found, bytes, and seconds until both messages are there.
+/// Mean queue in bytes, and seconds until both messages have arrived.
 fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
     let physics = Physics {
         host_rate: Rate::gbps(1),
@@ -70,7 +70,7 @@ fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
     let make = Box::new(move |host, life| {
         Nic::new(Tcp::new(tcp.clone(), host, (life, 1)), nic, host, (life, 1))
     });
-    // Without a phantom queue: DCTCP at its own 30 KB.
+    // Without a phantom queue, DCTCP marks at its own 30 KB.
     let threshold = if phantom.is_some() { u32::MAX } else { 30_000 };
     let mut queue = |_, port: &PortSpec| {
         Phantom::new(EcnThreshold::new(threshold, EcnScope::Queue), phantom, port.rate)
@@ -123,7 +123,7 @@ fn only_flows_that_met_marks_wait_for_tokens() {
         let pacer = PACED.pacer.map(|pacer| PacerConfig { probability, ceiling: 12.5e6, ..pacer });
         run(Some(PhantomConfig::PAPER), NicConfig { pacer, ..PACED }).1
     };
-    // A tenth of the link each.
+    // Each host sends at a tenth of the link's rate.
     let (none, all) = (slow(0.0), slow(1.0));
     assert!(none < 0.6, "no flow is associated, and 40 MB take {none} s");
     assert!(all > 1.5, "every flow is, and 20 MB from each host take {all} s");

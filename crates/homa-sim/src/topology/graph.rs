@@ -1,10 +1,10 @@
-//! Any topology, from a list of links.
+//! Any topology, read from a list of links.
 //!
-//! One link per line, both directions alike: `from,to,gbps,delay_ns`, for example
-//! `h0,s3,100,500`. `h` and a number is a host, any other name a switch. Hosts are numbered from 0
-//! without gaps and have one link each, to a switch; switches have two or more, and none stands
-//! apart. Blanks and quotes around fields mean nothing. Lines that begin with `#`, empty lines and
-//! the header are skipped. Frames take shortest paths (fewest links), all of them.
+//! Each line is a link with equal directions: `from,to,gbps,delay_ns`, for example `h0,s3,100,500`.
+//! A name of `h` and a number is a host; any other name is a switch. Hosts are numbered from 0
+//! without gaps and have one link each, to a switch. Switches have two or more links, and every
+//! switch can reach a host. Blanks and quotes around fields are ignored. Lines that begin with `#`,
+//! empty lines and the header are skipped. Frames take all shortest paths (fewest links).
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub struct Graph {
     switches: Vec<String>,
 }
 
-/// Two nodes, hosts and switches numbered apart; for hosts the switch is `b`.
+/// A link between two nodes; hosts and switches are numbered separately. If it has a host, the
+/// switch is `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct NamedLink {
     a: u32,
@@ -33,40 +34,40 @@ struct NamedLink {
     delay: SimDuration,
 }
 
-/// What is wrong with a list of links, and where.
+/// An error in a list of links, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphError {
-    /// Line of the text, 1 the first; 0: of the list as a whole.
+    /// Line of the text, from 1; 0 if the error concerns the whole list.
     pub line: usize,
-    /// What.
+    /// The error.
     pub fault: GraphFault,
 }
 
-/// What may be wrong with a list of links.
+/// Errors in a list of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphFault {
-    /// Not four fields.
+    /// The line does not have four fields.
     Fields,
-    /// Not a rate from 0.02 Gbit/s on.
+    /// The rate is not a number of at least 0.02 Gbit/s.
     Rate(String),
-    /// Not a delay from 0 to 500,000 ns.
+    /// The delay is not a number from 0 to 500,000 ns.
     Delay(String),
-    /// A link between two hosts, or from a node to itself.
+    /// A link joins two hosts, or a node with itself.
     Ends,
     /// A host has a second link.
     SecondLink(String),
-    /// No host has this number although one has a higher.
+    /// No host has this number, although one has a higher number.
     Gap(u32),
-    /// A host's number begins with zeros.
+    /// A host's number has leading zeros.
     Zeros(String),
-    /// A switch has a single link, so that nothing goes through it.
+    /// A switch has a single link, so that no frame can pass through it.
     Stub(String),
     /// No host reaches this switch.
     Island(String),
-    /// There is no way between these hosts.
+    /// No path joins these hosts.
     Apart(u32, u32),
-    /// No hosts at all.
+    /// The list has no hosts.
     Empty,
 }
 
@@ -109,11 +110,11 @@ enum NodeName {
     Switch(u32),
 }
 
-/// Numbers switches in the order they appear.
+/// Numbers switches in the order of appearance.
 #[derive(Default)]
 struct Names {
     numbers: BTreeMap<String, u32>,
-    /// By switch: links, and the line of the first.
+    /// By switch: number of links, and the line of the first.
     links: Vec<(u32, usize)>,
 }
 
@@ -198,7 +199,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Every switch has a way to some host's.
+    /// Checks that every switch has a path to a host's switch.
     fn check_reached(&self) -> Result<(), GraphFault> {
         let mut reached = vec![false; self.switches.len()];
         self.access.iter().for_each(|link| reached[link.b as usize] = true);
@@ -227,12 +228,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The switches by name; as nodes they follow the hosts in this order.
+    /// Names of the switches. As nodes, they follow the hosts in this order.
     pub fn switches(&self) -> &[String] {
         &self.switches
     }
 
-    /// Compiles.
+    /// Compiles the topology.
     pub fn wire(&self) -> Wiring {
         let hosts = self.access.len() as u32;
         let port = |tier, from, to, link: &NamedLink| PortSpec {
@@ -257,7 +258,7 @@ impl Graph {
     }
 }
 
-/// A field without the blanks and quotes around it.
+/// A field without surrounding blanks and quotes.
 fn bare(field: &str) -> &str {
     field.trim().trim_matches('"').trim()
 }

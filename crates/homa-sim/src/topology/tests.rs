@@ -1,4 +1,5 @@
-//! Routes reach every host by shortest paths; lists of links are read, and errors name their line.
+//! Claims about topologies: routes reach every host by shortest paths, and errors in lists of links
+//! name their line.
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn physics() -> Physics {
     Physics::uniform(Rate::gbps(100), Rate::gbps(100), SimDuration::nanos(500))
 }
 
-/// Links from host to host, by the wiring's own routes.
+/// Number of links from host to host, by the wiring's routes.
 fn lengths(wiring: &Wiring) -> Vec<usize> {
     let hosts = wiring.hosts();
     let pairs = (0..hosts).flat_map(|a| (0..hosts).map(move |b| (a, b))).filter(|(a, b)| a != b);
@@ -39,7 +40,7 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
     let tree = FatTree { k: 16, oversubscription: 1, physics: physics() };
     let wiring = tree.wire();
     assert_eq!((tree.hosts(), wiring.hosts(), wiring.switches()), (1_024, 1_024, 320));
-    // Every tier has as many links as there are hosts, both ways.
+    // Every tier has as many links as there are hosts, in each direction.
     assert_eq!(wiring.ports().len(), 6 * 1_024);
     for tier in Tier::ALL.into_iter().filter(|tier| *tier != Tier::Fabric) {
         assert_eq!(wiring.ports().iter().filter(|port| port.tier == tier).count(), 1_024);
@@ -95,7 +96,7 @@ fn errors_in_a_list_of_links_name_their_line() {
     assert_eq!(error(apart), "no path from `h0` to `h2`: add a link");
     let island = "h0,a,1,1\nh1,a,1,1\nb,c,1,1\nc,b,1,1";
     assert_eq!(error(island), "no host reaches the switch `b`");
-    // What was meant for a host.
+    // Mistyped hosts.
     for typo in ["H1", "host1", "h 1", "h-1"] {
         let text = format!("h0,a,1,1\n{typo},a,1,1");
         assert!(error(&text).starts_with(&format!("line 2: `{typo}` is a switch with")), "{typo}");
