@@ -1,5 +1,5 @@
-//! What network cards and processors did while traffic was measured (HULL §4.1): how busy
-//! processors were, what an acknowledgement stands for, how packets bunch.
+//! The work of network cards and processors while traffic was measured (HULL §4.1): load of
+//! processors, data per acknowledgement, and bursts of packets.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use crate::nic::trains::Trains;
 use crate::scenario::outcome::NicReport;
 use crate::time::SimDuration;
 
-/// From what the hosts' cards had counted at the start and at the end; `None` where they only send.
+/// Computes the report from the counters of the hosts' cards at the start and at the end; `None` if
+/// hosts have no counters.
 pub fn report(
     (start, end): (&[NicCounters], &[NicCounters]),
     receivers: Range<u32>,

@@ -1,11 +1,12 @@
-//! Queue lengths and priority use: one probe, on while it is open.
+//! Queue lengths and priority use: one probe, active while it is open.
 //!
-//! Queue lengths (Homa Table 1) as the authors sampled them: what each arriving frame finds, over
-//! all ports of a tier. Their text leaves frames in transmission out, their code adds the part of
-//! the frame in service that has not left; both are kept. The mean over time is exact: the sum of
-//! bytes x waiting time of all frames. What waits at all ports of a tier at once is known to a
-//! frame per port: one that enters service at once, or is dropped, counts until the next one comes.
-//! Priority use (Homa Figure 14) counts the wire bytes that begin to leave towards receivers.
+//! Queue lengths (Homa Table 1) are sampled as the authors did: the queue that each arriving frame
+//! finds, over all ports of a tier. Their text excludes the frame in transmission, but their code
+//! adds the part of it that has not left; both values are kept. The mean over time is exact,
+//! because it is the sum of bytes x waiting time of all frames. The total at all ports of a tier at
+//! one time is exact to one frame per port, because a frame that enters service at once, or is
+//! dropped, counts until the next one arrives. Priority use (Homa Figure 14) counts the wire bytes
+//! that begin to leave towards receivers.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use crate::time::SimTime;
 use crate::topology::{PortId, Tier};
 use crate::transport::Transport;
 
-/// See the module's description.
+/// The probe of queue lengths and priority use.
 #[derive(Debug)]
 pub struct QueueProbe {
     open: bool,
@@ -29,7 +30,7 @@ pub struct QueueProbe {
     waiting: Vec<u64>,
     /// The ports to receivers.
     receivers: Range<PortId>,
-    /// Their queues are measured apart, too.
+    /// Measure the queues of these ports separately as well.
     apart: bool,
     level_bytes: [u64; 8],
 }
@@ -41,19 +42,19 @@ struct TierQueues {
     max_queued: u64,
     with_residual: u64,
     max_with_residual: u64,
-    /// Bytes x picoseconds of waiting.
+    /// Sum of bytes x picoseconds of waiting.
     area: u128,
-    /// Frames by what they found, in cells of [`CELL`] bytes.
+    /// Number of frames by the queue they found, in cells of [`CELL`] bytes.
     found: Vec<u64>,
-    /// What waits at all ports together, and the most of it.
+    /// Bytes that wait at all ports together, and their maximum.
     together: u64,
     max_together: u64,
 }
 
-/// Bytes.
+/// Bytes per cell.
 const CELL: u64 = 64;
 
-/// Behind those of the tiers.
+/// Index of the receivers' ports, behind the tiers.
 const RECEIVERS: usize = Tier::ALL.len();
 
 impl TierQueues {
@@ -72,7 +73,7 @@ impl TierQueues {
         self.found[cell] += 1;
     }
 
-    /// Over so many ports and picoseconds; `None` where nothing came.
+    /// Statistics over `time` picoseconds and `ports` ports; `None` if no frame arrived.
     fn length(&self, time: u64, ports: u64) -> Option<QueueLength> {
         let frames = self.frames.max(1) as f64;
         (self.frames > 0).then(|| QueueLength {
@@ -89,7 +90,7 @@ impl TierQueues {
         })
     }
 
-    /// What a share of the frames found at most, to a cell.
+    /// The largest queue that a share of the frames found, rounded to a cell.
     fn quantile(&self, share: f64) -> u64 {
         let rank = (self.frames as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -102,8 +103,8 @@ impl TierQueues {
 }
 
 impl QueueProbe {
-    /// A closed probe that counts by level what leaves at the ports to `receivers`; `queues`: look
-    /// at queues, too, those of the receivers' ports also `apart`.
+    /// A closed probe that counts, by level, bytes that leave at the ports to `receivers`. With
+    /// `queues` it also measures queues, those of the receivers' ports separately if `apart`.
     pub fn new(queues: bool, receivers: Range<PortId>, apart: bool) -> Self {
         Self {
             open: false,
@@ -131,12 +132,12 @@ impl QueueProbe {
         }
     }
 
-    /// Wire bytes towards receivers per level, lowest first.
+    /// Wire bytes towards receivers by level, lowest first.
     pub fn level_bytes(&self) -> [u64; 8] {
         self.level_bytes
     }
 
-    /// Queue lengths; `ports` of each tier, in the order of [`Tier::ALL`].
+    /// Queue lengths, for a number of `ports` of each tier in the order of [`Tier::ALL`].
     pub fn queues(&self, ports: [u64; Tier::ALL.len()]) -> Option<Queues> {
         if !self.queues {
             return None;
@@ -166,7 +167,7 @@ impl QueueProbe {
         })
     }
 
-    /// From now on `bytes` wait at the port of a frame.
+    /// From now on `bytes` wait at a frame's port.
     #[inline]
     fn set_waiting(&mut self, frame: &AtPort, bytes: u64) {
         let port = frame.port.0 as usize;
@@ -177,7 +178,7 @@ impl QueueProbe {
         self.seen(frame).for_each(|seen| seen.together = seen.together + bytes - before);
     }
 
-    /// A frame, or the rest of one, that waited at a port goes on.
+    /// A frame, or the rest of one, that waited at a port enters service.
     #[inline]
     fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {
         if !self.queues {
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!((down.p1_bytes, down.p50_bytes, down.p99_bytes), (0, 49 * 640, 98 * 640));
         assert_eq!(down.max_bytes, 99 * 640);
         assert_eq!(probe.queues([1; Tier::ALL.len()]).unwrap().receivers, Some(down));
-        // The last one and what it found.
+        // The last frame and the queue it found.
         assert_eq!(down.together_max_bytes, 99 * 640 + 1000);
     }
 }
